@@ -1,0 +1,36 @@
+"""What can go wrong, and the exit code that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of the command line; scripts depend on them."""
+
+    OK = 0
+    DIFFERS = 1
+    USAGE = 2
+    BUG = 70
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class AttnError(Exception):
+    """A mistake in what came in: one or more problems, each a line a person can act on.
+
+    A problem reads ``place: what is wrong; what to write instead``. All problems that can be
+    found together are reported together.
+    """
+
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def raise_all(problems: Iterable[str]) -> None:
+    """Raise one AttnError with every problem, or return when there is none."""
+    found = tuple(problems)
+    if found:
+        raise AttnError(found)

@@ -1,0 +1,119 @@
+"""Who may attend to whom, and how scores bend: rules on absolute positions.
+
+A visibility rule is a function of a query position and a key position, nothing else; rules
+compose by "and". They are evaluated for whatever block of positions is asked for, so no
+(query, key) mask is ever built whole for them. `True` means *may attend*, everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Positions = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+PerBatch = int | tuple[int, ...]
+"""One number for all, or one for each member of the batch."""
+
+
+@dataclass(frozen=True)
+class Causal:
+    """A query sees itself and what came before it."""
+
+    name: ClassVar[str] = "causal"
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
+        return key <= query
+
+    def span(self, first: int, last: int, keys: int) -> tuple[int, int]:
+        """The keys [from, to) that queries at positions first…last can see at all."""
+        return 0, min(keys, last + 1)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A query sees `left` keys back and `right` keys ahead, ends included; None is no limit.
+
+    Mistral's ``sliding_window: W`` is Causal with ``Window(W - 1)`` (a query sees W keys, itself
+    among them).
+    """
+
+    name: ClassVar[str] = "window"
+    left: int | None = None
+    right: int | None = None
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
+        near = np.ones(np.broadcast_shapes(query.shape, key.shape), dtype=bool)
+        if self.left is not None:
+            near &= key >= query - self.left
+        if self.right is not None:
+            near &= key <= query + self.right
+        return near
+
+    def span(self, first: int, last: int, keys: int) -> tuple[int, int]:
+        """The keys [from, to) that queries at positions first…last can see at all."""
+        start = 0 if self.left is None else max(0, first - self.left)
+        stop = keys if self.right is None else min(keys, last + self.right + 1)
+        return start, stop
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Keys from `lengths` on are padding and seen by nobody."""
+
+    name: ClassVar[str] = "padding"
+    lengths: PerBatch
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """(..., queries, 1), (keys,) -> ([batch, 1,] 1, keys)."""
+        return key < per_batch(self.lengths)
+
+    def span(self, first: int, last: int, keys: int) -> tuple[int, int]:
+        """The keys [from, to) that queries at positions first…last can see at all."""
+        return 0, min(keys, int(np.max(self.lengths)))
+
+
+VisibilityRule = Causal | Window | Padding
+
+
+@dataclass(frozen=True)
+class Softcap:
+    """Scores are squeezed smoothly into (−cap, cap): cap · tanh(S / cap) (Gemma 2, section 2)."""
+
+    name: ClassVar[str] = "softcap"
+    cap: float
+
+
+@dataclass(frozen=True)
+class Alibi:
+    """Scores lose slope · distance, a slope for each head (Press et al. 2022, section 3)."""
+
+    name: ClassVar[str] = "alibi"
+
+
+Rule = VisibilityRule | Softcap | Alibi
+
+
+def per_batch(value: PerBatch) -> NDArray[Any]:
+    """() or (batch,) -> an array that broadcasts against (..., head, query, key)."""
+    return np.asarray(value)[..., None, None, None]
+
+
+def alibi_slopes(heads: int) -> NDArray[np.float64]:
+    """The slope of each head, (head,): 2^(−8/n), 2^(−16/n), … for n a power of two.
+
+    For other n the paper's reference code takes the slopes of the next lower power of two and
+    fills up with every other slope of the next higher one (Press et al. 2022, `get_slopes`).
+    """
+
+    def geometric(n: int) -> list[float]:
+        return [2.0 ** (-8.0 * (h + 1) / n) for h in range(n)]
+
+    lower = 2 ** (heads.bit_length() - 1)
+    extra = geometric(2 * lower)[0::2][: heads - lower]
+    return np.array(geometric(lower) + extra)

@@ -1,0 +1,94 @@
+"""A Trace: the record of a derivation carried out, or of anyone's numbers under the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from attnctl.derivation import Derivation, Step
+from attnctl.errors import AttnError
+
+Array = NDArray[Any]
+
+SCHEMA = "attnctl/trace/1"
+
+
+@dataclass(frozen=True)
+class Trace(Mapping[str, Array]):
+    """The steps that were kept, their values, and a header that says what was run.
+
+    ``trace["attention_weights"]`` is the array of that step; iterating gives the names in order.
+    `header` is what a dump carries beside its steps: sentence, tokens, ids, config, …
+    """
+
+    steps: dict[str, Step]
+    values: Mapping[str, Array]
+    header: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.steps:
+            raise AttnError(f"no step {name!r} in this trace; it has {', '.join(self.steps)}")
+        return self.values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.steps
+
+    @property
+    def sentence(self) -> str | None:
+        """The sentence, where there was one."""
+        return self.header.get("sentence")
+
+    @property
+    def tokens(self) -> list[str] | None:
+        """The tokens of the queries, where there were any."""
+        return self.header.get("tokens")
+
+    @property
+    def key_tokens(self) -> list[str] | None:
+        """The tokens of the keys: the queries' own unless the dump says otherwise."""
+        return self.header.get("key_tokens", self.tokens)
+
+    @property
+    def ids(self) -> list[int] | None:
+        """The vocabulary ids of the tokens."""
+        return self.header.get("ids")
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Everything needed to run it again."""
+        config: dict[str, Any] = self.header.get("config", {})
+        return config
+
+    @property
+    def derivation(self) -> Derivation:
+        """The lines that are recorded here."""
+        return Derivation(tuple(self.steps.values()))
+
+    def labels(self, name: str, axis: int) -> list[str]:
+        """What stands beside each index along an axis: tokens where the axis has them, else numbers."""
+        size = self[name].shape[axis]
+        tokens = {"token": self.tokens, "query": self.tokens, "key": self.key_tokens}
+        words = tokens.get(self.steps[name].axes[axis])
+        return list(words) if words is not None and len(words) == size else [str(i) for i in range(size)]
+
+    def select(self, names: list[str] | tuple[str, ...]) -> Trace:
+        """Only these steps, in the order of the derivation.
+
+        Raises AttnError naming every step that is not there.
+        """
+        unknown = [name for name in names if name not in self.steps]
+        if unknown:
+            raise AttnError(
+                [f"no step {name!r} in this trace; it has {', '.join(self.steps)}" for name in unknown]
+            )
+        kept = {name: step for name, step in self.steps.items() if name in names}
+        return Trace(kept, self.values, self.header)
