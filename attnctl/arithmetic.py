@@ -102,14 +102,17 @@ def code(expr: Expr) -> str:
 
 def display(expr: Expr, fmt: Format, *, top: bool = True) -> str:
     """The expression for people: · for products, √ for roots, rounded by `fmt`."""
-    inner = lambda e: display(e, fmt, top=False)  # noqa: E731  (a local shorthand, not a name)
+
+    def inner(part: Expr) -> str:
+        return display(part, fmt, top=False)
+
     match expr:
         case Number(value):
             text = fmt(value)
             return text if top or not text.startswith(("-", "−")) else f"({text})"
         case Sum(parts):
             text = " + ".join(map(inner, parts)) or "0"
-            return text if top or len(parts) < 2 else f"({text})"
+            return text if top or len(parts) == 1 else f"({text})"
         case Difference(left, right):
             text = f"{inner(left)} − {inner(right)}"
             return text if top else f"({text})"

@@ -147,7 +147,7 @@ def projections(v: Variant, at: Names) -> Lines:
         if f"W_{symbol}" not in v.given:
             yield from given(v, symbol, axes, symbol)
             continue
-        source = "X" if symbol == "Q" else at["M"] if "M" in at else "X"
+        source = "X" if symbol == "Q" else at.get("M", "X")
         bias = (f"b_{symbol}",) if f"b_{symbol}" in v.given else ()
         formula = f"{'M' if source == 'memory' else 'X'} W_{symbol}{f' + b_{symbol}' if bias else ''}"
         yield Step(symbol, Project(), (source, f"W_{symbol}", *bias), axes, formula, symbol)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Source, Sum
-from attnctl.positions import rotary_angles, rotary_pairs, rotate, sinusoid_angles, sinusoids
+from attnctl.positions import rotary_angles, rotary_pairs, rotate, sinusoids
 from attnctl.rules import PerBatch, VisibilityRule, alibi_slopes, per_batch
 
 Array = NDArray[Any]
@@ -123,7 +123,7 @@ class Project(Op):
     def apply(self, *inputs: Array) -> Array:
         """X (..., token, d_model), W (head, d_model, d), b (head, d) -> (..., head, token, d)."""
         x, w, *b = inputs
-        out: Array = x[..., None, :, :] @ w
+        out = x[..., None, :, :] @ w
         return out + b[0][:, None, :] if b else out
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
@@ -172,7 +172,8 @@ class Rotate(Op):
         if not where.size:
             return read(x, 0, cell)
         pair = int(where[0])
-        angle = Number(float(np.broadcast_to(angles, (*x.shape[:-1], len(first)))[(*lead, token, pair)]))
+        where_angle = (*lead, token, pair)
+        angle = Number(float(np.broadcast_to(angles, (*x.shape[:-1], len(first)))[where_angle]))
         cos, sin = Call("cos", angle), Call("sin", angle)
         a = read(x, 0, (*lead, token, int(first[pair])))
         b = read(x, 0, (*lead, token, int(second[pair])))
@@ -225,8 +226,7 @@ class MatMulT(Op):
     def apply(self, *inputs: Array) -> Array:
         """(..., query, d), (..., key, d) -> (..., query, key)."""
         q, k = inputs
-        out: Array = q @ k.swapaxes(-1, -2)
-        return out
+        return q @ k.swapaxes(-1, -2)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """Σ q·k."""
@@ -251,8 +251,7 @@ class MatMul(Op):
     def apply(self, *inputs: Array) -> Array:
         """(..., m, n), (..., n, p)[, (p,)] -> (..., m, p)."""
         a, b, *bias = inputs
-        out: Array = a @ b
-        return out + bias[0] if bias else out
+        return a @ b + bias[0] if bias else a @ b
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """Σ a·b (+ bias)."""
@@ -279,7 +278,9 @@ class Scale(Op):
     def apply(self, *inputs: Array) -> Array:
         """(...) -> the same shape."""
         (s,) = inputs
-        return s / s.dtype.type(sqrt(self.d_k)) if self.factor is None else s * s.dtype.type(self.factor)
+        if self.factor is None:
+            return s / s.dtype.type(sqrt(self.d_k))
+        return s * s.dtype.type(self.factor)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """s / √d_k."""
@@ -303,8 +304,7 @@ class Squeeze(Op):
         """(...) -> the same shape, in (−cap, cap)."""
         (s,) = inputs
         cap = s.dtype.type(self.cap)
-        out: Array = np.tanh(s / cap) * cap
-        return out
+        return np.tanh(s / cap) * cap
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """cap · tanh(s / cap)."""
@@ -358,8 +358,7 @@ class Slope(Placed):
         """(..., head, query, key) -> the same shape."""
         (s,) = inputs
         slopes = alibi_slopes(s.shape[-3])[:, None, None]
-        out: Array = s - (slopes * self.distances(s.shape)).astype(s.dtype)
-        return out
+        return s - (slopes * self.distances(s.shape)).astype(s.dtype)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """s − slope · distance."""
@@ -422,14 +421,13 @@ class Softmax(Op):
         top = s.max(axis=-1, keepdims=True)
         e = np.exp(s - np.where(np.isneginf(top), s.dtype.type(0), top))
         total = e.sum(axis=-1, keepdims=True)
-        out: Array = e / np.where(total == 0, s.dtype.type(1), total)
-        return out
+        return e / np.where(total == 0, s.dtype.type(1), total)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """exp(s − max) / Σ exp(s − max) over the keys that are seen."""
         (s,) = inputs
         *lead, column = cell
-        row = s[tuple(lead)]
+        row = s[cell[:-1]]
         seen = np.flatnonzero(~np.isneginf(row))
         if column not in seen:
             return Number(0.0)

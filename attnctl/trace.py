@@ -18,20 +18,20 @@ SCHEMA = "attnctl/trace/1"
 
 @dataclass(frozen=True)
 class Trace(Mapping[str, Array]):
-    """The steps that were kept, their values, and a header that says what was run.
+    """The steps that were kept, their arrays, and a header that says what was run.
 
     ``trace["attention_weights"]`` is the array of that step; iterating gives the names in order.
     `header` is what a dump carries beside its steps: sentence, tokens, ids, config, …
     """
 
     steps: dict[str, Step]
-    values: Mapping[str, Array]
+    arrays: Mapping[str, Array]
     header: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.steps:
             raise AttnError(f"no step {name!r} in this trace; it has {', '.join(self.steps)}")
-        return self.values[name]
+        return self.arrays[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.steps)
@@ -91,4 +91,4 @@ class Trace(Mapping[str, Array]):
                 [f"no step {name!r} in this trace; it has {', '.join(self.steps)}" for name in unknown]
             )
         kept = {name: step for name, step in self.steps.items() if name in names}
-        return Trace(kept, self.values, self.header)
+        return Trace(kept, self.arrays, self.header)

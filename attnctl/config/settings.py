@@ -134,7 +134,9 @@ class Settings:
             "d_v": self.d_v,
             "seed": self.seed,
             "embeddings": written(self.embeddings),
-            "positions": written(self.positions),
+            "positions": {"learned": self.positions}
+            if isinstance(self.positions, list)
+            else written(self.positions),
             "weights": weights_dict(self.weights),
             "scale": self.scale,
             "rules": [written_rule(rule) for rule in self.rules],
@@ -154,16 +156,14 @@ def written(value: Any) -> Any:
     """A source of numbers in the form a config writes it."""
     match value:
         case Random():
-            named = {"seed": value.seed, "distribution": value.distribution}
-            named |= {"layout": value.layout, "stream": value.stream}
-            return {"random": {key: each for key, each in named.items() if each is not None}}
+            named = {name: getattr(value, name) for name in ("seed", "distribution", "layout", "stream")}
+            return {"random": {name: each for name, each in named.items() if each is not None}}
         case FromFile(path, None):
             return {"file": path}
         case FromFile(path, name):
             return {"file": path, "name": name}
         case Rotary(theta, dims, interleaved):
-            named = {"theta": theta, "dims": dims, "interleaved": interleaved}
-            return {"rope": {key: each for key, each in named.items() if each is not None}}
+            return {"rope": {"theta": theta, "interleaved": interleaved} | ({"dims": dims} if dims else {})}
         case Mapping():
             return dict(value)
         case _:
@@ -189,4 +189,4 @@ def written_rule(rule: Rule) -> Any:
         case Softcap(cap):
             return {"softcap": cap}
         case _:
-            return {rule.name: rule.lengths if isinstance(rule.lengths, int) else list(rule.lengths)}
+            raise AssertionError(f"{rule.name} is not a rule that a config can hold")
