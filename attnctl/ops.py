@@ -459,3 +459,8 @@ class Merge(Op):
         *batch, query, column = cell
         head, own = divmod(column, z.shape[-1])
         return read(z, 0, (*batch, head, query, own))
+
+
+@dataclass(frozen=True)
+class Unstated(Op):
+    """A step of a file that does not say how it came about."""
