@@ -1,3 +1,25 @@
 """attnctl: every number in attention, from the shell, and where yours goes wrong."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from attnctl.api import attend, run
+    from attnctl.errors import AttnError
+    from attnctl.trace import Trace
+
+HOMES = {"run": "api", "attend": "api", "Trace": "trace", "AttnError": "errors"}
+
+__all__ = ["AttnError", "Trace", "__version__", "attend", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, and NumPy only then."""
+    if name not in HOMES:
+        raise AttributeError(f"module 'attnctl' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"attnctl.{HOMES[name]}"), name)

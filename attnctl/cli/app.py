@@ -1,0 +1,79 @@
+"""The commands by name: each is imported when it is called for, and no sooner."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from attnctl import __version__
+
+COMMANDS = {
+    "run": "Tokenize a sentence, attend, show every step.",
+    "attend": "Attend over arrays: Q K V, or X and weights.",
+    "show": "Render a dump again, whole or in part.",
+    "config": "Write, check and describe YAML configs.",
+}
+"""Every command with its one line of help; `attnctl.cli.NAME` holds its Typer app."""
+
+HELP = """Every number in attention, from the shell, and where yours goes wrong.
+
+Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70 a bug of ours,
+130 interrupted, 141 broken pipe.
+"""
+
+
+class Lazy(TyperGroup):
+    """A group that knows its commands by name and imports only the one that is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every name, in the order a newcomer meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        loaded = get_command(import_module(f"attnctl.cli.{cmd_name}").app)
+        loaded.name = cmd_name
+        return loaded
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The table of commands, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+app = typer.Typer(
+    cls=Lazy,
+    help=HELP,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def show_version(value: bool) -> None:
+    """Print the version and end."""
+    if value:
+        typer.echo(f"attnctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: bool = typer.Option(
+        False, "--version", callback=show_version, is_eager=True, help="Print the version."
+    ),
+    debug: bool = typer.Option(
+        False, "--debug", help="On a bug of ours, print the whole traceback. (First option.)"
+    ),
+) -> None:
+    """Show help where no command is given."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

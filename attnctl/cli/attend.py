@@ -1,0 +1,55 @@
+"""attnctl attend: the operator itself, on anyone's arrays."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnctl.cli.options import AttentionOptions, OutputOptions, ViewOptions, command, option
+from attnctl.errors import AttnError
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+@command
+def attend(
+    *,
+    file: Annotated[str, typer.Argument(help="Arrays (.npz .safetensors .json), or - for stdin.")],
+    name: Annotated[
+        list[str] | None,
+        option(
+            "An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"
+        ),
+    ] = None,
+    attention: AttentionOptions,
+    view: ViewOptions,
+    output: OutputOptions,
+) -> None:
+    """Attend over arrays: the reference to hold a kernel against.
+
+    The file holds Q, K and V, or X (and memory for the keys) with W_Q, W_K, W_V [W_O, b_Q b_K b_V
+    b_O]; beside them, where wanted, mask, bias, past_key, past_value and key_lengths.
+
+    Arrays are (n, d), (head, n, d), (batch, head, n, d), or (n, heads·d) and (batch, n, heads·d)
+    with --heads. A boolean mask is true where a query MAY attend; a float mask is added to the
+    scores; one that is shorter than the keys hides the rest. Scores are scaled, soft-capped,
+    biased, masked, then go through softmax. A query that may see nothing gets zeros.
+    """
+    from attnctl.api import attend as attend_over
+    from attnctl.cli.output import emit
+    from attnctl.cli.settings import settings_from
+    from attnctl.store import read_one
+
+    trace = read_one(file, rename=renames(name or []))
+    emit([attend_over(trace, settings_from(attention))], output, view)
+
+
+def renames(pairs: list[str]) -> dict[str, str]:
+    """['theirs=ours', …] -> {theirs: ours}."""
+    parts = [pair.partition("=") for pair in pairs]
+    wrong = [pair for pair, (theirs, _, ours) in zip(pairs, parts, strict=True) if not (theirs and ours)]
+    if wrong:
+        raise AttnError([f"--name: {pair!r} is not THEIRS=OURS; write it like query=Q" for pair in wrong])
+    return {theirs: ours for theirs, _, ours in parts}

@@ -1,0 +1,191 @@
+"""Options that several commands share, as dataclasses a command takes whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import Enum
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from attnctl.errors import Exit
+
+
+class Positions(str, Enum):
+    """Where a token stands."""
+
+    none = "none"
+    sinusoidal = "sinusoidal"
+    rope = "rope"
+    alibi = "alibi"
+
+
+class DType(str, Enum):
+    """The type of number every step is carried out in."""
+
+    float64 = "float64"
+    float32 = "float32"
+    float16 = "float16"
+
+
+class Format(str, Enum):
+    """How a trace is written on stdout."""
+
+    table = "table"
+    json = "json"
+    jsonl = "jsonl"
+    csv = "csv"
+    markdown = "markdown"
+
+
+def option(help: str, *names: str, **extra: Any) -> Any:  # noqa: A002  (Typer's own word)
+    """A Typer option with its help."""
+    return typer.Option(*names, help=help, show_default=False, **extra)
+
+
+@dataclass(frozen=True)
+class AttentionOptions:
+    """The kind of attention: the same options wherever there is attention."""
+
+    config: Annotated[
+        str | None,
+        option("A YAML config (attnctl config init writes one).", "--config", "-c", metavar="FILE"),
+    ] = None
+    heads: Annotated[int | None, option("Number of heads.", metavar="N")] = None
+    kv_heads: Annotated[
+        int | None,
+        option("Heads of K and V; each serves heads/N query heads (grouped-query attention).", metavar="N"),
+    ] = None
+    scale: Annotated[float | None, option("Factor for the scores instead of 1/√d_k.", metavar="X")] = None
+    softcap: Annotated[
+        float | None,
+        option("Squeeze scaled scores into (-X, X): X·tanh(S/X), before bias and mask.", metavar="X"),
+    ] = None
+    causal: Annotated[
+        bool,
+        option(
+            "Query i sees key j only when j <= i + offset (top-left aligned unless there is a cache).",
+            "--causal",
+        ),
+    ] = False
+    causal_offset: Annotated[
+        int | None,
+        option(
+            "Number of keys before query 0; keys - queries aligns bottom-right (FlashAttention).",
+            metavar="N",
+        ),
+    ] = None
+    window: Annotated[
+        str | None,
+        option(
+            "Query i sees keys i-L to i+R, ends included; R is L when left out, inf opens a side. "
+            "A model's sliding_window W is --causal --window W-1.",
+            metavar="L[,R]",
+        ),
+    ] = None
+    positions: Annotated[
+        Positions | None,
+        option("Positions: added to X (sinusoidal), turning Q and K (rope), or biasing scores (alibi)."),
+    ] = None
+    theta: Annotated[float | None, option("Base of the rotary angles (10000).", metavar="X")] = None
+    rotary_dims: Annotated[
+        int | None, option("Rotate only the first N columns of each head.", metavar="N")
+    ] = None
+    interleaved: Annotated[
+        bool, option("Rotate neighbouring columns (GPT-J) instead of halves (Llama).", "--interleaved")
+    ] = False
+    dtype: Annotated[DType | None, option("Type of number every step is carried out in (float64).")] = None
+
+
+@dataclass(frozen=True)
+class SentenceOptions:
+    """What a run of a sentence has beside the kind of attention."""
+
+    context: Annotated[
+        str | None,
+        option("Another sentence that keys and values come from (cross-attention).", metavar="TEXT"),
+    ] = None
+    seed: Annotated[int | None, option("Seed of everything that is drawn (0).", metavar="N")] = None
+    d_model: Annotated[int | None, option("Size of an embedding (4).", metavar="N")] = None
+    d_k: Annotated[int | None, option("Size of a head of Q and K (d_model / heads).", metavar="N")] = None
+    d_v: Annotated[int | None, option("Size of a head of V (d_model / heads).", metavar="N")] = None
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """What to show of a trace, and how."""
+
+    step: Annotated[
+        str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
+    ] = None
+    head: Annotated[
+        str | None, option("Only these heads, from 0. (Tables and Markdown.)", metavar="N,…")
+    ] = None
+    precision: Annotated[
+        int | None,
+        option(
+            "Digits after the point (4). (Tables and Markdown; files keep every digit.)",
+            metavar="N",
+            min=0,
+            max=17,
+        ),
+    ] = None
+    brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
+    full: Annotated[bool, option("Leave nothing out, however large. (Tables.)", "--full")] = False
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where a trace goes."""
+
+    format: Annotated[
+        Format | None,
+        option("How to write it on stdout (table).", envvar="ATTNCTL_FORMAT", show_envvar=True),
+    ] = None
+    json: Annotated[bool, option("Short for --format json.", "--json")] = False
+    output: Annotated[
+        list[str] | None,
+        option(
+            "Write to FILE instead of stdout, by suffix: .json .jsonl .npz .safetensors .csv .md. "
+            "May be given more than once.",
+            "--output",
+            "-o",
+            metavar="FILE",
+        ),
+    ] = None
+
+
+def command(function: Callable[..., Exit | None]) -> Callable[..., int]:
+    """Let a command take option groups: a parameter that is a dataclass becomes its fields."""
+    hints = get_type_hints(function, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if hasattr(hint, "__dataclass_fields__")}
+    parameters: list[Parameter] = []
+    for parameter in signature(function).parameters.values():
+        if parameter.name in groups:
+            parameters += parameters_of(groups[parameter.name])
+        else:
+            parameters.append(
+                parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY)
+            )
+
+    @wraps(function)
+    def run(**values: Any) -> int:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        return int(function(**values) or Exit.OK)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def parameters_of(group: type) -> list[Parameter]:
+    """The fields of an option group, as parameters."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+        for field in fields(group)
+    ]

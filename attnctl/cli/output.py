@@ -1,0 +1,131 @@
+"""Traces to where they were asked for: a table, a format on stdout, files by suffix."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attnctl.cli.options import Format, OutputOptions, ViewOptions
+from attnctl.errors import AttnError, raise_all
+from attnctl.trace import Trace
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from attnctl.render.tables import View
+
+OUTPUT_STEPS = ("output", "concat", "head_outputs")
+
+
+def emit(traces: Sequence[Trace], output: OutputOptions, view: ViewOptions, *, array: bool = False) -> None:
+    """Write traces as asked; `array` makes JSON an array even of one."""
+    wanted = chosen_format(output)
+    raise_all(unused(output, view, wanted))
+    kept = [selected(trace, view) for trace in traces]
+    warn(kept)
+    if output.output:
+        from attnctl.store import write
+
+        for path in output.output:
+            write(kept, path)
+        return
+    match wanted:
+        case Format.table:
+            from attnctl.render.tables import show
+
+            console = make_console()
+            for trace in kept:
+                show(trace, console, table_view(view))
+        case Format.json:
+            from attnctl.store import write_json
+
+            write_json(kept, sys.stdout, as_array=array)
+        case Format.jsonl:
+            from attnctl.store import write_jsonl
+
+            write_jsonl(kept, sys.stdout)
+        case Format.csv:
+            from attnctl.store import write_csv
+
+            write_csv(kept, sys.stdout)
+        case Format.markdown:
+            from attnctl.render.markdown import write_markdown
+
+            write_markdown(kept, sys.stdout)
+
+
+def chosen_format(output: OutputOptions) -> Format:
+    """The format for stdout: --json beats --format beats the environment."""
+    return Format.json if output.json else output.format or Format.table
+
+
+def unused(output: OutputOptions, view: ViewOptions, wanted: Format) -> list[str]:
+    """View options that this output would ignore."""
+    if not output.output and wanted is Format.table:
+        return []
+    named = {"--head": view.head, "--precision": view.precision, "--full": view.full or None}
+    return [
+        f"{flag}: only tables have that; a dump keeps every head and digit"
+        for flag, value in named.items()
+        if value is not None
+    ]
+
+
+def selected(trace: Trace, view: ViewOptions) -> Trace:
+    """The steps that were asked for."""
+    if view.step is not None:
+        return trace.select([name.strip() for name in view.step.split(",") if name.strip()])
+    if view.brief:
+        last = [name for name in OUTPUT_STEPS if name in trace][:1]
+        return trace.select(["attention_weights", *last])
+    return trace
+
+
+def warn(traces: Sequence[Trace]) -> None:
+    """Say on stderr what a person should know before they trust the numbers."""
+    from attnctl.cli.program import complain
+
+    for trace in traces:
+        rows = trace.header.get("empty_rows")
+        if rows:
+            more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+            listed = ", ".join(str(row) for row in rows[:3])
+            complain(f"warning: rows that may see nothing get zeros: {listed}{more} (head, query)")
+
+
+def table_view(view: ViewOptions) -> View:
+    """How tables are drawn."""
+    from attnctl.render.tables import View
+
+    heads = None if view.head is None else tuple(parse_heads(view.head))
+    precision = View.precision if view.precision is None else view.precision
+    return View(heads=heads, precision=precision, full=view.full)
+
+
+def parse_heads(text: str) -> list[int]:
+    """'0,2' -> [0, 2]."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise AttnError(f"--head: {text!r} is not a list of heads; write numbers from 0, like 0,2")
+    return [int(part) for part in parts]
+
+
+def make_console() -> Console:
+    """A console on stdout that obeys NO_COLOR, FORCE_COLOR (0 is off) and COLUMNS."""
+    from rich.console import Console
+
+    environ = dict(os.environ)
+    forced = environ.pop("FORCE_COLOR", "")
+    on = forced not in {"", "0"}
+    no_color = bool(environ.get("NO_COLOR")) or forced == "0"
+    return Console(
+        file=sys.stdout,
+        force_terminal=True if on else None,
+        no_color=no_color or None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        _environ=environ,
+    )

@@ -1,0 +1,46 @@
+"""attnctl run: a sentence in, every matrix out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnctl.cli.options import (
+    AttentionOptions,
+    OutputOptions,
+    SentenceOptions,
+    ViewOptions,
+    command,
+    option,
+)
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+SENTENCE = typer.Argument(help="One or more sentences; - reads one a line from stdin.", show_default=False)
+
+
+@app.command()
+@command
+def run(
+    *,
+    sentence: Annotated[list[str] | None, SENTENCE] = None,
+    file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
+    more: SentenceOptions,
+    attention: AttentionOptions,
+    view: ViewOptions,
+    output: OutputOptions,
+) -> None:
+    """Tokenize a sentence, attend, and show every step.
+
+    Without weights of your own everything is drawn from the seed. SENTENCE may be left out where
+    the config has one. Several sentences are padded to one batch; each gives its own trace.
+    """
+    from attnctl.api import run_many
+    from attnctl.cli.output import emit
+    from attnctl.cli.sentences import gathered
+    from attnctl.cli.settings import settings_from
+
+    sentences = gathered(sentence or [], file)
+    traces = run_many(sentences, settings_from(attention, **vars(more)))
+    emit(traces, output, view, array=len(sentences) > 1)

@@ -1,0 +1,30 @@
+"""Sentences from wherever they were pointed to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from attnctl.errors import AttnError
+
+
+def gathered(sentences: Sequence[str], file: str | None) -> list[str]:
+    """Every sentence: the arguments (- is stdin, one a line), then those of a file."""
+    out = [each for text in sentences for each in (lines(text) if text == "-" else [text])]
+    return out + (lines(file) if file is not None else [])
+
+
+def lines(source: str) -> list[str]:
+    """The lines of a file (- is stdin) that hold more than space. Raises AttnError for none."""
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise AttnError(f"{source}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise AttnError(f"{source}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    found = [line for line in text.splitlines() if line.strip()]
+    if not found:
+        raise AttnError(f"{source}: no sentence in it; write one a line")
+    return found

@@ -1,0 +1,27 @@
+"""attnctl show: a dump, rendered again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from attnctl.cli.options import OutputOptions, ViewOptions, command
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+@command
+def show(
+    *,
+    dump: Annotated[str, typer.Argument(help="A dump (.json .jsonl .npz .safetensors), or - for stdin.")],
+    view: ViewOptions,
+    output: OutputOptions,
+) -> None:
+    """Render a dump again, whole or in part: the same tables as the run gave."""
+    from attnctl.cli.output import emit
+    from attnctl.store import read
+
+    traces = read(dump)
+    emit(traces, output, view, array=len(traces) > 1)

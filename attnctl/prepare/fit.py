@@ -1,0 +1,165 @@
+"""Whether arrays can be attended over: what is missing, not finite, or does not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnctl.config.settings import SINUSOIDAL, Settings
+from attnctl.prepare.layouts import FROM_X, PROJECTED, from_x
+from attnctl.prepare.prepared import Named, by
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the arrays show of the run: sizes and whether there is a batch axis."""
+
+    batch: int | None
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    d_k: int
+    past: int
+
+
+def missing(found: Mapping[str, Array], settings: Settings) -> Iterator[str]:
+    """What a file lacks to be attended over."""
+    wanted = FROM_X if "X" in found and "Q" not in found else PROJECTED
+    lacking = [name for name in wanted if name not in found]
+    if lacking and not from_x(found):
+        yield (
+            f"no {', '.join(lacking)} in the arrays; attention needs Q, K and V, or X with W_Q, W_K "
+            "and W_V (--name THEIRS=OURS renames)"
+        )
+    if settings.positions == SINUSOIDAL and not from_x(found):
+        yield "sinusoidal positions are added to X; give X, W_Q, W_K and W_V"
+    if ("past_key" in found) != ("past_value" in found):
+        yield "past_key and past_value go together; give both"
+
+
+def unusable(name: str, array: Array) -> Iterator[str]:
+    """Why an array cannot be computed with; −∞ is fine in a bias or a float mask."""
+    if array.dtype.kind not in "fiub":
+        yield f"{name}: numbers of type {array.dtype}, expected floats"
+        return
+    if array.dtype.kind != "f":
+        return
+    bad = ~np.isfinite(array)
+    if name in {"mask", "bias"}:
+        bad &= ~np.isneginf(array)
+    if bad.any():
+        at = tuple(np.argwhere(bad)[0].tolist())
+        count = int(bad.sum())
+        more = f" (and {count - 1} more)" if count > 1 else ""
+        yield f"{name}: {array[at]} at {list(at)}{more}; every number must be finite"
+
+
+def projected_shapes(named: Named) -> dict[str, Shape]:
+    """The shapes of Q, K and V, whether given or to be computed."""
+    shapes = {name: array.shape for name, (array, _) in named.items()}
+    if "X" not in shapes:
+        return {name: shapes[name] for name in PROJECTED}
+    *batch, n, _ = shapes["X"]
+    *_, m, _ = shapes.get("memory", shapes["X"])
+    rows = {"Q": n, "K": m, "V": m}
+    return {s: (*batch, shapes[f"W_{s}"][0], rows[s], shapes[f"W_{s}"][-1]) for s in PROJECTED}
+
+
+def facts_of(named: Named) -> Facts:
+    """Sizes, read off the arrays once they are known to fit."""
+    shapes = projected_shapes(named)
+    q, k = shapes["Q"], shapes["K"]
+    past = named["past_key"][0].shape[-2] if "past_key" in named else 0
+    return Facts(q[0] if len(q) == 4 else None, q[-3], k[-3], q[-2], k[-2] + past, q[-1], past)
+
+
+def misfits(named: Named, settings: Settings) -> Iterator[str]:
+    """Every pair of arrays whose shapes do not go together."""
+    for name in ("X", "memory"):
+        if name in named and named[name][0].ndim not in {2, 3}:
+            yield f"{name}: {by(named[name][0].shape)}, expected (n, d_model) or (batch, n, d_model)"
+            return
+    yield from weight_misfits(named)
+    shapes = projected_shapes(named)
+    q, k, v = shapes["Q"], shapes["K"], shapes["V"]
+    if len({len(q), len(k), len(v)}) > 1:
+        yield f"Q is {by(q)}, K {by(k)}, V {by(v)}: give all with the same axes"
+        return
+    if q[-1] != k[-1]:
+        yield f"Q has d_k {q[-1]} but K has {k[-1]}; they must be equal"
+    if k[:-1] != v[:-1]:
+        yield f"K is {by(k)} but V is {by(v)}; they must agree in all but d_k and d_v"
+    if q[:-3] != k[:-3]:
+        yield f"Q has a batch of {q[0]} but K of {k[0]}"
+    if not k[-3] or q[-3] % k[-3]:
+        yield f"{k[-3]} kv heads do not divide {q[-3]} heads"
+    if 0 in q[-3:] or 0 in k[-3:]:
+        yield f"Q is {by(q)}, K {by(k)}: nothing to attend with"
+    yield from past_misfits(named, k, v)
+    yield from option_misfits(settings, q, k)
+
+
+def past_misfits(named: Named, k: Shape, v: Shape) -> Iterator[str]:
+    """A cache that does not continue in K and V."""
+    lengths = set()
+    for name, new in (("past_key", k), ("past_value", v)):
+        if name in named:
+            past = named[name][0].shape
+            lengths.add(past[-2])
+            if past[:-2] + past[-1:] != new[:-2] + new[-1:]:
+                yield f"{name}: {by(past)} does not continue in {by(new)}; all but the key axis must agree"
+    if len(lengths) > 1:
+        yield f"past_key and past_value hold different numbers of keys: {sorted(lengths)}"
+
+
+def option_misfits(settings: Settings, q: Shape, k: Shape) -> Iterator[str]:
+    """Options that say other than the arrays show."""
+    for option, asked, shown in (("heads", settings.heads, q[-3]), ("kv_heads", settings.kv_heads, k[-3])):
+        if asked is not None and asked != shown:
+            yield f"{settings.where((option,))}: {asked}, but the arrays have {shown}"
+
+
+def weight_misfits(named: Named) -> Iterator[str]:
+    """Weights whose rows or columns do not fit what they are multiplied with."""
+    if "X" not in named:
+        return
+    heads, d_v = named["W_Q"][0].shape[0], named["W_V"][0].shape[-1]
+    for name in ("W_Q", "W_K", "W_V"):
+        source = "memory" if name != "W_Q" and "memory" in named else "X"
+        rows, columns = named[name][0].shape[-2], named[source][0].shape[-1]
+        if rows != columns:
+            yield f"{name}: {rows} rows, but {source} has {columns} columns"
+        bias = named.get(f"b_{name[-1]}")
+        expected = (named[name][0].shape[0], named[name][0].shape[-1])
+        if bias is not None and bias[0].shape != expected:
+            yield f"b_{name[-1]}: {by(bias[0].shape)}, expected {by(expected)} (head × columns of {name})"
+    if "W_O" not in named:
+        return
+    w_o = named["W_O"][0].shape
+    if len(w_o) != 2 or w_o[0] != heads * d_v:
+        yield f"W_O: {by(w_o)}, expected {heads * d_v} rows (heads·d_v)"
+    if "b_O" in named and named["b_O"][0].shape != w_o[1:]:
+        yield f"b_O: {by(named['b_O'][0].shape)}, expected {by(w_o[1:])} (the columns of W_O)"
+
+
+def mask_misfits(named: Named, facts: Facts) -> Iterator[str]:
+    """A mask or bias that does not broadcast against the scores."""
+    batch = () if facts.batch is None else (facts.batch,)
+    scores = (*batch, facts.heads, facts.queries, facts.keys)
+    for name in ("mask", "bias"):
+        if name not in named:
+            continue
+        shape = named[name][0].shape
+        fits = 2 <= len(shape) <= len(scores) and all(
+            a in {1, b} for a, b in zip(reversed(shape), reversed(scores), strict=False)
+        )
+        if not fits:
+            yield f"{name}: {by(shape)} does not fit scores of {by(scores)} ([batch ×] head × query × key)"

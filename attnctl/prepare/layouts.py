@@ -1,0 +1,86 @@
+"""Anyone's arrays, brought to one layout: every input with its head axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from attnctl.config.settings import Settings
+from attnctl.errors import AttnError
+from attnctl.prepare.prepared import by
+from attnctl.weights import split_heads
+
+Array = NDArray[Any]
+
+PROJECTED = ("Q", "K", "V")
+FROM_X = ("X", "W_Q", "W_K", "W_V")
+WEIGHTS = ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")
+OUTPUT = ("W_O", "b_O")
+BESIDE = ("past_key", "past_value", "mask", "bias")
+INPUTS = ("X", "memory", *WEIGHTS, *OUTPUT, *PROJECTED, *BESIDE, "key_lengths")
+"""Every array that `attend` reads; a file may hold others."""
+
+
+def from_x(found: Mapping[str, Array]) -> bool:
+    """Whether Q, K and V are to be computed: X and its weights are there."""
+    return all(name in found for name in FROM_X)
+
+
+def laid_out(found: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
+    """Every input with its head axis: weights by head, Q K V as ([batch,] head, n, d).
+
+    Raises AttnError for an array whose axes cannot be told.
+    """
+    start = ("X", "memory", *WEIGHTS) if from_x(found) else PROJECTED
+    out = {}
+    for name in (*start, *OUTPUT, *BESIDE):
+        if name in found:
+            heads = settings.heads if name.endswith("Q") else settings.kv_heads or settings.heads
+            ours, array = one(name, found[name], heads)
+            out[ours] = array
+    return out
+
+
+def one(name: str, array: Array, heads: int | None) -> tuple[str, Array]:
+    """One input under our name and in our layout; a float mask is a bias."""
+    match name:
+        case "Q" | "K" | "V":
+            return name, by_head(name, array, heads)
+        case "past_key" | "past_value":
+            return name, array[None] if array.ndim == 2 else array
+        case "mask":
+            return ("bias", array) if array.dtype.kind == "f" else ("mask", array.astype(bool))
+        case _ if name in WEIGHTS:
+            return name, weight_by_head(name, array, heads or 1)
+    return name, array
+
+
+def by_head(name: str, array: Array, heads: int | None) -> Array:
+    """Q, K or V as ([batch,] head, n, d)."""
+    if array.ndim not in {2, 3, 4}:
+        raise AttnError(
+            f"{name}: {by(array.shape)}, expected (n, d), (head, n, d), (batch, head, n, d), "
+            "or (batch, n, heads·d) with --heads"
+        )
+    if array.ndim == 4 or (array.ndim == 3 and heads is None):
+        return array
+    if heads is None:
+        return array[None]
+    if array.shape[-1] % heads:
+        raise AttnError(
+            f"{name}: {by(array.shape)}, but {heads} heads do not divide {array.shape[-1]} columns"
+        )
+    *batch, n, columns = array.shape
+    return array.reshape(*batch, n, heads, columns // heads).swapaxes(-3, -2)
+
+
+def weight_by_head(name: str, array: Array, heads: int) -> Array:
+    """A projection (d_model, heads·d) or bias (heads·d,) by head; one that is by head already as it is."""
+    if array.ndim == (3 if name.startswith("W") else 2):
+        return array
+    if array.ndim != (2 if name.startswith("W") else 1) or array.shape[-1] % heads:
+        shape = "(d_model, heads·d)" if name.startswith("W") else "(heads·d,)"
+        raise AttnError(f"{name}: {by(array.shape)}, expected {shape} with {heads} heads, or by head")
+    return split_heads(array, heads)

@@ -1,0 +1,61 @@
+"""From a sentence to token ids: toy tokenizers and a toy vocabulary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+PAD = "[PAD]"
+UNK = "[UNK]"
+
+WORDS = re.compile(r"\[[A-Z]+\]|[^\W_]+(?:['’][^\W_]+)*|\S")
+"""A special token, a word (apostrophes inside stay), or one mark of punctuation."""
+
+
+def tokenize(sentence: str, split: str = "whitespace", *, lowercase: bool = False) -> list[str]:
+    """Cut a sentence at whitespace, into words and punctuation, or into characters."""
+    text = sentence.lower() if lowercase else sentence
+    match split:
+        case "whitespace":
+            return text.split()
+        case "words":
+            return WORDS.findall(text)
+        case "characters":
+            return list(text)
+    raise ValueError(f"unknown split {split!r}")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens by id: token i has id i."""
+
+    tokens: tuple[str, ...]
+
+    @classmethod
+    def grown(cls, sentences: Iterable[Iterable[str]]) -> Vocabulary:
+        """The tokens of these sentences in order of first appearance."""
+        return cls(tuple(dict.fromkeys(token for sentence in sentences for token in sentence)))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def ids(self, tokens: Iterable[str]) -> list[int]:
+        """The id of each token; one that is not there gets [UNK]'s.
+
+        Raises KeyError where there is no [UNK] either: ask for `unknown` tokens first.
+        """
+        at = {token: i for i, token in enumerate(self.tokens)}
+        return [at[token] if token in at else at[UNK] for token in tokens]
+
+    def unknown(self, tokens: Iterable[str]) -> list[str]:
+        """The tokens that have no id, each once; none where the vocabulary has [UNK]."""
+        known = set(self.tokens)
+        return [] if UNK in known else [token for token in dict.fromkeys(tokens) if token not in known]
+
+    def nearest(self, token: str) -> list[str]:
+        """The known tokens that look most like this one, best first."""
+        from difflib import get_close_matches
+
+        by_lower = {known.lower(): known for known in reversed(self.tokens)}
+        return [by_lower[each] for each in get_close_matches(token.lower(), by_lower, n=3)]
