@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
+from attnctl.blocks import Progress
 from attnctl.config.settings import Settings
 from attnctl.prepare import operator
 from attnctl.prepare.batch import run_batch
@@ -41,29 +42,50 @@ def with_rules(
     return changed if positions is None else changed.with_(positions=positions)
 
 
-def run(sentence: str | None = None, settings: Settings | None = None, **options: Any) -> Trace:
-    """Tokenize, attend, and record every step.
+def run(
+    sentence: str | None = None,
+    settings: Settings | None = None,
+    *,
+    keep: Collection[str] | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Trace:
+    """Tokenize, attend, and record every step, or just those to `keep`.
 
     Options are those of Settings (heads, d_model, seed, …) and of `with_rules` (causal, window,
     softcap). Raises AttnError with every problem found.
     """
-    return prepare_sentence(chosen(settings, options), sentence).run()
+    return prepare_sentence(chosen(settings, options), sentence).run(keep, progress)
 
 
-def run_many(sentences: Sequence[str], settings: Settings | None = None, **options: Any) -> list[Trace]:
+def run_many(
+    sentences: Sequence[str],
+    settings: Settings | None = None,
+    *,
+    keep: Collection[str] | None = None,
+    **options: Any,
+) -> list[Trace]:
     """A trace for each sentence, from one padded batch; no sentence means the settings' own."""
     if len(sentences) < 2:
-        return [run(sentences[0] if sentences else None, settings, **options)]
-    return run_batch(chosen(settings, options), sentences)
+        return [run(sentences[0] if sentences else None, settings, keep=keep, **options)]
+    return run_batch(chosen(settings, options), sentences, keep)
 
 
-def attend(arrays: Mapping[str, Array], settings: Settings | None = None, **options: Any) -> Trace:
+def attend(
+    arrays: Mapping[str, Array],
+    settings: Settings | None = None,
+    *,
+    keep: Collection[str] | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Trace:
     """The operator itself on arrays: Q K V, or X and weights, as `operator.prepare` reads them.
 
-    Raises AttnError with every array that is missing, not finite or does not fit.
+    Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises
+    AttnError with every array that is missing, not finite or does not fit.
     """
     header = arrays.header if isinstance(arrays, Trace) else {}
-    return operator.prepare(arrays, chosen(settings, options), header).run()
+    return operator.prepare(arrays, chosen(settings, options), header).run(keep, progress)
 
 
 def chosen(settings: Settings | None, options: dict[str, Any]) -> Settings:

@@ -2,18 +2,20 @@
 
 An expression is a tree of numbers, sums, products, quotients and the functions exp, sqrt, tanh,
 cos and sin. `code` writes it in full digits so that any calculator evaluates it; `display` writes
-it for people. A Number that was read from a step's input remembers where it came from, which is
-how an explanation goes back along the derivation.
+it for people; `evaluate` gives what it comes to, and how far rounding may have moved that. A
+Number that was read from a step's input remembers where it came from, which is how an explanation
+goes back along the derivation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isinf, isnan
+from functools import reduce
+from math import cos, exp, inf, isfinite, isinf, isnan, nan, sin, sqrt, tanh
+from operator import add
 
 Cell = tuple[int, ...]
-Format = Callable[[float], str]
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,26 @@ def number_text(value: float) -> str:
     return repr(float(value))
 
 
+LONGEST_SUM = 1000
+"""Terms in a row: what evaluates an expression may give up on deeper nesting than its own stack."""
+
+
+def grouped(parts: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The parts of a sum, in sums of their own where there are very many."""
+    if len(parts) <= LONGEST_SUM:
+        return parts
+    starts = range(0, len(parts), LONGEST_SUM)
+    return grouped(tuple(Sum(parts[start : start + LONGEST_SUM]) for start in starts))
+
+
 def code(expr: Expr) -> str:
     """The expression in full digits, with only numbers, + - * / ( ) and function names."""
     match expr:
         case Number(value):
-            text = number_text(value)
+            text = "0" if repr(value) == "0.0" else number_text(value)
             return f"({text})" if text.startswith("-") and not isinf(value) else text
         case Sum(parts):
-            return "(" + " + ".join(map(code, parts)) + ")" if parts else "0.0"
+            return "(" + " + ".join(map(code, grouped(parts))) + ")" if parts else "0"
         case Difference(left, right):
             return f"({code(left)} - {code(right)})"
         case Product(parts):
@@ -100,18 +114,23 @@ def code(expr: Expr) -> str:
             return f"{name}({code(inside)})"
 
 
-def display(expr: Expr, fmt: Format, *, top: bool = True) -> str:
-    """The expression for people: · for products, √ for roots, rounded by `fmt`."""
+def display(
+    expr: Expr, text_of: Callable[[Number], str], most: int | None = None, *, top: bool = True
+) -> str:
+    """The expression for people: · for products, √ for roots, each number as `text_of` has it.
+
+    Of a sum of more than `most` terms the middle is left out, with the count of what is missing.
+    """
 
     def inner(part: Expr) -> str:
-        return display(part, fmt, top=False)
+        return display(part, text_of, most, top=False)
 
     match expr:
-        case Number(value):
-            text = fmt(value)
+        case Number():
+            text = text_of(expr)
             return text if top or not text.startswith(("-", "−")) else f"({text})"
         case Sum(parts):
-            text = " + ".join(map(inner, parts)) or "0"
+            text = " + ".join(shortened(parts, inner, most)) or "0"
             return text if top or len(parts) == 1 else f"({text})"
         case Difference(left, right):
             text = f"{inner(left)} − {inner(right)}"
@@ -123,7 +142,83 @@ def display(expr: Expr, fmt: Format, *, top: bool = True) -> str:
         case Call("sqrt", inside):
             return f"√{inner(inside)}"
         case Call(name, inside):
-            return f"{name}({display(inside, fmt)})"
+            return f"{name}({display(inside, text_of, most)})"
+
+
+def shortened(parts: tuple[Expr, ...], inner: Callable[[Expr], str], most: int | None) -> list[str]:
+    """The terms of a sum, or the first and the last with a count of those between."""
+    if most is None or len(parts) <= most:
+        return list(map(inner, parts))
+    tail = max(1, most // 3)
+    head = max(1, most - tail)
+    between = f"… {len(parts) - head - tail} more …"
+    return [*map(inner, parts[:head]), between, *map(inner, parts[-tail:])]
+
+
+FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "exp": exp,
+    "sqrt": sqrt,
+    "tanh": tanh,
+    "cos": cos,
+    "sin": sin,
+}
+
+ROUNDINGS = 4
+"""Units in the last place that one operation may be off, here or where the number was made."""
+
+
+def evaluate(expr: Expr, eps: float) -> tuple[float, float]:
+    """What the expression comes to as `code` writes it, and how far off a machine may honestly be.
+
+    The second is a running error analysis (Higham 2002, section 3.3) for numbers whose unit of
+    rounding is `eps`, whatever the order in which sums were added up. Overflow is infinity.
+    """
+    match expr:
+        case Number(value):
+            return value, 0.0
+        case Sum(parts):
+            found = [evaluate(part, eps) for part in parts]
+            size = sum(abs(value) for value, _ in found)
+            error = sum(slack for _, slack in found)
+            return added([value for value, _ in found]), error + eps * len(parts) * size
+        case Difference(left, right):
+            (a, a_error), (b, b_error) = evaluate(left, eps), evaluate(right, eps)
+            return a - b, a_error + b_error + ROUNDINGS * eps * abs(a - b)
+        case Product(parts):
+            product, error = evaluate(parts[0], eps)
+            for part in parts[1:]:
+                value, slack = evaluate(part, eps)
+                error = error * abs(value) + slack * abs(product) + eps * abs(product * value)
+                product *= value
+            return product, error
+        case Quotient(above, below):
+            (a, a_error), (b, b_error) = evaluate(above, eps), evaluate(below, eps)
+            if b == 0:
+                return nan, inf
+            return a / b, (a_error + b_error * abs(a / b)) / abs(b) + ROUNDINGS * eps * abs(a / b)
+        case Call(name, inside):
+            value, error = evaluate(inside, eps)
+            return called(name, value, error, eps)
+
+
+def added(values: list[float]) -> float:
+    """The sum from left to right, in the groups that `code` writes."""
+    if len(values) <= LONGEST_SUM:
+        return reduce(add, values, 0.0)
+    starts = range(0, len(values), LONGEST_SUM)
+    return added([added(values[start : start + LONGEST_SUM]) for start in starts])
+
+
+def called(name: str, value: float, error: float, eps: float) -> tuple[float, float]:
+    """A function of a number that may be off by `error`, and how far off the result may be."""
+    try:
+        result = FUNCTIONS[name](value)
+    except OverflowError:
+        return inf, inf
+    except ValueError:  # the root of a negative number, the sine of infinity
+        return nan, inf
+    moved = error * (abs(result) if name == "exp" else 1.0) if isfinite(error) else inf
+    return result, moved + ROUNDINGS * eps * (abs(result) + (abs(value) if name in {"cos", "sin"} else 0))
 
 
 def numbers(expr: Expr) -> Iterator[Number]:

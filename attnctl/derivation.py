@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 
+from attnctl.errors import AttnError
 from attnctl.ops import (
     Add,
     Append,
@@ -77,6 +79,12 @@ class Rotary:
     theta: float = 10000.0
     dims: int | None = None
     interleaved: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.theta < inf:
+            raise AttnError(f"theta: {self.theta} is not a positive finite number; most models use 10000")
+        if self.dims is not None and (self.dims < 2 or self.dims % 2):
+            raise AttnError(f"rotary dims: {self.dims} columns do not make pairs; use 2, 4, 6, …")
 
 
 @dataclass(frozen=True)
@@ -154,13 +162,13 @@ def projections(v: Variant, at: Names) -> Lines:
 
 
 def rotations(v: Variant, at: Names) -> Lines:
-    """Rotary positions on Q and K."""
+    """Rotary positions on Q and K: queries stand after `offset` keys, new keys after the past ones."""
     if v.rotary is None:
         return
     r = v.rotary
-    for symbol, axis in (("Q", "query"), ("K", "key")):
+    for symbol, axis, start in (("Q", "query", v.offset), ("K", "key", v.past)):
         name = f"{symbol}_rotated"
-        op = Rotate(r.theta, r.dims, r.interleaved, v.past)
+        op = Rotate(r.theta, r.dims, r.interleaved, start)
         formula = f"{symbol} turned by pos · θ^(−2i/d)"
         yield Step(name, op, (symbol,), ("head", axis, "d_k"), formula, symbol)
         at[symbol] = name

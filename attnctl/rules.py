@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from attnctl.errors import AttnError
+
 Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 PerBatch = int | tuple[int, ...]
@@ -31,7 +33,7 @@ class Causal:
 
     def span(self, first: int, last: int, keys: int) -> tuple[int, int]:
         """The keys [from, to) that queries at positions first…last can see at all."""
-        return 0, min(keys, last + 1)
+        return 0, clamp(last + 1, keys)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,13 @@ class Window:
     left: int | None = None
     right: int | None = None
 
+    def __post_init__(self) -> None:
+        for side in (self.left, self.right):
+            if side is not None and side < 0:
+                raise AttnError(
+                    f"window: {side} is not a number of keys; use 0 or more, or None for no limit"
+                )
+
     def allows(self, query: Positions, key: Positions) -> Mask:
         """(..., queries, 1), (keys,) -> (..., queries, keys)."""
         near = np.ones(np.broadcast_shapes(query.shape, key.shape), dtype=bool)
@@ -57,8 +66,8 @@ class Window:
 
     def span(self, first: int, last: int, keys: int) -> tuple[int, int]:
         """The keys [from, to) that queries at positions first…last can see at all."""
-        start = 0 if self.left is None else max(0, first - self.left)
-        stop = keys if self.right is None else min(keys, last + self.right + 1)
+        start = 0 if self.left is None else clamp(first - self.left, keys)
+        stop = keys if self.right is None else clamp(last + self.right + 1, keys)
         return start, stop
 
 
@@ -75,7 +84,7 @@ class Padding:
 
     def span(self, first: int, last: int, keys: int) -> tuple[int, int]:
         """The keys [from, to) that queries at positions first…last can see at all."""
-        return 0, min(keys, int(np.max(self.lengths)))
+        return 0, clamp(int(np.max(self.lengths)), keys)
 
 
 VisibilityRule = Causal | Window | Padding
@@ -88,6 +97,10 @@ class Softcap:
     name: ClassVar[str] = "softcap"
     cap: float
 
+    def __post_init__(self) -> None:
+        if not 0 < self.cap < np.inf:
+            raise AttnError(f"softcap: {self.cap} is not a positive finite number; leave it out for no cap")
+
 
 @dataclass(frozen=True)
 class Alibi:
@@ -99,9 +112,20 @@ class Alibi:
 Rule = VisibilityRule | Softcap | Alibi
 
 
-def per_batch(value: PerBatch) -> NDArray[Any]:
-    """() or (batch,) -> an array that broadcasts against (..., head, query, key)."""
-    return np.asarray(value)[..., None, None, None]
+def clamp(position: int, keys: int) -> int:
+    """The position itself, or the nearest end of the keys: queries may stand before or behind them."""
+    return min(max(position, 0), keys)
+
+
+def per_batch(value: PerBatch, axes: int = 3) -> NDArray[Any]:
+    """One number as it is; one a member as (batch, 1, …), to broadcast against `axes` more axes."""
+    array = np.asarray(value)
+    return array.reshape(*array.shape, *(1,) * axes) if array.ndim else array
+
+
+def of_member(value: PerBatch, member: int) -> int:
+    """The number of one member of the batch."""
+    return value if isinstance(value, int) else value[member]
 
 
 def alibi_slopes(heads: int) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,10 @@ from attnctl.errors import AttnError
 Array = NDArray[Any]
 
 SCHEMA = "attnctl/trace/1"
+
+
+class MissingStep(AttnError, KeyError):  # noqa: N818  (what is missing, not an accident)
+    """A step that is not in a trace; a KeyError too, as a mapping promises."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,7 @@ class Trace(Mapping[str, Array]):
     header: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Array:
-        if name not in self.steps:
-            raise AttnError(f"no step {name!r} in this trace; it has {', '.join(self.steps)}")
+        require_steps([name], list(self.steps))
         return self.arrays[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -73,22 +76,29 @@ class Trace(Mapping[str, Array]):
         """The lines that are recorded here."""
         return Derivation(tuple(self.steps.values()))
 
-    def labels(self, name: str, axis: int) -> list[str]:
-        """What stands beside each index along an axis: tokens where the axis has them, else numbers."""
-        size = self[name].shape[axis]
+    def tokens_along(self, name: str, axis: int) -> list[str] | None:
+        """The tokens along an axis of a step, None where it has none."""
         tokens = {"token": self.tokens, "query": self.tokens, "key": self.key_tokens}
         words = tokens.get(self.steps[name].axes[axis])
-        return list(words) if words is not None and len(words) == size else [str(i) for i in range(size)]
+        return list(words) if words is not None and len(words) == self[name].shape[axis] else None
 
-    def select(self, names: list[str] | tuple[str, ...]) -> Trace:
+    def labels(self, name: str, axis: int) -> list[str]:
+        """What stands beside each index along an axis: tokens where the axis has them, else numbers."""
+        words = self.tokens_along(name, axis)
+        return [str(i) for i in range(self[name].shape[axis])] if words is None else words
+
+    def select(self, names: Sequence[str]) -> Trace:
         """Only these steps, in the order of the derivation.
 
-        Raises AttnError naming every step that is not there.
+        Raises MissingStep naming every step that is not there.
         """
-        unknown = [name for name in names if name not in self.steps]
-        if unknown:
-            raise AttnError(
-                [f"no step {name!r} in this trace; it has {', '.join(self.steps)}" for name in unknown]
-            )
+        require_steps(names, list(self.steps))
         kept = {name: step for name, step in self.steps.items() if name in names}
         return Trace(kept, self.arrays, self.header)
+
+
+def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
+    """Raise MissingStep naming every wanted step that is not there."""
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise MissingStep(f"no step {name!r} here; there are {', '.join(there)}" for name in missing)

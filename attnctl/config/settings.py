@@ -104,7 +104,7 @@ class Settings:
     vocab: tuple[str, ...] | None = None
     tokenizer: Tokenizer = Tokenizer()
     d_model: int | None = None
-    heads: int = 1
+    heads: int | None = None
     kv_heads: int | None = None
     d_k: int | None = None
     d_v: int | None = None

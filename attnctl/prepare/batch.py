@@ -11,17 +11,19 @@ from numpy.typing import NDArray
 
 from attnctl.config.settings import Settings
 from attnctl.derivation import Step, derive
-from attnctl.execute import carry_out
+from attnctl.execute import Outcome, carry_out
 from attnctl.prepare import embed
 from attnctl.prepare.prepared import Prepared
 from attnctl.prepare.sentence import prepare
 from attnctl.rules import Padding
-from attnctl.trace import Trace
+from attnctl.trace import Trace, require_steps
 
 Array = NDArray[Any]
 
 
-def run_batch(settings: Settings, sentences: Sequence[str]) -> list[Trace]:
+def run_batch(
+    settings: Settings, sentences: Sequence[str], keep: Collection[str] | None = None
+) -> list[Trace]:
     """Run every sentence in one pass; each trace equals the one its sentence gives alone.
 
     Raises AttnError with every problem of the first sentence that has one.
@@ -29,12 +31,10 @@ def run_batch(settings: Settings, sentences: Sequence[str]) -> list[Trace]:
     shared = sharing_vocabulary(settings, sentences)
     alone = [prepare(shared, sentence) for sentence in sentences]
     lengths = tuple(len(each.header["tokens"]) for each in alone)
-    arrays = padded_pass(alone, lengths)
-    padded = {"token", "query"} if "memory" in arrays else {"token", "query", "key"}
+    require_steps(keep or (), [step.name for step in alone[0].derivation])
+    outcome = padded_pass(alone, lengths, keep)
     return [
-        each.record(
-            {step.name: cut(arrays[step.name], step, member, length, padded) for step in each.derivation}
-        )
+        each.record(member_of(outcome, each, member, length))
         for member, (each, length) in enumerate(zip(alone, lengths, strict=True))
     ]
 
@@ -47,7 +47,9 @@ def sharing_vocabulary(settings: Settings, sentences: Sequence[str]) -> Settings
     return settings.with_(vocab=embed.vocabulary(settings, tokens).tokens)
 
 
-def padded_pass(alone: Sequence[Prepared], lengths: tuple[int, ...]) -> dict[str, Array]:
+def padded_pass(
+    alone: Sequence[Prepared], lengths: tuple[int, ...], keep: Collection[str] | None
+) -> Outcome:
     """Carry out the longest sentence's derivation for the whole batch, padding hidden."""
     longest = max(range(len(alone)), key=lengths.__getitem__)
     model = alone[longest]
@@ -55,12 +57,25 @@ def padded_pass(alone: Sequence[Prepared], lengths: tuple[int, ...]) -> dict[str
     rules = (*model.variant.rules, Padding(lengths)) if own_keys else model.variant.rules
     rows = np.stack([fill(each.given["embeddings"], lengths[longest]) for each in alone])
     given = {**model.given, "embeddings": rows}
-    return carry_out(derive(replace(model.variant, rules=rules, batch=True)), given, model.dtype)
+    derivation = derive(replace(model.variant, rules=rules, batch=True))
+    return carry_out(derivation, given, model.dtype, keep=keep)
 
 
 def fill(rows: Array, length: int) -> Array:
     """Rows of zeros for the padding, which nobody sees."""
     return np.pad(rows, ((0, length - len(rows)), (0, 0)))
+
+
+def member_of(outcome: Outcome, alone: Prepared, member: int, length: int) -> Outcome:
+    """One member of the batch, without its padding, as it would have come out alone."""
+    padded = {"token", "query"} if "memory" in alone.given else {"token", "query", "key"}
+    values = {
+        step.name: cut(outcome.values[step.name], step, member, length, padded)
+        for step in alone.derivation
+        if step.name in outcome.values
+    }
+    empty = [row[1:] for row in outcome.empty_rows if row[0] == member and row[-1] < length]
+    return Outcome(values, empty)
 
 
 def cut(array: Array, step: Step, member: int, length: int, padded: Collection[str]) -> Array:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnctl.config.settings import SINUSOIDAL, Settings
-from attnctl.prepare.layouts import FROM_X, PROJECTED, from_x
+from attnctl.derivation import Rotary
+from attnctl.prepare.layouts import FROM_X, PAST, PROJECTED, from_x
 from attnctl.prepare.prepared import Named, by
 
 Array = NDArray[Any]
@@ -39,27 +40,51 @@ def missing(found: Mapping[str, Array], settings: Settings) -> Iterator[str]:
             f"no {', '.join(lacking)} in the arrays; attention needs Q, K and V, or X with W_Q, W_K "
             "and W_V (--name THEIRS=OURS renames)"
         )
-    if settings.positions == SINUSOIDAL and not from_x(found):
-        yield "sinusoidal positions are added to X; give X, W_Q, W_K and W_V"
+    if adds_positions(settings) and not from_x(found):
+        yield "sinusoidal and learned positions are added to X; give X, W_Q, W_K and W_V"
     if ("past_key" in found) != ("past_value" in found):
         yield "past_key and past_value go together; give both"
+    if "b_O" in found and "W_O" not in found:
+        yield "b_O is added to concat W_O; give W_O too"
+    if {"mask", "bias"} <= found.keys() and found["mask"].dtype.kind == "f":
+        yield "mask holds floats, so it is added to the scores as bias is; give their sum as bias"
 
 
-def unusable(name: str, array: Array) -> Iterator[str]:
-    """Why an array cannot be computed with; −∞ is fine in a bias or a float mask."""
-    if array.dtype.kind not in "fiub":
+def adds_positions(settings: Settings) -> bool:
+    """Whether positions are added to X: sinusoids, or a learned table."""
+    return settings.positions == SINUSOIDAL or isinstance(settings.positions, list)
+
+
+def unusable(name: str, array: Array, dtype: str) -> Iterator[str]:
+    """Why an array cannot be computed with in this type of number."""
+    if array.dtype.kind not in ("fiub" if name == "mask" else "fiu"):
         yield f"{name}: numbers of type {array.dtype}, expected floats"
         return
-    if array.dtype.kind != "f":
+    if not array.size:
+        if name not in PAST:
+            yield f"{name}: {by(array.shape)}, nothing to attend with"
         return
-    bad = ~np.isfinite(array)
-    if name in {"mask", "bias"}:
-        bad &= ~np.isneginf(array)
-    if bad.any():
-        at = tuple(np.argwhere(bad)[0].tolist())
-        count = int(bad.sum())
-        more = f" (and {count - 1} more)" if count > 1 else ""
-        yield f"{name}: {array[at]} at {list(at)}{more}; every number must be finite"
+    low, high, wanted = limits(name, array, dtype)
+    if low <= float(array.min()) and float(array.max()) <= high:
+        return
+    numbers = array.astype(np.float64)
+    bad = np.argwhere(~((numbers >= low) & (numbers <= high))).tolist()
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    yield f"{name}: {array[tuple(bad[0])]} at {bad[0]}{more}; {wanted}"
+
+
+def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
+    """The least and the greatest number an array may hold, and how to say so.
+
+    −∞ is fine in a bias or a float mask; so is what this type of number turns into it.
+    """
+    if name == "mask" and array.dtype.kind in "iu":
+        return 0, 1, "write 0 (hidden) or 1 (may attend), or floats to be added to the scores"
+    if name == "key_lengths":
+        return 0, np.inf, "write how many keys are real"
+    greatest = float(np.finfo(dtype).max)
+    low = -np.inf if name in {"mask", "bias"} else -greatest
+    return low, greatest, f"every number must be finite and within ±{greatest:.5g} ({dtype})"
 
 
 def projected_shapes(named: Named) -> dict[str, Shape]:
@@ -87,6 +112,10 @@ def misfits(named: Named, settings: Settings) -> Iterator[str]:
         if name in named and named[name][0].ndim not in {2, 3}:
             yield f"{name}: {by(named[name][0].shape)}, expected (n, d_model) or (batch, n, d_model)"
             return
+    if "memory" in named and named["memory"][0].shape[:-2] != named["X"][0].shape[:-2]:
+        x, memory = named["X"][0].shape, named["memory"][0].shape
+        yield f"X is {by(x)}, memory {by(memory)}: give both with the same batch, or neither with one"
+        return
     yield from weight_misfits(named)
     shapes = projected_shapes(named)
     q, k, v = shapes["Q"], shapes["K"], shapes["V"]
@@ -101,10 +130,8 @@ def misfits(named: Named, settings: Settings) -> Iterator[str]:
         yield f"Q has a batch of {q[0]} but K of {k[0]}"
     if not k[-3] or q[-3] % k[-3]:
         yield f"{k[-3]} kv heads do not divide {q[-3]} heads"
-    if 0 in q[-3:] or 0 in k[-3:]:
-        yield f"Q is {by(q)}, K {by(k)}: nothing to attend with"
     yield from past_misfits(named, k, v)
-    yield from option_misfits(settings, q, k)
+    yield from option_misfits(settings, q, k, v)
 
 
 def past_misfits(named: Named, k: Shape, v: Shape) -> Iterator[str]:
@@ -120,11 +147,18 @@ def past_misfits(named: Named, k: Shape, v: Shape) -> Iterator[str]:
         yield f"past_key and past_value hold different numbers of keys: {sorted(lengths)}"
 
 
-def option_misfits(settings: Settings, q: Shape, k: Shape) -> Iterator[str]:
-    """Options that say other than the arrays show."""
-    for option, asked, shown in (("heads", settings.heads, q[-3]), ("kv_heads", settings.kv_heads, k[-3])):
-        if asked is not None and asked != shown:
-            yield f"{settings.where((option,))}: {asked}, but the arrays have {shown}"
+def option_misfits(settings: Settings, q: Shape, k: Shape, v: Shape) -> Iterator[str]:
+    """Options that say other than the arrays show, or ask what these arrays cannot give."""
+    shown = {"heads": q[-3], "kv_heads": k[-3], "d_k": q[-1], "d_v": v[-1]}
+    for option, size in shown.items():
+        asked = getattr(settings, option)
+        if asked is not None and asked != size:
+            yield f"{settings.where((option,))}: {asked}, but the arrays have {size}"
+    if isinstance(settings.positions, Rotary):
+        dims = settings.positions.dims or q[-1]
+        if dims > q[-1] or dims % 2:
+            place = settings.where(("positions",))
+            yield f"{place}: rotating {dims} of d_k {q[-1]} columns; they turn in pairs: use an even number"
 
 
 def weight_misfits(named: Named) -> Iterator[str]:
@@ -158,7 +192,7 @@ def mask_misfits(named: Named, facts: Facts) -> Iterator[str]:
         if name not in named:
             continue
         shape = named[name][0].shape
-        fits = 2 <= len(shape) <= len(scores) and all(
+        fits = 1 <= len(shape) <= len(scores) and all(
             a in {1, b} for a, b in zip(reversed(shape), reversed(scores), strict=False)
         )
         if not fits:

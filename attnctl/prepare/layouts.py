@@ -18,7 +18,8 @@ PROJECTED = ("Q", "K", "V")
 FROM_X = ("X", "W_Q", "W_K", "W_V")
 WEIGHTS = ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")
 OUTPUT = ("W_O", "b_O")
-BESIDE = ("past_key", "past_value", "mask", "bias")
+PAST = ("past_key", "past_value")
+BESIDE = (*PAST, "mask", "bias")
 INPUTS = ("X", "memory", *WEIGHTS, *OUTPUT, *PROJECTED, *BESIDE, "key_lengths")
 """Every array that `attend` reads; a file may hold others."""
 
@@ -31,30 +32,27 @@ def from_x(found: Mapping[str, Array]) -> bool:
 def laid_out(found: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     """Every input with its head axis: weights by head, Q K V as ([batch,] head, n, d).
 
-    Raises AttnError for an array whose axes cannot be told.
+    A float mask is a bias. Raises AttnError for an array whose axes cannot be told.
     """
     start = ("X", "memory", *WEIGHTS) if from_x(found) else PROJECTED
-    out = {}
+    kv_heads = settings.kv_heads or settings.heads
+    out: dict[str, Array] = {}
     for name in (*start, *OUTPUT, *BESIDE):
-        if name in found:
-            heads = settings.heads if name.endswith("Q") else settings.kv_heads or settings.heads
-            ours, array = one(name, found[name], heads)
-            out[ours] = array
+        if name not in found:
+            continue
+        array, heads = found[name], settings.heads if name.endswith("Q") else kv_heads
+        if name in PROJECTED:
+            out[name] = by_head(name, array, heads if settings.heads else None)
+        elif name in PAST:
+            whole = found["X"].ndim + 1 if from_x(found) else out["K"].ndim
+            out[name] = array if array.ndim == whole else by_head(name, array, heads or 1)
+        elif name in WEIGHTS:
+            out[name] = weight_by_head(name, array, heads or 1)
+        elif name == "mask" and array.dtype.kind != "f":
+            out["mask"] = array.astype(bool)
+        else:
+            out["bias" if name == "mask" else name] = array
     return out
-
-
-def one(name: str, array: Array, heads: int | None) -> tuple[str, Array]:
-    """One input under our name and in our layout; a float mask is a bias."""
-    match name:
-        case "Q" | "K" | "V":
-            return name, by_head(name, array, heads)
-        case "past_key" | "past_value":
-            return name, array[None] if array.ndim == 2 else array
-        case "mask":
-            return ("bias", array) if array.dtype.kind == "f" else ("mask", array.astype(bool))
-        case _ if name in WEIGHTS:
-            return name, weight_by_head(name, array, heads or 1)
-    return name, array
 
 
 def by_head(name: str, array: Array, heads: int | None) -> Array:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from attnctl.blocks import Progress
 from attnctl.config.settings import Settings
 from attnctl.derivation import Axes, Derivation, Rotary, Variant, derive
-from attnctl.execute import carry_out, empty_rows
-from attnctl.trace import Trace
+from attnctl.execute import Outcome, carry_out, overflow
+from attnctl.trace import Trace, require_steps
 
 Array = NDArray[Any]
 Named = dict[str, tuple[Array, str]]
@@ -32,18 +34,26 @@ class Prepared:
         """The lines to carry out."""
         return derive(self.variant)
 
-    def run(self) -> Trace:
-        """Carry it out."""
-        return self.record(carry_out(self.derivation, self.given, self.dtype))
+    def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
+        """Carry it out, keeping these steps (None: all). Raises AttnError for one it does not have."""
+        derivation = self.derivation
+        require_steps(keep or (), [step.name for step in derivation])
+        return self.record(carry_out(derivation, self.given, self.dtype, keep=keep, progress=progress))
 
-    def record(self, arrays: dict[str, Array]) -> Trace:
+    def record(self, outcome: Outcome) -> Trace:
         """The trace of these values."""
-        steps = {step.name: step for step in self.derivation}
+        arrays = outcome.values
+        steps = [step for step in self.derivation if step.name in arrays]
         header = dict(self.header)
-        empty = empty_rows(arrays["attention_weights"])
-        if empty:
-            header["empty_rows"] = empty
-        return Trace(steps, arrays, header)
+        if outcome.empty_rows:
+            header["empty_rows"] = outcome.empty_rows
+        # Numbers a float64 cannot hold are so rare that only their effect is worth looking for.
+        suspect = (
+            self.dtype != "float64" or outcome.empty_rows or not np.isfinite(arrays[steps[-1].name]).all()
+        )
+        if suspect and (grown := overflow(steps, arrays)):
+            header["overflow"] = {"step": grown[0], "at": grown[1]}
+        return Trace({step.name: step for step in steps}, arrays, header)
 
 
 def mask_axes(named: Mapping[str, tuple[Array, str]]) -> dict[str, Axes]:

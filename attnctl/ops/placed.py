@@ -1,0 +1,127 @@
+"""Ops on scores that depend on where queries and keys stand: ALiBi's slopes, and what is hidden."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from attnctl.arithmetic import Cell, Difference, Expr, Number, Product
+from attnctl.ops.base import Array, Block, RowWise, Shape, read
+from attnctl.rules import Padding, PerBatch, VisibilityRule, alibi_slopes, of_member, per_batch
+
+
+@dataclass(frozen=True)
+class Placed(RowWise):
+    """An op on scores that depends on where queries and keys stand.
+
+    Query i stands at absolute position i + offset, key j at j; `offset` is the number of keys
+    that precede query 0 (a cache, or lengths − queries). `at` is where these scores begin.
+    """
+
+    offset: PerBatch = 0
+    at: Block | None = None
+
+    def block(self, at: Block) -> RowWise:
+        """The same op for the block of scores that starts here."""
+        return replace(self, offset=of_member(self.offset, at.member), at=at)
+
+    def positions(self, shape: Shape) -> tuple[Array, Array]:
+        """Positions of the queries ([batch, 1,] queries, 1) and of the keys (keys,)."""
+        *_, queries, keys = shape
+        start = self.at or Block()
+        rows = np.arange(start.query, start.query + queries)[:, None]
+        return rows + per_batch(self.offset), np.arange(start.key, start.key + keys)
+
+
+@dataclass(frozen=True)
+class Slope(Placed):
+    """S − slope · |query − key| (ALiBi, Press et al. 2022, section 3)."""
+
+    def distances(self, shape: Shape) -> Array:
+        """|query − key|, ([batch, 1,] query, key)."""
+        query, key = self.positions(shape)
+        return np.abs(query - key)
+
+    def slopes(self, shape: Shape) -> Array:
+        """The slope of each head of these scores, (head, 1, 1), or of the one head of a block."""
+        if self.at is not None:
+            return alibi_slopes(self.at.heads)[self.at.head]
+        return alibi_slopes(shape[-3])[:, None, None]
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(..., head, query, key) -> the same shape."""
+        (s,) = inputs
+        lost = self.slopes(s.shape) * self.distances(s.shape)
+        return np.subtract(s, lost.astype(s.dtype), out=out)
+
+    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+        """s − slope · distance."""
+        (s,) = inputs
+        distance = np.broadcast_to(self.distances(s.shape), s.shape)[cell]
+        slope = np.broadcast_to(self.slopes(s.shape), s.shape)[cell]
+        return Difference(read(s, 0, cell), Product((Number(float(slope)), Number(float(distance)))))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A product and a difference a cell."""
+        return 2 * prod(shape)
+
+
+@dataclass(frozen=True)
+class Hide(Placed):
+    """S where every rule (and the given mask, if there is one) allows it, else −∞."""
+
+    rules: tuple[VisibilityRule, ...] = ()
+
+    def block(self, at: Block) -> Hide:
+        """The same op for the block of scores that starts here."""
+        rules = tuple(
+            replace(rule, lengths=of_member(rule.lengths, at.member)) if isinstance(rule, Padding) else rule
+            for rule in self.rules
+        )
+        return replace(self, rules=rules, offset=of_member(self.offset, at.member), at=at)
+
+    def span(self, queries: int, keys: int) -> tuple[int, int]:
+        """The keys [from, to) that any of these queries can see: the rest need not be computed."""
+        first = (self.at or Block()).query + int(np.min(self.offset))
+        last = first + queries - 1 + int(np.ptp(self.offset))
+        spans = [rule.span(first, last, keys) for rule in self.rules]
+        start = max((span[0] for span in spans), default=0)
+        return start, max(start, min((span[1] for span in spans), default=keys))
+
+    def allowed(self, shape: Shape, *mask: Array) -> Array:
+        """True where the query may attend to the key; broadcasts against the scores."""
+        query, key = self.positions(shape)
+        allowed: Array = np.ones((1, 1), dtype=bool)
+        for each in (*(rule.allows(query, key) for rule in self.rules), *mask):
+            allowed = allowed & each
+        return allowed
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(..., head, query, key)[, mask that broadcasts] -> the same shape."""
+        s, *mask = inputs
+        hidden = s.copy() if out is None else out
+        if hidden is not s:
+            np.copyto(hidden, s)
+        np.copyto(hidden, -np.inf, where=~self.allowed(s.shape, *mask))
+        return hidden
+
+    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+        """s, or −∞."""
+        s, *mask = inputs
+        if np.broadcast_to(self.allowed(s.shape, *mask), s.shape)[cell]:
+            return read(s, 0, cell)
+        return Number(-np.inf)
+
+    def hidden_by(self, shape: Shape, *mask: Array) -> Array:
+        """For each cell the number of the first rule that hides it, −1 where none does.
+
+        Rules count from 0 in order; the given mask comes after them.
+        """
+        query, key = self.positions(shape)
+        out = np.full(shape, -1)
+        sources = [rule.allows(query, key) for rule in self.rules] + list(mask)
+        for number, allowed in reversed(list(enumerate(sources))):
+            out[np.broadcast_to(~allowed, shape)] = number
+        return out

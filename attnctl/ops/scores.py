@@ -1,0 +1,144 @@
+"""Ops on scores: Q Kᵀ, what bends it, softmax, and A V."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod, sqrt
+
+import numpy as np
+
+from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
+from attnctl.ops.base import Array, RowWise, Shape, read
+
+
+@dataclass(frozen=True)
+class MatMulT(RowWise):
+    """Q Kᵀ: every query with every key."""
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(..., query, d), (..., key, d) -> (..., query, key)."""
+        q, k = inputs
+        return np.matmul(q, k.swapaxes(-1, -2), out=out)
+
+    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+        """Σ q·k."""
+        q, k = inputs
+        *lead, row, column = cell
+        return Sum(
+            tuple(
+                Product((read(q, 0, (*lead, row, i)), read(k, 1, (*lead, column, i))))
+                for i in range(q.shape[-1])
+            )
+        )
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A multiplication and an addition a term."""
+        return 2 * prod(shape) * inputs[0][-1]
+
+
+@dataclass(frozen=True)
+class MatMul(RowWise):
+    """a b: A V, or concat W_O (+ b_O)."""
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(..., m, n), (..., n, p)[, (p,)] -> (..., m, p)."""
+        a, b, *bias = inputs
+        product = np.matmul(a, b, out=out)
+        return np.add(product, bias[0], out=out) if bias else product
+
+    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+        """Σ a·b (+ bias)."""
+        a, b, *bias = inputs
+        *lead, row, column = cell
+        products = tuple(
+            Product((read(a, 0, (*lead, row, i)), read(b, 1, (*lead, i, column))))
+            for i in range(a.shape[-1])
+        )
+        return Sum(products + tuple(read(each, 2, (column,)) for each in bias))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A multiplication and an addition a term."""
+        return 2 * prod(shape) * inputs[0][-1]
+
+
+@dataclass(frozen=True)
+class Scale(RowWise):
+    """Scores / √d_k, or times a factor of one's own (Vaswani et al. 2017, equation 1)."""
+
+    d_k: int = 1
+    factor: float | None = None
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(...) -> the same shape."""
+        (s,) = inputs
+        if self.factor is None:
+            return np.divide(s, s.dtype.type(sqrt(self.d_k)), out=out)
+        return np.multiply(s, s.dtype.type(self.factor), out=out)
+
+    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+        """s / √d_k."""
+        s = read(inputs[0], 0, cell)
+        if self.factor is not None:
+            return Product((s, Number(self.factor)))
+        return Quotient(s, Call("sqrt", Number(float(self.d_k))))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """One a cell."""
+        return prod(shape)
+
+
+@dataclass(frozen=True)
+class Squeeze(RowWise):
+    """cap · tanh(S / cap), the soft cap (Gemma 2, section 2)."""
+
+    cap: float
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(...) -> the same shape, in (−cap, cap)."""
+        (s,) = inputs
+        cap = s.dtype.type(self.cap)
+        squeezed = np.divide(s, cap, out=out)
+        np.tanh(squeezed, out=squeezed)
+        return np.multiply(squeezed, cap, out=squeezed)
+
+    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+        """cap · tanh(s / cap)."""
+        cap = Number(self.cap)
+        return Product((cap, Call("tanh", Quotient(read(inputs[0], 0, cell), cap))))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A division, a function and a product a cell."""
+        return 3 * prod(shape)
+
+
+@dataclass(frozen=True)
+class Softmax(RowWise):
+    """exp(s − max) / Σ exp(s − max) over keys; a row that sees nothing gets zeros."""
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(..., key) -> the same shape; rows sum to 1 or are 0."""
+        (s,) = inputs
+        top = s.max(axis=-1, keepdims=True)
+        e = np.subtract(s, np.where(np.isneginf(top), s.dtype.type(0), top), out=out)
+        np.exp(e, out=e)
+        total = e.sum(axis=-1, keepdims=True)
+        return np.divide(e, np.where(total == 0, s.dtype.type(1), total), out=e)
+
+    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+        """exp(s − max) / Σ exp(s − max) over the keys that are seen."""
+        (s,) = inputs
+        *lead, column = cell
+        row = s[cell[:-1]]
+        seen = np.flatnonzero(~np.isneginf(row))
+        if column not in seen:
+            return Number(0.0)
+        top = Number(float(row.max()))
+
+        def grown(key: int) -> Expr:
+            return Call("exp", Difference(read(s, 0, (*lead, key)), top))
+
+        return Quotient(grown(column), Sum(tuple(grown(int(key)) for key in seen)))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A maximum, a difference, a function, a sum and a division a cell."""
+        return 5 * prod(shape)

@@ -1,0 +1,1 @@
+"""Makes this folder importable: `import oracle`."""

@@ -1,0 +1,54 @@
+"""Blocks of queries of any size give what the whole gives, whatever is kept."""
+
+import numpy as np
+import pytest
+
+from attnctl.api import chosen
+from attnctl.execute import carry_out
+from attnctl.prepare import operator
+
+QUERIES, KEYS = 11, 13
+
+KINDS = {
+    "plain": {},
+    "causal": {"causal": True},
+    "sliding window": {"causal": True, "window": (3, 0)},
+    "window, soft cap": {"window": (2, 5), "softcap": 3.0},
+    "ALiBi": {"positions": "alibi", "causal": True, "causal_offset": 2},
+    "rows that see nothing": {"causal": True, "causal_offset": -3},
+}
+EXTRAS = {
+    "nothing": lambda rng, batch: {},
+    "mask": lambda rng, batch: {"mask": rng.rand(QUERIES, KEYS) > 0.3},
+    "short mask": lambda rng, batch: {"mask": rng.rand(QUERIES, 9) > 0.5},
+    "bias": lambda rng, batch: {"bias": rng.randn(4, QUERIES, KEYS)},
+    "padding": lambda rng, batch: {"key_lengths": np.array([9, 0] if batch else 9)},
+}
+KEPT = [
+    ["head_outputs"],
+    ["concat"],
+    ["attention_weights"],
+    ["masked_scores", "head_outputs"],
+    ["scores", "attention_weights", "concat"],
+]
+
+
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["one", "batch"])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_blocks_give_what_the_whole_gives(kind, kv_heads, batch):
+    rng = np.random.RandomState(0)
+    q = rng.randn(*batch, 4, QUERIES, 6)
+    k, v = rng.randn(*batch, kv_heads, KEYS, 6), rng.randn(*batch, kv_heads, KEYS, 5)
+    for extra in EXTRAS.values():
+        arrays = {"Q": q, "K": k, "V": v, **extra(rng, batch)}
+        ready = operator.prepare(arrays, chosen(None, dict(KINDS[kind])), {})
+        whole = carry_out(ready.derivation, ready.given)
+        for kept in KEPT:
+            keep = [name for name in kept if name in whole.values]
+            for rows in (1, 2, 7, QUERIES, 50):
+                part = carry_out(ready.derivation, ready.given, keep=keep, rows=rows)
+                assert sorted(part.values) == sorted(keep)
+                assert part.empty_rows == whole.empty_rows
+                for name in keep:
+                    np.testing.assert_allclose(part.values[name], whole.values[name], atol=1e-14)

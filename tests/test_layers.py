@@ -1,0 +1,107 @@
+"""Imports point one way, the math imports NumPy alone, and the start is light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "attnctl"
+
+LAYERS = [
+    {"errors", "arithmetic", "escape", "memory"},
+    {"rules", "positions", "ops"},
+    {"derivation", "blocks", "execute", "trace", "cells"},
+    {"vocab", "weights", "config"},
+    {"render"},
+    {"store"},
+    {"prepare", "edits"},
+    {"explain", "stats", "compare", "check"},
+    {"render.explain", "render.stats", "render.diff", "render.check"},
+    {"api"},
+    {"cli"},
+]
+"""Each layer may import itself and those above it. What draws a verb's answer knows that verb."""
+
+MATH = {"arithmetic", "rules", "positions", "ops", "derivation", "blocks", "execute"}
+
+
+def modules():
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def layer_of(module):
+    """The layer of a dotted name: that of its longest prefix that has one."""
+    parts = module.split(".")
+    prefixes = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next(i for prefix in prefixes for i, layer in enumerate(LAYERS) if prefix in layer)
+
+
+def imports(path):
+    """Every module that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (
+                [f"{node.module}.{a.name}" for a in node.names]
+                if node.module == "attnctl"
+                else [node.module]
+            )
+
+
+def dotted(path):
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_one_way(path):
+    if path.parent == PACKAGE and path.stem in {"__init__", "__main__"}:
+        return
+    for name in imports(path):
+        if name.startswith("attnctl.") and name != "attnctl.__version__":
+            target = name.removeprefix("attnctl.")
+            assert layer_of(target) <= layer_of(dotted(path)), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("part", sorted(MATH))
+def test_the_math_imports_numpy_alone(part):
+    files = [path for path in modules() if dotted(path).split(".")[0] == part]
+    assert files
+    outside = {name.split(".")[0] for path in files for name in imports(path)}
+    assert outside - set(sys.stdlib_module_names) <= {"numpy", "attnctl"}
+
+
+def imported_by(*args):
+    """The modules a command line leaves imported in its process."""
+    code = (
+        "import sys; from attnctl.cli.program import program; program(sys.argv[1:]);"
+        "sys.stderr.write('\\n'.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in done.stderr.splitlines()} | set(done.stderr.splitlines())
+
+
+HEAVY = {"numpy", "rich", "pydantic", "yaml", "pygments", "importlib.metadata"}
+
+
+@pytest.mark.parametrize(
+    ("args", "without"),
+    [
+        (["--version"], HEAVY | {"typer"}),
+        (["--help"], HEAVY),
+        (["run", "--help"], HEAVY),
+        (["run", "--no-such-option"], HEAVY),
+        (["run", "I love AI"], HEAVY - {"numpy", "rich"}),
+        (["run", "I love AI", "--json"], HEAVY - {"numpy"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_command_imports_what_it_needs_and_no_more(args, without):
+    assert not imported_by(*args) & without
+
+
+def test_importing_attnctl_imports_no_numpy():
+    code = "import attnctl, sys; print('numpy' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
