@@ -125,34 +125,42 @@ def display(
     def inner(part: Expr) -> str:
         return display(part, text_of, most, top=False)
 
+    def first(part: Expr) -> str:
+        return text_of(part) if isinstance(part, Number) else inner(part)
+
     match expr:
         case Number():
             text = text_of(expr)
             return text if top or not text.startswith(("-", "−")) else f"({text})"
         case Sum(parts):
-            text = " + ".join(shortened(parts, inner, most)) or "0"
+            text = " + ".join(shortened(parts, first, inner, most)) or "0"
             return text if top or len(parts) == 1 else f"({text})"
         case Difference(left, right):
-            text = f"{inner(left)} − {inner(right)}"
+            text = f"{first(left)} − {inner(right)}"
             return text if top else f"({text})"
         case Product(parts):
             return "·".join(map(inner, parts))
         case Quotient(above, below):
-            return f"{inner(above)} / {inner(below)}"
+            return f"{first(above)} / {inner(below)}"
         case Call("sqrt", inside):
             return f"√{inner(inside)}"
         case Call(name, inside):
             return f"{name}({display(inside, text_of, most)})"
 
 
-def shortened(parts: tuple[Expr, ...], inner: Callable[[Expr], str], most: int | None) -> list[str]:
+Writer = Callable[[Expr], str]
+
+
+def shortened(parts: tuple[Expr, ...], first: Writer, inner: Writer, most: int | None) -> list[str]:
     """The terms of a sum, or the first and the last with a count of those between."""
-    if most is None or len(parts) <= most:
-        return list(map(inner, parts))
-    tail = max(1, most // 3)
-    head = max(1, most - tail)
-    between = f"… {len(parts) - head - tail} more …"
-    return [*map(inner, parts[:head]), between, *map(inner, parts[-tail:])]
+    left = len(parts) if most is None else most
+    tail = max(1, left // 3)
+    head = max(1, left - tail)
+    between = len(parts) - head - tail
+    if between <= 0 or len(parts) <= left:
+        return [*map(first, parts[:1]), *map(inner, parts[1:])]
+    written = [*map(first, parts[:1]), *map(inner, parts[1:head])]
+    return [*written, f"… {between} more …", *map(inner, parts[-tail:])]
 
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {

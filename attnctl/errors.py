@@ -29,6 +29,10 @@ class AttnError(Exception):
         super().__init__("\n".join(self.problems))
 
 
+class PipeClosed(Exception):  # noqa: N818  (nobody's error: the reader has seen enough)
+    """Standard output was closed by whoever read it; Typer would swallow a BrokenPipeError."""
+
+
 def raise_all(problems: Iterable[str]) -> None:
     """Raise one AttnError with every problem, or return when there is none."""
     found = tuple(problems)

@@ -46,6 +46,6 @@ def require(needed: int, what: str, limit: int | None = None) -> None:
     budget = available() if limit is None else limit
     if needed > budget:
         raise AttnError(
-            f"{what} needs {size_text(needed)}, more than the {size_text(budget)} it may take; "
-            "make it smaller, keep fewer steps, or raise --max-memory"
+            f"{what}: {size_text(needed)} of memory, more than the {size_text(budget)} there may be; "
+            "make it smaller, keep fewer steps (--step), or raise --max-memory"
         )

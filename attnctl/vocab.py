@@ -58,4 +58,4 @@ class Vocabulary:
         from difflib import get_close_matches
 
         by_lower = {known.lower(): known for known in reversed(self.tokens)}
-        return [by_lower[each] for each in get_close_matches(token.lower(), by_lower, n=3)]
+        return [by_lower[each] for each in get_close_matches(token.lower(), by_lower, n=3, cutoff=0.4)]

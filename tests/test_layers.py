@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "attnctl"
 LAYERS = [
     {"errors", "arithmetic", "escape", "memory"},
     {"rules", "positions", "ops"},
-    {"derivation", "blocks", "execute", "trace", "cells"},
+    {"derivation", "blocks", "execute", "cost", "trace", "cells"},
     {"vocab", "weights", "config"},
     {"render"},
     {"store"},

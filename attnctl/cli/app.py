@@ -15,6 +15,9 @@ COMMANDS = {
     "run": "Tokenize a sentence, attend, show every step.",
     "attend": "Attend over arrays: Q K V, or X and weights.",
     "show": "Render a dump again, whole or in part.",
+    "explain": "Show the arithmetic behind one cell.",
+    "stats": "Measure each head: entropy, distance, what it looks at.",
+    "diff": "Compare two dumps: where they part, by how much, and why.",
     "config": "Write, check and describe YAML configs.",
 }
 """Every command with its one line of help; `attnctl.cli.NAME` holds its Typer app."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import AttentionOptions, OutputOptions, ViewOptions, command, option
+from attnctl.cli.options import AttentionOptions, CostOptions, OutputOptions, ViewOptions, command, option
 from attnctl.errors import AttnError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -24,6 +24,7 @@ def attend(
         ),
     ] = None,
     attention: AttentionOptions,
+    cost: CostOptions,
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:
@@ -37,13 +38,19 @@ def attend(
     scores; one that is shorter than the keys hides the rest. Scores are scaled, soft-capped,
     biased, masked, then go through softmax. A query that may see nothing gets zeros.
     """
-    from attnctl.api import attend as attend_over
-    from attnctl.cli.output import emit
+    from attnctl.cli.output import emit, wanted_steps
     from attnctl.cli.settings import settings_from
+    from attnctl.prepare.operator import prepare
     from attnctl.store import read_one
 
     trace = read_one(file, rename=renames(name or []))
-    emit([attend_over(trace, settings_from(attention))], output, view)
+    prepared = prepare(trace, settings_from(attention, max_memory=cost.max_memory), trace.header)
+    if cost.cost:
+        from attnctl.cli.costs import print_costs
+
+        print_costs([prepared], output, view)
+        return
+    emit([prepared.run(wanted_steps(view))], output, view, inputs=[file, attention.config])
 
 
 def renames(pairs: list[str]) -> dict[str, str]:

@@ -40,8 +40,10 @@ def init(
     if output is None:
         sys.stdout.write(text)
         return
+    from attnctl.cli.output import keep_inputs
     from attnctl.store import write_text
 
+    keep_inputs([output], [attention.config])
     write_text(text, output)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from attnctl.errors import Exit
+from attnctl.errors import Exit, PipeClosed
 
 
 class Positions(str, Enum):
@@ -101,6 +101,22 @@ class AttentionOptions:
 
 
 @dataclass(frozen=True)
+class CostOptions:
+    """What a run may take, and what it would."""
+
+    max_memory: Annotated[
+        str | None,
+        option(
+            "Refuse what needs more memory than this, like 512M or 8G (most of what is free).",
+            metavar="SIZE",
+        ),
+    ] = None
+    cost: Annotated[
+        bool, option("Print each step's shape, bytes and operations instead of running.", "--cost")
+    ] = False
+
+
+@dataclass(frozen=True)
 class SentenceOptions:
     """What a run of a sentence has beside the kind of attention."""
 
@@ -175,7 +191,10 @@ def command(function: Callable[..., Exit | None]) -> Callable[..., int]:
     def run(**values: Any) -> int:
         for name, group in groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        return int(function(**values) or Exit.OK)
+        try:
+            return int(function(**values) or Exit.OK)
+        except BrokenPipeError as error:
+            raise PipeClosed from error
 
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

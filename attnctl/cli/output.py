@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnctl.cli.options import Format, OutputOptions, ViewOptions
@@ -19,41 +20,67 @@ if TYPE_CHECKING:
 OUTPUT_STEPS = ("output", "concat", "head_outputs")
 
 
-def emit(traces: Sequence[Trace], output: OutputOptions, view: ViewOptions, *, array: bool = False) -> None:
-    """Write traces as asked; `array` makes JSON an array even of one."""
+def emit(
+    traces: Sequence[Trace],
+    output: OutputOptions,
+    view: ViewOptions,
+    *,
+    inputs: Sequence[str | None] = (),
+    array: bool = False,
+) -> None:
+    """Write traces as asked; `inputs` are files that were read, `array` makes JSON an array even of one."""
     wanted = chosen_format(output)
     raise_all(unused(output, view, wanted))
+    keep_inputs(output.output or (), inputs)
     kept = [selected(trace, view) for trace in traces]
     warn(kept)
     if output.output:
-        from attnctl.store import write
+        from attnctl.store import write_all
 
-        for path in output.output:
-            write(kept, path)
-        return
+        write_all(kept, output.output)
+    else:
+        print_traces(kept, wanted, view, array=array)
+
+
+def print_traces(traces: Sequence[Trace], wanted: Format, view: ViewOptions, *, array: bool) -> None:
+    """Write traces on stdout in this format."""
     match wanted:
         case Format.table:
-            from attnctl.render.tables import show
+            from attnctl.render.tables import show_all
 
-            console = make_console()
-            for trace in kept:
-                show(trace, console, table_view(view))
+            show_all(traces, make_console(), table_view(view))
         case Format.json:
             from attnctl.store import write_json
 
-            write_json(kept, sys.stdout, as_array=array)
+            write_json(traces, sys.stdout, as_array=array)
         case Format.jsonl:
             from attnctl.store import write_jsonl
 
-            write_jsonl(kept, sys.stdout)
+            write_jsonl(traces, sys.stdout)
         case Format.csv:
             from attnctl.store import write_csv
 
-            write_csv(kept, sys.stdout)
+            write_csv(traces, sys.stdout)
         case Format.markdown:
             from attnctl.render.markdown import write_markdown
 
-            write_markdown(kept, sys.stdout)
+            write_markdown(traces, sys.stdout)
+
+
+def keep_inputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
+    """Raise AttnError where a file that is read would be overwritten."""
+
+    def same(output: str, path: str | None) -> bool:
+        try:
+            return path is not None and Path(output).is_file() and Path(output).samefile(path)
+        except OSError:
+            return False
+
+    raise_all(
+        f"-o {output}: it is what this command reads; give another name"
+        for output in outputs
+        if any(same(output, path) for path in inputs)
+    )
 
 
 def chosen_format(output: OutputOptions) -> Format:
@@ -75,12 +102,23 @@ def unused(output: OutputOptions, view: ViewOptions, wanted: Format) -> list[str
 
 def selected(trace: Trace, view: ViewOptions) -> Trace:
     """The steps that were asked for."""
-    if view.step is not None:
-        return trace.select([name.strip() for name in view.step.split(",") if name.strip()])
+    wanted = wanted_steps(view)
+    if wanted is not None:
+        return trace.select(wanted)
     if view.brief:
         last = [name for name in OUTPUT_STEPS if name in trace][:1]
         return trace.select(["attention_weights", *last])
     return trace
+
+
+def wanted_steps(view: ViewOptions) -> list[str] | None:
+    """The steps that --step names, None where it is not given."""
+    if view.step is None:
+        return None
+    names = [name.strip() for name in view.step.split(",") if name.strip()]
+    if not names:
+        raise AttnError("--step: no name in it; write steps separated by commas, like scores,output")
+    return names
 
 
 def warn(traces: Sequence[Trace]) -> None:

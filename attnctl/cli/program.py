@@ -9,7 +9,7 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from attnctl import __version__
-from attnctl.errors import AttnError, Exit
+from attnctl.errors import AttnError, Exit, PipeClosed
 
 if TYPE_CHECKING:
     from typer import TyperException
@@ -37,7 +37,7 @@ def program(
         try:
             code = guarded(list(args))
             sys.stdout.flush()
-        except BrokenPipeError:
+        except (BrokenPipeError, PipeClosed):
             code = abandon_stdout()
         return code
 
@@ -47,7 +47,7 @@ def guarded(args: list[str]) -> Exit:
     debug = "--debug" in args[:1]
     try:
         return command(args[1:] if debug else args)
-    except BrokenPipeError:
+    except (BrokenPipeError, PipeClosed):
         raise
     except AttnError as error:
         for problem in error.problems:

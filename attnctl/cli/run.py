@@ -8,6 +8,7 @@ import typer
 
 from attnctl.cli.options import (
     AttentionOptions,
+    CostOptions,
     OutputOptions,
     SentenceOptions,
     ViewOptions,
@@ -28,6 +29,7 @@ def run(
     file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
     more: SentenceOptions,
     attention: AttentionOptions,
+    cost: CostOptions,
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:
@@ -37,10 +39,18 @@ def run(
     the config has one. Several sentences are padded to one batch; each gives its own trace.
     """
     from attnctl.api import run_many
-    from attnctl.cli.output import emit
+    from attnctl.cli.output import emit, wanted_steps
     from attnctl.cli.sentences import gathered
     from attnctl.cli.settings import settings_from
 
     sentences = gathered(sentence or [], file)
-    traces = run_many(sentences, settings_from(attention, **vars(more)))
-    emit(traces, output, view, array=len(sentences) > 1)
+    settings = settings_from(attention, max_memory=cost.max_memory, **vars(more))
+    if cost.cost:
+        from attnctl.cli.costs import print_costs
+        from attnctl.prepare.sentence import prepare
+
+        runs = [prepare(settings, each) for each in sentences] or [prepare(settings)]
+        print_costs(runs, output, view)
+        return
+    traces = run_many(sentences, settings, keep=wanted_steps(view))
+    emit(traces, output, view, inputs=[attention.config, file], array=len(sentences) > 1)

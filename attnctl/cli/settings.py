@@ -12,6 +12,7 @@ from attnctl.cli.options import AttentionOptions, Positions
 from attnctl.config.settings import Path, Settings
 from attnctl.derivation import Rotary
 from attnctl.errors import AttnError, raise_all
+from attnctl.memory import parse_size
 
 LARGEST_SEED = 2**32 - 1
 
@@ -22,6 +23,8 @@ def settings_from(options: AttentionOptions, **more: Any) -> Settings:
     Raises AttnError with every problem in the config, or with every flag that has no meaning.
     """
     raise_all(senseless(options, more))
+    if more.get("max_memory") is not None:
+        more["max_memory"] = parse_size(more["max_memory"])
     base = Settings()
     if options.config is not None:
         from attnctl.config.load import load

@@ -24,4 +24,4 @@ def show(
     from attnctl.store import read
 
     traces = read(dump)
-    emit(traces, output, view, array=len(traces) > 1)
+    emit(traces, output, view, inputs=[dump], array=len(traces) > 1)

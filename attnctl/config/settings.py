@@ -96,7 +96,9 @@ def unplaced(path: Path) -> str:
 class Settings:
     """Everything a run needs; what is None follows from the rest.
 
-    `where` turns a path into the place a person wrote it (``x.yaml:14 $.heads``, ``--heads``).
+    `max_memory` is in bytes, None for most of what is free: how a run is carried out, not what it
+    is, so no config holds it. `where` turns a path into the place a person wrote it
+    (``x.yaml:14 $.heads``, ``--heads``).
     """
 
     sentence: str | None = None
@@ -118,6 +120,7 @@ class Settings:
     bias: Rows | None = None
     causal_offset: int | None = None
     dtype: str = "float64"
+    max_memory: int | None = field(default=None, compare=False)
     where: Callable[[Path], str] = field(default=unplaced, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:

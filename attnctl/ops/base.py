@@ -33,6 +33,10 @@ class Op:
         """The arithmetic that gives one cell of the step."""
         raise NotImplementedError
 
+    def shape(self, *inputs: Shape) -> Shape:
+        """The shape of the result, from those of the inputs: the first one's unless said otherwise."""
+        return inputs[0]
+
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """Floating-point operations for a result of this shape; a copy costs none."""
         return 0

@@ -59,8 +59,9 @@ class Slope(Placed):
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """s − slope · distance."""
         (s,) = inputs
-        distance = np.broadcast_to(self.distances(s.shape), s.shape)[cell]
-        slope = np.broadcast_to(self.slopes(s.shape), s.shape)[cell]
+        own = self.block(block_of(cell, s.shape))
+        assert isinstance(own, Slope)
+        distance, slope = own.distances((1, 1)).item(), own.slopes((1, 1)).item()
         return Difference(read(s, 0, cell), Product((Number(float(slope)), Number(float(distance)))))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
@@ -110,9 +111,12 @@ class Hide(Placed):
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """s, or −∞."""
         s, *mask = inputs
-        if np.broadcast_to(self.allowed(s.shape, *mask), s.shape)[cell]:
-            return read(s, 0, cell)
-        return Number(-np.inf)
+        return read(s, 0, cell) if self.reason(cell, s.shape, *mask) < 0 else Number(-np.inf)
+
+    def reason(self, cell: Cell, shape: Shape, *mask: Array) -> int:
+        """The number of the first rule that hides this cell, as `hidden_by` counts them."""
+        here = [np.broadcast_to(each, shape)[cell] for each in mask]
+        return int(self.block(block_of(cell, shape)).hidden_by((1, 1, 1), *here).item())
 
     def hidden_by(self, shape: Shape, *mask: Array) -> Array:
         """For each cell the number of the first rule that hides it, −1 where none does.
@@ -125,3 +129,9 @@ class Hide(Placed):
         for number, allowed in reversed(list(enumerate(sources))):
             out[np.broadcast_to(~allowed, shape)] = number
         return out
+
+
+def block_of(cell: Cell, shape: Shape) -> Block:
+    """The block that is just this cell of scores of this shape, ([batch,] head, query, key)."""
+    *batch, head, query, key = cell
+    return Block(batch[0] if batch else 0, head, shape[-3], query, key)

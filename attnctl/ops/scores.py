@@ -11,6 +11,11 @@ from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Qu
 from attnctl.ops.base import Array, RowWise, Shape, read
 
 
+def longer(a: Shape, b: Shape) -> Shape:
+    """The leading axes of a product: those of the factor that has more."""
+    return a if len(a) >= len(b) else b
+
+
 @dataclass(frozen=True)
 class MatMulT(RowWise):
     """Q Kᵀ: every query with every key."""
@@ -19,6 +24,11 @@ class MatMulT(RowWise):
         """(..., query, d), (..., key, d) -> (..., query, key)."""
         q, k = inputs
         return np.matmul(q, k.swapaxes(-1, -2), out=out)
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """(..., query, d), (..., key, d) -> (..., query, key)."""
+        q, k = inputs
+        return (*longer(q[:-2], k[:-2]), q[-2], k[-2])
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """Σ q·k."""
@@ -45,6 +55,11 @@ class MatMul(RowWise):
         a, b, *bias = inputs
         product = np.matmul(a, b, out=out)
         return np.add(product, bias[0], out=out) if bias else product
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """(..., m, n), (..., n, p) -> (..., m, p)."""
+        a, b, *_ = inputs
+        return (*longer(a[:-2], b[:-2]), a[-2], b[-1])
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """Σ a·b (+ bias)."""

@@ -25,6 +25,10 @@ class Sinusoid(Op):
         """() -> (token, d_model)."""
         return sinusoids(self.length, self.d_model, self.start)
 
+    def shape(self, *inputs: Shape) -> Shape:
+        """() -> (token, d_model)."""
+        return self.length, self.d_model
+
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """sin or cos of position / 10000^(2i/d)."""
         row, column = cell
@@ -46,6 +50,11 @@ class Project(Op):
         x, w, *b = inputs
         out = x[..., None, :, :] @ w
         return out + b[0][:, None, :] if b else out
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """(..., token, d_model), (head, d_model, d) -> (..., head, token, d)."""
+        x, w, *_ = inputs
+        return (*x[:-2], w[0], x[-2], w[-1])
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """Σ x·w (+ b)."""
@@ -115,6 +124,11 @@ class Append(Op):
         """(..., head, past, d), (..., head, new, d) -> (..., head, past + new, d)."""
         return np.concatenate(inputs, axis=-2)
 
+    def shape(self, *inputs: Shape) -> Shape:
+        """(..., past, d), (..., new, d) -> (..., past + new, d)."""
+        past, new = inputs
+        return (*new[:-2], past[-2] + new[-2], new[-1])
+
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """The cell of the past, or of the new."""
         *lead, row, column = cell
@@ -134,6 +148,11 @@ class Repeat(Op):
         """(..., kv head, key, d) -> (..., head, key, d)."""
         return np.repeat(inputs[0], self.times, axis=-3)
 
+    def shape(self, *inputs: Shape) -> Shape:
+        """(..., kv head, key, d) -> (..., head, key, d)."""
+        *batch, heads, keys, d = inputs[0]
+        return (*batch, heads * self.times, keys, d)
+
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """The cell of the head that is shared."""
         *lead, head, row, column = cell
@@ -149,6 +168,11 @@ class Merge(Op):
         (z,) = inputs
         *batch, heads, queries, d = z.shape
         return z.swapaxes(-3, -2).reshape(*batch, queries, heads * d)
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """(..., head, query, d) -> (..., query, head · d)."""
+        *batch, heads, queries, d = inputs[0]
+        return (*batch, queries, heads * d)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """The head's cell."""

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnctl.blocks import SCRATCH
 from attnctl.config.settings import Settings
-from attnctl.derivation import Step, derive
+from attnctl.cost import peak
+from attnctl.derivation import Step
 from attnctl.execute import Outcome, carry_out
+from attnctl.memory import require
 from attnctl.prepare import embed
 from attnctl.prepare.prepared import Prepared
 from attnctl.prepare.sentence import prepare
@@ -57,8 +60,9 @@ def padded_pass(
     rules = (*model.variant.rules, Padding(lengths)) if own_keys else model.variant.rules
     rows = np.stack([fill(each.given["embeddings"], lengths[longest]) for each in alone])
     given = {**model.given, "embeddings": rows}
-    derivation = derive(replace(model.variant, rules=rules, batch=True))
-    return carry_out(derivation, given, model.dtype, keep=keep)
+    whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)
+    require(peak(whole.costs(keep), SCRATCH), "this batch", model.max_memory)
+    return carry_out(whole.derivation, given, model.dtype, keep=keep)
 
 
 def fill(rows: Array, length: int) -> Array:

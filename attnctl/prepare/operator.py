@@ -57,7 +57,9 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     if lengths is not None:
         config["key_lengths"] = listed(lengths)
     out = {**words(header, facts), "config": config}
-    return Prepared(kind, {name: array for name, (array, _) in named.items()}, out, settings.dtype)
+    return Prepared(
+        kind, {name: array for name, (array, _) in named.items()}, out, settings.dtype, settings.max_memory
+    )
 
 
 def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:

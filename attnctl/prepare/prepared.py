@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnctl.blocks import Progress
+from attnctl.blocks import SCRATCH, Progress
 from attnctl.config.settings import Settings
+from attnctl.cost import Cost, cost, peak
 from attnctl.derivation import Axes, Derivation, Rotary, Variant, derive
 from attnctl.execute import Outcome, carry_out, overflow
+from attnctl.memory import require
 from attnctl.trace import Trace, require_steps
 
 Array = NDArray[Any]
 Named = dict[str, tuple[Array, str]]
 """Arrays by name, each with how it came about."""
+
+
+def arrays_of(named: Named) -> dict[str, Array]:
+    """The arrays alone."""
+    return {name: array for name, (array, _) in named.items()}
 
 
 @dataclass(frozen=True)
@@ -28,17 +36,27 @@ class Prepared:
     given: dict[str, Array]
     header: dict[str, Any]
     dtype: str
+    max_memory: int | None = None
 
-    @property
+    @cached_property
     def derivation(self) -> Derivation:
         """The lines to carry out."""
         return derive(self.variant)
 
+    def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
+        """What each step takes, before anything is computed."""
+        shapes = {name: array.shape for name, array in self.given.items()}
+        return cost(self.derivation, shapes, np.dtype(self.dtype).itemsize, keep)
+
     def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
-        """Carry it out, keeping these steps (None: all). Raises AttnError for one it does not have."""
-        derivation = self.derivation
-        require_steps(keep or (), [step.name for step in derivation])
-        return self.record(carry_out(derivation, self.given, self.dtype, keep=keep, progress=progress))
+        """Carry it out, keeping these steps (None: all).
+
+        Raises AttnError for a step it does not have, and where it needs more memory than it may take.
+        """
+        require_steps(keep or (), [step.name for step in self.derivation])
+        require(peak(self.costs(keep), SCRATCH), "this run", self.max_memory)
+        outcome = carry_out(self.derivation, self.given, self.dtype, keep=keep, progress=progress)
+        return self.record(outcome)
 
     def record(self, outcome: Outcome) -> Trace:
         """The trace of these values."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy as np
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.derivation import Variant
 from attnctl.errors import AttnError
+from attnctl.memory import require
 from attnctl.ops import Sinusoid
 from attnctl.prepare import embed, tensors
-from attnctl.prepare.prepared import Named, Prepared, by, mask_axes, rotary
+from attnctl.prepare.prepared import Named, Prepared, arrays_of, by, mask_axes, rotary
 from attnctl.prepare.sizes import Sizes, resolve
 from attnctl.vocab import Vocabulary
 
@@ -32,6 +34,7 @@ def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
     given_weights = tensors.given_arrays(settings)
     shapes = {path: array.shape for path, array in given_weights.items()}
     sizes = resolve(settings, embed.shown_d_model(settings, vocab), shapes)
+    require(weight_bytes(sizes, len(tokens)), "the embeddings and weights", settings.max_memory)
     named = sentence_arrays(settings, sizes, vocab, tokens, context)
     named |= tensors.resolve(settings, sizes, given_weights)
     named |= masks(settings, sizes, len(tokens), len(context or tokens))
@@ -40,7 +43,15 @@ def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
     if context:
         header |= {"context": settings.context, "key_tokens": context, "key_ids": vocab.ids(context)}
     header["config"] = complete(settings, sizes, vocab, text).to_dict()
-    return Prepared(kind, {name: array for name, (array, _) in named.items()}, header, settings.dtype)
+    return Prepared(kind, arrays_of(named), header, settings.dtype, settings.max_memory)
+
+
+def weight_bytes(sizes: Sizes, tokens: int) -> int:
+    """Bytes of the embeddings and the weights, as float64: they are drawn so."""
+    weights = sum(
+        prod(shape) for name, shape in tensors.fused_shapes(sizes).items() if name.startswith("W")
+    )
+    return 8 * (weights + tokens * sizes.d_model)
 
 
 def sentence_arrays(

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from attention_cases import Case, cases
 from hypothesis import given, settings
+from oracle import Kind, attend
 
 import attnctl
 
-GIVEN = ("X", "embeddings", "memory", "Q", "K", "V", "past_key", "past_value", "mask", "bias")
-
 
 def agrees(case: Case) -> None:
+    for array in case.arrays.values():
+        array.setflags(write=False)
     trace = attnctl.attend(case.arrays, **case.options)
     expected = case.expected()
     derived = {name for name, step in trace.steps.items() if step.inputs or name == "positions"}
@@ -29,6 +30,23 @@ def agrees(case: Case) -> None:
         )
     weights = np.array(expected["attention_weights"])
     assert trace.header.get("empty_rows", []) == np.argwhere(weights.sum(axis=-1) == 0).tolist()
+
+
+def test_the_oracle_itself():
+    """Two worked examples, by the figures their authors print."""
+    eye = np.eye(4).tolist()
+    x = [[1, 0, 1, 0], [0, 1, 1, 0], [1, 1, 0, 1], [0, 1, 0, 1]]
+    steps = attend({"Q": [x], "K": [x], "V": [x]}, Kind())
+    np.testing.assert_allclose(
+        steps["attention_weights"][0][0], [0.38745562, 0.23500371, 0.23500371, 0.14253696], atol=1e-8
+    )
+    np.testing.assert_allclose(
+        steps["head_outputs"][0][0], [0.62245933, 0.61254438, 0.62245933, 0.37754067], atol=1e-8
+    )
+    halves = [[row[:2] for row in eye], [row[2:] for row in eye]]
+    weights = {"W_Q": halves, "W_K": halves, "W_V": halves, "W_O": eye}
+    output = attend({"X": x, **weights}, Kind())["output"]
+    np.testing.assert_allclose(output[0], [0.66976155, 0.66511923, 0.66976155, 0.33023845], atol=1e-8)
 
 
 @settings(max_examples=250, deadline=None)

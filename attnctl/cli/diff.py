@@ -1,0 +1,105 @@
+"""attnctl diff: where two dumps part, by how much, and why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnctl.cli.options import command, option
+from attnctl.errors import AttnError, Exit, raise_all
+
+if TYPE_CHECKING:
+    from attnctl.trace import Trace
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """What to compare, and what counts as different."""
+
+    step: Annotated[
+        str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
+    ] = None
+    rtol: Annotated[
+        float | None,
+        option(
+            "Numbers differ when |a - b| > atol + rtol·|b|. From the coarser type of the two: "
+            "float64 1e-7, float32 1.3e-6, float16 1e-3.",
+            metavar="X",
+        ),
+    ] = None
+    atol: Annotated[float | None, option("float64 1e-7, float32 and float16 1e-5.", metavar="X")] = None
+    equal_nan: Annotated[bool, option("NaN equals NaN.", "--equal-nan")] = False
+    by_position: Annotated[
+        bool, option("Hold place against place, whatever the tokens are.", "--by-position")
+    ] = False
+
+
+DUMP = "A dump (.json .jsonl .npz .safetensors), or - for stdin."
+
+
+@app.command()
+@command
+def diff(
+    *,
+    a: Annotated[str, typer.Argument(help=DUMP, metavar="A")],
+    b: Annotated[str, typer.Argument(help="The dump to hold it against.", metavar="B")],
+    how: ComparisonOptions,
+    quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False,
+    json: Annotated[bool, option("Print the difference as JSON.", "--json")] = False,
+) -> Exit:
+    """Compare two dumps step by step: where they part, by how much, and why.
+
+    Infinities of one sign are equal, so hidden scores are. Sentences that differ are laid side by
+    side by the tokens they have in common; steps whose shapes do not match are skipped and named.
+    Why outputs differ is split exactly into what was attended elsewhere (ΔA·V), what said
+    something else (A·ΔV), and both (ΔA·ΔV).
+
+    Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
+    """
+    from attnctl.compare import Tolerance
+    from attnctl.compare import diff as compare
+
+    raise_all(senseless(a, b, how))
+    if quiet and json:
+        raise AttnError("--quiet prints nothing; leave it out to have --json")
+    names = None if how.step is None else [name.strip() for name in how.step.split(",") if name.strip()]
+    tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
+    found = compare(dump(a), dump(b), tolerance, steps=names, by_position=how.by_position, why=not quiet)
+    if json:
+        from json import dumps
+
+        from attnctl.store.dump_json import encoded, sink
+
+        text = dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
+        sink(sys.stdout)(encoded(f"{text}\n"))
+    elif not quiet:
+        from attnctl.render.diff import show_difference
+        from attnctl.render.output import output_for
+
+        show_difference(found, output_for(sys.stdout, os.environ))
+    return Exit.OK if found.same else Exit.DIFFERS
+
+
+def dump(source: str) -> Trace:
+    """The trace of one side."""
+    from attnctl.store import read_one
+
+    if source == os.devnull:
+        raise AttnError(f"{source}: no dump on this side; git shows a file so that was added or removed")
+    return read_one(source)
+
+
+def senseless(a: str, b: str, how: ComparisonOptions) -> list[str]:
+    """What can mean nothing."""
+    problems = ["both dumps cannot come from stdin; name a file for one"] if a == b == "-" else []
+    for name, value in (("--rtol", how.rtol), ("--atol", how.atol)):
+        if value is not None and not (isfinite(value) and value >= 0):
+            problems.append(f"{name}: {value} is not a tolerance; use 0 or a positive number")
+    return problems

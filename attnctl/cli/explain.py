@@ -1,0 +1,84 @@
+"""attnctl explain: the arithmetic behind one cell."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from attnctl.cli.options import AttentionOptions, command, option
+from attnctl.errors import raise_all
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+NAME = option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS")
+
+
+@dataclass(frozen=True)
+class ExplainOptions:
+    """How much of an explanation to show."""
+
+    depth: Annotated[
+        int, option("Lines of the derivation to go back, as a tree (1).", metavar="N", min=1)
+    ] = 1
+    precision: Annotated[
+        int | None, option("Digits after the point (4); JSON has every digit.", metavar="N", min=0, max=17)
+    ] = None
+    full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False
+    json: Annotated[bool, option("Write JSON.", "--json")] = False
+
+
+@app.command()
+@command
+def explain(
+    *,
+    dump: Annotated[str, typer.Argument(help="A dump (.json .npz .safetensors), or - for stdin.")],
+    cell: Annotated[str, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.")],
+    how: ExplainOptions,
+    name: Annotated[list[str] | None, NAME] = None,
+    attention: AttentionOptions,
+) -> None:
+    """Show the arithmetic behind one cell of a dump.
+
+    CELL is like 'attention_weights[0,love,AI]': a place along each axis, by index from 0 (or from
+    -1 at the end) or by token; 'the#2' is the second "the", and double quotes make anything a
+    token ('X["7",0]'). The head may be left out where there is only one.
+
+    For a cell of scores it also says what came from the tokens and what from their positions,
+    where positions were added. With --json, "expression" is plain arithmetic in full digits.
+
+    A dump of attnctl says itself how each number came about. For the arrays of another program
+    the options for attention say what they were meant to be.
+    """
+    from attnctl.cells import parse
+    from attnctl.cli.attend import renames
+    from attnctl.cli.settings import settings_from
+    from attnctl.explain import Explainer
+    from attnctl.store import read_one
+
+    unused = {"--precision": how.precision is not None, "--full": how.full} if how.json else {}
+    raise_all(
+        f"{flag}: JSON has every digit and every term anyway" for flag, given in unused.items() if given
+    )
+    address = parse(cell)
+    meant = None if attention == AttentionOptions() else settings_from(attention)
+    explainer = Explainer(read_one(dump, rename=renames(name or [])), meant)
+    root = explainer.root(address, how.depth)
+    if how.json:
+        from attnctl.render.explain import json_pieces
+        from attnctl.store.dump_json import encoded, sink
+
+        write = sink(sys.stdout)
+        for piece in json_pieces(explainer, root):
+            write(encoded(piece))
+        return
+    from attnctl.render.explain import Page, View
+    from attnctl.render.output import output_for, print_lines, screen_of
+
+    output = output_for(sys.stdout, os.environ)
+    precision = View.precision if how.precision is None else how.precision
+    view = View(precision, how.depth, how.full)
+    print_lines(Page(explainer, screen_of(output), view).lines(root), output)

@@ -1,0 +1,168 @@
+"""Anyone's text, made safe for a screen: what cannot be seen is escaped, what is seen is measured.
+
+Nothing here knows Rich's markup, so `[red]` and `:smile:` are just words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+EMPTY = '""'
+SPACE = "␣"
+ELLIPSIS = "…"
+
+NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+UNSEEN = frozenset(
+    [
+        0x034F,
+        0x115F,
+        0x1160,
+        0x17B4,
+        0x17B5,
+        0x3164,
+        0xFFA0,
+        *range(0x180B, 0x1810),
+        *range(0xE0100, 0xE01F0),
+    ]
+)
+"""Characters that Unicode calls printable and nobody can see (Default_Ignorable_Code_Point)."""
+
+JOINED = frozenset("\ufe0e\ufe0f")
+"""Variation selectors: they belong to the emoji before them."""
+
+PLAINER = {
+    "ᵀ": "^T",
+    "√": "sqrt ",
+    "·": "*",
+    "−": "-",
+    "∞": "inf",
+    "×": "x",
+    "…": "...",
+    "–": "-",
+    "→": "->",
+    "θ": "theta",
+    "␣": "\\x20",
+}
+"""Our own symbols for a stream that has no such characters."""
+
+NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θ␣─│╭╮╰╯├┤┬┴┼", "x"))
+"""Our own symbols are a cell each: text of these and ASCII needs no table of widths."""
+
+
+def escape(char: str) -> str:
+    r"""One character as Python would write it: \x1b, \u202e, \U000e0001."""
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def visible(text: str) -> str:
+    r"""The text with every character seen: controls, overrides and zero-width ones escaped.
+
+    A combining mark with nothing before it gets a dotted circle to sit on. Spaces stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    seen: list[str] = []
+    for char in text:
+        if char in NAMED:
+            seen.append(NAMED[char])
+        elif not char.isprintable() or ord(char) in UNSEEN:
+            seen.append(escape(char))
+        elif cells(char) == 0 and (not seen or len(seen[-1]) > 1):
+            seen.append(escape(char) if char in JOINED else f"◌{char}")
+        else:
+            seen.append(char)
+    return "".join(seen)
+
+
+def encodable(text: str, encoding: str) -> str:
+    """The text with what this encoding lacks spelled out: our symbols in words, others as escapes."""
+    if text.isascii() or encoding.lower().startswith("utf"):
+        return text
+    return "".join(char if fits(char, encoding) else PLAINER.get(char) or escape(char) for char in text)
+
+
+def fits(char: str, encoding: str) -> bool:
+    """Whether the encoding has this character."""
+    try:
+        char.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def token_text(token: str, encoding: str = "utf-8") -> str:
+    """A token as a label: nothing in it invisible, not even a space or its being empty."""
+    if not token:
+        return EMPTY
+    return encodable(visible(token).replace(" ", SPACE), encoding)
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal the text takes."""
+    if text.translate(NARROW).isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def shorten(text: str, width: int, ellipsis: str = ELLIPSIS) -> str:
+    """The text in at most `width` cells, its middle left out where it is longer."""
+    if cells(text) <= width:
+        return text
+    room = width - len(ellipsis)
+    tail = room // 3
+    head = take(text, room - tail)
+    return head + ellipsis + take(text[::-1], tail)[::-1] if room >= 0 else take(text, width)
+
+
+def take(text: str, width: int) -> str:
+    """As much of the beginning as fits into `width` cells."""
+    kept = text[:width]
+    while cells(kept) > width:
+        kept = kept[:-1]
+    return kept
+
+
+def folded(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` cells, broken at spaces where there are any."""
+    lines: list[str] = []
+    rest = text
+    while cells(rest) > width:
+        line = take(rest, width) or rest[0]
+        at = line.rfind(" ") if rest[len(line)] != " " else len(line)
+        line = line[:at] if at > 0 else line
+        lines.append(line)
+        rest = rest[len(line) :].removeprefix(" ")
+    return [*lines, rest]
+
+
+def pad_left(text: str, width: int) -> str:
+    """The text at the right of `width` cells."""
+    return " " * (width - cells(text)) + text
+
+
+def pad_right(text: str, width: int) -> str:
+    """The text at the left of `width` cells."""
+    return text + " " * (width - cells(text))
+
+
+def distinct(labels: Iterable[str]) -> list[str]:
+    """["the", "cat", "the"] -> ["the#1", "cat", "the#2"]: as a cell's address tells them apart."""
+    labels = list(labels)
+    repeated = {label for label, times in Counter(labels).items() if times > 1}
+    used = set(labels)
+    count: Counter[str] = Counter()
+    out: list[str] = []
+    for label in labels:
+        if label not in repeated:
+            out.append(label)
+            continue
+        count[label] += 1
+        while f"{label}#{count[label]}" in used:
+            count[label] += 1
+        out.append(f"{label}#{count[label]}")
+    return out

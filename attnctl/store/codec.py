@@ -1,0 +1,136 @@
+"""Ops and rules as plain JSON data, and back.
+
+Generic over the frozen dataclasses of `attnctl.ops` and the rules inside them: a new op needs no
+change here. ``Hide(rules=(Causal(),))`` is ``{"name": "Hide", "rules": [{"name": "causal"}]}``;
+fields that have their default are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from math import isfinite
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from attnctl import ops
+from attnctl.arithmetic import number_text
+from attnctl.errors import AttnError
+
+NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+"""How a number that JSON has no digits for is written: as one of these strings."""
+
+
+@cache
+def registry() -> dict[str, type[ops.Op]]:
+    """The ops by name: every class of `attnctl.ops` that nothing else there builds on."""
+    classes = [each for each in vars(ops).values() if isinstance(each, type) and issubclass(each, ops.Op)]
+    bases = {base for each in classes for base in each.__mro__[1:]}
+    return {each.__name__: each for each in classes if each not in bases}
+
+
+def name_of(kind: type) -> str:
+    """What a dataclass is called in a dump: its own `name` if it has one (rules do)."""
+    return str(getattr(kind, "name", kind.__name__))
+
+
+def plain(value: Any) -> Any:
+    """Anything a header or an op holds as strict JSON data: no tuples, NumPy scalars, NaN or infinity."""
+    if is_dataclass(value) and not isinstance(value, type):
+        told = {each.name: getattr(value, each.name) for each in fields(value)}
+        changed = {each.name: told[each.name] for each in fields(value) if told[each.name] != default(each)}
+        return {"name": name_of(type(value))} | plain(changed)
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, (np.generic, np.ndarray)):
+        return plain(value.tolist())
+    if isinstance(value, float) and not isfinite(value):
+        return number_text(value)
+    return value
+
+
+def default(each: Field[Any]) -> Any:
+    """The default of a dataclass field; MISSING, which equals nothing else, where it has none."""
+    return each.default_factory() if each.default_factory is not MISSING else each.default
+
+
+def op_of(data: Any, path: str) -> ops.Op:
+    """The op that a dump describes."""
+    return record(registry(), data, path)
+
+
+def decode(kind: Any, data: Any, path: str) -> Any:
+    """JSON data as a value of this annotated type; AttnError with the path where it is none."""
+    options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    named = {name_of(each): each for each in options if isinstance(each, type) and is_dataclass(each)}
+    if named and (isinstance(data, dict) or len(named) == len(options)):
+        return record(named, data, path)
+    for option in options:
+        if get_origin(option) is tuple and isinstance(data, list):
+            inside = get_args(option)[0]
+            return tuple(decode(inside, each, f"{path}[{i}]") for i, each in enumerate(data))
+        if option is float and type(data) is int:
+            return number(data, path)
+        if option is float and isinstance(data, str) and data in NOT_FINITE:
+            return NOT_FINITE[data]
+        if type(data) is option:
+            return data
+    raise AttnError(f"{path}: expected {' or '.join(map(spoken, options))}, found {shown(data)}")
+
+
+def record(kinds: dict[str, type], data: Any, path: str) -> Any:
+    """The dataclass that an object names, with its fields."""
+    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+        raise AttnError(f'{path}: expected an object with a "name", found {shown(data)}')
+    name = data["name"]
+    if name not in kinds:
+        raise AttnError(f"{path}.name: unknown name {name!r}; expected one of {', '.join(kinds)}")
+    kind = kinds[name]
+    hints, known = get_type_hints(kind), {each.name: each for each in fields(kind)}
+    unknown = [key for key in data if key != "name" and key not in known]
+    missing = [key for key, each in known.items() if default(each) is MISSING and key not in data]
+    if unknown or missing:
+        problems = [f"{path}.{key}: {name} has no such field" for key in unknown]
+        raise AttnError(problems + [f"{path}.{key}: {name} needs this field" for key in missing])
+    values = {key: decode(hints[key], data[key], f"{path}.{key}") for key in known if key in data}
+    try:
+        return kind(**values)
+    except AttnError as error:  # the dataclass's own checks
+        raise AttnError(f"{path}: {each}" for each in error.problems) from None
+
+
+def number(data: int, path: str) -> float:
+    """An integer of JSON as a float."""
+    try:
+        return float(data)
+    except OverflowError:
+        raise AttnError(f"{path}: {shown(data)} is too large for a number") from None
+
+
+def spoken(kind: Any) -> str:
+    """A type in words."""
+    words = {
+        str: "a string",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        dict: "an object",
+    }
+    return words.get(kind, "null" if kind is type(None) else "a list")
+
+
+def shown(data: Any) -> str:
+    """A value of JSON for a message: short."""
+    if isinstance(data, dict):
+        return "an object"
+    if isinstance(data, list):
+        return "a list"
+    if isinstance(data, int) and not isinstance(data, bool) and data.bit_length() > 128:
+        return f"a whole number of {data.bit_length()} bits"
+    words = {None: "null", True: "true", False: "false"}
+    text = words[data] if data is None or isinstance(data, bool) else repr(data)
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,0 +1,120 @@
+"""Arrays as JSON text, a bounded piece at a time; every number in the digits that read back as it.
+
+The digits are the fewest that do, as in Python's `repr` (float16 and float32 are written as the
+float64 they equal), and the text is the same with and without orjson, which has a form of its own
+for small numbers and writes null for NaN and infinity. So `slow_text` writes small numbers in
+that form, and orjson is not shown what only `slow_text` writes right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    import orjson
+except ImportError:
+    orjson = None  # type: ignore[assignment]  # an optional speed-up
+
+Array = NDArray[Any]
+
+BLOCK = 1 << 12
+"""Numbers turned into text at a time: few enough for their text to stay in a processor's cache."""
+
+WIDE = 512
+"""Rows at least this wide are handed to orjson one by one, others many at a time."""
+
+LEAST, MOST = 1e-4, 1e16
+"""repr writes smaller and larger numbers with an exponent: 1.5e-05, 1e+16."""
+
+BREAK = 1e111
+"""Stands at the end of each row where many are handed over at a time: too large to be part of it."""
+
+
+def pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
+    """The array as nested lists, a row a line where `newline` says so."""
+    comma = b"," + newline.encode()
+    if array.ndim == 0:
+        yield block_text(array.reshape(1), comma)[1:-1]
+    elif array.ndim == 1 or (array.ndim == 2 and array.shape[-1] <= BLOCK):
+        rows = max(1, BLOCK // max(1, array[:1].size))
+        yield b"["
+        for start in range(0, len(array), rows):
+            yield b"" if not start else b"," if array.ndim == 1 else comma
+            yield block_text(array[start : start + rows], comma)[1:-1]
+        yield b"]"
+    else:
+        yield b"["
+        for at, each in enumerate(array):
+            yield comma if at else b""
+            yield from pieces(each, newline)
+        yield b"]"
+
+
+def block_text(block: Array, comma: bytes) -> bytes:
+    """A vector, or a matrix with this between its rows, as one text."""
+    if block.dtype.kind == "f":
+        block = np.ascontiguousarray(block, dtype=np.float64)
+        if orjson is not None and block.size:
+            return fast_text(block, comma)
+    return slow_text(block).replace(b"],[", b"]" + comma + b"[")
+
+
+def slow_text(block: Array) -> bytes:
+    """The text of numbers by the standard library, the words that are not JSON as strings."""
+    text = json.dumps(block.tolist(), separators=(",", ":"))
+    if block.dtype.kind != "f":
+        return text.encode()
+    if not np.isfinite(block).all():
+        text = text.replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
+        text = text.replace('-"Infinity"', '"-Infinity"')
+    sizes = np.abs(block)
+    if ((sizes > 0) & (sizes < LEAST)).any():
+        text = small_as_orjson(text)
+    return text.encode()
+
+
+def small_as_orjson(text: str) -> str:
+    """1.5e-05 -> 0.000015, and 1.5e-06 -> 1.5e-6."""
+    *cut, rest = text.split("e-05")
+    moved: list[str] = []
+    for part in cut:
+        start = max(part.rfind(","), part.rfind("["), part.rfind("-")) + 1
+        moved += (part[:start], "0.0000", part[start:].replace(".", ""))
+    return "".join((*moved, rest)).replace("e-0", "e-")
+
+
+def fast_text(block: Array, comma: bytes) -> bytes:
+    """The same with orjson."""
+    alike = np.abs(block) < MOST
+    if alike.all():
+        return rows_text(block, comma)
+    text = rows_text(np.where(alike, block, np.nan), comma)  # null for each of the others
+    others = block[~alike]
+    if (others == others[0]).all():  # as where scores are hidden
+        return text.replace(b"null", slow_text(others[:1])[1:-1])
+    told = slow_text(others)[1:-1].split(b",")
+    filled = [b""] * (2 * len(told) + 1)
+    filled[::2], filled[1::2] = text.split(b"null"), told
+    return b"".join(filled)
+
+
+def rows_text(block: Array, comma: bytes) -> bytes:
+    """A vector or matrix by orjson."""
+    if block.ndim == 1:
+        return dumps(block)
+    if block.shape[-1] >= WIDE:
+        return b"[" + comma.join(map(dumps, block)) + b"]"
+    ends = np.full((len(block), 1), BREAK)
+    text = dumps(np.hstack([block, ends]).ravel())
+    end = b"," + dumps(BREAK)
+    return b"[" + text[: -len(end) - 1].replace(end + b",", b"]" + comma + b"[") + b"]]"
+
+
+def dumps(value: Any) -> bytes:
+    """JSON by orjson."""
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,0 +1,71 @@
+"""Writing dumps as JSON and JSON Lines, streamed: never one big string."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import IO, Any
+
+from attnctl.store.digits import pieces
+from attnctl.store.header import entry, heading
+from attnctl.trace import Trace
+
+Sink = Callable[[bytes], object]
+
+
+def write_json(traces: Sequence[Trace], stream: IO[Any], *, as_array: bool) -> None:
+    """One dump as a JSON object, or any number of them as an array."""
+    write = sink(stream)
+    write(b"[\n" if as_array else b"")
+    for at, trace in enumerate(traces):
+        write(b",\n" if at else b"")
+        for piece in texts(trace, "\n"):
+            write(piece)
+    write(b"\n]\n" if as_array else b"\n")
+
+
+def write_jsonl(traces: Iterable[Trace], stream: IO[Any]) -> None:
+    """A dump a line."""
+    write = sink(stream)
+    for trace in traces:
+        for piece in chain(texts(trace, ""), [b"\n"]):
+            write(piece)
+
+
+def texts(trace: Trace, newline: str) -> Iterator[bytes]:
+    """A dump as the pieces of one JSON object."""
+    start = "{" + newline
+    for key, value in heading(trace).items():
+        yield encoded(f"{start}{json_text(key)}: {json_text(value)}")
+        start = f",{newline or ' '}"
+    yield encoded(f'{start}"steps": {{')
+    start = newline
+    for name, step in trace.steps.items():
+        array = trace[name]
+        told = json_text(entry(step, array))[:-1]
+        yield encoded(f'{start}{json_text(name)}: {told}, "data":{newline or " "}')
+        yield from pieces(array, newline)
+        yield b"}"
+        start = f",{newline or ' '}"
+    yield b"}}"
+
+
+def json_text(value: Any) -> str:
+    """Strict JSON of plain data, on one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8; half of a surrogate pair, which has no UTF-8, becomes JSON's own escape of it."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def sink(stream: IO[Any]) -> Sink:
+    """What takes bytes for this stream; text streams are written to as UTF-8 whatever their encoding."""
+    if not isinstance(stream, io.TextIOBase):
+        return stream.write
+    stream.flush()
+    buffer: IO[bytes] | None = getattr(stream, "buffer", None)
+    return buffer.write if buffer is not None else lambda data: stream.write(data.decode())

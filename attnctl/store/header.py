@@ -1,0 +1,201 @@
+"""A trace without its numbers: the header that every kind of dump carries, written and read.
+
+And foreign arrays, which come without a header: what their names and dimensions tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnctl import __version__
+from attnctl.derivation import Rotary, Step, Variant, derive
+from attnctl.errors import AttnError, raise_all
+from attnctl.ops import Unstated
+from attnctl.rules import Alibi, Causal, Softcap
+from attnctl.store.codec import decode, op_of, plain, shown
+from attnctl.trace import SCHEMA, Array, Trace
+
+WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+DTYPES = {np.dtype(name) for name in ("bool", *WHOLE, "float16", "float32", "float64")}
+"""What the arrays of a dump may hold."""
+
+MOST_AXES = 8
+DEEPEST = 64
+
+FIELDS: dict[str, Any] = {
+    "attnctl": str,
+    "sentence": str | None,
+    "tokens": tuple[str, ...] | None,
+    "key_tokens": tuple[str, ...] | None,
+    "ids": tuple[int, ...] | None,
+    "config": dict,
+}
+"""What attnctl itself reads of a header; a dump may carry more."""
+
+
+class Shaped(Protocol):
+    """What is known of an array before it is loaded."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its size along each axis."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its type of number."""
+
+
+# --- writing ---
+
+
+def heading(trace: Trace) -> dict[str, Any]:
+    """What stands before the steps of a dump."""
+    own: dict[str, Any] = {"schema": SCHEMA, "attnctl": __version__}
+    return own | plain(trace.header)
+
+
+def entry(step: Step, array: Shaped) -> dict[str, Any]:
+    """A step without its numbers."""
+    if array.dtype.newbyteorder("=") not in DTYPES:
+        raise AttnError(f"step {step.name}: a dump cannot hold numbers of type {array.dtype}")
+    op = {} if isinstance(step.op, Unstated) else {"op": plain(step.op)}
+    return {
+        "formula": step.formula,
+        "symbol": step.symbol,
+        **op,
+        "axes": list(step.axes),
+        "inputs": list(step.inputs),
+        "shape": list(array.shape),
+        "dtype": array.dtype.name,
+    }
+
+
+def whole(trace: Trace) -> dict[str, Any]:
+    """Everything of a dump but its numbers, for the formats that keep those apart."""
+    return heading(trace) | {"steps": {name: entry(trace.steps[name], trace[name]) for name in trace}}
+
+
+# --- reading ---
+
+
+def rebuild(
+    header: dict[str, Any], arrays: Mapping[str, Array], shapes: Mapping[str, Shaped], place: str
+) -> Trace:
+    """The trace that a dump's header and arrays make; AttnError with every problem otherwise.
+
+    `shapes` tells of each array without loading it.
+    """
+    check_schema(header, place)
+    steps = header.get("steps")
+    if not isinstance(steps, dict) or not steps:
+        raise AttnError(f"{place}: $.steps: expected an object of steps, found {shown(steps)}")
+    rest = {key: value for key, value in header.items() if key not in ("schema", "steps")}
+    problems: list[str] = []
+    read: dict[str, Step] = {}
+    for name, data in steps.items():
+        with noted(problems):
+            read[name] = step_of(name, data, shapes.get(name), tuple(read))
+    for key, value in rest.items():
+        with noted(problems):
+            check_depth(value, f"$.{key}")
+            decode(FIELDS.get(key, type(value)), value, f"$.{key}")
+    raise_all(f"{place}: {each}" for each in problems)
+    return Trace(read, arrays, rest)
+
+
+def check_schema(header: dict[str, Any], place: str) -> None:
+    """Refuse what is not a dump, and a dump of a later schema by its name."""
+    schema = header.get("schema")
+    if schema != SCHEMA:
+        what = (
+            f"a dump of schema {shown(schema)}" if isinstance(schema, str) else 'no "schema" that says so'
+        )
+        raise AttnError(f"{place}: not a dump this attnctl reads: {what}; it reads {SCHEMA!r}")
+
+
+@contextmanager
+def noted(problems: list[str]) -> Iterator[None]:
+    """Add the problems of an AttnError to those found so far, and go on."""
+    try:
+        yield
+    except AttnError as error:
+        problems += error.problems
+
+
+def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:
+    """Refuse a header nested so deeply that walking it would be a danger."""
+    if not left:
+        raise AttnError(f"{path}: nested more than {DEEPEST} deep")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        check_depth(each, path, left - 1)
+
+
+def step_of(name: str, data: Any, array: Shaped | None, above: tuple[str, ...]) -> Step:
+    """One step of a dump, held to the array it describes."""
+    path = f"$.steps.{name}"
+    if not isinstance(data, dict):
+        raise AttnError(f"{path}: expected an object, found {shown(data)}")
+    if array is None:
+        raise AttnError(f"{path}: this step has no numbers")
+    step = foreign_step(name, array)
+    op = op_of(data["op"], f"{path}.op") if "op" in data else Unstated()
+    axes = decode(tuple[str, ...], data.get("axes", list(step.axes)), f"{path}.axes")
+    inputs = decode(tuple[str, ...], data.get("inputs", []), f"{path}.inputs")
+    found = {
+        "shape": decode(tuple[int, ...], data.get("shape", list(array.shape)), f"{path}.shape"),
+        "dtype": decode(str, data.get("dtype", array.dtype.name), f"{path}.dtype"),
+    }
+    told = {"shape": tuple(array.shape), "dtype": array.dtype.name}
+    raise_all(
+        f"{path}.{key}: says {shown_shape(found[key])}, but the numbers are {shown_shape(told[key])}"
+        for key in found
+        if found[key] != told[key]
+    )
+    if len(axes) != len(array.shape):
+        raise AttnError(f"{path}.axes: {len(axes)} names for numbers with {len(array.shape)} axes")
+    check_inputs(name, inputs, above, path)
+    formula = decode(str, data.get("formula", ""), f"{path}.formula")
+    symbol = decode(str, data.get("symbol", step.symbol), f"{path}.symbol")
+    return Step(name, op, inputs, axes, formula, symbol)
+
+
+def check_inputs(name: str, inputs: tuple[str, ...], above: tuple[str, ...], path: str) -> None:
+    """A step reads what stands above it, or what attnctl knows but this dump leaves out."""
+    for at, each in enumerate(inputs):
+        if each == name or (each not in above and each not in known()):
+            raise AttnError(f"{path}.inputs[{at}]: no step {shown(each)} above this one")
+
+
+def shown_shape(value: Any) -> str:
+    """(3, 4) -> '3 × 4'."""
+    return " × ".join(map(str, value)) or "one number" if isinstance(value, tuple) else str(value)
+
+
+# --- arrays of others ---
+
+
+@cache
+def known() -> dict[str, Step]:
+    """Every step that attnctl has a name for, in order, with its axes: the fullest of derivations."""
+    words = ("embeddings", "positions", "memory", "past_key", "past_value", "mask", "bias")
+    given = (*words, *(f"{kind}_{of}" for kind in "Wb" for of in "QKVO"))
+    rules = (Softcap(1.0), Alibi(), Causal())
+    full = Variant(dict.fromkeys(given, ""), d_k=1, kv_share=2, rules=rules, rotary=Rotary())
+    return {step.name: step for step in derive(full)}
+
+
+def foreign_step(name: str, array: Shaped) -> Step:
+    """What the name and the dimensions of someone's array tell: its axes, not how it came about."""
+    dims = len(array.shape)
+    step = known().get(name)
+    axes: tuple[str, ...] = tuple(f"axis {i}" for i in range(dims))
+    if step and dims == len(step.axes) + 1:
+        axes = ("batch", *step.axes)
+    elif step and dims <= len(step.axes):
+        axes = step.axes[len(step.axes) - dims :]
+    return Step(name, Unstated(), (), axes, "", step.symbol if step else "")

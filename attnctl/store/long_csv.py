@@ -1,0 +1,67 @@
+"""CSV in long form: a line for every number, ``step,head,row,column,value``.
+
+Rows and columns are tokens where the axis has them, indices where not; a step without heads
+leaves `head` empty, a vector leaves `row` empty. A leading `batch` is there where a step has one,
+a leading `trace` where there are several traces. A text that a spreadsheet would run as a formula
+(= + - @, a tab or a line end first) gets a ' before it; numbers never do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import TextIO
+
+from attnctl.arithmetic import number_text
+from attnctl.trace import Array, Trace
+
+RUNS = ("=", "+", "-", "@", "\t", "\r", "\n")
+LEADING = ("batch", "head")
+
+
+def write_csv(traces: Sequence[Trace], stream: TextIO) -> None:
+    """Every number of every step, streamed."""
+    several = len(traces) > 1
+    batch = any("batch" in step.axes for trace in traces for step in trace.steps.values())
+    columns = ["trace"] * several + ["batch"] * batch + ["step", "head", "row", "column", "value"]
+    stream.write(",".join(columns) + "\n")
+    for number, trace in enumerate(traces):
+        for name in trace:
+            for lines in matrices(trace, name, [str(number)] * several, batch=batch):
+                stream.write(lines)
+
+
+def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iterator[str]:
+    """The lines of a step, a row of it at a time."""
+    array, axes = trace[name], trace.steps[name].axes
+    inner = min(2, sum(axis not in LEADING for axis in axes))
+    outer = array.ndim - inner
+    labels = [[cell(each) for each in trace.labels(name, axis)] for axis in range(outer, array.ndim)]
+    rows, columns = ([[""], [""], *labels])[-2:]
+    for index in product(*map(range, array.shape[:outer])):
+        told = dict(zip(axes, map(str, index), strict=False))
+        member = [told.pop("batch", "")] if batch else []
+        start = ",".join([*before, *member, cell(name), "/".join(told.values())])
+        yield from lines(array[index].reshape(len(rows), len(columns)), start, rows, columns)
+
+
+def lines(matrix: Array, start: str, rows: list[str], columns: list[str]) -> Iterator[str]:
+    """The lines of one matrix, a row of it at a time."""
+    for row, values in zip(rows, matrix, strict=True):
+        yield "".join(
+            f"{start},{row},{column},{value_text(value)}\n"
+            for column, value in zip(columns, values.tolist(), strict=True)
+        )
+
+
+def value_text(value: float) -> str:
+    """A number in full digits, true or false."""
+    return number_text(value) if isinstance(value, float) else json.dumps(value)
+
+
+def cell(text: str) -> str:
+    """A text as a cell: guarded against being run, and quoted where it must be."""
+    guarded = f"'{text}" if text.startswith(RUNS) else text
+    quoted = any(each in guarded for each in ',"\r\n')
+    return '"' + guarded.replace('"', '""') + '"' if quoted else guarded

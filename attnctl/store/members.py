@@ -1,0 +1,89 @@
+"""The arrays of a file, loaded when they are asked for, and the trace they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnctl.errors import AttnError, raise_all
+from attnctl.store.header import Shaped, check_schema, foreign_step, known, rebuild
+from attnctl.trace import Array, Trace
+
+
+class Member(Shaped, Protocol):
+    """An array that is still in its file."""
+
+    def load(self) -> Array:
+        """Its numbers."""
+
+
+@dataclass(frozen=True)
+class Arrays(Mapping[str, Array]):
+    """Arrays by name; those that are still in a file are loaded each time they are asked for."""
+
+    members: Mapping[str, Array | Member]
+
+    def __getitem__(self, name: str) -> Array:
+        found = self.members[name]
+        return found if isinstance(found, np.ndarray) else found.load()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+def assembled(
+    header: dict[str, Any] | None,
+    members: Mapping[str, Array | Member],
+    rename: Mapping[str, str] | None,
+    place: str,
+) -> Trace:
+    """The trace of a file's header and arrays; without a header, of arrays that someone else made."""
+    if header is not None:
+        check_schema(header, place)
+    if not members:
+        raise AttnError(f"{place}: no arrays in it")
+    ours = renamed(members, rename or {}, place)
+    found = {ours[name]: each for name, each in members.items()}
+    if header is None:
+        order = {name: at for at, name in enumerate(known())}
+        names = sorted(found, key=lambda name: order.get(name, len(order)))
+        return Trace({name: foreign_step(name, found[name]) for name in names}, Arrays(found))
+    return rebuild(with_names(header, ours), Arrays(found), found, place)
+
+
+def renamed(names: Mapping[str, object], rename: Mapping[str, str], place: str) -> dict[str, str]:
+    """Their name -> ours, for every array of a file."""
+    raise_all(
+        f"{place}: no array {each!r} to rename; it has {', '.join(names)}"
+        for each in rename
+        if each not in names
+    )
+    ours = {each: rename.get(each, each) for each in names}
+    called = list(ours.values())
+    raise_all(
+        f"{place}: two arrays would be called {each!r}" for each in {*called} if called.count(each) > 1
+    )
+    return ours
+
+
+def with_names(header: dict[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
+    """The header with its steps, and what they read, under our names."""
+    steps = header.get("steps")
+    if not isinstance(steps, dict):
+        return header
+
+    def entry(data: Any) -> Any:
+        inputs = data.get("inputs") if isinstance(data, dict) else None
+        if not isinstance(inputs, list):
+            return data
+        return data | {
+            "inputs": [ours.get(each, each) if isinstance(each, str) else each for each in inputs]
+        }
+
+    return header | {"steps": {ours.get(name, name): entry(data) for name, data in steps.items()}}

@@ -1,0 +1,134 @@
+"""Dumps as safetensors: a length, a JSON header of where each array is, and the arrays.
+
+The header of a dump stands in `__metadata__`, which may hold only strings, as JSON.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from math import prod
+from typing import IO, Any
+
+import numpy as np
+
+from attnctl.errors import AttnError, raise_all
+from attnctl.store.codec import shown
+from attnctl.store.dump_json import encoded, json_text
+from attnctl.store.header import MOST_AXES, noted, whole
+from attnctl.store.limits import size
+from attnctl.store.load_json import header_of
+from attnctl.store.members import assembled
+from attnctl.store.raw import File, array_from, pieces
+from attnctl.trace import Array, Trace
+
+METADATA = "__metadata__"
+HEADER = "attnctl.json"
+LONGEST_HEADER = 100_000_000
+"""What the format itself allows."""
+
+DTYPES = {
+    "BOOL": "|b1",
+    "U8": "|u1",
+    "I8": "|i1",
+    "U16": "<u2",
+    "I16": "<i2",
+    "U32": "<u4",
+    "I32": "<i4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "F32": "<f4",
+    "F64": "<f8",
+}
+NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
+
+
+def write_safetensors(trace: Trace, stream: IO[bytes]) -> None:
+    """One dump, straight from its arrays; the widest numbers first, so that all are aligned."""
+    header: dict[str, Any] = {METADATA: {HEADER: encoded(json_text(whole(trace))).decode()}}
+    at = 0
+    names = sorted(trace, key=lambda name: -trace[name].dtype.itemsize)
+    for name in names:
+        array = trace[name]
+        dtype = NAMES[array.dtype.newbyteorder("<")]
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = encoded(json_text(header))
+    text += b" " * (-len(text) % 8)
+    stream.write(struct.pack("<Q", len(text)) + text)
+    for name in names:
+        for piece in pieces(trace[name]):
+            stream.write(piece)
+
+
+class Tensor:
+    """An array of the file that is still in it."""
+
+    def __init__(self, file: File, start: int, dtype: str, shape: tuple[int, ...]) -> None:
+        self.file, self.start, self.shape = file, start, shape
+        self.stored = np.dtype(DTYPES[dtype])
+        self.brain = dtype == "BF16"
+        self.dtype = np.dtype(np.float32) if self.brain else self.stored.newbyteorder("=")
+        self.nbytes = prod(shape) * self.stored.itemsize
+
+    def load(self) -> Array:
+        """Its numbers: in place, or for bfloat16 (the upper half of a float32) as float32."""
+        array = array_from(self.file.map(self.start, self.nbytes), self.shape, self.stored)
+        return (array.astype(np.uint32) << 16).view(np.float32) if self.brain else array
+
+
+def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
+    """The trace of a file: a dump of ours, or someone's arrays."""
+    length = int.from_bytes(file.read(0, 8), "little")
+    if length > LONGEST_HEADER or 8 + length > file.length:
+        raise AttnError(f"{file.place}: a safetensors header of {size(length)} in {size(file.length)}")
+    header = header_of(file.read(8, length), file.place)
+    metadata = header.pop(METADATA, {})
+    if not isinstance(metadata, dict) or not all(isinstance(each, str) for each in metadata.values()):
+        raise AttnError(f"{file.place}: $.{METADATA}: expected strings by name")
+    problems: list[str] = []
+    placed: list[tuple[int, int, str, Tensor]] = []
+    for name, data in header.items():
+        with noted(problems):
+            placed.append(tensor_of(name, data, file, 8 + length))
+    problems += gaps(placed, file.length - 8 - length)
+    raise_all(f"{file.place}: {each}" for each in problems)
+    text = metadata.get(HEADER)
+    told = None if text is None else header_of(encoded(text), f"{file.place}: {HEADER}")
+    return assembled(told, {name: tensor for _, _, name, tensor in placed}, rename, file.place)
+
+
+def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, str, Tensor]:
+    """Where an array begins and ends, its name, and itself."""
+    if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data_offsets"}:
+        raise AttnError(f"$.{name}: expected dtype, shape and data_offsets, found {shown(data)}")
+    dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise AttnError(f"$.{name}.dtype: {shown(dtype)} is none of {', '.join(DTYPES)}")
+    if not counts(shape) or len(shape) > MOST_AXES or prod(max(1, n) for n in shape) >= 1 << 60:
+        raise AttnError(f"$.{name}.shape: expected at most {MOST_AXES} sizes, found {shown(shape)}")
+    if not counts(offsets) or len(offsets) != 2:
+        raise AttnError(f"$.{name}.data_offsets: expected two offsets, found {shown(offsets)}")
+    begin, end = offsets
+    tensor = Tensor(file, start + begin, dtype, tuple(shape))
+    if end - begin != tensor.nbytes:
+        what = f"{size(max(0, end - begin))} where shape and dtype need {size(tensor.nbytes)}"
+        raise AttnError(f"$.{name}: shape and data disagree: {what}")
+    return begin, end, name, tensor
+
+
+def counts(data: Any) -> bool:
+    """Whether this is a list of whole numbers, none negative."""
+    return isinstance(data, list) and all(type(each) is int and each >= 0 for each in data)
+
+
+def gaps(placed: list[tuple[int, int, str, Tensor]], length: int) -> list[str]:
+    """Arrays that overlap, leave a hole, or do not end where the file does."""
+    at = 0
+    for begin, end, name, _ in sorted(placed, key=lambda each: each[:2]):
+        if begin != at:
+            return [f"$.{name}: begins at byte {begin} where the array before it ends at {at}"]
+        at = end
+    return [] if at == length else [f"the arrays end at byte {at} of {length}"]

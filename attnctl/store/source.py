@@ -1,0 +1,113 @@
+"""Reading dumps of every format from a path or a stream, told apart by what is in them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from attnctl.errors import AttnError
+from attnctl.store.limits import budget, hold
+from attnctl.store.load_json import check_length, read_json, text_of
+from attnctl.store.npz import read_npz
+from attnctl.store.raw import File
+from attnctl.store.safetensors import read_safetensors
+from attnctl.trace import Array, Trace
+
+STANDARD_INPUT = "-"
+CHUNK = 1 << 20
+
+
+def read(
+    source: str | Path, stdin: BinaryIO | None = None, rename: Mapping[str, str] | None = None
+) -> list[Trace]:
+    """Every trace of a dump: one, or several of a JSON array or JSON Lines.
+
+    `source` is a path, or ``-`` for standard input. `rename` says what the arrays of someone
+    else's file are called here: ``{"theirs": "ours"}``. Arrays of .npz and .safetensors stay in
+    the file until they are asked for.
+    """
+    place = "standard input" if str(source) == STANDARD_INPUT else str(source)
+    try:
+        with stream_of(source, stdin) as stream:
+            return traces_in(stream, place, rename)
+    except MemoryError:
+        raise AttnError(f"{place}: not enough memory to read it") from None
+    except OSError as error:
+        raise AttnError(f"{place}: cannot be read: {error.strerror or error}") from None
+
+
+def read_one(
+    source: str | Path, stdin: BinaryIO | None = None, rename: Mapping[str, str] | None = None
+) -> Trace:
+    """The one trace of a dump; AttnError where there are several."""
+    traces = read(source, stdin, rename)
+    if len(traces) > 1:
+        raise AttnError(f"{source}: {len(traces)} traces where one was expected")
+    return traces[0]
+
+
+def arrays(source: str | Path, stdin: BinaryIO | None = None) -> dict[str, Array]:
+    """Just the arrays of a dump or of anyone's file, by name."""
+    return dict(read_one(source, stdin).items())
+
+
+@contextmanager
+def stream_of(source: str | Path, stdin: BinaryIO | None) -> Iterator[BinaryIO]:
+    """The bytes of a path or of standard input."""
+    if str(source) == STANDARD_INPUT:
+        yield stdin or sys.stdin.buffer
+        return
+    with Path(source).open("rb") as stream:
+        yield stream
+
+
+def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) -> list[Trace]:
+    """The traces of a stream, by the format that its first bytes show."""
+    head = stream.read(16)
+    if not head:
+        raise AttnError(f"{place}: empty; expected a dump")
+    if head.startswith(b"PK"):
+        return [read_npz(file_of(head, stream, place), rename)]
+    if head[8:9] == b"{" and b"\0" in head[:8]:
+        return [read_safetensors(file_of(head, stream, place), rename)]
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
+        return read_json(text_in(head, stream, place), rename, place)
+    raise AttnError(f"{place}: not a dump: neither JSON, .npz nor safetensors")
+
+
+def text_in(head: bytes, stream: BinaryIO, place: str) -> str:
+    """All of a stream as JSON text."""
+    data = bytearray(head)
+    while piece := stream.read(CHUNK):
+        data += piece
+        check_length(len(data), place)
+    return text_of(data, place)
+
+
+def file_of(head: bytes, stream: BinaryIO, place: str) -> File:
+    """The file that a stream reads from its start, or a temporary one with all that comes out of it."""
+    try:
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and stream.tell() == len(head):
+            return File(stream.fileno(), place)
+    except OSError:  # no file behind it, or none that has places
+        pass
+    return spooled(head, stream, place)
+
+
+def spooled(head: bytes, stream: BinaryIO, place: str) -> File:
+    """A pipe's bytes in a temporary file, which can be mapped; it goes with the last who holds it."""
+    import tempfile
+
+    limit = budget()
+    with tempfile.TemporaryFile() as file:
+        file.write(head)
+        while piece := stream.read(CHUNK):
+            file.write(piece)
+            hold(file.tell(), f"{place}: reading this stream", limit)
+        file.flush()
+        return File(file.fileno(), place)

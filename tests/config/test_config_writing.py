@@ -1,0 +1,95 @@
+"""Writing a config and reading it back, in our reader and in others."""
+
+from pathlib import Path
+
+import config_strategies as strategies
+import pytest
+import yaml
+from hypothesis import HealthCheck, given
+from hypothesis import settings as effort
+
+from attnctl.config.load import parse
+from attnctl.config.schema import validate
+from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
+from attnctl.config.write import commented
+from attnctl.rules import Causal, Softcap, Window
+
+HERE = Path(__file__).parent
+
+
+def read_back(text):
+    return parse(text.encode(), "x.yaml", Path())
+
+
+calm = effort(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@calm
+@given(strategies.settings)
+def test_plain_data_gives_the_same_settings(settings):
+    assert validate(settings.to_dict()) == settings
+
+
+@calm
+@given(strategies.settings)
+def test_a_written_config_gives_the_same_settings(settings):
+    assert read_back(commented(settings)) == settings
+
+
+@calm
+@given(strategies.settings)
+def test_any_yaml_reader_reads_the_same_words_and_numbers(settings):
+    read = yaml.load(commented(settings), Loader=yaml.CSafeLoader) or {}
+    expected = settings.to_dict()
+    for name in ("sentence", "context", "vocab", "scale", "embeddings"):
+        if name in read:
+            assert read[name] == expected[name]
+
+
+SETTINGS = {
+    "sentence": Settings(sentence="I love AI"),
+    "everything": Settings(
+        sentence="Cats: chase mice, no?",
+        vocab=("no", "1.0", "null", "a: b", "-x", "#", "\U0001f600", "\x1b", "[PAD]", "I love"),
+        tokenizer=Tokenizer("words", lowercase=True),
+        d_model=2,
+        heads=2,
+        seed=7,
+        embeddings={"no": [1.0, 1e-05], "a: b": [0.1, 1e300]},
+        weights=Weights(
+            {
+                "W_Q": [[0.1, 0.2], [0.30000000000000004, -0.4]],
+                "W_O": "none",
+                "W_V": FromFile("w.npz", "V"),
+            },
+            ({"W_K": "identity"}, {"W_K": [[1.0], [2.0]], "b_K": [0.5]}),
+        ),
+        rules=(Causal(), Window(3, None), Softcap(30.0)),
+        mask=[[1, 0], [1, 1]],
+        bias=[[0.0, float("-inf")], [0.5, 0.0]],
+    ),
+    "textbook": Settings(
+        sentence="India is great",
+        weights=Weights(random=Random(1, "uniform", "per_head", "numpy_legacy")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_a_person_gets_to_edit(name):
+    expected = (HERE / "written" / f"{name}.yaml").read_text(encoding="utf-8")
+    assert commented(SETTINGS[name]) == expected
+    assert read_back(expected) == SETTINGS[name]
+
+
+def test_every_example_behind_a_hash_may_be_uncommented():
+    lines = commented(Settings()).splitlines()
+    keys = [
+        line[2:]
+        for line in lines
+        if line.startswith("# ") and line[2:].split(":")[0] in Settings().__dict__
+    ]
+    assert len(keys) == 17
+    for line in keys:
+        read_back(line)
+    read_back("\n".join(keys))

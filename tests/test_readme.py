@@ -1,0 +1,53 @@
+"""Every command in the documents is run, and its output is what the documents say."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "samples").rglob("README.md"))]
+
+
+def sessions(document):
+    """Each ```console block: its line, and its (command, output) pairs."""
+    for block in re.finditer(r"^```console\n(.*?)^```$", document.read_text(), re.DOTALL | re.MULTILINE):
+        line = document.read_text()[: block.start()].count("\n") + 1
+        steps = re.split(r"^\$ ", block[1], flags=re.MULTILINE)[1:]
+        yield line, [split(step) for step in steps]
+
+
+def split(step):
+    """A command (lines that end in a backslash go on) and what it prints."""
+    lines = step.split("\n")
+    last = next(i for i, line in enumerate(lines) if not line.endswith("\\"))
+    return "\n".join(lines[: last + 1]), "\n".join(lines[last + 1 :]).rstrip()
+
+
+SESSIONS = [
+    pytest.param(document, steps, id=f"{document.relative_to(ROOT)}:{line}")
+    for document in DOCUMENTS
+    if document.exists()
+    for line, steps in sessions(document)
+]
+
+
+@pytest.mark.parametrize(("document", "steps"), SESSIONS)
+def test_the_documents_show_what_happens(document, steps, workplace):
+    for command, expected in steps:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=workplace.folder,
+            env=workplace.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        code = f"\n(exit {done.returncode})" if done.returncode and "(exit " in expected else ""
+        assert done.stdout.rstrip() + code == expected, command
+
+
+def test_there_is_something_to_run():
+    assert len(SESSIONS) > 10
