@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from attnctl.api import attend, run
+    from attnctl.api import attend, check, diff, run
     from attnctl.errors import AttnError
     from attnctl.trace import Trace
 
-HOMES = {"run": "api", "attend": "api", "Trace": "trace", "AttnError": "errors"}
+HOMES = {
+    "run": "api",
+    "attend": "api",
+    "check": "api",
+    "diff": "api",
+    "Trace": "trace",
+    "AttnError": "errors",
+}
 
-__all__ = ["AttnError", "Trace", "__version__", "attend", "run"]
+__all__ = ["AttnError", "Trace", "__version__", "attend", "check", "diff", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -14,6 +14,10 @@ from attnctl.prepare.batch import run_batch
 from attnctl.prepare.sentence import prepare as prepare_sentence
 from attnctl.rules import Alibi, Causal, Rule, Softcap, Window
 from attnctl.trace import Trace
+
+if TYPE_CHECKING:
+    from attnctl.audit.report import Report
+    from attnctl.compare import Difference
 
 Array = NDArray[Any]
 
@@ -86,6 +90,53 @@ def attend(
     """
     header = arrays.header if isinstance(arrays, Trace) else {}
     return operator.prepare(arrays, chosen(settings, options), header).run(keep, progress)
+
+
+def diff(
+    a: Trace,
+    b: Trace,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    steps: Sequence[str] | None = None,
+    by_position: bool = False,
+) -> Difference:
+    """Compare two traces step by step: where they part, by how much, and why.
+
+    Numbers differ when |a − b| > atol + rtol·|b|; what is None follows from the coarser type of
+    the two, as in `torch.testing.assert_close`. `steps` names the ones to compare. Sentences that
+    differ are laid side by side by the tokens they share, unless `by_position`. Raises AttnError
+    where there is nothing to compare.
+    """
+    from attnctl import compare
+
+    tolerance = compare.Tolerance(rtol, atol, equal_nan)
+    return compare.diff(a, b, tolerance, steps=steps, by_position=by_position)
+
+
+def check(
+    trace: Trace,
+    settings: Settings | None = None,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    decimals: int | None = None,
+    **options: Any,
+) -> Report:
+    """Recompute every step of a trace; name the first wrong one and the mistake that explains it.
+
+    What was intended is what a trace of ours says itself; for anyone else's arrays, and to
+    overrule it, `settings` and options (heads, causal, …) say it. Numbers may be as far off as
+    rounding puts them, or as `rtol` and `atol` or a number of `decimals` say. Raises AttnError
+    where there is nothing to compare.
+    """
+    from attnctl.audit.check import check as check_steps
+    from attnctl.audit.check import configured
+    from attnctl.audit.record import Strictness
+
+    asked = chosen(settings or configured(trace), options) if options else settings
+    return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
 
 def chosen(settings: Settings | None, options: dict[str, Any]) -> Settings:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from math import cos, exp, inf, isfinite, isinf, isnan, nan, sin, sqrt, tanh
+from math import copysign, cos, exp, inf, isfinite, isinf, isnan, nan, sin, sqrt, tanh
 from operator import add
 
 Cell = tuple[int, ...]
@@ -77,11 +77,11 @@ Expr = Number | Sum | Difference | Product | Quotient | Call
 
 def number_text(value: float) -> str:
     """The shortest digits that read back as this float; the names of section 6 where it has none."""
+    if isfinite(value):
+        return repr(float(value))
     if isnan(value):
         return "NaN"
-    if isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return repr(float(value))
+    return "Infinity" if value > 0 else "-Infinity"
 
 
 LONGEST_SUM = 1000
@@ -100,7 +100,7 @@ def code(expr: Expr) -> str:
     """The expression in full digits, with only numbers, + - * / ( ) and function names."""
     match expr:
         case Number(value):
-            text = "0" if repr(value) == "0.0" else number_text(value)
+            text = number_text(value) if value or copysign(1, value) < 0 else "0"
             return f"({text})" if text.startswith("-") and not isinf(value) else text
         case Sum(parts):
             return "(" + " + ".join(map(code, grouped(parts))) + ")" if parts else "0"

@@ -157,6 +157,8 @@ def attempt(text: str, dumps: dict[str, Trace]) -> Edit | tuple[str, ...]:
 def parse(text: str, dumps: dict[str, Trace]) -> Edit:
     """The edit that a text spells; `dumps` keeps what was read. Raises AttnError where it spells none."""
     address, rest = parse_start(text)
+    if not address.parts and address.step[-1] in "+*":  # no bracket between the step and its rule
+        address, rest = Address(address.step[:-1]), address.step[-1] + rest
     rule = RULE.fullmatch(rest)
     if rule is None:
         raise AttnError(f"expected =, += or *= and a value after the cell; {LIKE}")

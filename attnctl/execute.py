@@ -52,6 +52,7 @@ def carry_out(
     stretch = [] if keep is None or edits else stretch_of(steps)
     values: dict[str, Array] = {}
     empty: list[list[int]] | None = None
+    unseen: list[list[int]] = []
     # Given arrays first: a mask stands after the scores it is about, and blocks read both.
     ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -61,13 +62,12 @@ def carry_out(
                 empty = blockwise(part, np.dtype(dtype), rows, progress)
                 values.update(part.kept)
             elif empty is None or step not in stretch:
-                values[step.name] = value_of(step, values, given, dtype)
-                if step.name in edits:
-                    values[step.name] = edits[step.name](values[step.name])
-    if empty is None:
-        empty = empty_rows(values["attention_weights"]) if "attention_weights" in values else []
+                value = value_of(step, values, given, dtype)
+                if step.name == "attention_weights":  # as computed: a row that an edit clears may see
+                    unseen = empty_rows(value)
+                values[step.name] = edits[step.name](value) if step.name in edits else value
     kept = {step.name: values[step.name] for step in steps if keep is None or step.name in keep}
-    return Outcome(kept, empty)
+    return Outcome(kept, unseen if empty is None else empty)
 
 
 def value_of(step: Step, values: Mapping[str, Array], given: Mapping[str, Array], dtype: str) -> Array:

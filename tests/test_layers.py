@@ -10,14 +10,14 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {"errors", "arithmetic", "escape", "memory"},
+    {"errors", "arithmetic", "memory"},
     {"rules", "positions", "ops"},
     {"derivation", "blocks", "execute", "cost", "trace", "cells"},
     {"vocab", "weights", "config"},
     {"render"},
     {"store"},
     {"prepare", "edits"},
-    {"explain", "stats", "compare", "check"},
+    {"explain", "stats", "compare", "audit"},
     {"render.explain", "render.stats", "render.diff", "render.check"},
     {"api"},
     {"cli"},

@@ -17,6 +17,7 @@ COMMANDS = {
     "show": "Render a dump again, whole or in part.",
     "explain": "Show the arithmetic behind one cell.",
     "stats": "Measure each head: entropy, distance, what it looks at.",
+    "check": "Recompute anyone's dump; name the first wrong step and why.",
     "diff": "Compare two dumps: where they part, by how much, and why.",
     "config": "Write, check and describe YAML configs.",
 }

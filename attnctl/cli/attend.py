@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import AttentionOptions, CostOptions, OutputOptions, ViewOptions, command, option
+from attnctl.cli.options import (
+    AttentionOptions,
+    CostOptions,
+    EditOptions,
+    OutputOptions,
+    ViewOptions,
+    command,
+    option,
+)
 from attnctl.errors import AttnError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -25,6 +33,7 @@ def attend(
     ] = None,
     attention: AttentionOptions,
     cost: CostOptions,
+    edits: EditOptions,
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:
@@ -44,7 +53,8 @@ def attend(
     from attnctl.store import read_one
 
     trace = read_one(file, rename=renames(name or []))
-    prepared = prepare(trace, settings_from(attention, max_memory=cost.max_memory), trace.header)
+    settings = settings_from(attention, max_memory=cost.max_memory, **edits.settings)
+    prepared = prepare(trace, settings, trace.header)
     if cost.cost:
         from attnctl.cli.costs import print_costs
 

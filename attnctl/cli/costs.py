@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 
 from attnctl.cli.options import Format, OutputOptions, ViewOptions
-from attnctl.cli.output import chosen_format, make_console, wanted_steps
+from attnctl.cli.output import chosen_format, wanted_steps
 from attnctl.cost import Cost
 from attnctl.errors import AttnError
 from attnctl.memory import size_text
@@ -43,17 +44,24 @@ def as_data(each: Cost) -> dict[str, object]:
 
 def print_table(costs: Sequence[Cost]) -> None:
     """A row a step, and what is kept in all."""
-    from rich import box
-    from rich.table import Table
+    from attnctl.render.listing import Listing
+    from attnctl.render.output import output_for, print_lines, screen_of
 
-    table = Table(box=box.ROUNDED, show_footer=True)
-    kept = sum(each.bytes for each in costs if each.kept)
-    table.add_column("step", footer="kept, and all operations")
-    table.add_column("shape")
-    table.add_column("grows with")
-    table.add_column("bytes", justify="right", footer=size_text(kept))
-    table.add_column("FLOPs", justify="right", footer=f"{sum(each.flops for each in costs):,}")
-    for each in costs:
-        size = size_text(each.bytes) if each.kept else "not kept"
-        table.add_row(each.name, " × ".join(map(str, each.shape)), each.growth, size, f"{each.flops:,}")
-    make_console().print(table)
+    output = output_for(sys.stdout, os.environ)
+    rows = [
+        [
+            (each.name, "name"),
+            (" × ".join(map(str, each.shape)), ""),
+            (each.growth, "dim"),
+            (size_text(each.bytes) if each.kept else "not kept", ""),
+            (f"{each.flops:,}", ""),
+        ]
+        for each in costs
+    ]
+    kept = size_text(sum(each.bytes for each in costs if each.kept))
+    rows.append(
+        [("in all", ""), ("", ""), ("", ""), (kept, ""), (f"{sum(each.flops for each in costs):,}", "")]
+    )
+    titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
+    listing = Listing(screen_of(output), titles, rows, frozenset({0, 1, 2}))
+    print_lines(listing.fitted(2).lines(), output)

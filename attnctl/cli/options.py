@@ -131,6 +131,29 @@ class SentenceOptions:
 
 
 @dataclass(frozen=True)
+class EditOptions:
+    """What if."""
+
+    edit: Annotated[
+        list[str] | None,
+        option(
+            "Change a step before the next reads it: 'attention_weights[0,love,:]=0', "
+            "'head_outputs[1]*=2', 'attention_weights=@other.json' (the same cells of another dump). "
+            "May be repeated.",
+            metavar="CELL=VALUE",
+        ),
+    ] = None
+    renormalize: Annotated[
+        bool, option("Make edited rows of attention_weights sum to 1 again.", "--renormalize")
+    ] = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As settings, None where nothing is asked for."""
+        return {"edits": tuple(self.edit or ()) or None, "renormalize": self.renormalize or None}
+
+
+@dataclass(frozen=True)
 class ViewOptions:
     """What to show of a trace, and how."""
 

@@ -13,8 +13,6 @@ from attnctl.errors import AttnError, raise_all
 from attnctl.trace import Trace
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from attnctl.render.tables import View
 
 OUTPUT_STEPS = ("output", "concat", "head_outputs")
@@ -46,9 +44,10 @@ def print_traces(traces: Sequence[Trace], wanted: Format, view: ViewOptions, *, 
     """Write traces on stdout in this format."""
     match wanted:
         case Format.table:
+            from attnctl.render.output import output_for
             from attnctl.render.tables import show_all
 
-            show_all(traces, make_console(), table_view(view))
+            show_all(traces, output_for(sys.stdout, os.environ), table_view(view))
         case Format.json:
             from attnctl.store import write_json
 
@@ -148,22 +147,3 @@ def parse_heads(text: str) -> list[int]:
     if not all(part.isascii() and part.isdigit() for part in parts):
         raise AttnError(f"--head: {text!r} is not a list of heads; write numbers from 0, like 0,2")
     return [int(part) for part in parts]
-
-
-def make_console() -> Console:
-    """A console on stdout that obeys NO_COLOR, FORCE_COLOR (0 is off) and COLUMNS."""
-    from rich.console import Console
-
-    environ = dict(os.environ)
-    forced = environ.pop("FORCE_COLOR", "")
-    on = forced not in {"", "0"}
-    no_color = bool(environ.get("NO_COLOR")) or forced == "0"
-    return Console(
-        file=sys.stdout,
-        force_terminal=True if on else None,
-        no_color=no_color or None,
-        markup=False,
-        emoji=False,
-        highlight=False,
-        _environ=environ,
-    )

@@ -95,7 +95,7 @@ def usage(error: TyperException, args: list[str]) -> str:
 
 def complain(message: str) -> None:
     """Say it on stderr, as text: whatever it holds, the terminal is not told to do anything."""
-    from attnctl.escape import visible
+    from attnctl.render.text import visible
 
     sys.stderr.write(f"attnctl: {visible(message)}\n")
 

@@ -9,6 +9,7 @@ import typer
 from attnctl.cli.options import (
     AttentionOptions,
     CostOptions,
+    EditOptions,
     OutputOptions,
     SentenceOptions,
     ViewOptions,
@@ -23,13 +24,14 @@ SENTENCE = typer.Argument(help="One or more sentences; - reads one a line from s
 
 @app.command()
 @command
-def run(
+def run(  # noqa: PLR0913  (a group of options each)
     *,
     sentence: Annotated[list[str] | None, SENTENCE] = None,
     file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
     more: SentenceOptions,
     attention: AttentionOptions,
     cost: CostOptions,
+    edits: EditOptions,
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:
@@ -44,7 +46,7 @@ def run(
     from attnctl.cli.settings import settings_from
 
     sentences = gathered(sentence or [], file)
-    settings = settings_from(attention, max_memory=cost.max_memory, **vars(more))
+    settings = settings_from(attention, max_memory=cost.max_memory, **vars(more), **edits.settings)
     if cost.cost:
         from attnctl.cli.costs import print_costs
         from attnctl.prepare.sentence import prepare

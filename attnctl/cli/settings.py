@@ -17,15 +17,15 @@ from attnctl.memory import parse_size
 LARGEST_SEED = 2**32 - 1
 
 
-def settings_from(options: AttentionOptions, **more: Any) -> Settings:
+def settings_from(options: AttentionOptions, base: Settings | None = None, **more: Any) -> Settings:
     """The settings of a command line; `more` holds flags of one command alone (seed, d_model, …).
 
-    Raises AttnError with every problem in the config, or with every flag that has no meaning.
+    Flags are laid over the config, or over `base` where there is none. Raises AttnError with every problem in the config, or with every flag that has no meaning.
     """
     raise_all(senseless(options, more))
     if more.get("max_memory") is not None:
         more["max_memory"] = parse_size(more["max_memory"])
-    base = Settings()
+    base = base or Settings()
     if options.config is not None:
         from attnctl.config.load import load
 

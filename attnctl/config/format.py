@@ -14,13 +14,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 
 from attnctl.config import scalars, tables
-from attnctl.config.forms import Form, Json, Reads, checked, choice, tag
+from attnctl.config.forms import Form, Json, Reads, checked, choice, source, tag, word_or_mapping
 from attnctl.config.scalars import MOST, BadValueError, Problem
 from attnctl.config.settings import IDENTITY, NONE, SINUSOIDAL
 
-WORD: Json = {
-    "type": ["string", "number", "boolean", "null"]
-}  # to other readers `1` and `no` are no strings
+# Other readers take the words `1`, `no` and `null` for something else, and an editor is one of them.
+WORD: Json = {"type": ["string", "number", "boolean", "null"]}
 NUMBERS: Json = {"type": "array", "minItems": 1, "items": {"type": "number"}}
 MINUS_INFINITY: Json = {"enum": list(scalars.MINUS_INFINITY)}
 VOCABULARY: Json = {
@@ -107,26 +106,6 @@ class FileSource(Form):
     name: Word = key("The array in it; may be left out where it holds just one.")
 
 
-def source(*known: str, by_token: bool = False) -> Any:
-    """Which form a source of numbers has: rows, one of the known words, a mapping."""
-
-    def pick(value: Any) -> str | None:
-        match value:
-            case list():
-                return "rows"
-            case str():
-                return "word" if value in known else None
-            case dict() if by_token and all(isinstance(each, list) for each in value.values()):
-                return "by token"
-            case {"random": _}:
-                return "random"
-            case {"file": _}:
-                return "file"
-        return "by token" if by_token and isinstance(value, dict) else None
-
-    return pick
-
-
 ELSEWHERE = "{random: {seed: 1}} or {file: weights.npz, name: …}"
 Drawn = Annotated[RandomSource, tag("random")] | Annotated[FileSource, tag("file")]
 Tensor = Annotated[
@@ -180,6 +159,7 @@ class WeightsForm(Form):
     b_O: BiasTensor = key("d_model numbers, added to the output.")
     heads: list[HeadForm] = key("W_Q, W_K and W_V head by head, instead of fused.")
     random: RandomOptions = key("How to draw what is not given.")
+    file: Word = key("An .npz or .safetensors file (a dump, say) that holds them under these names.")
 
 
 class RopeOptions(Form):
@@ -235,17 +215,6 @@ class RuleForm(OneKeyForm, json_schema_extra=ONE_KEY):
     bias: Annotated[
         Any, Reads(tables.bias, rows_schema({"anyOf": [{"type": "number"}, MINUS_INFINITY]}))
     ] = key("A row for each query, added to its scores; -.inf hides.")
-
-
-def word_or_mapping(*known: str) -> Any:
-    """Which form a value has that is one of the known words, or a mapping."""
-
-    def pick(value: Any) -> str | None:
-        if isinstance(value, dict):
-            return "mapping"
-        return "word" if isinstance(value, str) and value in known else None
-
-    return pick
 
 
 POSITIONS = (NONE, SINUSOIDAL, "rope", "alibi")
@@ -311,3 +280,8 @@ class Config(Form):
         "With causal, query i sees key j when j ≤ i + causal_offset.", 0
     )
     dtype: Annotated[str, words("float64", "float32", "float16")] = key("The precision of every step.")
+    edits: list[Word] = key(
+        "Steps to change before the next one reads them, in order; @FILE is another dump.",
+        ["attention_weights[0,0,:]=0"],
+    )
+    renormalize: Flag = key("Whether edited rows of attention_weights are made to sum to 1 again.", False)

@@ -56,6 +56,38 @@ def choice(pick: Callable[[Any], str | None], expected: str) -> Discriminator:
     )
 
 
+def source(*known: str, by_token: bool = False) -> Callable[[Any], str | None]:
+    """Picks among the forms of a source of numbers; `known` are the words that may stand for one.
+
+    With `by_token`, the name of a form is also the name of a token where a list stands behind it.
+    """
+
+    def pick(value: Any) -> str | None:
+        match value:
+            case list():
+                return "rows"
+            case str():
+                return "word" if value in known else None
+            case {"random": found} if not (by_token and isinstance(found, list)):
+                return "random"
+            case {"file": found} if not (by_token and isinstance(found, list)):
+                return "file"
+        return "by token" if by_token and isinstance(value, dict) else None
+
+    return pick
+
+
+def word_or_mapping(*known: str) -> Callable[[Any], str | None]:
+    """Picks between one of the known words and a mapping."""
+
+    def pick(value: Any) -> str | None:
+        if isinstance(value, dict):
+            return "mapping"
+        return "word" if isinstance(value, str) and value in known else None
+
+    return pick
+
+
 def checked(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The reader as pydantic wants it: every problem of a BadValueError becomes an error of its own."""
 

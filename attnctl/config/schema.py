@@ -58,6 +58,8 @@ def settings_of(data: Any, folder: str = "") -> Settings:
     if positions == "alibi" and "alibi" not in rules:
         rules = [*rules, "alibi"]
     made |= {"positions": positions_of(positions)} | rules_of(rules)
+    if "edits" in made:
+        made["edits"] = tuple(made["edits"])
     if "tokenizer" in made:
         made["tokenizer"] = Tokenizer(**made["tokenizer"].given())
     if "embeddings" in made:
@@ -81,11 +83,12 @@ def source_of(value: Any, folder: str, drawn: Any = NORMAL) -> Any:
 def weights_of(form: WeightsForm, folder: str) -> Weights:
     """The weights, tensor by tensor."""
     tensors = form.given()
-    heads, random = tensors.pop("heads", []), tensors.pop("random", None)
+    heads, random, file = tensors.pop("heads", []), tensors.pop("random", None), tensors.pop("file", None)
     return Weights(
         {name: source_of(value, folder) for name, value in tensors.items()},
         tuple({name: source_of(value, folder) for name, value in head.given().items()} for head in heads),
         Random(**random.given()) if random else NORMAL,
+        os.path.join(folder, file) if file else None,  # noqa: PTH118  pathlib would rewrite ./x
     )
 
 
@@ -125,10 +128,10 @@ def rules_of(written: list[Any]) -> Json:
 
 def json_schema() -> Json:
     """The format of a config as a JSON Schema, for an editor's completion and checks."""
-    schema = Config.model_json_schema(schema_generator=Editors) | {"title": "attnctl config"}
+    schema = Config.model_json_schema(schema_generator=Editors)
     for name, default in Settings().to_dict().items():
         schema["properties"][name]["default"] = default
-    return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
+    return {"$schema": GenerateJsonSchema.schema_dialect, **schema, "title": "attnctl config"}
 
 
 class Editors(GenerateJsonSchema):

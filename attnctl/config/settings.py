@@ -70,12 +70,14 @@ class Weights:
     """The weights that are given; what is not is drawn as `random` says.
 
     `tensors` holds W_Q W_K W_V W_O b_Q b_K b_V b_O, and W for one matrix used for Q, K and V.
-    `heads` is the per-head form of W_Q W_K W_V (and their biases), a mapping a head.
+    `heads` is the per-head form of W_Q W_K W_V (and their biases), a mapping a head. `file` holds
+    those of these names that are not given otherwise.
     """
 
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     heads: tuple[Mapping[str, Tensor], ...] = ()
     random: Random = Random()
+    file: str | None = None
 
 
 Embeddings = Mapping[str, list[float]] | Rows | Random | FromFile | str
@@ -120,6 +122,8 @@ class Settings:
     bias: Rows | None = None
     causal_offset: int | None = None
     dtype: str = "float64"
+    edits: tuple[str, ...] = ()
+    renormalize: bool = False
     max_memory: int | None = field(default=None, compare=False)
     where: Callable[[Path], str] = field(default=unplaced, compare=False, repr=False)
 
@@ -145,6 +149,8 @@ class Settings:
             "rules": [written_rule(rule) for rule in self.rules],
             "causal_offset": self.causal_offset,
             "dtype": self.dtype,
+            "edits": list(self.edits) or None,
+            "renormalize": self.renormalize or None,
         }
         out["rules"] += [{"mask": self.mask}] if self.mask is not None else []
         out["rules"] += [{"bias": self.bias}] if self.bias is not None else []
@@ -179,7 +185,7 @@ def weights_dict(weights: Weights) -> dict[str, Any]:
     out |= {name: written(tensor) for name, tensor in weights.tensors.items()}
     if weights.heads:
         out["heads"] = [{n: written(t) for n, t in head.items()} for head in weights.heads]
-    return out
+    return out | ({"file": weights.file} if weights.file else {})
 
 
 def written_rule(rule: Rule) -> Any:

@@ -73,8 +73,9 @@ class RowWise(Op):
 def read(array: Array, position: int, cell: Cell) -> Number:
     """The number at `cell` of input `position`; axes the input lacks or has once are left out."""
     own = cell[len(cell) - array.ndim :]
-    own = tuple(0 if size == 1 else i for i, size in zip(own, array.shape, strict=True))
-    return Number(float(array[own]), Source(position, own))
+    if 1 in array.shape:
+        own = tuple(0 if size == 1 else i for i, size in zip(own, array.shape, strict=True))
+    return Number(float(array.item(own)), Source(position, own))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from attnctl.prepare.fit import (
     unusable,
 )
 from attnctl.prepare.layouts import INPUTS, laid_out
-from attnctl.prepare.prepared import Named, Prepared, mask_axes, rotary
+from attnctl.prepare.prepared import Named, Prepared, mask_axes, rotary, what_if_of
 from attnctl.rules import Padding, PerBatch
 
 Array = NDArray[Any]
@@ -58,7 +58,12 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
         config["key_lengths"] = listed(lengths)
     out = {**words(header, facts), "config": config}
     return Prepared(
-        kind, {name: array for name, (array, _) in named.items()}, out, settings.dtype, settings.max_memory
+        kind,
+        {name: array for name, (array, _) in named.items()},
+        out,
+        settings.dtype,
+        settings.max_memory,
+        what_if_of(settings),
     )
 
 

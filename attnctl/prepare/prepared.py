@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from attnctl.derivation import Axes, Derivation, Rotary, Variant, derive
 from attnctl.execute import Outcome, carry_out, overflow
 from attnctl.memory import require
 from attnctl.trace import Trace, require_steps
+
+if TYPE_CHECKING:
+    from attnctl.edits import WhatIf
 
 Array = NDArray[Any]
 Named = dict[str, tuple[Array, str]]
@@ -37,6 +40,7 @@ class Prepared:
     header: dict[str, Any]
     dtype: str
     max_memory: int | None = None
+    what_if: WhatIf | None = None
 
     @cached_property
     def derivation(self) -> Derivation:
@@ -54,8 +58,12 @@ class Prepared:
         Raises AttnError for a step it does not have, and where it needs more memory than it may take.
         """
         require_steps(keep or (), [step.name for step in self.derivation])
-        require(peak(self.costs(keep), SCRATCH), "this run", self.max_memory)
-        outcome = carry_out(self.derivation, self.given, self.dtype, keep=keep, progress=progress)
+        edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
+        held = None if edits else keep  # an edit works on a whole step
+        require(peak(self.costs(held), SCRATCH), "this run", self.max_memory)
+        outcome = carry_out(
+            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
+        )
         return self.record(outcome)
 
     def record(self, outcome: Outcome) -> Trace:
@@ -63,6 +71,8 @@ class Prepared:
         arrays = outcome.values
         steps = [step for step in self.derivation if step.name in arrays]
         header = dict(self.header)
+        if self.what_if:
+            header["edits"] = self.what_if.record()
         if outcome.empty_rows:
             header["empty_rows"] = outcome.empty_rows
         # Numbers a float64 cannot hold are so rare that only their effect is worth looking for.
@@ -71,7 +81,17 @@ class Prepared:
         )
         if suspect and (grown := overflow(steps, arrays)):
             header["overflow"] = {"step": grown[0], "at": grown[1]}
-        return Trace({step.name: step for step in steps}, arrays, header)
+        marked = map(self.what_if.marked, steps) if self.what_if else steps
+        return Trace({step.name: step for step in marked}, arrays, header)
+
+
+def what_if_of(settings: Settings) -> WhatIf | None:
+    """The edits that these settings ask for. Raises AttnError for what spells none."""
+    if not (settings.edits or settings.renormalize):
+        return None
+    from attnctl.edits import what_if
+
+    return what_if(settings.edits, renormalize=settings.renormalize)
 
 
 def mask_axes(named: Mapping[str, tuple[Array, str]]) -> dict[str, Axes]:

@@ -14,7 +14,7 @@ from attnctl.errors import AttnError
 from attnctl.memory import require
 from attnctl.ops import Sinusoid
 from attnctl.prepare import embed, tensors
-from attnctl.prepare.prepared import Named, Prepared, arrays_of, by, mask_axes, rotary
+from attnctl.prepare.prepared import Named, Prepared, arrays_of, by, mask_axes, rotary, what_if_of
 from attnctl.prepare.sizes import Sizes, resolve
 from attnctl.vocab import Vocabulary
 
@@ -25,6 +25,7 @@ def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
     Raises AttnError with every problem of the stage that found one: the words, the sizes, the
     matrices.
     """
+    settings = tensors.with_file(settings)
     text = settings.sentence if sentence is None else sentence
     if text is None:
         raise AttnError('no sentence; give one, like "I love AI", or a config that has one')
@@ -43,7 +44,9 @@ def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
     if context:
         header |= {"context": settings.context, "key_tokens": context, "key_ids": vocab.ids(context)}
     header["config"] = complete(settings, sizes, vocab, text).to_dict()
-    return Prepared(kind, arrays_of(named), header, settings.dtype, settings.max_memory)
+    return Prepared(
+        kind, arrays_of(named), header, settings.dtype, settings.max_memory, what_if_of(settings)
+    )
 
 
 def weight_bytes(sizes: Sizes, tokens: int) -> int:

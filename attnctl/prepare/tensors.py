@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from attnctl.weights import draw, split_heads, stream
 
 Array = NDArray[Any]
 SPLIT = ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")
+WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
 
 
 def from_file(source: FromFile, place: str) -> Array:
@@ -31,15 +33,39 @@ def from_file(source: FromFile, place: str) -> Array:
     return found[source.name]
 
 
+def with_file(settings: Settings) -> Settings:
+    """The settings with every weight of the weights' file written out as such.
+
+    Raises AttnError where the file holds none.
+    """
+    from attnctl.store import arrays as arrays_of
+
+    weights = settings.weights
+    if weights.file is None:
+        return settings
+    names = [name for name in arrays_of(weights.file) if name in WEIGHTS]
+    if not names:
+        place = settings.where(("weights", "file"))
+        raise AttnError(f"{place}: no {', '.join(WEIGHTS[:4])} or bias in {weights.file}")
+    found = {name: FromFile(weights.file, name) for name in names}
+    return settings.with_(weights=replace(weights, tensors={**found, **weights.tensors}, file=None))
+
+
 def given_arrays(settings: Settings) -> dict[Path, Array]:
     """Every weight that is written out or read from a file, as float64, by its path."""
     out: dict[Path, Array] = {}
     for path, tensor in written_tensors(settings):
         if isinstance(tensor, FromFile):
-            out[path] = from_file(tensor, settings.where(path)).astype(np.float64)
+            out[path] = fused(str(path[-1]), from_file(tensor, settings.where(path)).astype(np.float64))
         elif isinstance(tensor, list):
             out[path] = np.array(tensor, dtype=np.float64)
     return out
+
+
+def fused(name: str, array: Array) -> Array:
+    """A weight with its heads side by side; a dump has it by head."""
+    by_head = name in SPLIT and array.ndim == (3 if name.startswith("W") else 2)
+    return np.concatenate(list(array), axis=-1) if by_head else array
 
 
 def written_tensors(settings: Settings) -> Iterator[tuple[Path, Any]]:

@@ -114,9 +114,7 @@ class Page:
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
         """`name = side = side`, going on below its first sign where it is too long."""
         name = self.screen.ours(name)
-        terms = [
-            f"{'+' if at else '='} {term}" for side in sides for at, term in enumerate(side.split(" + "))
-        ]
+        terms = [term for side in sides for term in re.split(r" (?=[+/] )", f"= {side}")]
         indent = cells(name) + 1 if cells(name) <= self.screen.width - NARROWEST else 2
         start, text = name, ""
         for term in map(self.screen.ours, terms):

@@ -54,7 +54,7 @@ def blocks_of(size: int, width_of: Callable[[int], int], room: int) -> list[Piec
 def evened(size: int, starts: list[int], width_of: Callable[[int], int], room: int) -> list[Pieces]:
     """As many blocks of as equal lengths as will fit, or the ones that were found."""
     count = len(starts)
-    ends = [size * (i + 1) // count for i in range(count)]
+    ends = [-(-size * (i + 1) // count) for i in range(count)]
     even = [range(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
     if all(sum(map(width_of, block)) <= room for block in even):
         return [(block,) for block in even]

@@ -25,8 +25,8 @@ Array = NDArray[Any]
 MAX_PANELS = 16
 """Matrices of one step in the default view on a terminal."""
 
-MAX_LINES = 32
-"""Lines of one step in the default view on a terminal, as long as two matrices are shown."""
+MAX_LINES, FEW_LINES = 60, 24
+"""Lines of one step in that view: of matrices shown whole, and of those that are shortened anyway."""
 
 JOINED_ROWS = 12
 """Matrices of more rows than this each repeat the labels of their columns."""
@@ -54,8 +54,11 @@ class Frames:
         if shown < len(self.panels):
             words = self.grid.screen.ours(self.sheet.left_out(shown))
             yield from self.grid.screen.flow([("  ", ""), (words, "dim")], "")
-        pieces = (*self.grid.rows, *blocks[0])
-        return shown == len(self.panels) and not any(isinstance(piece, Left) for piece in pieces)
+        return shown == len(self.panels) and self.whole(blocks[0])
+
+    def whole(self, block: Pieces) -> bool:
+        """Whether the first block leaves out no rows and no columns."""
+        return not any(isinstance(piece, Left) for piece in (*self.grid.rows, *block))
 
     def blocks(self) -> list[Pieces]:
         """The columns of each frame."""
@@ -72,18 +75,19 @@ class Frames:
         """The cells there are for one matrix between its bars."""
         return self.grid.screen.width - self.grid.frame_width - 1
 
-    def most(self, lines: int, at_least: int, across: int = 1) -> int:
+    def most(self, block: Pieces, lines: int, across: int = 1) -> int:
         """How many matrices are shown, `across` in so many lines; the last one is never left out alone."""
-        few, total = across * max(at_least, MAX_LINES // lines), len(self.panels)
+        limit = MAX_LINES if self.whole(block) else FEW_LINES
+        few, total = across * max(1, limit // lines), len(self.panels)
         few = min(few, MAX_PANELS - 1)
         return few if self.fitted and few < total - 1 else total
 
     def stacked(self, block: Pieces) -> Generator[Line, None, int]:
         """As many matrices side by side as fit, then the next below; returns how many are shown."""
-        width = max(self.grid.panel_width(panel.caption, block) for panel in self.panels) + 1
+        width = self.grid.panel_width(self.sheet.captions, block) + 1
         across = max(1, (self.grid.screen.width - self.grid.frame_width) // width)
         rows = height(self.grid.rows)
-        shown = self.panels[: self.most(rows + 1, 2, across)]
+        shown = self.panels[: self.most(block, rows + 1, across)]
         across = -(-len(shown) // -(-len(shown) // across))
         bands = [shown[start : start + across] for start in range(0, len(shown), across)]
         for joined in [bands] if rows <= JOINED_ROWS else [[band] for band in bands]:
@@ -93,7 +97,7 @@ class Frames:
     def split(self, blocks: Sequence[Pieces]) -> Generator[Line, None, int]:
         """A frame for each block of columns of each matrix; returns how many matrices are shown."""
         lines = (height(self.grid.rows) + 4) * len(blocks)
-        shown = self.panels[: self.most(lines, 1)]
+        shown = self.panels[: self.most(blocks[0], lines)]
         for panel in shown:
             for block in blocks:
                 words = self.grid.screen.dot.join(filter(None, [panel.caption, self.said(block)]))
@@ -136,7 +140,7 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Line, No
     """The tokens with their ids, the context's below; returns whether all of them were shown."""
     whole = True
     for words, ids in ((trace.tokens, trace.ids), (trace.key_tokens, trace.header.get("key_ids"))):
-        if not words or not ids or len(words) != len(ids):
+        if not words or not ids or len(words) != len(ids) or not all(isinstance(i, int) for i in ids):
             continue
         labels = distinct(map(screen.token, words))
         array = np.array([ids])

@@ -5,7 +5,7 @@ A row is one text with a few styles, never a cell each: that is what makes large
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -26,10 +26,10 @@ Codes = Callable[[range, range], "Array | None"]
 Run = tuple[int, int]
 """The column where cells of one kind begin, and the number of the kind."""
 
-CHUNK = 128
-"""Rows that are formatted at a time."""
+CHUNK = 2**15
+"""Cells of a matrix that are formatted at a time: what is in memory stays small."""
 
-CAPTION_FRAME = 3
+CAPTION_FRAME = 4
 """The cells that a caption needs beside itself, to be set into a border."""
 
 
@@ -65,6 +65,15 @@ def runs(codes: Array) -> list[list[Run]]:
     return found
 
 
+class Columns(NamedTuple):
+    """Columns drawn next to each other: how wide each is, where each begins, what writes a row of them."""
+
+    piece: Piece
+    widths: list[int]
+    edges: list[int]
+    template: str
+
+
 @dataclass(eq=False, repr=False)
 class Grid:
     """What the matrices of one frame have in common; labels are ready for the screen."""
@@ -78,8 +87,9 @@ class Grid:
 
     @cached_property
     def label_width(self) -> int:
-        """The cells of the widest row label."""
-        return max(map(cells, self.row_labels), default=0)
+        """The cells of the widest label of a row that is shown."""
+        shown = [self.row_labels[row] for piece in self.rows if isinstance(piece, range) for row in piece]
+        return max(map(cells, shown), default=0)
 
     @property
     def frame_width(self) -> int:
@@ -95,20 +105,24 @@ class Grid:
         """The cells of a column, a space on either side among them."""
         return max(self.cell_width, cells(self.column_labels[column])) + 2
 
-    def piece_widths(self, piece: Piece) -> list[int]:
-        """The cells of each column of a piece."""
-        if isinstance(piece, Left):
-            return [cells(self.left_out(piece))]
-        return [self.column_width(column) for column in piece]
+    def laid_out(self, block: Pieces) -> list[Columns]:
+        """The columns of a block, ready to be written."""
+        out = []
+        for piece in block:
+            if isinstance(piece, Left):
+                widths, template = [cells(self.left_out(piece))], ""
+            else:
+                widths = [self.column_width(column) for column in piece]
+                template = self.format.template([width - 2 for width in widths])
+            out.append(Columns(piece, widths, list(accumulate(widths, initial=0)), template))
+        return out
 
-    def content_width(self, block: Pieces) -> int:
-        """The cells of a row of these columns."""
-        return sum(sum(self.piece_widths(piece)) for piece in block)
-
-    def panel_width(self, caption: str, block: Pieces) -> int:
+    def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
-        gaps = [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, Left)]
-        return max(self.content_width(block), cells(caption) + CAPTION_FRAME if caption else 0, *gaps)
+        needed = [sum(columns.edges[-1] for columns in self.laid_out(block))]
+        needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
+        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, Left)]
+        return max(needed)
 
     def left_out(self, piece: Left) -> str:
         """The words that stand for rows or columns left out."""
@@ -116,53 +130,53 @@ class Grid:
 
     def draw(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Iterator[Line]:
         """A frame, a line at a time: bands of matrices, one below the other, of the same columns."""
-        box, used = self.screen.box, self.content_width(block)
-        width = max(self.panel_width(panel.caption, block) for band in bands for panel in band)
-        across = len(bands[0])
+        box, laid, across = self.screen.box, self.laid_out(block), len(bands[0])
+        width = self.panel_width([panel.caption for band in bands for panel in band], block)
+        used = sum(columns.edges[-1] for columns in laid)
         for number, band in enumerate(bands):
-            captions = [panel.caption for panel in band] + [""] * (across - len(band))
+            missing = across - len(band)
+            captions = [panel.caption for panel in band] + [""] * missing
             yield self.border(box[:4] if number == 0 else box[5:9], width, captions)
             if number == 0 and any(self.column_labels):
-                yield self.row("", [self.header(block)] * across, width - used)
+                yield self.row("", [self.header(laid)] * across, width - used)
                 yield self.border(box[5:9], width, [""] * across)
-            for label, bodies, taken in self.band(band, block, used):
+            for label, bodies, taken in self.band(band, laid, used):
                 blank: Line = [(" " * taken, "")]
-                yield self.row(label, [*bodies, *[blank] * (across - len(band))], width - taken)
+                yield self.row(label, [*bodies, *[blank] * missing], width - taken)
         yield self.border(box[9:13], width, [""] * across)
 
     def band(
-        self, panels: Sequence[Panel], block: Pieces, used: int
+        self, panels: Sequence[Panel], laid: Sequence[Columns], used: int
     ) -> Iterator[tuple[str, Sequence[Line], int]]:
         """For each line of these matrices its label, their cells, and how wide those are."""
+        step = max(1, CHUNK // max(1, len(self.column_labels)))
         for piece in self.rows:
             if isinstance(piece, Left):
                 words = self.left_out(piece)
                 gap: Line = [(words, "dim")]
                 yield self.screen.ours("…"), [gap] * len(panels), cells(words)
                 continue
-            for start in range(piece.start, piece.stop, CHUNK):
-                chunk = range(start, min(start + CHUNK, piece.stop))
-                bodies = [self.body(panel, block, chunk) for panel in panels]
+            for start in range(piece.start, piece.stop, step):
+                chunk = range(start, min(start + step, piece.stop))
+                bodies = [self.body(panel, laid, chunk) for panel in panels]
                 for at, row in enumerate(chunk):
                     yield self.row_labels[row], [body[at] for body in bodies], used
 
-    def body(self, panel: Panel, block: Pieces, rows: range) -> list[Line]:
+    def body(self, panel: Panel, laid: Sequence[Columns], rows: range) -> list[Line]:
         """The numbers of these rows of one matrix."""
         lines: list[Line] = [[] for _ in rows]
-        for piece in block:
-            widths = self.piece_widths(piece)
+        for columns in laid:
+            piece = columns.piece
             if isinstance(piece, Left):
-                gap = (self.screen.ours("…").center(widths[0]), "dim")
+                gap = (self.screen.ours("…").center(columns.edges[-1]), "dim")
                 for line in lines:
                     line.append(gap)
                 continue
-            template = self.format.template([width - 2 for width in widths])
             values = panel.values[rows.start : rows.stop, piece.start : piece.stop].tolist()
             codes = panel.codes(rows, piece)
             kinds = [[(0, 0)]] * len(rows) if codes is None else runs(codes)
-            edges = list(accumulate(widths, initial=0))
             for line, numbers, row in zip(lines, values, kinds, strict=True):
-                line.extend(self.styled(self.format.write(template, numbers), row, edges))
+                line.extend(self.styled(self.format.write(columns.template, numbers), row, columns.edges))
         return lines
 
     def styled(self, text: str, row: Sequence[Run], edges: Sequence[int]) -> Iterator[Span]:
@@ -176,16 +190,14 @@ class Grid:
                 widths = (edges[column + 1] - edges[column] for column in range(start, stop))
                 yield "".join(pad_left(word, width - 1) + " " for width in widths), style
 
-    def header(self, block: Pieces) -> Line:
+    def header(self, laid: Sequence[Columns]) -> Line:
         """The labels above the columns of one matrix."""
         spans: Line = []
-        for piece in block:
+        for piece, widths, *_ in laid:
             if isinstance(piece, Left):
                 spans.append((self.left_out(piece), "dim"))
                 continue
-            labels = zip(
-                self.column_labels[piece.start : piece.stop], self.piece_widths(piece), strict=True
-            )
+            labels = zip(self.column_labels[piece.start : piece.stop], widths, strict=True)
             spans.append(("".join(pad_left(label, width - 1) + " " for label, width in labels), "label"))
         return spans
 
@@ -207,7 +219,7 @@ class Grid:
         for at, caption in enumerate(captions, start=1):
             if caption:
                 line += [(f"{text}{dash} ", "frame"), (caption, "caption")]
-                text = f" {dash * (width - cells(caption) - CAPTION_FRAME)}"
+                text = f" {dash * (width - cells(caption) - 3)}"
             else:
                 text += dash * width
             text += last if at == len(captions) else between

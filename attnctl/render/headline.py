@@ -66,12 +66,16 @@ def headline(trace: Trace, screen: Screen) -> Iterator[Line]:
 
 def sentence(label: str, text: str, screen: Screen) -> list[Line]:
     """A sentence, folded; on a terminal only the first lines of a long one."""
-    lead = f"{label}  " if label else ""
+    whole = screen.ours(f"{label}  {text}" if label else text)
+    if not screen.fits:
+        return [[(whole, "sentence")]]
     most = screen.width * SENTENCE_LINES
-    shown = screen.ours(text[:most] if screen.fits else text)
-    lines = folded(lead + shown, screen.width) if screen.fits else [lead + shown]
-    if screen.fits and (len(lines) > SENTENCE_LINES or len(text) > most):
-        lines = lines[: SENTENCE_LINES - 1]
-        rest = max(1, len(text) - sum(map(len, lines)))
-        return [*([(line, "sentence")] for line in lines), [(f"{screen.left_out(rest)} characters", "dim")]]
-    return [[(line, "sentence")] for line in lines]
+    lines = folded(whole[:most], screen.width)
+    if len(lines) <= SENTENCE_LINES and len(whole) <= most:
+        return [[(line, "sentence")] for line in lines]
+    shown, at = lines[: SENTENCE_LINES - 1], 0
+    for line in shown:
+        at += len(line)
+        at += whole[at : at + 1] == " "  # where the line was broken
+    left_out = f"{screen.left_out(len(whole) - at)} characters"
+    return [*([(line, "sentence")] for line in shown), [(left_out, "dim")]]

@@ -55,16 +55,14 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
 
 def blind_rows(count: int) -> str:
     """What is said of queries that may attend to nothing."""
-    return (
-        "1 row sees nothing: its weights are zero"
-        if count == 1
-        else (f"{count} rows see nothing: their weights are zero")
-    )
+    if count == 1:
+        return "1 row sees nothing: its weights are zero"
+    return f"{count} rows see nothing: their weights are zero"
 
 
 def seen(array: Array, screen: Screen) -> Marks:
     """`see` where a query may attend to a key."""
-    dot = screen.dot.strip().replace("|", ".")
+    dot = "." if screen.ascii_only else "·"
 
     def codes(index: Index) -> Codes:
         return lambda rows, columns: np.where(part(array[index], rows, columns), 1, 2)

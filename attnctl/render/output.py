@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
 CHUNK = 256
-"""Lines handed over at a time: what is in memory stays small whatever is printed."""
+"""Lines that a console is given at a time."""
 
 DEFAULT_WIDTH = 80
 
@@ -68,13 +68,13 @@ def screen_of(output: Console | Plain) -> Screen:
 
 
 def print_lines(lines: Iterable[Line], output: Console | Plain) -> None:
-    """Write the lines, a chunk at a time."""
+    """Write the lines as they come: what is in memory stays small whatever is printed."""
+    if isinstance(output, Plain):
+        output.stream.writelines("".join([text for text, _ in line]) + "\n" for line in lines)
+        return
     rest = iter(lines)
     while chunk := list(islice(rest, CHUNK)):
-        if isinstance(output, Plain):
-            output.stream.write("".join(text for line in chunk for text, _ in [*line, NEW_LINE]))
-        else:
-            print_styled(chunk, output)
+        print_styled(chunk, output)
 
 
 def print_styled(lines: Iterable[Line], console: Console) -> None:
@@ -92,7 +92,7 @@ def print_styled(lines: Iterable[Line], console: Console) -> None:
         segments = [Segment(text, styles.get(style) if system else None) for text, style in spans]
     else:
         codes = ansi_codes(system)
-        coded = (text.join(codes.get(style, NO_CODES)) for text, style in spans)
+        coded = (text.join(codes.get(style, NO_CODES)) for text, style in spans)  # before + text + after
         segments = [Segment("".join(coded))]
     console.print(Segments(segments), end="", crop=False)
 

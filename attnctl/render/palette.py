@@ -14,6 +14,8 @@ STYLES = {
     "caption": "not dim",
     "frame": "bright_black",
     "dim": "bright_black",
+    "good": "green",
+    "bad": "bold red",
 }
 
 STEPS = 8

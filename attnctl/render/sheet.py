@@ -55,7 +55,7 @@ def loaded(trace: Trace, name: str) -> Trace:
 def heads_of(trace: Trace) -> int:
     """How many heads the trace has, by its config or by the first step that has heads of queries."""
     stated = trace.config.get("heads")
-    if isinstance(stated, int):
+    if isinstance(stated, int) and stated > 0:
         return stated
     axes = {name: step.axes for name, step in trace.steps.items() if "head" in step.axes}
     own = [name for name in axes if name == "W_Q" or "query" in axes[name]] or list(axes)

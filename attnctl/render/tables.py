@@ -43,10 +43,12 @@ def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Line]:
     """The lines of `show`."""
     chosen = steps_of(trace, view)
     heads = checked_heads(trace, view.heads)
-    yield from headline(trace, screen)
+    opening = list(headline(trace, screen))
+    yield from opening
     whole = yield from id_frames(trace, screen, full=view.full)
-    for step in chosen:
-        yield []
+    for number, step in enumerate(chosen):
+        if number or opening or trace.tokens:
+            yield []
         whole &= yield from step_lines(loaded(trace, step.name), step, screen, view, heads)
     if not whole:
         yield []

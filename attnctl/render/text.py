@@ -43,11 +43,12 @@ PLAINER = {
     "–": "-",
     "→": "->",
     "θ": "theta",
+    "Δ": "d",
     "␣": "\\x20",
 }
 """Our own symbols for a stream that has no such characters."""
 
-NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θ␣─│╭╮╰╯├┤┬┴┼", "x"))
+NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θΔ␣─│╭╮╰╯├┤┬┴┼", "x"))
 """Our own symbols are a cell each: text of these and ASCII needs no table of widths."""
 
 

@@ -94,7 +94,7 @@ def record(kinds: dict[str, type], data: Any, path: str) -> Any:
     unknown = [key for key in data if key != "name" and key not in known]
     missing = [key for key, each in known.items() if default(each) is MISSING and key not in data]
     if unknown or missing:
-        problems = [f"{path}.{key}: {name} has no such field" for key in unknown]
+        problems = [f"{under(path, key)}: {name} has no such field" for key in unknown]
         raise AttnError(problems + [f"{path}.{key}: {name} needs this field" for key in missing])
     values = {key: decode(hints[key], data[key], f"{path}.{key}") for key in known if key in data}
     try:
@@ -109,6 +109,11 @@ def number(data: int, path: str) -> float:
         return float(data)
     except OverflowError:
         raise AttnError(f"{path}: {shown(data)} is too large for a number") from None
+
+
+def under(path: str, key: str) -> str:
+    """The path of a key in an object: $.steps.Q, or $.steps['a b'] where it is no plain word."""
+    return f"{path}.{key}" if key.isidentifier() and len(key) <= 40 else f"{path}[{shown(key)}]"
 
 
 def spoken(kind: Any) -> str:

@@ -22,7 +22,7 @@ except ImportError:
 
 Array = NDArray[Any]
 
-BLOCK = 1 << 12
+BLOCK = 1 << 13
 """Numbers turned into text at a time: few enough for their text to stay in a processor's cache."""
 
 WIDE = 512
@@ -39,13 +39,13 @@ def pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
     """The array as nested lists, a row a line where `newline` says so."""
     comma = b"," + newline.encode()
     if array.ndim == 0:
-        yield block_text(array.reshape(1), comma)[1:-1]
+        yield block_text(array.reshape(1), comma)
     elif array.ndim == 1 or (array.ndim == 2 and array.shape[-1] <= BLOCK):
         rows = max(1, BLOCK // max(1, array[:1].size))
         yield b"["
         for start in range(0, len(array), rows):
             yield b"" if not start else b"," if array.ndim == 1 else comma
-            yield block_text(array[start : start + rows], comma)[1:-1]
+            yield block_text(array[start : start + rows], comma)
         yield b"]"
     else:
         yield b"["
@@ -56,12 +56,12 @@ def pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
 
 
 def block_text(block: Array, comma: bytes) -> bytes:
-    """A vector, or a matrix with this between its rows, as one text."""
+    """The numbers of a vector, or the rows of a matrix, with commas between them."""
     if block.dtype.kind == "f":
         block = np.ascontiguousarray(block, dtype=np.float64)
         if orjson is not None and block.size:
             return fast_text(block, comma)
-    return slow_text(block).replace(b"],[", b"]" + comma + b"[")
+    return slow_text(block)[1:-1].replace(b"],[", b"]" + comma + b"[")
 
 
 def slow_text(block: Array) -> bytes:
@@ -104,15 +104,15 @@ def fast_text(block: Array, comma: bytes) -> bytes:
 
 
 def rows_text(block: Array, comma: bytes) -> bytes:
-    """A vector or matrix by orjson."""
+    """The items of a vector or matrix by orjson."""
     if block.ndim == 1:
-        return dumps(block)
+        return dumps(block)[1:-1]
     if block.shape[-1] >= WIDE:
-        return b"[" + comma.join(map(dumps, block)) + b"]"
+        return comma.join(map(dumps, block))
     ends = np.full((len(block), 1), BREAK)
     text = dumps(np.hstack([block, ends]).ravel())
     end = b"," + dumps(BREAK)
-    return b"[" + text[: -len(end) - 1].replace(end + b",", b"]" + comma + b"[") + b"]]"
+    return text.replace(end + b",", b"]" + comma + b"[")[: -len(end) - 1] + b"]"
 
 
 def dumps(value: Any) -> bytes:

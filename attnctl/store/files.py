@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import secrets
@@ -44,29 +45,25 @@ def markdown_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
 
 
 def npz_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
-    """Arrays of one trace."""
-    write_npz(only(traces, ".npz"), stream)
+    """Arrays of the one trace."""
+    write_npz(traces[0], stream)
 
 
 def safetensors_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
-    """Arrays of one trace."""
-    write_safetensors(only(traces, ".safetensors"), stream)
-
-
-def only(traces: Sequence[Trace], suffix: str) -> Trace:
-    """The one trace that a file of this kind can hold."""
-    if len(traces) != 1:
-        raise AttnError(f"{suffix} holds one trace, not {len(traces)}; write .jsonl or .json instead")
-    return traces[0]
+    """Arrays of the one trace."""
+    write_safetensors(traces[0], stream)
 
 
 @contextmanager
 def as_text(stream: IO[bytes]) -> Iterator[TextIO]:
-    """A stream of bytes as one of text."""
-    text = io.TextIOWrapper(stream, encoding="utf-8", errors="backslashreplace", newline="\n")
-    yield text
-    text.flush()
-    text.detach()
+    """A stream of bytes as one of text, which holds nothing back and leaves the stream open."""
+    text = io.TextIOWrapper(
+        stream, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True
+    )
+    try:
+        yield text
+    finally:
+        text.detach()
 
 
 FORMATS: dict[str, Writer] = {
@@ -77,6 +74,8 @@ FORMATS: dict[str, Writer] = {
     ".csv": csv_file,
     ".md": markdown_file,
 }
+OF_ONE = (".npz", ".safetensors")
+"""Formats that hold one trace."""
 
 
 def write(traces: Sequence[Trace], path: str | Path) -> None:
@@ -86,21 +85,19 @@ def write(traces: Sequence[Trace], path: str | Path) -> None:
     the old file or the new one is there, whole. A device or a pipe is written to directly, and
     as JSON where it has no suffix.
     """
-    writer = writer_for(path)
-    with opened(path) as stream:
-        writer(traces, stream)
+    write_all(traces, [path])
 
 
 def write_all(traces: Sequence[Trace], paths: Sequence[str | Path]) -> None:
-    """Write traces to every file; a suffix that names no format is refused before any is written."""
-    for path in paths:
-        writer_for(path)
-    for path in paths:
-        write(traces, path)
+    """Write traces to every file; a suffix that does not fit is refused before any is written."""
+    writers = [writer_for(path, len(traces)) for path in paths]
+    for writer, path in zip(writers, paths, strict=True):
+        with opened(path) as stream:
+            writer(traces, stream)
 
 
-def writer_for(path: str | Path) -> Writer:
-    """What writes the format of this path. Raises AttnError where the suffix names none."""
+def writer_for(path: str | Path, count: int) -> Writer:
+    """What writes this many traces in the format of a path. Raises AttnError where nothing does."""
     suffix = Path(path).suffix
     if not suffix and is_special(path):
         suffix = ".json"
@@ -108,6 +105,8 @@ def writer_for(path: str | Path) -> Writer:
         raise AttnError(
             f"{path}: no format for the suffix {suffix!r}; expected one of {', '.join(FORMATS)}"
         )
+    if suffix in OF_ONE and count != 1:
+        raise AttnError(f"{path}: {suffix} holds one trace, not {count}; write .jsonl or .json instead")
     return FORMATS[suffix]
 
 
@@ -151,8 +150,12 @@ def direct(path: str | Path) -> Iterator[IO[bytes]]:
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     """A file beside the target that takes its place when all is written, or leaves no trace."""
     target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     if target.is_dir():
-        raise IsADirectoryError(None, "it is a folder")
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only")
     temporary = target.with_name(f".attnctl-{secrets.token_hex(8)}.tmp")
     with signals_raise():
         try:

@@ -5,7 +5,7 @@ And foreign arrays, which come without a header: what their names and dimensions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
@@ -17,7 +17,8 @@ from attnctl.derivation import Rotary, Step, Variant, derive
 from attnctl.errors import AttnError, raise_all
 from attnctl.ops import Unstated
 from attnctl.rules import Alibi, Causal, Softcap
-from attnctl.store.codec import decode, op_of, plain, shown
+from attnctl.store.codec import decode, op_of, plain, shown, under
+from attnctl.store.limits import raise_first
 from attnctl.trace import SCHEMA, Array, Trace
 
 WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -93,18 +94,18 @@ def rebuild(
     check_schema(header, place)
     steps = header.get("steps")
     if not isinstance(steps, dict) or not steps:
-        raise AttnError(f"{place}: $.steps: expected an object of steps, found {shown(steps)}")
+        raise AttnError(f"{place}: $.steps: expected an object with steps in it")
     rest = {key: value for key, value in header.items() if key not in ("schema", "steps")}
     problems: list[str] = []
     read: dict[str, Step] = {}
     for name, data in steps.items():
         with noted(problems):
-            read[name] = step_of(name, data, shapes.get(name), tuple(read))
+            read[name] = step_of(name, data, shapes.get(name), read)
     for key, value in rest.items():
         with noted(problems):
-            check_depth(value, f"$.{key}")
-            decode(FIELDS.get(key, type(value)), value, f"$.{key}")
-    raise_all(f"{place}: {each}" for each in problems)
+            check_depth(value, under("$", key))
+            decode(FIELDS.get(key, type(value)), value, under("$", key))
+    raise_first([f"{place}: {each}" for each in problems])
     return Trace(read, arrays, rest)
 
 
@@ -128,16 +129,19 @@ def noted(problems: list[str]) -> Iterator[None]:
 
 
 def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:
-    """Refuse a header nested so deeply that walking it would be a danger."""
+    """Refuse a header nested so deeply that walking it would be a danger, or with a step in it."""
     if not left:
         raise AttnError(f"{path}: nested more than {DEEPEST} deep")
-    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        check_depth(each, path, left - 1)
+    if isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            check_depth(each, path, left - 1)
+    elif value is not None and not isinstance(value, (str, int, float)):
+        raise AttnError(f"{path}: the numbers of a step where none belong")
 
 
-def step_of(name: str, data: Any, array: Shaped | None, above: tuple[str, ...]) -> Step:
+def step_of(name: str, data: Any, array: Shaped | None, above: Container[str]) -> Step:
     """One step of a dump, held to the array it describes."""
-    path = f"$.steps.{name}"
+    path = under("$.steps", name)
     if not isinstance(data, dict):
         raise AttnError(f"{path}: expected an object, found {shown(data)}")
     if array is None:
@@ -164,7 +168,7 @@ def step_of(name: str, data: Any, array: Shaped | None, above: tuple[str, ...]) 
     return Step(name, op, inputs, axes, formula, symbol)
 
 
-def check_inputs(name: str, inputs: tuple[str, ...], above: tuple[str, ...], path: str) -> None:
+def check_inputs(name: str, inputs: tuple[str, ...], above: Container[str], path: str) -> None:
     """A step reads what stands above it, or what attnctl knows but this dump leaves out."""
     for at, each in enumerate(inputs):
         if each == name or (each not in above and each not in known()):

@@ -1,41 +1,26 @@
-"""How much a file may ask of this machine."""
+"""How much a file may ask of this machine, and how much is said about what is wrong with it."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 from attnctl.errors import AttnError
+from attnctl.memory import available, size_text
 
-FALLBACK = 4 << 30
-
-
-def budget() -> int:
-    """The bytes that may be allocated: what the machine has available, or what the process is allowed."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        free = FALLBACK
-    try:
-        import resource
-    except ImportError:  # not on every platform
-        return free
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return free if soft == resource.RLIM_INFINITY else min(free, soft)
+MOST_PROBLEMS = 20
 
 
 def hold(need: int, what: str, limit: int | None = None) -> None:
-    """Raise AttnError if `what` needs more bytes than there are."""
-    limit = budget() if limit is None else limit
+    """Raise AttnError if something needs more bytes than the limit (default: what is available)."""
+    limit = available() if limit is None else limit
     if need > limit:
-        raise AttnError(f"{what} needs {size(need)}; there are {size(limit)}")
+        raise AttnError(f"{what} needs {size_text(need)}, and there are {size_text(limit)} for it")
 
 
-def size(count: int) -> str:
-    """1536 -> '1.5 KiB'."""
-    amount = float(min(count, 1 << 90))
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024 or unit == "TiB":
-            break
-        amount /= 1024
-    return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.4g} {unit}"
+def raise_first(problems: Sequence[str]) -> None:
+    """Raise one AttnError with the first problems and the number of the others, if there are any."""
+    more = len(problems) - MOST_PROBLEMS
+    if problems:
+        raise AttnError(
+            [*problems[:MOST_PROBLEMS], *([f"… and {more} more like these"] if more > 0 else [])]
+        )

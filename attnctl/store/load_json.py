@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from attnctl.errors import AttnError, raise_all
-from attnctl.store.codec import shown
+from attnctl.errors import AttnError
+from attnctl.memory import size_text
+from attnctl.store.codec import shown, under
 from attnctl.store.header import check_schema, noted
-from attnctl.store.limits import hold, size
+from attnctl.store.limits import hold, raise_first
 from attnctl.store.members import assembled
 from attnctl.store.nested import array_of
 from attnctl.trace import Array, Trace
@@ -81,7 +83,9 @@ def after_space(text: str, at: int) -> int:
 def check_length(length: int, place: str) -> None:
     """Refuse a text that is longer than is read at all."""
     if length > LONGEST:
-        raise AttnError(f"{place}: more than {size(LONGEST)} of JSON; write .npz or .safetensors instead")
+        raise AttnError(
+            f"{place}: more than {size_text(LONGEST)} of JSON; write .npz or .safetensors instead"
+        )
 
 
 def check_size(data: bytes | bytearray, place: str) -> None:
@@ -99,8 +103,8 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose keys differ; a step's numbers become an array at once, to keep memory down."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        counted = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counted.items() if count > 1)
         raise AttnError(f"the key {shown(twice)} stands twice in one object")
     if isinstance(found.get("data"), list) and "dtype" in found:
         found["data"] = Packed(found)
@@ -131,8 +135,8 @@ def trace_of(value: Any, rename: Mapping[str, str] | None, place: str) -> Trace:
         if isinstance(entry, dict) and "data" in entry:
             data = entry.pop("data")
             packed = data if isinstance(data, Packed) else Packed({"dtype": None, **entry, "data": data})
-            path = f"$.steps.{name}.data" if told else f"$.{name}"
+            path = f"{under('$.steps', name)}.data" if told else under("$", name)
             problems += [f"{place}: {path}{each}" for each in packed.problems]
             arrays[name] = packed.array
-    raise_all(problems)
+    raise_first(problems)
     return assembled(value if told else None, arrays, rename, place)

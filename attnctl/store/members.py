@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from attnctl.errors import AttnError, raise_all
+from attnctl.errors import AttnError
+from attnctl.store.codec import shown
 from attnctl.store.header import Shaped, check_schema, foreign_step, known, rebuild
+from attnctl.store.limits import MOST_PROBLEMS, raise_first
 from attnctl.trace import Array, Trace
 
 
@@ -28,7 +31,14 @@ class Arrays(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         found = self.members[name]
-        return found if isinstance(found, np.ndarray) else found.load()
+        if isinstance(found, np.ndarray):
+            return found
+        try:
+            return found.load()
+        except MemoryError:
+            raise AttnError(f"{shown(name)}: not enough memory to load it") from None
+        except (OSError, ValueError) as error:  # the file has changed since, or mapping it was refused
+            raise AttnError(f"{shown(name)}: cannot be read from its file any more: {error}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.members)
@@ -46,7 +56,7 @@ def assembled(
     """The trace of a file's header and arrays; without a header, of arrays that someone else made."""
     if header is not None:
         check_schema(header, place)
-    if not members:
+    elif not members:
         raise AttnError(f"{place}: no arrays in it")
     ours = renamed(members, rename or {}, place)
     found = {ours[name]: each for name, each in members.items()}
@@ -59,16 +69,12 @@ def assembled(
 
 def renamed(names: Mapping[str, object], rename: Mapping[str, str], place: str) -> dict[str, str]:
     """Their name -> ours, for every array of a file."""
-    raise_all(
-        f"{place}: no array {each!r} to rename; it has {', '.join(names)}"
-        for each in rename
-        if each not in names
-    )
+    unknown = [each for each in rename if each not in names]
+    has = ", ".join(list(names)[:MOST_PROBLEMS])
+    raise_first([f"{place}: no array {shown(each)} to rename; it has {has}" for each in unknown])
     ours = {each: rename.get(each, each) for each in names}
-    called = list(ours.values())
-    raise_all(
-        f"{place}: two arrays would be called {each!r}" for each in {*called} if called.count(each) > 1
-    )
+    twice = [each for each, count in Counter(ours.values()).items() if count > 1]
+    raise_first([f"{place}: two arrays would be called {shown(each)}" for each in twice])
     return ours
 
 

@@ -5,7 +5,7 @@ The problems of an AttnError raised here begin with where in the lists they are:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import prod
 from typing import Any
@@ -34,7 +34,7 @@ def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
         logical = any(rows) and set(map(type, chain.from_iterable(rows))) == {bool}
         dtype = "bool" if logical else "float64"
     kind = dtype_named(dtype)
-    check_numbers(rows, kind, told[:-1] if told else ())
+    check_numbers(rows, kind, told)
     out = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=kind)
     step = max(1, BLOCK // max(1, out.shape[-1]))
     for start in range(0, len(rows), step):
@@ -84,12 +84,12 @@ def rows_of(data: Any, shape: Shape, at: Shape = ()) -> Iterator[list[Any]]:
         yield from rows_of(each, shape[1:], (*at, i))
 
 
-def place(at: Shape) -> str:
+def place(at: Iterable[int | np.intp]) -> str:
     """(0, 2) -> '[0][2]'."""
     return "".join(f"[{i}]" for i in at)
 
 
-def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], outer: Shape) -> None:
+def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], shape: Shape) -> None:
     """Refuse whatever is no number of this dtype, with its index."""
     allowed = ALLOWED[dtype.kind]
     for number, row in enumerate(rows):
@@ -98,7 +98,7 @@ def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], outer: Shape) -> 
             continue
         for column, each in enumerate(row):
             if not is_number(each, dtype):
-                at = (*(int(i) for i in np.unravel_index(number, outer)), column) if outer else (column,)
+                at = np.unravel_index(number * len(row) + column, shape) if shape else ()
                 raise AttnError(f"{place(at)}: {shown(each)} is not a number of type {dtype.name}")
 
 

@@ -8,33 +8,34 @@ from __future__ import annotations
 
 import io
 import struct
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.errors import AttnError
+from attnctl.memory import size_text
+from attnctl.store.codec import shown
 from attnctl.store.dump_json import encoded, json_text
-from attnctl.store.header import DTYPES, MOST_AXES, whole
-from attnctl.store.limits import budget, hold, size
+from attnctl.store.header import whole
+from attnctl.store.limits import hold
 from attnctl.store.load_json import header_of
 from attnctl.store.members import assembled
-from attnctl.store.raw import File, array_from, pieces
+from attnctl.store.npy import Npy, check_bytes, npy_header
+from attnctl.store.raw import File, pieces
 from attnctl.trace import Array, Trace
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
 HEADER = "attnctl.json"
-LONGEST_NPY_HEADER = 10_000
 LONGEST_HEADER = 100 << 20
+LONGEST_NAME = 1000
 MOST_MEMBERS = 10_000
+STORED, DEFLATED = 0, 8
 DENSEST = 1032
 """The most bytes that a byte of deflated data can stand for."""
 
@@ -42,17 +43,8 @@ CHUNK = 1 << 20
 RECENT = 4
 """Inflated arrays that are kept; those that are mapped cost nothing to ask for again."""
 
-BROKEN = (
-    NotImplementedError,
-    RuntimeError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    ValueError,
-    OverflowError,
-    TypeError,
-)
-"""What zipfile and NumPy raise for bytes that make no sense, beside BadZipFile."""
+BROKEN = (NotImplementedError, RuntimeError, EOFError, struct.error, zlib.error, ValueError, OverflowError)
+"""What zipfile raises for bytes that make no sense, beside BadZipFile."""
 
 ALIGNED = 64
 PADDING_FIELD = 0xD935
@@ -66,11 +58,20 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
     """One dump, straight from its arrays."""
     from zipfile import ZipFile
 
+    for name in trace:
+        check_name(name)
     header = np.array(encoded(json_text(whole(trace))))
     with ZipFile(stream, "w", allowZip64=True) as archive:
         for name in trace:
             add(archive, name, trace[name])
         add(archive, HEADER, header)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that a zip file would change, or that stands for the header."""
+    half_pair = any("\ud800" <= each <= "\udfff" for each in name)
+    if name == HEADER or "\0" in name or half_pair or len(name) > LONGEST_NAME:
+        raise AttnError(f"step {shown(name)}: this cannot be the name of an array in an .npz")
 
 
 def add(archive: ZipFile, name: str, array: Array) -> None:
@@ -94,33 +95,18 @@ def add(archive: ZipFile, name: str, array: Array) -> None:
 # --- reading ---
 
 
-@dataclass(frozen=True)
-class Npy:
-    """The header of a .npy: what the numbers after it are."""
-
-    length: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fortran: bool
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that the numbers take."""
-        return prod(self.shape) * self.dtype.itemsize
-
-
 class Entry:
     """An array of an archive that is still in it."""
 
     def __init__(self, file: File, info: ZipInfo, npy: Npy, inflate: Callable[[Entry], Array]) -> None:
         self.file, self.info, self.npy, self.inflate = file, info, npy, inflate
         self.shape, self.dtype = npy.shape, npy.dtype
-        self.place = f"{file.place}: {name_of(info)}"
+        self.place = f"{file.place}: {shown(name_of(info))}"
         self.sound = False
 
     def load(self) -> Array:
         """Its numbers: mapped where the archive holds them as they are, else inflated."""
-        return self.inflate(self) if self.info.compress_type else self.mapped()
+        return self.mapped() if self.info.compress_type == STORED else self.inflate(self)
 
     def mapped(self) -> Array:
         """The numbers in place; the first time, held against the archive's checksum."""
@@ -130,7 +116,7 @@ class Entry:
         if not self.sound and zlib.crc32(data) != self.info.CRC:
             raise AttnError(f"{self.place}: damaged: its numbers do not have the checksum that was stored")
         self.sound = True
-        return array_from(data[self.npy.length :], self.shape, self.dtype, fortran=self.npy.fortran)
+        return self.npy.array(data[self.npy.length :])
 
 
 def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
@@ -142,7 +128,8 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
         header = header_in(archive, infos.pop(HEADER, None), file.place)
         inflate = lru_cache(maxsize=RECENT)(inflated)
         members = {
-            name: Entry(file, info, npy_of(archive, info, file), inflate) for name, info in infos.items()
+            name: Entry(file, info, npy_of(archive, info, f"{file.place}: {shown(name)}"), inflate)
+            for name, info in infos.items()
         }
     return assembled(header, members, rename, file.place)
 
@@ -178,60 +165,33 @@ def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, A
         return header_of(entry.read(info.file_size), f"{place}: {HEADER}")
 
 
-def npy_of(archive: ZipFile, info: ZipInfo, file: File) -> Npy:
+def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
     """What a member says it holds, held against its size."""
-    place = f"{file.place}: {name_of(info)}"
-    if info.compress_type not in (0, 8):
+    if info.compress_type not in (STORED, DEFLATED):
         raise AttnError(f"{place}: compressed in a way that np.savez never does")
     with archive.open(info) as entry:
         npy = npy_header(entry, place)
-    if npy.dtype.newbyteorder("=") not in DTYPES:
-        raise AttnError(
-            f"{place}: numbers of type {npy.dtype}; expected one of {', '.join(sorted(map(str, DTYPES)))}"
-        )
-    if len(npy.shape) > MOST_AXES or any(type(n) is not int or n < 0 for n in npy.shape):
-        raise AttnError(f"{place}: a shape with more than {MOST_AXES} axes, or a negative one")
-    if npy.length + npy.nbytes != info.file_size:
-        found = f"{size(npy.nbytes)} of numbers in {size(info.file_size)}"
-        raise AttnError(f"{place}: shape and data disagree: {found}")
-    hold(prod(max(1, n) for n in npy.shape) * npy.dtype.itemsize, f"{place}: its shape", 1 << 62)
-    if info.compress_type:
-        hold(info.file_size, f"{place}: inflated", min(budget(), DENSEST * (info.compress_size + 8)))
-    elif info.compress_size != info.file_size:
+    check_bytes(npy, info.file_size, place)
+    if info.compress_type == STORED and info.compress_size != info.file_size:
         raise AttnError(f"{place}: its sizes disagree")
+    if info.file_size > DENSEST * (info.compress_size + 8):
+        raise AttnError(
+            f"{place}: {size_text(info.file_size)} cannot come out of {size_text(info.compress_size)}"
+        )
     return npy
-
-
-def npy_header(stream: IO[bytes], place: str) -> Npy:
-    """The header of a .npy, of bounded length; the stream then stands at the numbers."""
-    head = stream.read(12)
-    if head[:6] != b"\x93NUMPY" or head[6:7] not in (b"\1", b"\2") or len(head) < 12:
-        raise AttnError(f"{place}: not an array that np.save wrote")
-    first = head[6] == 1
-    length = 10 + struct.unpack("<H", head[8:10])[0] if first else 12 + struct.unpack("<I", head[8:12])[0]
-    if length > LONGEST_NPY_HEADER:
-        raise AttnError(f"{place}: an array header of {size(length)}")
-    text = io.BytesIO(head[8:] + stream.read(length - 12))
-    reader = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a header that Python 2 wrote is fine
-            shape, fortran, dtype = reader(text)
-    except (*BROKEN, SyntaxError, MemoryError) as error:
-        raise AttnError(f"{place}: not an array header: {str(error).splitlines()[0][:80]}") from None
-    return Npy(length, shape, dtype, fortran)
 
 
 def inflated(entry: Entry) -> Array:
     """The numbers of a compressed member."""
     npy = entry.npy
+    hold(npy.nbytes, entry.place)
     data = np.empty(npy.nbytes, dtype=np.uint8)
     with opened(entry.file) as archive, archive.open(entry.info) as stream:
         stream.read(npy.length)
         at = 0
-        while piece := stream.read(CHUNK):
+        while piece := stream.read(min(CHUNK, npy.nbytes - at) or 1):
             data[at : at + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
             at += len(piece)
     if at != npy.nbytes:
         raise AttnError(f"{entry.place}: ends too soon")
-    return array_from(data.data, npy.shape, npy.dtype, fortran=npy.fortran)
+    return npy.array(data.data)

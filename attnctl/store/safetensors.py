@@ -12,11 +12,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from attnctl.errors import AttnError, raise_all
-from attnctl.store.codec import shown
+from attnctl.errors import AttnError
+from attnctl.memory import size_text
+from attnctl.store.codec import shown, under
 from attnctl.store.dump_json import encoded, json_text
 from attnctl.store.header import MOST_AXES, noted, whole
-from attnctl.store.limits import size
+from attnctl.store.limits import raise_first
 from attnctl.store.load_json import header_of
 from attnctl.store.members import assembled
 from attnctl.store.raw import File, array_from, pieces
@@ -47,6 +48,8 @@ NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"
 
 def write_safetensors(trace: Trace, stream: IO[bytes]) -> None:
     """One dump, straight from its arrays; the widest numbers first, so that all are aligned."""
+    if METADATA in trace:
+        raise AttnError(f"step {METADATA}: this cannot be the name of an array in a .safetensors file")
     header: dict[str, Any] = {METADATA: {HEADER: encoded(json_text(whole(trace))).decode()}}
     at = 0
     names = sorted(trace, key=lambda name: -trace[name].dtype.itemsize)
@@ -83,7 +86,9 @@ def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
     """The trace of a file: a dump of ours, or someone's arrays."""
     length = int.from_bytes(file.read(0, 8), "little")
     if length > LONGEST_HEADER or 8 + length > file.length:
-        raise AttnError(f"{file.place}: a safetensors header of {size(length)} in {size(file.length)}")
+        raise AttnError(
+            f"{file.place}: a safetensors header of {size_text(length)} in {size_text(file.length)}"
+        )
     header = header_of(file.read(8, length), file.place)
     metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(each, str) for each in metadata.values()):
@@ -94,7 +99,7 @@ def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
         with noted(problems):
             placed.append(tensor_of(name, data, file, 8 + length))
     problems += gaps(placed, file.length - 8 - length)
-    raise_all(f"{file.place}: {each}" for each in problems)
+    raise_first([f"{file.place}: {each}" for each in problems])
     text = metadata.get(HEADER)
     told = None if text is None else header_of(encoded(text), f"{file.place}: {HEADER}")
     return assembled(told, {name: tensor for _, _, name, tensor in placed}, rename, file.place)
@@ -102,20 +107,21 @@ def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
 
 def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, str, Tensor]:
     """Where an array begins and ends, its name, and itself."""
+    path = under("$", name)
     if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data_offsets"}:
-        raise AttnError(f"$.{name}: expected dtype, shape and data_offsets, found {shown(data)}")
+        raise AttnError(f"{path}: expected dtype, shape and data_offsets, found {shown(data)}")
     dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise AttnError(f"$.{name}.dtype: {shown(dtype)} is none of {', '.join(DTYPES)}")
+        raise AttnError(f"{path}.dtype: {shown(dtype)} is none of {', '.join(DTYPES)}")
     if not counts(shape) or len(shape) > MOST_AXES or prod(max(1, n) for n in shape) >= 1 << 60:
-        raise AttnError(f"$.{name}.shape: expected at most {MOST_AXES} sizes, found {shown(shape)}")
+        raise AttnError(f"{path}.shape: expected at most {MOST_AXES} sizes, found {shown(shape)}")
     if not counts(offsets) or len(offsets) != 2:
-        raise AttnError(f"$.{name}.data_offsets: expected two offsets, found {shown(offsets)}")
+        raise AttnError(f"{path}.data_offsets: expected two offsets, found {shown(offsets)}")
     begin, end = offsets
     tensor = Tensor(file, start + begin, dtype, tuple(shape))
     if end - begin != tensor.nbytes:
-        what = f"{size(max(0, end - begin))} where shape and dtype need {size(tensor.nbytes)}"
-        raise AttnError(f"$.{name}: shape and data disagree: {what}")
+        what = f"{size_text(max(0, end - begin))} where shape and dtype need {size_text(tensor.nbytes)}"
+        raise AttnError(f"{path}: shape and data disagree: {what}")
     return begin, end, name, tensor
 
 
@@ -129,6 +135,6 @@ def gaps(placed: list[tuple[int, int, str, Tensor]], length: int) -> list[str]:
     at = 0
     for begin, end, name, _ in sorted(placed, key=lambda each: each[:2]):
         if begin != at:
-            return [f"$.{name}: begins at byte {begin} where the array before it ends at {at}"]
+            return [f"{under('$', name)}: begins at byte {begin} where the array before it ends at {at}"]
         at = end
     return [] if at == length else [f"the arrays end at byte {at} of {length}"]

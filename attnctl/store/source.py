@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from attnctl.errors import AttnError
-from attnctl.store.limits import budget, hold
+from attnctl.memory import available
+from attnctl.store.codec import shown
+from attnctl.store.limits import hold
 from attnctl.store.load_json import check_length, read_json, text_of
+from attnctl.store.members import assembled
+from attnctl.store.npy import MAGIC, npy_file
 from attnctl.store.npz import read_npz
 from attnctl.store.raw import File
 from attnctl.store.safetensors import read_safetensors
@@ -62,6 +66,8 @@ def stream_of(source: str | Path, stdin: BinaryIO | None) -> Iterator[BinaryIO]:
     if str(source) == STANDARD_INPUT:
         yield stdin or sys.stdin.buffer
         return
+    if "\0" in str(source):
+        raise AttnError(f"{shown(str(source))}: not the name of a file")
     with Path(source).open("rb") as stream:
         yield stream
 
@@ -75,9 +81,12 @@ def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) ->
         return [read_npz(file_of(head, stream, place), rename)]
     if head[8:9] == b"{" and b"\0" in head[:8]:
         return [read_safetensors(file_of(head, stream, place), rename)]
+    if head.startswith(MAGIC):
+        member = npy_file(file_of(head, stream, place))
+        return [assembled(None, {Path(place).stem: member}, rename, place)]
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
         return read_json(text_in(head, stream, place), rename, place)
-    raise AttnError(f"{place}: not a dump: neither JSON, .npz nor safetensors")
+    raise AttnError(f"{place}: not a dump: neither JSON, .npz, .npy nor safetensors")
 
 
 def text_in(head: bytes, stream: BinaryIO, place: str) -> str:
@@ -103,7 +112,7 @@ def spooled(head: bytes, stream: BinaryIO, place: str) -> File:
     """A pipe's bytes in a temporary file, which can be mapped; it goes with the last who holds it."""
     import tempfile
 
-    limit = budget()
+    limit = available()
     with tempfile.TemporaryFile() as file:
         file.write(head)
         while piece := stream.read(CHUNK):

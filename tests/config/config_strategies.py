@@ -88,4 +88,6 @@ settings = st.builds(
     bias=optional(matrices(numbers | st.just(float("-inf")))),
     causal_offset=optional(st.integers(-MOST, MOST)),
     dtype=st.sampled_from(["float64", "float32", "float16"]),
+    edits=st.lists(words, max_size=2).map(tuple),
+    renormalize=st.booleans(),
 )

@@ -181,6 +181,7 @@ def test_masks_take_truth_values_and_biases_minus_infinity():
         ("rules: [{window: [.inf, null]}]", Settings(rules=(Window(None, None),))),
         ("rules: [{mask: [[1, false]]}, {bias: [[-.inf, 1]]}]",
          Settings(mask=[[1, 0]], bias=[[-inf, 1.0]])),
+        ("edits: [scores=1, 2]\nrenormalize: true", Settings(edits=("scores=1", "2"), renormalize=True)),
         ("causal_offset: -2\nscale: 1\ndtype: float16",
          Settings(causal_offset=-2, scale=1.0, dtype="float16")),
     ],

@@ -25,6 +25,9 @@ def agrees(case: Case) -> None:
     for name in derived:
         assert trace[name].dtype == dtype
         assert trace[name].shape == np.shape(expected[name]), name
+        step = trace.steps[name]
+        assert step.op.shape(*(trace[each].shape for each in step.inputs)) == trace[name].shape
+        assert len(step.axes) == trace[name].ndim
         np.testing.assert_allclose(
             trace[name].astype(np.float64), expected[name], rtol=0, atol=allowed, err_msg=name
         )

@@ -85,6 +85,7 @@ REFUSED = {
         "key_lengths: [1, 2], expected 1 ×",
     ),
     "no V": ({"V": None}, {}, "no V in the arrays"),
+    "X without W_V": ({**FROM_X, "W_V": None}, {}, "no W_V in the arrays; attention needs"),
     "b_O alone": ({"b_O": np.ones(4)}, {}, "b_O is added to concat W_O; give W_O too"),
     "W_O of other rows": ({**FROM_X, "W_O": np.ones((5, 4))}, {}, "W_O: 5 × 4, expected 4 rows"),
     "sinusoids without X": ({}, {"positions": "sinusoidal"}, "are added to X; give X, W_Q, W_K and W_V"),
@@ -104,9 +105,8 @@ REFUSED = {
 
 @pytest.mark.parametrize(("arrays", "options", "message"), REFUSED.values(), ids=REFUSED)
 def test_refused(arrays, options, message):
-    given = {name: array for name, array in {**QKV, **arrays}.items() if array is not None}
-    if "X" in arrays:
-        given = arrays
+    others = {} if "X" in arrays else QKV
+    given = {name: array for name, array in {**others, **arrays}.items() if array is not None}
     with pytest.raises(attnctl.AttnError) as caught:
         attnctl.attend(given, **options)
     assert message in str(caught.value)

@@ -8,7 +8,7 @@ from attnctl.rules import Causal, Window
 from attnctl.trace import Trace
 
 LOVE = ("I", "love", "AI")
-FOX = tuple("the quick brown fox jumps over the lazy dog today".split())
+FOX = ("the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "today")
 HOSTILE = (
     *("日本語", "👩\u200d👧", "e\u0301te\u0301", "\x1b[31m", "[red]", "[/INST]", ":smile:", "", " ", "a b"),
     *("the", "the", "\u202eevil", "\udc80", "\t", "\u200b", "supercalifragilisticexpialidocious"),
@@ -55,7 +55,14 @@ def trace_of(tokens=LOVE, d_model=4, heads=2, *, kv_heads=None, rules=(), mask=N
     if context:
         ids = list(range(len(tokens), len(tokens) + len(context)))
         header |= {"context": " ".join(context), "key_tokens": list(context), "key_ids": ids}
-    header["config"] = {"d_model": d_model, "heads": heads, "kv_heads": kv_heads, "d_k": d_k, "seed": 0, **more}
+    header["config"] = {
+        "d_model": d_model,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "d_k": d_k,
+        "seed": 0,
+        **more,
+    }
     return Trace({step.name: step for step in derivation}, carried(derivation, given), header)
 
 

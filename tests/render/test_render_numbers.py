@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from attnctl.render.numbers import matrix_format
+
+UNHURRIED = settings(deadline=None)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +56,10 @@ def test_nothing_needs_no_width():
 MATRICES = arrays.arrays(
     st.sampled_from([np.float64, np.float32, np.float16]),
     arrays.array_shapes(min_dims=1, max_dims=2, max_side=6),
-
 )
 
 
+@UNHURRIED
 @given(MATRICES, st.integers(0, 12))
 def test_all_numbers_are_equally_wide_and_right(matrix, precision):
     write = matrix_format(matrix, precision)
@@ -72,6 +74,7 @@ def test_all_numbers_are_equally_wide_and_right(matrix, precision):
         assert not text.strip().startswith("-") or read != 0
 
 
+@UNHURRIED
 @given(MATRICES, st.integers(0, 6), st.integers(0, 5))
 def test_a_row_at_once_is_its_numbers_one_by_one(matrix, precision, wider):
     write = matrix_format(matrix, precision)

@@ -3,11 +3,13 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from attnctl.render import text
+
+UNHURRIED = settings(deadline=None)
 
 ANYTHING = st.text(st.characters(codec=None))
 
@@ -53,6 +55,7 @@ def test_tokens_are_seen_and_never_obeyed(token, shown):
     assert text.token_text(token) == shown
 
 
+@UNHURRIED
 @given(ANYTHING)
 def test_nothing_invisible_reaches_the_screen(token):
     shown = text.token_text(token)
@@ -61,7 +64,10 @@ def test_nothing_invisible_reaches_the_screen(token):
     assert text.visible(shown) == shown
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "cp1252", "shift_jis", "utf-8", "utf-16"])
+@pytest.mark.parametrize(
+    "encoding", ["ascii", "latin-1", "cp437", "cp1252", "shift_jis", "utf-8", "utf-16"]
+)
+@UNHURRIED
 @given(token=ANYTHING)
 def test_every_encoding_can_print_every_token(encoding, token):
     text.token_text(token, encoding).encode(encoding)
@@ -83,11 +89,13 @@ def test_symbols_are_spelled_out_where_they_cannot_be_written(formula, encoding,
     assert text.encodable(formula, encoding) == spelled
 
 
+@UNHURRIED
 @given(st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from("ᵀ√·−∞×…–─│╭╮╰╯├┤┬┴┼")))
 def test_cells_are_rich_cells(token):
     assert text.cells(token) == cell_len(token)
 
 
+@UNHURRIED
 @given(ANYTHING.map(text.token_text), st.integers(1, 30))
 def test_shortened_text_fits_and_says_so(token, width):
     short = text.shorten(token, width)
@@ -99,6 +107,7 @@ def test_the_beginning_and_the_end_of_a_long_token_stay():
     assert text.shorten("internationalization", 12) == "internat…ion"
 
 
+@UNHURRIED
 @given(ANYTHING.map(text.visible), st.integers(2, 30))
 def test_folded_lines_fit_and_lose_nothing_but_spaces(sentence, width):
     lines = text.folded(sentence, width)
@@ -123,6 +132,7 @@ def test_repeated_tokens_are_told_apart(labels, told_apart):
     assert text.distinct(labels) == told_apart
 
 
+@UNHURRIED
 @given(st.lists(st.sampled_from(["a", "b", "a#1", "a#2", "a#1#1", "b#2"])))
 def test_no_two_labels_are_the_same(labels):
     assert len(set(text.distinct(labels))) == len(labels)

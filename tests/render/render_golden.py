@@ -16,7 +16,9 @@ FOLDER = Path(__file__).parent / "golden"
 def terminal(trace, width, colours=None, view=None):
     """What a terminal of this width gets."""
     stream = StringIO()
-    console = Console(file=stream, force_terminal=True, width=width, color_system=colours, legacy_windows=False)
+    console = Console(
+        file=stream, force_terminal=True, width=width, color_system=colours, legacy_windows=False
+    )
     show(trace, console, view)
     return stream.getvalue()
 
@@ -56,7 +58,7 @@ CASES = {
     "crossed-100.txt": lambda: terminal(traces.crossed(), 100, None, View(steps=("memory", "K", "scores"))),
     "small.md": lambda: markdown(traces.small()),
     "hostile.md": lambda: markdown(traces.hostile(), precision=2, view=View(steps=("V",))),
-    "causal-digits.md": lambda: markdown(traces.causal(), precision=None, view=CAUSAL),
+    "digits.md": lambda: markdown(traces.small(), precision=None, view=View(steps=("X", "W_O"))),
 }
 
 if __name__ == "__main__":

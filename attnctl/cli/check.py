@@ -1,0 +1,131 @@
+"""attnctl check: anyone's dump, recomputed; the first wrong step, and the mistake that explains it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnctl.cli.explain import NAME
+from attnctl.cli.options import AttentionOptions, command, option
+from attnctl.errors import AttnError, Exit, raise_all
+
+if TYPE_CHECKING:
+    from attnctl.audit.record import Strictness
+    from attnctl.trace import Trace
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """How far off a number may be, and how the answer is given."""
+
+    decimals: Annotated[
+        int | None,
+        option(
+            "The numbers were rounded to N decimals (by hand, or when they were printed).",
+            metavar="N",
+            min=0,
+            max=15,
+        ),
+    ] = None
+    rtol: Annotated[
+        float | None,
+        option(
+            "Numbers may be atol + rtol·|expected| off. Otherwise they may be as far off as rounding puts "
+            "them, which follows from their type and the arithmetic.",
+            metavar="X",
+        ),
+    ] = None
+    atol: Annotated[float | None, option("See --rtol.", metavar="X")] = None
+    quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False
+    json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
+
+
+@app.command()
+@command
+def check(
+    *,
+    dump: Annotated[
+        str, typer.Argument(help="A dump or anyone's arrays (.json .npz .safetensors), or - for stdin.")
+    ],
+    how: CheckOptions,
+    name: Annotated[list[str] | None, NAME] = None,
+    attention: AttentionOptions,
+) -> Exit:
+    """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
+
+    A dump of attnctl says how each step came about. Arrays of another program are read by their
+    names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough), and the
+    options for attention, or a config, say what was intended. Options overrule a dump of ours too.
+
+    Steps that are not recorded are recomputed from those that are. In an exercise, null cells and
+    steps are still to be filled in.
+
+    Exit codes: 0 agrees, 1 does not, 2 nothing to compare.
+    """
+    from attnctl.audit.check import check as check_trace
+    from attnctl.audit.exercise import read
+    from attnctl.cli.attend import renames
+
+    raise_all(senseless(how))
+    exercise = read(dump, renames(name or []))
+    report = check_trace(
+        exercise.trace,
+        settings_for(exercise.trace, attention),
+        strictness(how, exercise.trace),
+        exercise.blanks,
+        exercise.unfilled,
+    )
+    if how.json:
+        import json
+
+        sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    elif not how.quiet:
+        from attnctl.render.check import show_report
+        from attnctl.render.output import output_for
+
+        show_report(report, output_for(sys.stdout, os.environ))
+    return Exit.OK if report.agrees else Exit.DIFFERS
+
+
+def senseless(how: CheckOptions) -> list[str]:
+    """Options that mean nothing."""
+    tolerances = {"--rtol": how.rtol, "--atol": how.atol}
+    problems = [
+        f"{flag}: {value} is not a tolerance; use a number from 0"
+        for flag, value in tolerances.items()
+        if value is not None and not (isfinite(value) and value >= 0)
+    ]
+    if how.quiet and how.json:
+        problems.append("--quiet prints nothing; leave it out to have --json")
+    if how.decimals is not None and (how.rtol, how.atol) != (None, None):
+        problems.append("--decimals says how far off numbers may be; leave out --rtol and --atol")
+    return problems
+
+
+def settings_for(trace: Trace, options: AttentionOptions) -> Any:
+    """What was intended, by the options over the dump's own config; None where only the dump says it."""
+    if options == AttentionOptions():
+        return None
+    from attnctl.audit.check import configured
+    from attnctl.cli.settings import settings_from
+
+    return settings_from(options, None if options.config else configured(trace))
+
+
+def strictness(how: CheckOptions, trace: Trace) -> Strictness:
+    """How far off a number may be; an exercise may say itself to how many decimals it is filled in."""
+    from attnctl.audit.record import Strictness
+
+    decimals = how.decimals
+    if decimals is None and (how.rtol, how.atol) == (None, None):
+        decimals = trace.header.get("decimals")
+    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
+        raise AttnError(f"decimals: {decimals!r} is not a number of decimals; use 0 to 15")
+    return Strictness(how.rtol, how.atol, decimals)

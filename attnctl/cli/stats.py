@@ -1,0 +1,130 @@
+"""attnctl stats: what each head does, in numbers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attnctl.cli.options import Format, command, option
+from attnctl.errors import raise_all
+
+if TYPE_CHECKING:
+    from attnctl.stats import DumpStats, Report
+    from attnctl.trace import Array, Trace
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@dataclass(frozen=True)
+class StatsOptions:
+    """What to measure, and how to write it."""
+
+    rollout: Annotated[
+        bool, option("Take the dumps as layers of one sentence and roll attention out.", "--rollout")
+    ] = False
+    precision: Annotated[
+        int | None, option("Digits after the point (2). (Tables.)", metavar="N", min=0, max=17)
+    ] = None
+    format: Annotated[
+        Format | None,
+        option(
+            "How to write it on stdout: table (the default), json or csv.",
+            envvar="ATTNCTL_FORMAT",
+            show_envvar=True,
+        ),
+    ] = None
+    json: Annotated[bool, option("Short for --format json.", "--json")] = False
+
+
+NAME = option("An array of the files under another name; may be repeated.", "--name", metavar="THEIRS=OURS")
+DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
+
+
+@app.command()
+@command
+def stats(
+    *,
+    dump: Annotated[list[str], typer.Argument(help=DUMPS, metavar="DUMP...")],
+    how: StatsOptions,
+    name: Annotated[list[str] | None, NAME] = None,
+) -> None:
+    """Measure each head: how widely it attends, how far, to what, and which head does the same.
+
+    A row is one query's weights over the keys. Every figure is a mean over rows, but for those
+    that see nothing (they are counted):
+
+    entropy: H of the row in bits; 0 when one key gets all, log2 n when n keys get the same.
+    effective keys: 2^H. distance: |query - key| in tokens, weighted.
+
+    previous, first, self: the share of attention on the token before the query (over rows that
+    have one), on the first key, on the query's own token. same token: the share on other places
+    with the same word as the query's. In cross-attention distance, previous and self mean nothing
+    and are null; same token is then every key with that word.
+
+    nearest: the head whose rows are most alike by the mean Jensen-Shannon divergence in bits (0
+    the same, 1 nothing in common).
+
+    Several dumps give a row for each head of each, and one for all together: sums and counts are in
+    the JSON, so parts can be merged without losing a digit.
+
+    --rollout takes the dumps as layers, first one first, and multiplies (A + I) / 2 through them:
+    how much of each token has reached each place (Abnar & Zuidema 2020).
+    """
+    from attnctl.cli.attend import renames
+    from attnctl.stats import Report, measured, rollout
+    from attnctl.store import read
+
+    wanted = Format.json if how.json else how.format or Format.table
+    raise_all(unusable(how, wanted))
+    rename = renames(name or [])
+    layers: list[Trace] = []
+    found: list[DumpStats] = []
+    for source in dump:
+        traces = read(source, rename=rename)
+        for number, trace in enumerate(traces):
+            found.append(measured(trace, source if len(traces) == 1 else f"{source}[{number}]"))
+            layers += [trace] if how.rollout else []
+    show(Report(tuple(found)), layers, rollout(layers) if layers else None, wanted, how)
+
+
+def unusable(how: StatsOptions, wanted: Format) -> Iterator[str]:
+    """Options that this output has no use for."""
+    if wanted not in {Format.table, Format.json, Format.csv}:
+        yield f"--format {wanted.value}: statistics are written as table, json or csv"
+    if how.precision is not None and wanted is not Format.table:
+        yield "--precision: only tables have that; files keep every digit"
+    if how.rollout and wanted is Format.csv:
+        yield "--rollout: a matrix has no place in this CSV; use --json, or a table"
+
+
+def show(
+    report: Report, layers: list[Trace], rolled: Array | None, wanted: Format, how: StatsOptions
+) -> None:
+    """Write it in the format that is wanted."""
+    if wanted is Format.csv:
+        from attnctl.render.stats import write_csv
+
+        write_csv(report, sys.stdout)
+    elif wanted is Format.json:
+        from json import dumps
+
+        from attnctl.store.dump_json import encoded, sink
+
+        data = report.to_dict()
+        if rolled is not None:
+            data["rollout"] = {"tokens": layers[0].tokens, "data": rolled.tolist()}
+        sink(sys.stdout)(encoded(dumps(data, ensure_ascii=False, allow_nan=False) + "\n"))
+    else:
+        from attnctl.render.output import output_for, print_lines, screen_of
+        from attnctl.render.stats import Table, rollout_lines
+
+        output = output_for(sys.stdout, os.environ)
+        table = Table(screen_of(output), Table.precision if how.precision is None else how.precision)
+        print_lines(table.lines(report), output)
+        if rolled is not None:
+            print_lines(rollout_lines(rolled, layers, screen_of(output), how.precision), output)

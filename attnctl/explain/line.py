@@ -1,0 +1,239 @@
+"""One cell of a trace: the line it stands on, its arithmetic, and the cells that were read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite, isinf, isnan
+
+import numpy as np
+
+from attnctl.arithmetic import Cell, Expr, Number, Sum, code, evaluate, number_text, numbers
+from attnctl.cells import Address, Speller, parse, parse_start
+from attnctl.config.settings import Settings
+from attnctl.derivation import Step
+from attnctl.errors import AttnError
+from attnctl.explain.unstated import restated
+from attnctl.ops import Given, Hide, Unstated
+from attnctl.ops.base import Array
+from attnctl.trace import Trace
+
+Reference = tuple[str, Cell]
+"""A cell of a step."""
+
+CLOSE = 1e-13
+"""Rounding below this part of a value is not worth a term of its own."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How one number came about.
+
+    `expr` is its arithmetic, on the numbers of `inputs`. The value that was recorded differs from
+    what the arithmetic comes to by `rounding`; where that is more than rounding, `gives` is what
+    the arithmetic comes to and `rounding` is 0.
+    """
+
+    step: Step
+    cell: Cell
+    name: str
+    value: float
+    expr: Expr
+    inputs: tuple[Reference, ...] = ()
+    rounding: float = 0.0
+    gives: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def expression(self) -> str:
+        """The arithmetic in full digits: it evaluates to `value` (unless it `gives` another)."""
+        if not isfinite(self.value) and self.gives is None:
+            return number_text(self.value)
+        if not self.rounding:
+            return code(self.expr)
+        terms = self.expr.parts if isinstance(self.expr, Sum) else (self.expr,)
+        return code(Sum((*terms, Number(self.rounding))))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A cell in the tree that goes back from another: explained, unless it is too far down.
+
+    `repeated` says that it is explained above already; `why_not` why it cannot be explained.
+    """
+
+    step: str
+    cell: Cell
+    name: str
+    value: float
+    explanation: Explanation | None
+    children: Iterator[Node]
+    repeated: bool = False
+    why_not: str = ""
+
+
+class Explainer:
+    """Explains cells of one trace.
+
+    `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
+    AttnError where they are given and the dump says so itself.
+    """
+
+    def __init__(self, trace: Trace, settings: Settings | None = None) -> None:
+        self.trace = restated(trace, settings)
+        self.own = set(trace)
+        self.spell = Speller(self.trace)
+        self.edits = tuple(edits_of(self.trace))
+
+    def explain(self, step: str, cell: Cell) -> Explanation:
+        """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
+        line = self.trace.steps[step]
+        value = float(self.trace[step][cell])
+        name = self.spell(step, cell)
+        for text, edited, index in self.edits:
+            if edited == step and within(cell, index):
+                told = f"edited: {text}"
+                return Explanation(edited_line(line), cell, name, value, Number(value), notes=(told,))
+        inputs = self.inputs_of(line)
+        expr = line.op.terms(cell, *inputs)
+        read = dict.fromkeys(
+            (line.inputs[number.source.position], number.source.cell)
+            for number in numbers(expr)
+            if number.source
+        )
+        arrays = [self.trace[step], *inputs]
+        rounding, gives = settle(expr, value, arrays)
+        notes = tuple(self.notes(line, cell, value, gives))
+        return Explanation(line, cell, name, value, expr, tuple(read), rounding, gives, notes)
+
+    def inputs_of(self, line: Step) -> list[Array]:
+        """The arrays that a line reads. Raises AttnError naming those that are not there."""
+        if isinstance(line.op, Given):
+            return [self.trace[line.name]]
+        if isinstance(line.op, Unstated):
+            raise AttnError(
+                f"{line.name}: this dump does not say how it came about, and the steps it could have "
+                "come from are not in it; keep Q, K and V (or X and the weights) beside it, or say what "
+                "was meant (--causal, --window, …)"
+            )
+        lacking = [name for name in line.inputs if name not in self.trace]
+        if lacking:
+            verb, them = ("is", "it") if len(lacking) == 1 else ("are", "them")
+            raise AttnError(
+                f"{line.name}: it comes from {' and '.join(line.inputs)}, but {' and '.join(lacking)} "
+                f"{verb} not in this dump; keep {them} too (--step {','.join((*line.inputs, line.name))})"
+            )
+        return [self.trace[name] for name in line.inputs]
+
+    def notes(self, line: Step, cell: Cell, value: float, gives: float | None) -> Iterator[str]:
+        """What else a person should know of a cell."""
+        if line.name not in self.own:
+            yield "not in this dump: computed from what is"
+        if isinstance(line.op, Hide) and np.isneginf(value):
+            masks = [self.trace[name] for name in line.inputs[1:]]
+            rule = line.op.reason(cell, self.trace[line.name].shape, *masks)
+            if rule >= 0:
+                names = [each.name for each in line.op.rules]
+                yield f"hidden by {names[rule] if rule < len(names) else 'the given mask'}"
+        if gives is not None and any(edited == line.name for _, edited, _ in self.edits):
+            yield "changed by an edit of this step"
+        elif gives is not None:
+            yield "the dump holds another number than this arithmetic gives"
+
+    def root(self, address: Address, depth: int = 1) -> Node:
+        """The tree that goes back from a cell, `depth` lines in all.
+
+        Raises AttnError where there is no such cell, or where the dump lacks what it came from.
+        """
+        node = self.tree(address.step, address.cell(self.trace), depth)
+        if node.why_not:
+            raise AttnError(node.why_not)
+        return node
+
+    def tree(self, step: str, cell: Cell, depth: int, seen: dict[Reference, int] | None = None) -> Node:
+        """The cell, explained where it can be, and the cells it came from.
+
+        A cell is explained once; where it comes up again it is `repeated`. Children are found as
+        they are asked for, so a tree of any size takes little memory. `seen` holds how far back
+        each cell was followed.
+        """
+        seen = {} if seen is None else seen
+        value, name = float(self.trace[step][cell]), self.spell(step, cell)
+        bare = Node(step, cell, name, value, None, iter(()))
+        if depth < 1:
+            return bare
+        if seen.get((step, cell), 0) >= depth and self.trace.steps[step].inputs:
+            return replace(bare, repeated=True)
+        seen[step, cell] = depth
+        try:
+            found = self.explain(step, cell)
+        except AttnError as error:
+            return replace(bare, why_not=str(error))
+        children = (self.tree(*each, depth - 1, seen) for each in found.inputs)
+        return replace(bare, explanation=found, children=children)
+
+
+def explain(trace: Trace, address: str | Address, settings: Settings | None = None) -> Explanation:
+    """How one cell came about: ``explain(trace, "attention_weights[0,love,AI]")``.
+
+    `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
+    AttnError where there is no such cell, or where the dump lacks what it came from.
+    """
+    found = Explainer(trace, settings).root(parse(address) if isinstance(address, str) else address)
+    assert found.explanation is not None
+    return found.explanation
+
+
+# --- rounding ---
+
+
+def settle(expr: Expr, value: float, arrays: list[Array]) -> tuple[float, float | None]:
+    """(what rounding added, None), or (0, what the arithmetic gives) where that is another number."""
+    kinds = [np.finfo(array.dtype) for array in arrays if array.dtype.kind == "f"] or [np.finfo(float)]
+    coarsest = max(kinds, key=lambda kind: kind.eps)
+    found, slack = evaluate(expr, float(coarsest.eps))
+    if found == value or (isnan(found) and isnan(value)):
+        return 0.0, None
+    if isinf(value) and abs(found) + slack > float(coarsest.max) and (found > 0) == (value > 0):
+        return 0.0, None
+    difference = value - found
+    if not abs(difference) <= slack:
+        underflow = float(coarsest.smallest_subnormal) * sum(1 for _ in numbers(expr))
+        if not abs(difference) <= slack + underflow:
+            return 0.0, found
+    return (difference if abs(difference) > CLOSE * abs(value) else 0.0), None
+
+
+# --- edits ---
+
+
+def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]:
+    """Every edit that the dump records and whose step is in it: its text, its step, where it applies."""
+    recorded = trace.header.get("edits", [])
+    for edit in recorded if isinstance(recorded, list) else [recorded]:
+        text = edit.get("edit") if isinstance(edit, dict) else None
+        if not isinstance(text, str):
+            raise AttnError('$.edits: expected a list of objects with the text of an "edit"')
+        address, _ = parse_start(text)
+        if address.step in trace:
+            yield text, address.step, address.resolve(trace)
+
+
+def within(cell: Cell, index: tuple[int | slice, ...]) -> bool:
+    """Whether a cell is among those of an index; its slices are whole axes."""
+    return all(isinstance(at, slice) or at == own for own, at in zip(cell, index, strict=True))
+
+
+def edited_line(line: Step) -> Step:
+    """The line of a cell whose value was put there by hand."""
+    return replace(line, op=Given(), inputs=(), formula="edited")
+
+
+def labels(trace: Trace, step: str, cell: Cell) -> Mapping[str, str]:
+    """The tokens of a cell by axis: {"query": "love", "key": "AI"}."""
+    out = {}
+    for axis, (name, at) in enumerate(zip(trace.steps[step].axes, cell, strict=True)):
+        tokens = trace.tokens_along(step, axis)
+        if tokens is not None:
+            out[name] = tokens[at]
+    return out

@@ -1,0 +1,110 @@
+"""A score split by what it came from: tokens, their positions, biases.
+
+Where positions are added, X = embeddings + positions, and queries and keys are linear in X. With
+t what came from the token, p what came from its position and b the bias, q·k is
+(t + p + b)·(t' + p' + b'): four products of tokens and positions, and those that a bias is in.
+Rotary positions, shared heads and a cache keep the parts apart. What no position was added to
+(the other sentence of cross-attention, the keys of a cache) counts as token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import fsum, isfinite, sqrt
+
+from attnctl.arithmetic import Cell
+from attnctl.ops import Append, MatMulT, Project, Repeat, Rotate, Scale
+from attnctl.ops.base import Array
+from attnctl.rules import of_member
+from attnctl.trace import Trace
+
+Parts = dict[str, float]
+"""What each pair of parts gave to a score, by name; they add up to the score."""
+
+Sides = dict[str, Array]
+"""A row of Q or K in parts that add up to it."""
+
+TOKEN, POSITION, BIAS = "token", "position", "bias"
+
+REST = "rest"
+"""What the parts do not account for: rounding, or a number that was changed on the way."""
+
+CLOSE = 1e-12
+"""A rest below this part of the score is not worth a line."""
+
+
+def parts_of(trace: Trace, step: str, cell: Cell) -> Parts | None:
+    """The parts of a cell of `scores` or `scaled_scores`; None for others, and without positions."""
+    line = trace.steps[step]
+    if any(name not in trace for name in line.inputs):
+        return None
+    value = float(trace[step][cell])
+    match line.op:
+        case MatMulT():
+            parts = products(trace, line.inputs, cell)
+        case Scale(d_k, factor):
+            whole = parts_of(trace, line.inputs[0], cell)
+            by = 1 / sqrt(d_k) if factor is None else factor
+            parts = {name: part * by for name, part in whole.items() if name != REST} if whole else None
+        case _:
+            return None
+    if parts is None or not isfinite(value):
+        return None
+    rest = value - fsum(parts.values())
+    return parts | ({REST: rest} if abs(rest) > CLOSE * abs(value) else {})
+
+
+def products(trace: Trace, inputs: tuple[str, ...], cell: Cell) -> Parts | None:
+    """Every part of the query with every part of the key; None where no position was added."""
+    *lead, row, column = cell
+    query = sides(trace, inputs[0], (*lead, row))
+    key = sides(trace, inputs[1], (*lead, column))
+    if POSITION not in query | key:
+        return None
+    parts = {f"{a}×{b}": 0.0 for a, b in product((TOKEN, POSITION), repeat=2)}
+    parts |= {BIAS: 0.0} if BIAS in query | key else {}
+    for (a, left), (b, right) in product(query.items(), key.items()):
+        name = BIAS if BIAS in {a, b} else f"{a}×{b}"
+        parts[name] = fsum([parts[name], *(left * right).tolist()])
+    return parts
+
+
+def sides(trace: Trace, name: str, at: Cell) -> Sides:
+    """The row of Q or K (or what was made of it) at ([batch,] head, row), in parts."""
+    line = trace.steps[name]
+    *batch, head, row = at
+    if any(each not in trace for each in line.inputs):
+        return {TOKEN: vector(trace[name], at)}
+    match line.op:
+        case Project():
+            x, w, *bias = line.inputs
+            columns = trace[w][head].astype(float)
+            out = {part: each @ columns for part, each in rows_of_x(trace, x, (*batch, row)).items()}
+            return out | {BIAS: vector(trace[bias[0]], (head,))} if bias else out
+        case Rotate() as op:
+            start = of_member(op.start, batch[0] if batch else 0)
+            here = replace(op, start=start + row)
+            inner = sides(trace, line.inputs[0], at)
+            return {part: here.apply(x[None, None, :])[0, 0] for part, x in inner.items()}
+        case Repeat(times):
+            return sides(trace, line.inputs[0], (*batch, head // times, row))
+        case Append():
+            past = trace[line.inputs[0]].shape[-2]
+            if row >= past:
+                return sides(trace, line.inputs[1], (*batch, head, row - past))
+    return {TOKEN: vector(trace[name], at)}
+
+
+def rows_of_x(trace: Trace, name: str, at: Cell) -> Sides:
+    """The row of X (or of memory) at ([batch,] row), in parts."""
+    inputs = trace.steps[name].inputs
+    if inputs == ("embeddings", "positions") and all(each in trace for each in inputs):
+        return {TOKEN: vector(trace["embeddings"], at), POSITION: vector(trace["positions"], at)}
+    return {TOKEN: vector(trace[name], at)}
+
+
+def vector(array: Array, at: Cell) -> Array:
+    """The row of an array at this index; leading axes that the array lacks are left out."""
+    row: Array = array[at[len(at) + 1 - array.ndim :]].astype(float)
+    return row
