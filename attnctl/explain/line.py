@@ -13,8 +13,9 @@ from attnctl.cells import Address, Speller, parse, parse_start
 from attnctl.config.settings import Settings
 from attnctl.derivation import Step
 from attnctl.errors import AttnError
+from attnctl.explain.parts import Parts, parts_of
 from attnctl.explain.unstated import restated
-from attnctl.ops import Given, Hide, Unstated
+from attnctl.ops import Given, Hide, Softmax, Unstated
 from attnctl.ops.base import Array
 from attnctl.trace import Trace
 
@@ -23,6 +24,10 @@ Reference = tuple[str, Cell]
 
 CLOSE = 1e-13
 """Rounding below this part of a value is not worth a term of its own."""
+
+
+MISFIT = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What comes of arithmetic on arrays that do not go together, as a dump of others may have them."""
 
 
 @dataclass(frozen=True)
@@ -87,24 +92,41 @@ class Explainer:
 
     def explain(self, step: str, cell: Cell) -> Explanation:
         """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
-        line = self.trace.steps[step]
-        value = float(self.trace[step][cell])
-        name = self.spell(step, cell)
         for text, edited, index in self.edits:
             if edited == step and within(cell, index):
-                told = f"edited: {text}"
-                return Explanation(edited_line(line), cell, name, value, Number(value), notes=(told,))
+                return self.changed(step, cell, f"edited: {text}")
+        try:
+            found = self.worked_out(step, cell)
+        except MISFIT as error:
+            raise AttnError(
+                f"{self.spell(step, cell)}: the line that the dump gives for it does not fit its numbers "
+                f"({error}); attnctl check goes through them all"
+            ) from error
+        if found.gives is not None and any(edited == step for _, edited, _ in self.edits):
+            return self.changed(
+                step, cell, "changed by an edit of this step: its row was made to sum to 1 again"
+            )
+        return found
+
+    def changed(self, step: str, cell: Cell, note: str) -> Explanation:
+        """The explanation of a cell whose number was put there by hand."""
+        line = replace(self.trace.steps[step], op=Given(), inputs=(), formula="edited")
+        value = float(self.trace[step][cell])
+        return Explanation(line, cell, self.spell(step, cell), value, Number(value), notes=(note,))
+
+    def worked_out(self, step: str, cell: Cell) -> Explanation:
+        """The explanation of a cell by the line it stands on."""
+        line = self.trace.steps[step]
         inputs = self.inputs_of(line)
         expr = line.op.terms(cell, *inputs)
-        read = dict.fromkeys(
-            (line.inputs[number.source.position], number.source.cell)
-            for number in numbers(expr)
-            if number.source
+        sources = (number.source for number in numbers(expr) if number.source)
+        read = dict.fromkeys((line.inputs[source.position], source.cell) for source in sources)
+        value = float(self.trace[step][cell])
+        rounding, gives = settle(expr, value, [self.trace[step], *inputs])
+        notes = tuple(self.notes(line, cell, gives))
+        return Explanation(
+            line, cell, self.spell(step, cell), value, expr, tuple(read), rounding, gives, notes
         )
-        arrays = [self.trace[step], *inputs]
-        rounding, gives = settle(expr, value, arrays)
-        notes = tuple(self.notes(line, cell, value, gives))
-        return Explanation(line, cell, name, value, expr, tuple(read), rounding, gives, notes)
 
     def inputs_of(self, line: Step) -> list[Array]:
         """The arrays that a line reads. Raises AttnError naming those that are not there."""
@@ -125,20 +147,24 @@ class Explainer:
             )
         return [self.trace[name] for name in line.inputs]
 
-    def notes(self, line: Step, cell: Cell, value: float, gives: float | None) -> Iterator[str]:
+    def notes(self, line: Step, cell: Cell, gives: float | None) -> Iterator[str]:
         """What else a person should know of a cell."""
         if line.name not in self.own:
             yield "not in this dump: computed from what is"
-        if isinstance(line.op, Hide) and np.isneginf(value):
-            masks = [self.trace[name] for name in line.inputs[1:]]
-            rule = line.op.reason(cell, self.trace[line.name].shape, *masks)
-            if rule >= 0:
-                names = [each.name for each in line.op.rules]
-                yield f"hidden by {names[rule] if rule < len(names) else 'the given mask'}"
-        if gives is not None and any(edited == line.name for _, edited, _ in self.edits):
-            yield "changed by an edit of this step"
-        elif gives is not None:
+        if gives is not None:
             yield "the dump holds another number than this arithmetic gives"
+        score = line.inputs[0] if isinstance(line.op, Softmax) else line.name
+        if score in self.trace and isinstance(self.trace.steps[score].op, Hide):
+            yield from self.hidden(self.trace.steps[score], cell)
+
+    def hidden(self, line: Step, cell: Cell) -> Iterator[str]:
+        """Which rule hides a score, if one does."""
+        assert isinstance(line.op, Hide)
+        masks = [self.trace[name] for name in line.inputs[1:] if name in self.trace]
+        rule = line.op.reason(cell, self.trace[line.name].shape, *masks)
+        if rule >= 0:
+            names = [each.name for each in line.op.rules]
+            yield f"hidden by {names[rule] if rule < len(names) else 'the given mask'}"
 
     def root(self, address: Address, depth: int = 1) -> Node:
         """The tree that goes back from a cell, `depth` lines in all.
@@ -149,6 +175,15 @@ class Explainer:
         if node.why_not:
             raise AttnError(node.why_not)
         return node
+
+    def parts(self, node: Node) -> Parts | None:
+        """The parts of a score where positions are added; None for anything else."""
+        if node.explanation is None or not node.explanation.inputs:
+            return None
+        try:
+            return parts_of(self.trace, node.step, node.cell)
+        except MISFIT:
+            return None
 
     def tree(self, step: str, cell: Cell, depth: int, seen: dict[Reference, int] | None = None) -> Node:
         """The cell, explained where it can be, and the cells it came from.
@@ -222,11 +257,6 @@ def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]
 def within(cell: Cell, index: tuple[int | slice, ...]) -> bool:
     """Whether a cell is among those of an index; its slices are whole axes."""
     return all(isinstance(at, slice) or at == own for own, at in zip(cell, index, strict=True))
-
-
-def edited_line(line: Step) -> Step:
-    """The line of a cell whose value was put there by hand."""
-    return replace(line, op=Given(), inputs=(), formula="edited")
 
 
 def labels(trace: Trace, step: str, cell: Cell) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.arithmetic import Number, display, number_text
-from attnctl.explain import Explainer, Explanation, Node, Parts, labels, parts_of
+from attnctl.explain import Explainer, Explanation, Node, Parts, labels
 from attnctl.ops import Given
 from attnctl.render.numbers import matrix_format
 from attnctl.render.screen import Line, Screen
@@ -70,7 +70,7 @@ class Page:
         yield from self.equation(found.name, self.figures(found, most))
         for note in self.notes(found):
             yield from self.screen.flow([(self.screen.ours(note), "dim")], " ")
-        parts = parts_of(self.explainer.trace, found.step.name, found.cell)
+        parts = self.explainer.parts(root)
         if parts:
             yield []
             yield from self.parts(found.name, parts)
@@ -167,7 +167,8 @@ class Page:
         if node.repeated:
             more = "  (above)"
         elif found is None:
-            more = f"  ({node.why_not})" if node.why_not else ""
+            more = f"  ({node.why_not})" if node.why_not and node.step not in told else ""
+            told |= {node.step} if node.why_not else set()
         elif isinstance(found.step.op, Given):
             more = "" if node.step in told else f"  {found.step.formula}"
             told.add(node.step)
@@ -211,7 +212,7 @@ def trimmed(digits: str) -> str:
 def json_pieces(explainer: Explainer, root: Node) -> Iterator[str]:
     """The explanation as JSON, a piece at a time: a deep one is long."""
     assert root.explanation is not None
-    parts = parts_of(explainer.trace, root.step, root.cell)
+    parts = explainer.parts(root)
     yield from node_pieces(explainer, root, {"parts": parts} if parts else {}, "\n")
     yield "\n"
 

@@ -14,6 +14,7 @@ from itertools import product
 from typing import TextIO
 
 from attnctl.arithmetic import number_text
+from attnctl.store.dump_json import encoded
 from attnctl.trace import Array, Trace
 
 RUNS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -61,7 +62,8 @@ def value_text(value: float) -> str:
 
 
 def cell(text: str) -> str:
-    """A text as a cell: guarded against being run, and quoted where it must be."""
+    """A text as a cell: guarded against being run, quoted where it must be, and always UTF-8."""
+    text = encoded(text).decode()
     guarded = f"'{text}" if text.startswith(RUNS) else text
     quoted = any(each in guarded for each in ',"\r\n')
     return '"' + guarded.replace('"', '""') + '"' if quoted else guarded

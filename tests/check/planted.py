@@ -115,8 +115,6 @@ def draw(kind, rng):
     if k.scores_bias:
         given["bias"] = rng.standard_normal((k.heads, k.n, keys))
     given = {n: x.astype(t) for n, x in given.items()}
-    if t == "bfloat16":
-        raise ValueError("round a float32 run instead")
     if k.mask == "random":
         mask = rng.random((k.n, keys)) < 0.6
         mask[:, 0] |= ~mask.any(axis=1)
@@ -189,18 +187,32 @@ def allowed(kind, given, mistake):
     return ~seen if mistake == "mask-inverted" else seen
 
 
-def attend(kind, mistake=None):
-    """Every step of attention of this kind, with the mistake; as one would have dumped it."""
+class Rounded(dict):
+    """Steps as they are written down: each rounded."""
+
+    def __init__(self, near):
+        self.near = near
+
+    def __setitem__(self, name, x):
+        super().__setitem__(name, self.near(x) if x.dtype.kind == "f" else x)
+
+
+def attend(kind, mistake=None, near=None):
+    """Every step of attention of this kind, with the mistake; as one would have dumped it.
+
+    `near` rounds every step before the next one reads it.
+    """
     rng = np.random.default_rng(kind.seed)
-    given = draw(kind, rng)
     k, t = kind, np.dtype(kind.dtype).type
-    out = dict(given)
+    out = Rounded(near or (lambda x: x))
+    for name, x in draw(kind, rng).items():
+        out[name] = x
+    given = dict(out)
     x = given.get("embeddings", given.get("X"))
     if k.sinusoidal:
-        positions = table_of_sinusoids(k.n, k.d_model).astype(t)
-        out["positions"] = positions
-        x = x.copy() if mistake == "positions-missing" else x + positions
-        out["X"] = x
+        out["positions"] = table_of_sinusoids(k.n, k.d_model).astype(t)
+        out["X"] = x.copy() if mistake == "positions-missing" else x + out["positions"]
+        x = out["X"]
     source = given.get("memory", x)
     q = project(given, x, "Q", k.heads, mistake)
     key = project(given, source, "K", k.kv, mistake)
@@ -210,19 +222,21 @@ def attend(kind, mistake=None):
         q, key = project(crossed, x, "Q", k.heads, None), project(crossed, source, "K", k.kv, None)
     if mistake == "scaled-twice/Q":
         q = q / t(np.sqrt(k.d))
-    out.update(Q=q, K=key, V=v)
+    out["Q"], out["K"], out["V"] = q, key, v
+    q, key, v = out["Q"], out["K"], out["V"]
     if k.rope:
         if mistake != "rotary-missing":
             q = rotate(q, mistake == "rotary-pairs-wrong", k.offset)
             key = rotate(key, mistake == "rotary-pairs-wrong")
-        out.update(Q_rotated=q, K_rotated=key)
+        out["Q_rotated"], out["K_rotated"] = q, key
+        q, key = out["Q_rotated"], out["K_rotated"]
     if k.kv != k.heads:
         times = k.heads // k.kv
         if mistake == "kv-heads-tiled":
             key, v = (np.concatenate([y] * times, axis=-3) for y in (key, v))
         else:
             key, v = (np.repeat(y, times, axis=-3) for y in (key, v))
-        out.update(K_shared=key, V_shared=v)
+        out["K_shared"], out["V_shared"] = key, v
     s = q @ key.swapaxes(-1, -2)
     if mistake == "query-key-swapped":
         s = key @ q.swapaxes(-1, -2)
@@ -233,33 +247,34 @@ def attend(kind, mistake=None):
     if mistake == "low-precision/bfloat16":
         s = bfloat16(bfloat16(q) @ bfloat16(key).swapaxes(-1, -2)).astype(t)
     out["scores"] = s
-    s = scaled(k, s, mistake)
-    out["scaled_scores"] = s
+    out["scaled_scores"] = scaled(k, out["scores"], mistake)
+    s = out["scaled_scores"]
     seen = allowed(k, given, mistake)
     if k.softcap and mistake == "softcap-after-mask" and seen is not None:
         s = masked_too_soon = np.where(seen, s, t(-np.inf))
     if k.softcap:
         s = s if mistake == "softcap-missing" else t(k.softcap) * np.tanh(s / t(k.softcap))
         out["softcapped_scores"] = s
+        s = out["softcapped_scores"]
     if k.alibi or k.scores_bias:
         if mistake != "bias-missing/scores":
             s = s + score_bias(k, given).astype(t)
         out["biased_scores"] = s
+        s = out["biased_scores"]
     if meant(k):
-        out["masked_scores"] = s = hidden(s, seen, mistake, t)
+        out["masked_scores"] = hidden(s, seen, mistake, t)
+        s = out["masked_scores"]
         if mistake == "softcap-after-mask":
             out["masked_scores"] = masked_too_soon
-    a = weights(s, seen, mistake, t, rng)
-    out["attention_weights"] = a
-    z = a @ v
-    out["head_outputs"] = z
-    out["concat"] = merge(z, mistake)
+    out["attention_weights"] = weights(s, seen, mistake, t, rng)
+    out["head_outputs"] = out["attention_weights"] @ v
+    out["concat"] = merge(out["head_outputs"], mistake)
     w_o = given["W_O"].T if mistake in {"weight-transposed", "weight-transposed/O"} else given["W_O"]
     y = out["concat"] if mistake == "output-projection-missing" else out["concat"] @ w_o
     if k.bias and mistake not in {"bias-missing", "bias-missing/O", "output-projection-missing"}:
         y = y + given["b_O"]
     out["output"] = y
-    return out
+    return dict(out)
 
 
 def meant(kind):
@@ -372,7 +387,7 @@ PLANTED = {
     "mask-finite": (BLIND, BLIND.but(dtype=F32), BLIND.but(heads=4, kv_heads=2)),
     "mask-finite/added": (BLIND, BLIND.but(heads=1), BLIND.but(n=9)),
     "mask-finite/small": (
-        BLIND, CAUSAL.but(size=150.0, n=8), MASKED.but(size=400.0, n=8),
+        BLIND, CAUSAL.but(size=150.0, n=8), CAUSAL.but(size=150.0, n=9, heads=4, kv_heads=2, seed=1),
     ),
     "causal-strict": (CAUSAL, GROUPED, ROTARY, BOTH),
     "causal-aligned-wrong": (
@@ -411,17 +426,26 @@ PLANTED = {
 }  # fmt: skip
 """Each mistake (after a slash the way it is made) on the kinds of attention it is planted in."""
 
-EVERYTHING = None
 INPUTS = ("embeddings", "X", "memory", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
 BESIDE = ("mask", "bias", "key_lengths")
 RECORDED = {
-    "everything": EVERYTHING,
+    "everything": (),
     "weights and outputs": (*INPUTS, *BESIDE, "Q", "K", "V", "attention_weights", "head_outputs", "output"),
     "inputs and output": (*INPUTS, *BESIDE, "output"),
 }
-"""What of a run is written down."""
+"""What of a run is written down; nothing named is everything."""
+
+ALIKE = {
+    ("scaled-twice/scores", "weights and outputs"): "scale-by-d_k",
+    ("scaled-twice/scores", "inputs and output"): "scale-by-d_k",
+    ("scaled-twice/Q", "inputs and output"): "scale-by-d_k",
+}
+"""Mistakes that give the same numbers: divided by √d_k twice is divided by d_k, unless it was written down between."""
+
+UNTOLD = {("dropout-left-on", "inputs and output"), ("dropout-left-on/half", "inputs and output")}
+"""What cannot be told: which weights dropout chose, where no weights are written down."""
 
 
 def recorded(arrays, what):
     names = RECORDED[what]
-    return arrays if names is None else {name: x for name, x in arrays.items() if name in names}
+    return {name: x for name, x in arrays.items() if name in names or not names}

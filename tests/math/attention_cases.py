@@ -142,7 +142,7 @@ def offset_of(asked: int | None, past: int, length: int | None, queries: int) ->
 
 def draw_positions(draw: Any, d_k: int, *, from_x: bool) -> tuple[Any, tuple[float, int, bool] | None]:
     """Positions as an option, and the rotary ones for the oracle."""
-    choices = ["none", "alibi"] + ["sinusoidal"] * from_x + ["rope"] * (d_k > 1)
+    choices = ["none", "alibi"] + ["sinusoidal"] * from_x + ["rope"] * 3 * (d_k > 1)
     chosen = draw(st.sampled_from(choices))
     if chosen != "rope":
         return (None if chosen == "none" else chosen), None

@@ -36,6 +36,11 @@ REFUSED = {
     "keys without values": ({"V": np.ones((2, 6, 4))}, {}, "K is 2 × 5 × 4 but V is 2 × 6 × 4"),
     "heads that do not divide": ({"Q": np.ones((3, 3, 4))}, {}, "2 kv heads do not divide 3 heads"),
     "a batch of one only": ({"Q": np.ones((1, 2, 3, 4))}, {}, "give all with the same axes"),
+    "batches of their own": (
+        {name: np.stack([array] * (2 + (name == "Q"))) for name, array in QKV.items()},
+        {},
+        "Q has a batch of 3 but K of 2",
+    ),
     "five axes": ({"Q": np.ones((1, 1, 1, 1, 1))}, {}, "Q: 1 × 1 × 1 × 1 × 1, expected (n, d)"),
     "columns heads do not divide": ({}, {"heads": 3}, "Q: 2 × 3 × 4, but 3 heads do not divide 4 columns"),
     "other heads": (
@@ -88,6 +93,11 @@ REFUSED = {
     "X without W_V": ({**FROM_X, "W_V": None}, {}, "no W_V in the arrays; attention needs"),
     "b_O alone": ({"b_O": np.ones(4)}, {}, "b_O is added to concat W_O; give W_O too"),
     "W_O of other rows": ({**FROM_X, "W_O": np.ones((5, 4))}, {}, "W_O: 5 × 4, expected 4 rows"),
+    "b_O of other columns": (
+        {**FROM_X, "W_O": np.ones((4, 2)), "b_O": np.ones(4)},
+        {},
+        "b_O: 4, expected 2 (the columns of W_O)",
+    ),
     "sinusoids without X": ({}, {"positions": "sinusoidal"}, "are added to X; give X, W_Q, W_K and W_V"),
     "a short table": (FROM_X, {"positions": [[0.0] * 4] * 2}, "expected at least 3 rows of d_model 4"),
     "memory in a batch": ({**FROM_X, "memory": np.ones((1, 3, 4))}, {}, "X is 3 × 4, memory 1 × 3 × 4"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from attention_cases import Case, cases
+import pytest
+from attention_cases import cases
 from hypothesis import given, settings
 
 import attnctl
@@ -39,8 +40,8 @@ def size(expr) -> float:
     raise TypeError(expr)
 
 
-def explained(case: Case) -> int:
-    trace = attnctl.attend(case.arrays, **case.options)
+def explained(trace: attnctl.Trace) -> int:
+    """Evaluate every cell of every step; how many there were."""
     cells = 0
     for name, step in trace.steps.items():
         inputs = [trace[name]] if isinstance(step.op, Given) else [trace[each] for each in step.inputs]
@@ -63,7 +64,12 @@ def explained(case: Case) -> int:
     return cells
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(case=cases())
 def test_every_cell_of_every_step(case):
-    assert explained(case)
+    assert explained(attnctl.attend(case.arrays, **case.options))
+
+
+@pytest.mark.parametrize("positions", ["none", "sinusoidal", [[0.5, -1.0, 0.25, 3.0]] * 3])
+def test_every_cell_of_a_run(positions):
+    assert explained(attnctl.run("I love AI", heads=2, positions=positions))

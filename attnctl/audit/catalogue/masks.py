@@ -139,7 +139,7 @@ def unasked(case: Case) -> Iterator[Plant]:
     hide = masked(case)
     if hide and not any(isinstance(rule, Causal) for rule in hide.rules):
         yield Plant(case.put(MASKED, replace(hide, rules=(*hide.rules, Causal()))))
-    elif hide is None and WEIGHTS in case.derivation:
+    elif MASKED not in case.derivation and WEIGHTS in case.derivation:
         scores = case.derivation[WEIGHTS].inputs[:1]
         new = Step(MASKED, Hide(rules=(Causal(),)), scores, HEAD_QUERY_KEY, "", "S")
         yield Plant(case.insert(new, before=WEIGHTS))
