@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
+from attnctl.array import Array
 from attnctl.blocks import Progress
-from attnctl.config.settings import Settings
-from attnctl.prepare import operator
-from attnctl.prepare.batch import run_batch
+from attnctl.config.settings import DTYPES, NONE, SINUSOIDAL, PositionSetting, Settings
+from attnctl.derivation import Rotary
+from attnctl.errors import AttnError
 from attnctl.prepare.sentence import prepare as prepare_sentence
 from attnctl.rules import Alibi, Causal, Rule, Softcap, Window
 from attnctl.trace import Trace
@@ -18,8 +17,6 @@ from attnctl.trace import Trace
 if TYPE_CHECKING:
     from attnctl.audit.report import Report
     from attnctl.compare import Difference
-
-Array = NDArray[Any]
 
 
 def with_rules(
@@ -40,10 +37,18 @@ def with_rules(
         rules.append(Softcap(softcap))
     if positions == "alibi":
         rules.append(Alibi())
-        positions = None
     kept = [rule for rule in settings.rules if type(rule) not in set(map(type, rules))]
     changed = settings.with_(rules=(*kept, *rules))
-    return changed if positions is None else changed.with_(positions=positions)
+    return changed if positions in (None, "alibi") else changed.with_(positions=position_of(positions))
+
+
+def position_of(positions: Any) -> PositionSetting:
+    """Positions by name, as Rotary(…), or as the rows of a learned table."""
+    if positions == "rope":
+        return Rotary()
+    if isinstance(positions, (Rotary, list)) or positions in (NONE, SINUSOIDAL):
+        return positions
+    raise AttnError(f"positions: {positions!r}; give none, sinusoidal, rope, alibi, Rotary(…) or rows")
 
 
 def run(
@@ -72,6 +77,8 @@ def run_many(
     """A trace for each sentence, from one padded batch; no sentence means the settings' own."""
     if len(sentences) < 2:
         return [run(sentences[0] if sentences else None, settings, keep=keep, **options)]
+    from attnctl.prepare.batch import run_batch
+
     return run_batch(chosen(settings, options), sentences, keep)
 
 
@@ -88,6 +95,8 @@ def attend(
     Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises
     AttnError with every array that is missing, not finite or does not fit.
     """
+    from attnctl.prepare import operator
+
     header = arrays.header if isinstance(arrays, Trace) else {}
     return operator.prepare(arrays, chosen(settings, options), header).run(keep, progress)
 
@@ -116,7 +125,7 @@ def diff(
 
 
 def check(
-    trace: Trace,
+    trace: Trace | Mapping[str, Array],
     settings: Settings | None = None,
     *,
     rtol: float | None = None,
@@ -126,15 +135,17 @@ def check(
 ) -> Report:
     """Recompute every step of a trace; name the first wrong one and the mistake that explains it.
 
-    What was intended is what a trace of ours says itself; for anyone else's arrays, and to
-    overrule it, `settings` and options (heads, causal, …) say it. Numbers may be as far off as
-    rounding puts them, or as `rtol` and `atol` or a number of `decimals` say. Raises AttnError
-    where there is nothing to compare.
+    What was intended is what a trace of ours says itself; for anyone else's arrays (under our
+    names: Q, K, V, scores, …), and to overrule it, `settings` and options (heads, causal, …) say
+    it. Numbers may be as far off as rounding puts them, or as `rtol` and `atol` or a number of
+    `decimals` say. Raises AttnError where there is nothing to compare.
     """
     from attnctl.audit.check import check as check_steps
     from attnctl.audit.check import configured
+    from attnctl.audit.intended import anyones
     from attnctl.audit.record import Strictness
 
+    trace = trace if isinstance(trace, Trace) else anyones(trace)
     asked = chosen(settings or configured(trace), options) if options else settings
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
@@ -143,4 +154,7 @@ def chosen(settings: Settings | None, options: dict[str, Any]) -> Settings:
     """Settings with options laid over them."""
     ruled = ("causal", "window", "softcap", "positions")
     rules = {name: options.pop(name) for name in ruled if name in options}
-    return with_rules((settings or Settings()).with_(**options), **rules)
+    changed = with_rules((settings or Settings()).with_(**options), **rules)
+    if changed.dtype not in DTYPES:
+        raise AttnError(f"dtype: {changed.dtype!r}; give {', '.join(DTYPES)}")
+    return changed

@@ -10,62 +10,55 @@ goes back along the derivation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import reduce
 from math import copysign, cos, exp, inf, isfinite, isinf, isnan, nan, sin, sqrt, tanh
 from operator import add
+from typing import NamedTuple
 
 Cell = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """The cell of an input that a number was read from: input number `position`, at `cell`."""
 
     position: int
     cell: Cell
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """A number, and where it was read if it was."""
 
     value: float
     source: Source | None = None
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(NamedTuple):
     """a + b + …"""
 
     parts: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """a − b."""
 
     left: Expr
     right: Expr
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """a · b · …"""
 
     parts: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
-class Quotient:
+class Quotient(NamedTuple):
     """a / b."""
 
     above: Expr
     below: Expr
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A function of one expression: exp, sqrt, tanh, cos or sin."""
 
     name: str
@@ -107,7 +100,8 @@ def code(expr: Expr) -> str:
         case Difference(left, right):
             return f"({code(left)} - {code(right)})"
         case Product(parts):
-            return " * ".join(map(code, parts))
+            nested = (Product, Quotient)
+            return " * ".join(f"({code(p)})" if isinstance(p, nested) else code(p) for p in parts)
         case Quotient(above, below):
             return f"({code(above)}) / ({code(below)})"
         case Call(name, inside):

@@ -16,12 +16,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.ops import Add, Block, Given, Hide, RowWise, Softmax
 
-Array = NDArray[Any]
 Progress = Callable[[int, int], None]
 
 SCRATCH = 4 * 2**20

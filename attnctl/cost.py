@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from attnctl.derivation import Derivation
 from attnctl.ops import Given
@@ -12,8 +12,7 @@ from attnctl.ops import Given
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """One step's share: its shape, bytes where it is kept, floating-point operations, and growth."""
 
     name: str

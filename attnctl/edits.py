@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.cells import Address, parse_start, shown, unknown_step
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError, raise_all
 from attnctl.trace import Trace
 
-Array = NDArray[Any]
 Header = dict[str, Any]
 
 RULE = re.compile(r"\s*(=|\+=|\*=)\s*(.*\S)\s*", re.DOTALL)
@@ -128,7 +127,9 @@ class WhatIf:
 
     def marked(self, step: Step) -> Step:
         """The step, saying so where it was edited."""
-        return replace(step, formula=f"{step.formula}, edited") if step.name in self.edited else step
+        if step.name not in self.edited:
+            return step
+        return Step(step.name, step.op, step.inputs, step.axes, f"{step.formula}, edited", step.symbol)
 
     def record(self) -> list[dict[str, str]]:
         """What a dump says of the edits."""
@@ -184,11 +185,11 @@ def renormalized(weights: Array, before: Array) -> Array:
     """The rows that differ from `before` made to sum to 1; rows of zeros stay."""
     changed = (weights != before).any(axis=-1, keepdims=True) & weights.any(axis=-1, keepdims=True)
     total = weights.sum(axis=-1, keepdims=True)
-    wrong = np.argwhere(changed & ~(total > 0))
+    wrong = np.argwhere(changed & ~((total > 0) & np.isfinite(total)))
     if len(wrong):
         *row, _ = wrong[0].tolist()
         found = f"{WEIGHTS}{row} sums to {total[tuple(wrong[0])]:g}"
-        raise AttnError(f"renormalize: {found}; only a row with a sum above 0 can be made to sum to 1")
+        raise AttnError(f"renormalize: {found}; only a sum above 0 can be made 1")
     return np.where(changed, weights / np.where(changed, total, 1), weights)
 
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.blocks import Progress, Stretch, blockwise, stretch_of
 from attnctl.derivation import Derivation, Step
 from attnctl.ops import Add, Given, Hide
 
-Array = NDArray[Any]
 Edit = Callable[[Array], Array]
 
 SMALL = 2**20
 """Scores up to this many are computed whole: blocks would save nothing."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The values of the steps that were kept, and the rows of weights that see nothing."""
 
     values: dict[str, Array]
@@ -118,18 +115,26 @@ def laid_out(
     for step in stretch:
         if step.name in keep or step.axes[-1] != "key":
             columns = sizes["key"] if step.axes[-1] == "key" else values[step.inputs[1]].shape[-1]
-            unseen = -np.inf if step.name == "masked_scores" else 0
-            kept[step.name] = np.full((*lead, sizes["query"], columns), unseen, q.dtype)
+            kept[step.name] = np.zeros((*lead, sizes["query"], columns), q.dtype)
+            if step.name == "masked_scores":  # what no block computes is hidden
+                kept[step.name].fill(-np.inf)
     return Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"])
 
 
-def overflow(steps: Iterable[Step], values: Mapping[str, Array]) -> tuple[str, list[int]] | None:
-    """The first step, and its first cell, that grew too large for its type of number."""
+def overflow(
+    steps: Iterable[Step], values: Mapping[str, Array], edited: Collection[str] = ()
+) -> tuple[str, list[int]] | None:
+    """The first step, and its first cell, that grew too large for its type of number.
+
+    Steps from an `edited` one on may be −∞ because the edit says so.
+    """
+    hidden = False
     for step in steps:
         array = values[step.name]
+        hidden |= step.name in edited
         if isinstance(step.op, Given) or np.isfinite(array).all():
             continue
-        hides = isinstance(step.op, (Add, Hide))
+        hides = hidden or isinstance(step.op, (Add, Hide))
         grown = np.argwhere(~(np.isfinite(array) | np.isneginf(array)) if hides else ~np.isfinite(array))
         if len(grown):
             return step.name, grown[0].tolist()

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from attnctl.array import Array
 
 
-def sinusoid_angles(length: int, d_model: int, start: int = 0) -> NDArray[np.float64]:
+def sinusoid_angles(length: int, d_model: int, start: int = 0) -> Array:
     """pos / 10000^(2⌊c/2⌋/d_model) -> (token, d_model) (Vaswani et al. 2017, section 3.5)."""
     pos = np.arange(start, start + length)[:, None]
     pair = np.arange(d_model) // 2
     return pos / 10000.0 ** (2 * pair / d_model)
 
 
-def sinusoids(length: int, d_model: int, start: int = 0) -> NDArray[np.float64]:
+def sinusoids(length: int, d_model: int, start: int = 0) -> Array:
     """sin of the angle in even columns, cos in odd ones -> (token, d_model)."""
     angle = sinusoid_angles(length, d_model, start)
     even = np.arange(d_model) % 2 == 0
     return np.where(even, np.sin(angle), np.cos(angle))
 
 
-def rotary_angles(positions: Array, dims: int, theta: float = 10000.0) -> NDArray[np.float64]:
+def rotary_angles(positions: Array, dims: int, theta: float = 10000.0) -> Array:
     """m · theta^(−2i/dims) for positions (..., token) -> (..., token, dims/2).
 
     Source: Su et al. 2021, "RoFormer", equation 15.
@@ -33,7 +30,7 @@ def rotary_angles(positions: Array, dims: int, theta: float = 10000.0) -> NDArra
     return np.asarray(positions)[..., None] * theta ** (-2.0 * pair / dims)
 
 
-def rotary_pairs(dims: int, *, interleaved: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def rotary_pairs(dims: int, *, interleaved: bool) -> tuple[Array, Array]:
     """The columns (first, second) of each rotated pair: neighbours, or a half apart."""
     pair = np.arange(dims // 2)
     return (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + dims // 2)

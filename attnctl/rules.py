@@ -8,15 +8,15 @@ compose by "and". They are evaluated for whatever block of positions is asked fo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 
-Positions = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+Positions = Array
+Mask = Array
 PerBatch = int | tuple[int, ...]
 """One number for all, or one for each member of the batch."""
 
@@ -117,7 +117,7 @@ def clamp(position: int, keys: int) -> int:
     return min(max(position, 0), keys)
 
 
-def per_batch(value: PerBatch, axes: int = 3) -> NDArray[Any]:
+def per_batch(value: PerBatch, axes: int = 3) -> Array:
     """One number as it is; one a member as (batch, 1, …), to broadcast against `axes` more axes."""
     array = np.asarray(value)
     return array.reshape(*array.shape, *(1,) * axes) if array.ndim else array
@@ -128,7 +128,7 @@ def of_member(value: PerBatch, member: int) -> int:
     return value if isinstance(value, int) else value[member]
 
 
-def alibi_slopes(heads: int) -> NDArray[np.float64]:
+def alibi_slopes(heads: int) -> Array:
     """The slope of each head, (head,): 2^(−8/n), 2^(−16/n), … for n a power of two.
 
     For other n the paper's reference code takes the slopes of the next lower power of two and

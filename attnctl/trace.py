@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from numpy.typing import NDArray
-
+from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
-
-Array = NDArray[Any]
 
 SCHEMA = "attnctl/trace/1"
 

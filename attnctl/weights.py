@@ -10,13 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from math import sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-Shape = tuple[int, ...]
+from attnctl.array import Array, Shape
 
 
 def stream(seed: int, *name: str) -> np.random.RandomState:

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {"errors", "arithmetic", "memory"},
+    {"errors", "arithmetic", "array", "memory"},
     {"rules", "positions", "ops"},
     {"derivation", "blocks", "execute", "cost", "trace", "cells"},
     {"vocab", "weights", "config"},
@@ -24,7 +24,7 @@ LAYERS = [
 ]
 """Each layer may import itself and those above it. What draws a verb's answer knows that verb."""
 
-MATH = {"arithmetic", "rules", "positions", "ops", "derivation", "blocks", "execute"}
+MATH = {"arithmetic", "rules", "positions", "ops", "array", "derivation", "blocks", "execute"}
 
 
 def modules():

@@ -1,12 +1,12 @@
 """Rewrite the output under every command of the documents: python tests/update_docs.py"""
 
-import re
-import tempfile
-from pathlib import Path
-import shutil
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from test_readme import DOCUMENTS, ROOT, split
 

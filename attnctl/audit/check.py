@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numpy.typing import NDArray
+import numpy as np
 
-from attnctl.audit.hints import hint
+from attnctl.array import Array
+from attnctl.audit.hints import hint, printed
 from attnctl.audit.intended import Intent, derived, is_stated, stated, unknown_names
 from attnctl.audit.mistake import Mistake
 from attnctl.audit.precision import DTYPES, FLOAT64
@@ -20,18 +22,21 @@ from attnctl.errors import AttnError
 from attnctl.memory import require
 from attnctl.trace import Trace
 
-Array = NDArray[Any]
-
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
 
+NOT_MEANT = {"key_lengths", "causal_offset", "edits", "renormalize"}
+"""What a dump's config may hold beside the settings of a config file, or in another form."""
+
+BY_ROUNDING = Strictness()
 WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
 
 
+@np.errstate(all="ignore")  # what overflows becomes ∞ and NaN, and is found
 def check(
     trace: Trace,
     settings: Settings | None = None,
-    strictness: Strictness = Strictness(),
+    strictness: Strictness = BY_ROUNDING,
     blanks: Mapping[str, Array] | None = None,
     unfilled: Collection[str] = (),
 ) -> Report:
@@ -41,6 +46,7 @@ def check(
     intended; given for a dump of ours, they overrule it. `blanks` marks cells that are still to
     be filled in, `unfilled` names steps that are. Raises AttnError where nothing can be compared.
     """
+    trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
     intent = intended(trace, settings)
     record = Record(
@@ -51,10 +57,11 @@ def check(
     walk = Walker(record).walk(record.intended)
     unknown = unknown_names(trace) if intent.trace is not trace else []
     if nothing_checked(walk.steps.values()):
-        raise AttnError(nothing_to_compare(trace, unknown))
-    steps = dict(walk.steps)
-    steps |= {name: Checked(name, Verdict.NOT_FILLED) for name in steps if name in unfilled}
-    return Report(intent.trace, steps, tuple(findings(record, walk)), str(strictness), tuple(unknown))
+        blank = [name for name in walk.steps if name in unfilled]
+        raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))
+    diagnosis = Diagnosis(record, walk, shown(walk.steps, intent.trace, unfilled))
+    findings = tuple(diagnosis.findings())
+    return Report(intent.trace, diagnosis.steps, findings, str(strictness), tuple(unknown))
 
 
 def intended(trace: Trace, settings: Settings | None) -> Intent:
@@ -69,53 +76,102 @@ def intended(trace: Trace, settings: Settings | None) -> Intent:
 
 def configured(trace: Trace) -> Settings:
     """The settings that a dump's config describes; the defaults where it has none."""
-    config = {name: value for name, value in trace.config.items() if name != "key_lengths"}
-    offset = config.pop("causal_offset", None)
-    if not config and offset is None:
-        return Settings()
+    config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
+    offset = offset_of(trace.config.get("causal_offset"))
+    if not config:
+        return Settings(causal_offset=offset)
     from attnctl.config.schema import validate
 
-    return validate(config).with_(causal_offset=tuple(offset) if isinstance(offset, list) else offset)
+    return validate(config).with_(causal_offset=offset)
+
+
+def offset_of(value: Any) -> Any:
+    """The causal offset that a dump's config says: a number, one for each member of a batch, or none.
+
+    Raises AttnError where it is none of these.
+    """
+    several = value if isinstance(value, list) else [value]
+    if value is not None and not all(type(each) is int for each in several):
+        raise AttnError(f"$.config.causal_offset: {value!r} is not a number of keys")
+    return tuple(several) if isinstance(value, list) else value
 
 
 def edited(trace: Trace) -> frozenset[str]:
     """The steps whose numbers were edited: they are what they are."""
-    edits = trace.header.get("edits") or ()
-    return frozenset(each["step"] for each in edits if isinstance(each, dict) and "step" in each)
+    edits = trace.header.get("edits")
+    told = [each.get("step") for each in edits if isinstance(each, dict)] if isinstance(edits, list) else []
+    return frozenset(step for step in told if isinstance(step, str))
+
+
+def shown(
+    steps: Mapping[str, Checked], recorded: Iterable[str], unfilled: Collection[str]
+) -> dict[str, Checked]:
+    """The steps to report: those up to the last one that is there, or should be filled in."""
+    blank = {name: Checked(name, Verdict.NOT_FILLED) for name in steps if name in unfilled}
+    out = {**steps, **blank}
+    out |= {name: Checked(name, Verdict.NOT_CHECKABLE) for name in recorded if name not in out}
+    while out and out[last := next(reversed(out))].verdict is Verdict.NOT_RECORDED:
+        del out[last]
+    return out
+
+
+def nothing_filled(unfilled: Sequence[str]) -> str:
+    """That an exercise is still to be begun."""
+    return f"nothing is filled in yet; write numbers for null in {', '.join(unfilled)}"
 
 
 def nothing_to_compare(trace: Trace, unknown: Sequence[str]) -> str:
     """Why nothing could be checked, and what would help."""
     has = ", ".join(trace) or "nothing"
     lost = f" (no step is called {', '.join(unknown)}: --name THEIRS=OURS renames)" if unknown else ""
-    return f"nothing to compare: it has {has}{lost}; give a step and what it is computed from, like Q, K and scores"
+    wanted = "give a step and what it is computed from, like Q, K and scores"
+    return f"nothing to compare: it has {has}{lost}; {wanted}"
 
 
-def findings(record: Record, walk: Walk) -> Iterator[Finding]:
-    """Every wrong step with what explains it; after each the walk goes on as the program did."""
-    unexplained: set[str] = set()
-    seen: set[tuple[str, str]] = set()
-    while wrong := [name for name in walk.wrong if name not in unexplained]:
-        first = wrong[0]
-        gap = walk.steps[first].gap
-        assert gap is not None  # or it could not be wrong
-        search = Search.begin(record, walk, first)
-        fit, also = best(search.fits())
-        if fit is None or not seen.isdisjoint({(first, mistake.name) for mistake, _ in fit.mistakes}):
-            unexplained.add(first)
-            without = record.forgetting(first)
-            after = Walker(without).walk(walk.derivation)
-            if set(after.wrong) < set(walk.wrong) - {first}:
-                yield Finding(first, gap, hint=WRITTEN_WRONG)
-                record, walk = without, after
+@dataclass
+class Diagnosis:
+    """Goes through the wrong steps, naming what explains each; `steps` is what is found of every one."""
+
+    record: Record
+    walk: Walk
+    steps: dict[str, Checked]
+    done: set[tuple[str, str]] = field(default_factory=set)
+    """Steps with the mistakes that were named there; "" where nothing explains them."""
+
+    def findings(self) -> Iterator[Finding]:
+        """Every wrong step with what explains it; after each the walk goes on as the program did."""
+        if self.walk.wrong and (why := printed(self.record, self.walk)):
+            first = self.walk.wrong[0]
+            yield Finding(first, self.walk.gap(first), hint=why)
+            return
+        while wrong := [name for name in self.walk.wrong if (name, "") not in self.done]:
+            search = Search.begin(self.record, self.walk, wrong[0])
+            fit, also = best(search.fits())
+            if fit is None or any((wrong[0], mistake.name) in self.done for mistake, _ in fit.mistakes):
+                yield self.unexplained(search)
             else:
-                yield Finding(first, gap, hint=hint(search))
-            continue
+                yield from self.explained(wrong[0], fit, also)
+
+    def explained(self, first: str, fit: Fit, also: Sequence[Fit]) -> Iterator[Finding]:
+        """One finding for each mistake; from here on the derivation is the one that makes them."""
         for number, (mistake, detail) in enumerate(fit.mistakes):
-            seen.add((first, mistake.name))
-            others = tuple(named(each) for each in also) if not number else ()
-            yield Finding(first, gap, mistake.name, *spoken(mistake, detail), others)
-        walk = Walker(record).walk(fit.walk.derivation)
+            self.done.add((first, mistake.name))
+            others = () if number else tuple(map(named, also))
+            yield Finding(first, self.walk.gap(first), mistake.name, *spoken(mistake, detail), others)
+        self.walk = Walker(self.record).walk(fit.walk.derivation)
+
+    def unexplained(self, search: Search) -> Finding:
+        """A step that no known mistake explains; forgotten, where what follows is right without it."""
+        first, gap = search.case.first, self.walk.gap(search.case.first)
+        self.done.add((first, ""))
+        without = self.record.forgetting(first)
+        after = Walker(without).walk(self.walk.derivation)
+        righted = set(self.walk.wrong) - {first} - set(after.wrong)
+        if not righted or not set(after.wrong) <= set(self.walk.wrong):
+            return Finding(first, gap, hint=hint(search))
+        self.record, self.walk = without, after
+        self.steps |= {name: after.steps[name] for name in righted}
+        return Finding(first, gap, hint=WRITTEN_WRONG)
 
 
 def named(fit: Fit) -> str:

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.store import read_one
 from attnctl.trace import Trace
-
-Array = NDArray[Any]
 
 BLANK = "NaN"
 """What a blank is read as."""
@@ -84,11 +82,16 @@ def any_number(numbers: Any) -> bool:
 
 
 def blanks_of(numbers: Any) -> Array:
-    """Where nothing is filled in; an empty array where rows are not of one length, which reading will say."""
+    """Where nothing is filled in; nowhere if rows are not of one length, which reading will say."""
     try:
-        return np.equal(np.array(numbers, dtype=object), None).astype(bool)
+        return np.array(empty_of(numbers), dtype=bool)
     except ValueError:
         return np.zeros(0, dtype=bool)
+
+
+def empty_of(numbers: Any) -> Any:
+    """The same lists with whether each number is null."""
+    return [empty_of(each) for each in numbers] if isinstance(numbers, list) else numbers is None
 
 
 def marked(numbers: Any) -> Any:

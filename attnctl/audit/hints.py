@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.audit.mistake import Case
-from attnctl.audit.record import Record
+from attnctl.audit.precision import FLOAT32, on_grid
+from attnctl.audit.record import Record, Strictness
 from attnctl.audit.search import Search
-from attnctl.audit.walk import Walker
+from attnctl.audit.walk import Walk, Walker
+from attnctl.derivation import Step
 from attnctl.ops import Given
-
-Array = NDArray[Any]
 
 MOST_DECIMALS = 8
 
@@ -22,49 +21,55 @@ MOST_DECIMALS = 8
 def hint(search: Search) -> str:
     """One sentence on how found and expected numbers are related, if they are."""
     case = search.case
-    return rounded(search.record, search.walk.derivation, case) or factor(case) or offset(case) or few(case)
+    return factor(case) or offset(case) or few(case)
 
 
-def rounded(record: Record, derivation: Any, case: Case) -> str:
-    """That everything agrees if the numbers were rounded for printing."""
-    steps = [
-        record.value(step.name)
-        for step in derivation
-        if step.name in record and not isinstance(step.op, Given)
-    ]
-    if record.strictness.decimals is not None:
+def printed(record: Record, walk: Walk) -> str:
+    """That everything agrees if the numbers were rounded when they were written down."""
+    steps = [record.value(step.name) for step in walk.derivation if derived(step, record)]
+    if record.strictness != Strictness() or all(on_grid(each, FLOAT32.bits) for each in steps):
         return ""
-    for decimals in range(1, MOST_DECIMALS + 1):
+    for decimals in range(2, MOST_DECIMALS + 1):
         if all((np.round(each, decimals) == each)[np.isfinite(each)].all() for each in steps):
-            strictness = replace(record.strictness, decimals=decimals)
-            loose = Walker(replace(record, strictness=strictness)).walk(derivation)
-            return "" if loose.wrong else f"It agrees to {decimals} decimals: add --decimals {decimals}."
+            loosely = replace(record, strictness=Strictness(decimals=decimals))
+            wrong = Walker(loosely).walk(walk.derivation).wrong
+            return "" if wrong else f"It agrees to {decimals} decimals: add --decimals {decimals}."
     return ""
+
+
+def derived(step: Step, record: Record) -> bool:
+    """Whether a step is recorded and should follow from others."""
+    return step.name in record and not isinstance(step.op, Given)
 
 
 def factor(case: Case) -> str:
     """That every number is the same multiple of what it should be."""
-    found, right = case.found, case.expected.value
-    told = np.isfinite(found) & np.isfinite(right) & (np.abs(right) > 100 * case.expected.error)
-    if told.sum() < 2:
+    found, right, error = finite(case)
+    large = np.abs(right) > 100 * error
+    if large.sum() < 2:
         return ""
-    ratio = float(np.median(found[told] / right[told]))
-    left = np.abs(found[told] - ratio * right[told])
-    off = float(np.abs(found[told] - right[told]).max())
-    if (left > 2 * (abs(ratio) + 1) * case.expected.error[told]).any() or left.max() > off / 10:
+    ratio = float(np.median(found[large] / right[large]))
+    left, off = np.abs(found - ratio * right), float(np.abs(found - right).max())
+    if (left > 2 * (abs(ratio) + 1) * error).any() or left.max() > off / 10:
         return ""
     return f"Every number is {ratio:.6g} times what it should be."
 
 
+def finite(case: Case) -> tuple[Array, Array, Array]:
+    """Found and expected numbers, and how far off the expected ones may be, where both are finite."""
+    told = np.isfinite(case.found) & np.isfinite(case.expected.value)
+    slack = case.record.strictness.last_place
+    return case.found[told], case.expected.value[told], case.expected.error[told] + slack
+
+
 def offset(case: Case) -> str:
     """That every number is off by the same amount."""
-    found, right = case.found, case.expected.value
-    told = np.isfinite(found) & np.isfinite(right)
-    if told.sum() < 2:
+    found, right, error = finite(case)
+    if found.size < 2:
         return ""
-    gap = found[told] - right[told]
+    gap = found - right
     middle = float(np.median(gap))
-    if not middle or (np.abs(gap - middle) > 4 * case.expected.error[told]).any():
+    if not middle or (np.abs(gap - middle) > 4 * error).any():
         return ""
     return f"Every number is {abs(middle):.6g} too {'large' if middle > 0 else 'small'}."
 

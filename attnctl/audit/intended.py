@@ -7,20 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.audit.layout import PATTERNS, Reading, lay_out_mask, read_layout
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.derivation import Derivation, Rotary, Step, Variant, derive
-from attnctl.ops import Given, Scale, Unstated
+from attnctl.ops import Copy, Unstated
 from attnctl.prepare import operator
 from attnctl.prepare.fit import Facts
 from attnctl.prepare.prepared import rotary
 from attnctl.rules import Alibi, Rule, Softcap, VisibilityRule, Window
-from attnctl.store.header import known
 from attnctl.trace import Trace
-
-Array = NDArray[Any]
 
 LEAVES = (
     "embeddings",
@@ -50,6 +47,16 @@ def stated(trace: Trace) -> Intent:
         for axis, size in zip(step.axes, trace[name].shape, strict=True)
     }
     return Intent(trace, {**sizes, "query": sizes.get("query", sizes.get("token", 0))}, trace.derivation)
+
+
+def anyones(arrays: Mapping[str, Any]) -> Trace:
+    """Arrays of no file as a trace that says nothing of how they came about."""
+    found = {name: operator.as_array(name, array) for name, array in arrays.items()}
+    steps = {
+        name: Step(name, Unstated(), (), tuple(f"axis {at}" for at in range(array.ndim)), "", name)
+        for name, array in found.items()
+    }
+    return Trace(steps, found)
 
 
 def is_stated(trace: Trace) -> bool:
@@ -87,15 +94,14 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
         derivation = Derivation(tuple(own.get(step.name, step) for step in derivation))
-    steps = {name: described(name, array) for name, array in ours.items()}
+    steps = {name: derivation[name] if name in derivation else aside(name, reading) for name in ours}
     return Intent(Trace(steps, ours, trace.header), reading.sizes, derivation)
 
 
-def described(name: str, array: Array) -> Step:
-    """The step with its axes, as far as an array of these dimensions has them."""
-    step = known()[name]
-    axes = ("batch", "head", "query", "key") if name in {"mask", "bias"} else ("batch", *step.axes)
-    return replace(step, axes=axes[len(axes) - array.ndim :])
+def aside(name: str, reading: Reading) -> Step:
+    """A recorded step that this derivation has no use for."""
+    axes = tuple("·".join(group) for group in reading.canonical(name))
+    return Step(name, Unstated(), (), axes, "", name)
 
 
 def settings_arrays(arrays: dict[str, Array], settings: Settings) -> None:
@@ -141,6 +147,7 @@ def derive_from(arrays: Mapping[str, Array], settings: Settings, facts: Facts, l
     """The derivation of arrays in our layout.
 
     A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.
+    Without W_O the output is the heads side by side.
     """
     sinusoidal = settings.positions == SINUSOIDAL and "embeddings" in arrays
     given = {name: (arrays[name], "given") for name in LEAVES if name in arrays}
@@ -152,9 +159,16 @@ def derive_from(arrays: Mapping[str, Array], settings: Settings, facts: Facts, l
     variant = operator.variant(settings, given, facts, offset)
     variant, unasked = with_unasked(variant, arrays, facts)
     unknown = set(unasked) | ({"scaled_scores"} if not facts.d_k and settings.scale is None else set())
-    return Derivation(
-        tuple(replace(step, op=Unstated()) if step.name in unknown else step for step in derive(variant))
-    )
+    steps = [unstated(step) if step.name in unknown else step for step in derive(variant)]
+    if "output" in arrays and "W_O" not in arrays:
+        concat = steps[-1]
+        steps.append(Step("output", Copy(), (concat.name,), concat.axes, concat.name, "Y"))
+    return Derivation(tuple(steps))
+
+
+def unstated(step: Step) -> Step:
+    """The step, with nothing said of how it came about."""
+    return Step(step.name, Unstated(), step.inputs, step.axes, step.formula, step.symbol)
 
 
 def with_unasked(v: Variant, arrays: Mapping[str, Array], facts: Facts) -> tuple[Variant, list[str]]:
@@ -186,8 +200,3 @@ def with_unasked(v: Variant, arrays: Mapping[str, Array], facts: Facts) -> tuple
 def unknown_names(trace: Trace) -> list[str]:
     """Recorded arrays that attnctl has no name for."""
     return [name for name in trace if name not in PATTERNS and name not in {"mask", "bias", "key_lengths"}]
-
-
-def leaves(derivation: Derivation) -> set[str]:
-    """The steps that nothing can be said of: they are given."""
-    return {step.name for step in derivation if isinstance(step.op, Given)}

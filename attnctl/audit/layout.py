@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from attnctl.array import Array, Shape
 from attnctl.errors import AttnError
 from attnctl.prepare.prepared import by
 
-Array = NDArray[Any]
-Shape = tuple[int, ...]
 Sizes = dict[str, int]
 Groups = tuple[tuple[str, ...], ...]
 """The axes of an array, each one size or the product of several: ((query,), (head, d_k))."""
@@ -83,6 +78,14 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 }
 """How each array may be laid out without a batch axis, our own layout first; scores tell most."""
 
+LINEAR = {
+    "W_Q": "head*d_k d_model",
+    "W_K": "kv_head*d_k d_model",
+    "W_V": "kv_head*d_v d_model",
+    "W_O": "d_out head*d_v",
+}
+"""The layout of nn.Linear: a square matrix has it where all the others do."""
+
 ONCE = {"positions", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O"}
 """What a batch has once."""
 
@@ -105,12 +108,9 @@ class Reading:
     def lay_out(self, name: str, array: Array) -> Array:
         """The array in our layout."""
         wanted = self.canonical(name)
-        there = [axis for group in self.patterns[name] for axis in group]
-        flat = array.reshape([self.sizes.get(axis, 1) for axis in there])
         inside = [axis for group in wanted for axis in group]
-        spare = [at for at, axis in enumerate(there) if axis not in inside]  # leading axes of size 1
-        flat = flat.reshape([n for at, n in enumerate(flat.shape) if at not in spare])
-        there = [axis for axis in there if axis in inside]
+        there = [axis for group in self.patterns[name] for axis in group if axis in inside]
+        flat = array.reshape([self.sizes[axis] for axis in there])  # without leading axes of size 1
         for axis in inside:
             if axis not in there:  # the one head of scores without a head axis
                 there.insert(0, axis)
@@ -125,7 +125,7 @@ def read_layout(shapes: Mapping[str, Shape], sizes: Sizes, *, batch_first: bool 
     Raises AttnError naming an array that cannot be brought together with the others.
     """
     names = sorted((name for name in shapes if name in PATTERNS), key=list(PATTERNS).index)
-    names.sort(key=lambda name: (name not in SCORES, -len(shapes[name])))
+    names.sort(key=lambda name: (name not in SCORES, square(shapes[name]), -len(shapes[name])))
     stuck: list[tuple[int, str, Sizes]] = []
     for batch in (True, False) if batch_first else (False, True):
         search = Search(names, shapes, batch=batch, cached="past_key" in shapes)
@@ -137,6 +137,11 @@ def read_layout(shapes: Mapping[str, Shape], sizes: Sizes, *, batch_first: bool 
     raise AttnError(misfit(name, shapes[name], known))
 
 
+def square(shape: Shape) -> bool:
+    """Whether it is that of a square matrix, which says nothing of its layout."""
+    return len(shape) == 2 and shape[0] == shape[1]
+
+
 def misfit(name: str, shape: Shape, known: Sizes) -> str:
     """That an array does not go with the others, and what they show."""
     told = ", ".join(f"{axis} {size}" for axis, size in known.items())
@@ -144,7 +149,9 @@ def misfit(name: str, shape: Shape, known: Sizes) -> str:
     ways = " or ".join(f"({', '.join(pattern)})" for pattern in patterns)
     hint = ""
     if name in SCORES and len(shape) < 4 and known.get("head", 1) > 1:
-        hint = "; weights averaged over heads cannot be checked (nn.MultiheadAttention: average_attn_weights=False)"
+        hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
+    if name == "output":
+        hint = "; where it still has its heads, call it head_outputs (--name output=head_outputs)"
     return f"{name}: {by(shape)} does not go with the other arrays ({told}); expected {ways}{hint}"
 
 
@@ -164,7 +171,7 @@ class Search:
         if at == len(self.names):
             return reading if consistent(reading.sizes) else None
         name = self.names[at]
-        for pattern in self.patterns(name):
+        for pattern in self.patterns(name, reading):
             self.tries += 1
             sizes = unified(pattern, self.shapes[name], reading.sizes)
             if sizes is None or self.tries > MOST_TRIES:
@@ -176,9 +183,15 @@ class Search:
             self.stuck = (at, name, dict(reading.sizes))
         return None
 
-    def patterns(self, name: str) -> Iterator[Groups]:
-        """The ways this array may be laid out, ours first."""
-        for pattern in PATTERNS[name]:
+    def patterns(self, name: str, reading: Reading) -> Iterator[Groups]:
+        """The ways this array may be laid out, ours first; as other matrices are where they show theirs."""
+        ways = PATTERNS[name]
+        others = {
+            reading.patterns[each] == groups(LINEAR[each]) for each in LINEAR if each in reading.patterns
+        }
+        if name in LINEAR and others == {True}:
+            ways = (LINEAR[name], *ways)
+        for pattern in ways:
             own = groups(pattern if self.cached else pattern.replace("new", "key"))
             if not self.batch or name in ONCE:
                 yield own

@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from numpy.typing import NDArray
-
+from attnctl.array import Array
 from attnctl.audit.record import Record
 from attnctl.audit.rounding import Known
 from attnctl.derivation import Derivation, Step
 from attnctl.ops import Op
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,9 @@ class Case:
             if step.name == before:
                 steps.append(new)
                 inputs = tuple(new.name if each in new.inputs else each for each in step.inputs)
-                step = replace(step, inputs=inputs)  # noqa: PLW2901  the same step, reading another
-            steps.append(step)
+                steps.append(with_op(step, step.op, inputs))
+            else:
+                steps.append(step)
         return Derivation(tuple(steps))
 
 
@@ -66,7 +64,12 @@ def changed(step: Step, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str
     """The step with its new op and inputs, or as it is."""
     if step.name not in ops:
         return step
-    return replace(step, op=ops[step.name], inputs=tuple(inputs.get(step.name, step.inputs)))
+    return with_op(step, ops[step.name], inputs.get(step.name, step.inputs))
+
+
+def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
+    """The step, come about in another way."""
+    return Step(step.name, op, tuple(inputs), step.axes, step.formula, step.symbol)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from math import log
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from attnctl.array import Array
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def on_grid(array: Array, bits: int) -> bool:
 
 
 def _on_grid(numbers: Array, bits: int) -> bool:
-    significand = np.frexp(numbers[np.isfinite(numbers)])[0] * 2.0**bits
+    significand = np.frexp(numbers[np.isfinite(numbers)])[0].astype(np.float64) * 2.0**bits
     return bool((significand == np.rint(significand)).all())
 
 

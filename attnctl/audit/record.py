@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.audit.precision import FLOAT64, Precision, coarser, declared, of_run, own
 from attnctl.audit.rounding import Known
 from attnctl.derivation import Derivation
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Hide
 from attnctl.trace import Trace
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -103,12 +100,12 @@ class Record:
         for step in self.intended:
             if isinstance(step.op, Hide) and all(name in self for name in step.inputs[1:]):
                 allowed = step.op.allowed(s.shape, *(self.value(name) for name in step.inputs[1:]))
-                return ~np.broadcast_to(allowed, s.shape).any(axis=-1, keepdims=True)
+                return np.logical_not(np.broadcast_to(allowed, s.shape).any(axis=-1, keepdims=True))
         return np.zeros((*s.shape[:-1], 1), dtype=bool)
 
 
 def with_precisions(record: Record, at_least: Precision) -> Record:
-    """The record with the precision of each step, judged by its numbers; `at_least` is as coarse as asked."""
+    """The record with the precision of each step, judged by its numbers; coarser if that is asked for."""
     arrays = {name: record.trace[name] for name in record.trace if name in record.intended}
     leaf = {name: isinstance(record.intended[name].op, Given) for name in arrays}
     run = coarser(
@@ -121,8 +118,8 @@ def with_precisions(record: Record, at_least: Precision) -> Record:
     found = {name: own(array) if leaf[name] else coarser(own(array), run) for name, array in arrays.items()}
     unrecorded = run
     for name, array in arrays.items():
-        if not leaf[name]:
-            unrecorded = coarser(unrecorded, found[name] if declared(array.dtype).bits < 53 else FLOAT64)
+        if not leaf[name] and declared(array.dtype) is not FLOAT64:
+            unrecorded = coarser(unrecorded, found[name])
     return replace(record, precisions=found, unrecorded=unrecorded)
 
 

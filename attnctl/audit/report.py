@@ -7,8 +7,8 @@ from math import isfinite
 from typing import Any
 
 from attnctl.arithmetic import number_text
-from attnctl.cells import spelled
 from attnctl.audit.walk import Checked, Gap, Verdict
+from attnctl.cells import spelled
 from attnctl.trace import Trace
 
 

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from math import sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.audit import wrong
 from attnctl.audit.precision import FLOAT32
 from attnctl.ops import (
@@ -39,10 +38,8 @@ from attnctl.ops import (
 )
 from attnctl.positions import rotary_pairs, sinusoid_angles
 
-Array = NDArray[Any]
-
-ANYTHING = 1e100
-"""The error of a number that could be anything (and of whatever it goes into)."""
+ANYTHING = 1e200
+"""The error of a number that could be anything."""
 
 FUNCTION = 4
 """Units that exp, tanh, sin, cos and division may be off."""
@@ -72,6 +69,11 @@ def without_nan(known: Known) -> Known:
     """The same with zeros for NaN, which would hide how well the numbers beside it are known."""
     nan = np.isnan(known.value)
     return Known(np.where(nan, 0.0, known.value), known.error) if nan.any() else known
+
+
+def free(error: Array) -> Array:
+    """Which numbers could be anything, or come from some that could."""
+    return error > sqrt(ANYTHING)
 
 
 def growth(terms: int) -> float:

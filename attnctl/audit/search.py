@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.audit.catalogue import CATALOGUE
 from attnctl.audit.mistake import Case, Mistake, Plant
 from attnctl.audit.record import Record
-from attnctl.audit.rounding import ANYTHING
+from attnctl.audit.rounding import free
 from attnctl.audit.walk import Walk, Walker, differing
 from attnctl.derivation import Derivation
 from attnctl.ops import Given, Unstated
 
-Array = NDArray[Any]
 Detailed = tuple[Mistake, str]
 
 MOST_TRIED = 200_000_000
@@ -85,7 +83,8 @@ class Search:
     def pairs(self, halves: Mapping[Mistake, Plant]) -> list[Fit]:
         """Two mistakes between the same two recorded steps, each made the likeliest way."""
         found: list[Fit] = []
-        if self.case.found.size * len(halves) ** 2 > MOST_TRIED:
+        sizes = [known.value.size for known in self.walk.values.values() if known is not None]
+        if max(self.case.found.size, *sizes, 0) * len(halves) ** 2 > MOST_TRIED:
             return found
         for one, first in halves.items():
             planted = self.case.planted(first.derivation)
@@ -93,19 +92,25 @@ class Search:
             for other in later:
                 second = next(iter(other.at(planted)), None) if other in halves and other.exact else None
                 if second and other.name != one.name:
-                    both = ((one, first.detail), (other, second.detail))
+                    both = self.in_order((one, first.detail), (other, second.detail))
                     fit = self.held(second, both, self.value(second))
                     found += [fit] if fit else []
         return found
 
+    def in_order(self, *mistakes: Detailed) -> tuple[Detailed, ...]:
+        """Mistakes in the order of the steps where they are made."""
+        order = {step.name: at for at, step in enumerate(self.walk.derivation)}
+        return tuple(
+            sorted(mistakes, key=lambda each: min(order.get(name, len(order)) for name in each[0].steps))
+        )
+
     def value(self, plant: Plant) -> Array | None:
         """What a plant makes of the step; None where it is the same derivation up to there."""
         probe = Probe(self.record, self.walk, plant.derivation)
-        with np.errstate(all="ignore"):
-            try:
-                value = probe.computed(self.case.first)
-            except (ValueError, IndexError):  # shapes that only the right derivation brings together
-                return None
+        try:
+            value = probe.computed(self.case.first)
+        except (ValueError, IndexError):  # shapes that only the right derivation brings together
+            return None
         same = not probe.anew or value is None or value.shape != self.case.found.shape
         return None if same else value
 
@@ -113,9 +118,8 @@ class Search:
         """Whether a plant may be one of two mistakes: it leaves alone most of what is right."""
         if value is None:
             return False
-        untouched = ~self.case.differs & (self.case.expected.error < ANYTHING)
-        with np.errstate(all="ignore"):
-            moved = np.abs(value - self.case.expected.value) > 4 * self.case.expected.error
+        untouched = ~self.case.differs & ~free(self.case.expected.error)
+        moved = np.abs(value - self.case.expected.value) > 4 * self.case.expected.error
         return bool((moved & untouched).sum() <= self.case.differs.sum() / 4)
 
     def held(self, plant: Plant, mistakes: tuple[Detailed, ...], value: Array | None) -> Fit | None:
@@ -129,7 +133,7 @@ class Search:
             return None
         expected = self.walker.expected(plant.derivation[first], walk.values)
         assert expected is not None  # it has a value
-        reproduced = bool((differs & (expected.error < ANYTHING)).any())
+        reproduced = bool((differs & ~free(expected.error)).any())
         if not reproduced and not np.isnan(self.case.found[differs]).all():
             return None
         return Fit(mistakes, self.walker.walk(plant.derivation, self.walk), reproduced and exact)
@@ -138,8 +142,7 @@ class Search:
         """Whether a value explains most of the differences that can be told in numbers."""
         found, right = self.case.found, self.case.expected.value
         told = self.case.differs & np.isfinite(found)
-        with np.errstate(all="ignore"):
-            left = np.abs(found - value)[told] > NEAR * np.abs(found - right)[told]
+        left = np.abs(found - value)[told] > NEAR * np.abs(found - right)[told]
         return not told.any() or bool(left.mean() <= NEAR)
 
 

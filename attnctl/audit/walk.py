@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.audit.record import Record, with_shapes
-from attnctl.audit.rounding import ANYTHING, Known, carried
+from attnctl.audit.rounding import ANYTHING, Known, carried, free
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Softmax, Unstated
 
-Array = NDArray[Any]
 Index = tuple[int, ...]
 
 
@@ -69,6 +67,12 @@ class Walk:
     def wrong(self) -> list[str]:
         """The steps that disagree, in order."""
         return [name for name, step in self.steps.items() if step.verdict is Verdict.WRONG]
+
+    def gap(self, name: str) -> Gap:
+        """How far off a step is that was compared."""
+        gap = self.steps[name].gap
+        assert gap is not None
+        return gap
 
 
 @dataclass(frozen=True)
@@ -134,15 +138,19 @@ class Walker:
             return None
         try:
             value = carried(step.op, found, self.record.precision(step.name).unit)
-        except (ValueError, IndexError):
+        except (
+            ValueError,
+            IndexError,
+            TypeError,
+            ArithmeticError,
+        ):  # a step that was not written by attnctl
             shapes = ", ".join(
                 f"{name} {' × '.join(map(str, each.value.shape))}"
                 for name, each in zip(step.inputs, found, strict=True)
             )
             raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
-        if any(
-            name in self.record and np.isnan(known.value).any() for name, known in zip(step.inputs, found)
-        ):
+        recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in self.record)
+        if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
             value = Known(value.value, np.where(np.isnan(value.value), ANYTHING, value.error))
         return self.excused(value, found[0].value) if isinstance(step.op, Softmax) else value
 
@@ -171,19 +179,16 @@ def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]
     """|found − expected| for each number, and which of them rounding does not explain."""
     found, value = record.value(name), expected.value
     precision = record.precision(name)
-    with np.errstate(all="ignore"):
-        size = np.where(np.isfinite(value), np.abs(value), 0.0)
-        rounding = (
-            expected.error + precision.unit * size + precision.smallest + record.strictness.last_place
-        )
-        allowed = record.strictness.allowed(value, rounding)
-        gap = np.abs(found - value)
-        fine = (gap <= allowed) | (found == value) | (expected.error >= ANYTHING)
-        fine |= np.isnan(value) & np.isnan(found)
+    size = np.where(np.isfinite(value), np.abs(value), 0.0)
+    rounding = expected.error + precision.unit * size + precision.smallest + record.strictness.last_place
+    allowed = record.strictness.allowed(value, rounding)
+    gap = np.abs(found - value)
+    fine = (gap <= allowed) | (found == value) | free(expected.error)
+    fine |= np.isnan(value) & np.isnan(found)
+    gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
+    if np.isneginf(value).any():
+        fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
         gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
-        if np.isneginf(value).any():
-            fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
-            gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     return gap, ~fine
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.ops import Hide, Op, Softmax
-from attnctl.rules import Mask, Positions
+from attnctl.rules import Causal, Mask, Positions
 
-Array = NDArray[Any]
 Move = Callable[[Array], Array]
 
 
@@ -69,10 +67,8 @@ class Coarse(Op):
 
 
 @dataclass(frozen=True)
-class Before:
+class Before(Causal):
     """A query sees what came before it, and not itself."""
-
-    name = "before"
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """(..., queries, 1), (keys,) -> (..., queries, keys)."""
@@ -80,10 +76,8 @@ class Before:
 
 
 @dataclass(frozen=True)
-class After:
+class After(Causal):
     """A query sees itself and what comes after it."""
-
-    name = "after"
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """(..., queries, 1), (keys,) -> (..., queries, keys)."""

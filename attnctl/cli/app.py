@@ -16,9 +16,9 @@ COMMANDS = {
     "attend": "Attend over arrays: Q K V, or X and weights.",
     "show": "Render a dump again, whole or in part.",
     "explain": "Show the arithmetic behind one cell.",
-    "stats": "Measure each head: entropy, distance, what it looks at.",
     "check": "Recompute anyone's dump; name the first wrong step and why.",
     "diff": "Compare two dumps: where they part, by how much, and why.",
+    "stats": "Measure each head: entropy, distance, what it looks at.",
     "config": "Write, check and describe YAML configs.",
 }
 """Every command with its one line of help; `attnctl.cli.NAME` holds its Typer app."""

@@ -35,7 +35,7 @@ def init(
     from attnctl.cli.settings import settings_from
     from attnctl.config.write import commented
 
-    settings = settings_from(attention, sentence=sentence, **vars(more))
+    settings = settings_from(attention, sentence=sentence, **more._asdict())
     text = commented(settings)
     if output is None:
         sys.stdout.write(text)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@dataclass(frozen=True)
-class ComparisonOptions:
+class ComparisonOptions(NamedTuple):
     """What to compare, and what counts as different."""
 
     step: Annotated[
@@ -37,7 +35,7 @@ class ComparisonOptions:
     atol: Annotated[float | None, option("float64 1e-7, float32 and float16 1e-5.", metavar="X")] = None
     equal_nan: Annotated[bool, option("NaN equals NaN.", "--equal-nan")] = False
     by_position: Annotated[
-        bool, option("Hold place against place, whatever the tokens are.", "--by-position")
+        bool, option("Compare place by place, whatever the tokens are.", "--by-position")
     ] = False
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -17,8 +16,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 NAME = option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS")
 
 
-@dataclass(frozen=True)
-class ExplainOptions:
+class ExplainOptions(NamedTuple):
     """How much of an explanation to show."""
 
     depth: Annotated[
@@ -35,8 +33,12 @@ class ExplainOptions:
 @command
 def explain(
     *,
-    dump: Annotated[str, typer.Argument(help="A dump (.json .npz .safetensors), or - for stdin.")],
-    cell: Annotated[str, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.")],
+    dump: Annotated[
+        str, typer.Argument(help="A dump (.json .npz .safetensors), or - for stdin.", metavar="DUMP")
+    ],
+    cell: Annotated[
+        str, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
+    ],
     how: ExplainOptions,
     name: Annotated[list[str] | None, NAME] = None,
     attention: AttentionOptions,

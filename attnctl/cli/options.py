@@ -1,13 +1,12 @@
-"""Options that several commands share, as dataclasses a command takes whole."""
+"""Options that several commands share, as named tuples a command takes whole."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from enum import Enum
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
@@ -46,8 +45,7 @@ def option(help: str, *names: str, **extra: Any) -> Any:  # noqa: A002  (Typer's
     return typer.Option(*names, help=help, show_default=False, **extra)
 
 
-@dataclass(frozen=True)
-class AttentionOptions:
+class AttentionOptions(NamedTuple):
     """The kind of attention: the same options wherever there is attention."""
 
     config: Annotated[
@@ -100,8 +98,7 @@ class AttentionOptions:
     dtype: Annotated[DType | None, option("Type of number every step is carried out in (float64).")] = None
 
 
-@dataclass(frozen=True)
-class CostOptions:
+class CostOptions(NamedTuple):
     """What a run may take, and what it would."""
 
     max_memory: Annotated[
@@ -116,8 +113,7 @@ class CostOptions:
     ] = False
 
 
-@dataclass(frozen=True)
-class SentenceOptions:
+class SentenceOptions(NamedTuple):
     """What a run of a sentence has beside the kind of attention."""
 
     context: Annotated[
@@ -130,8 +126,7 @@ class SentenceOptions:
     d_v: Annotated[int | None, option("Size of a head of V (d_model / heads).", metavar="N")] = None
 
 
-@dataclass(frozen=True)
-class EditOptions:
+class EditOptions(NamedTuple):
     """What if."""
 
     edit: Annotated[
@@ -153,8 +148,7 @@ class EditOptions:
         return {"edits": tuple(self.edit or ()) or None, "renormalize": self.renormalize or None}
 
 
-@dataclass(frozen=True)
-class ViewOptions:
+class ViewOptions(NamedTuple):
     """What to show of a trace, and how."""
 
     step: Annotated[
@@ -176,8 +170,7 @@ class ViewOptions:
     full: Annotated[bool, option("Leave nothing out, however large. (Tables.)", "--full")] = False
 
 
-@dataclass(frozen=True)
-class OutputOptions:
+class OutputOptions(NamedTuple):
     """Where a trace goes."""
 
     format: Annotated[
@@ -198,9 +191,9 @@ class OutputOptions:
 
 
 def command(function: Callable[..., Exit | None]) -> Callable[..., int]:
-    """Let a command take option groups: a parameter that is a dataclass becomes its fields."""
+    """Let a command take option groups: a parameter that is a named tuple becomes its fields."""
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if hasattr(hint, "__dataclass_fields__")}
+    groups = {name: hint for name, hint in hints.items() if hasattr(hint, "_field_defaults")}
     parameters: list[Parameter] = []
     for parameter in signature(function).parameters.values():
         if parameter.name in groups:
@@ -213,7 +206,7 @@ def command(function: Callable[..., Exit | None]) -> Callable[..., int]:
     @wraps(function)
     def run(**values: Any) -> int:
         for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+            values[name] = group(**{field: values.pop(field) for field in group._fields})
         try:
             return int(function(**values) or Exit.OK)
         except BrokenPipeError as error:
@@ -224,10 +217,10 @@ def command(function: Callable[..., Exit | None]) -> Callable[..., int]:
     return run
 
 
-def parameters_of(group: type) -> list[Parameter]:
+def parameters_of(group: Any) -> list[Parameter]:
     """The fields of an option group, as parameters."""
     hints = get_type_hints(group, include_extras=True)
     return [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
-        for field in fields(group)
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+        for name, default in group._field_defaults.items()
     ]

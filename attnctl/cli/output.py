@@ -130,6 +130,10 @@ def warn(traces: Sequence[Trace]) -> None:
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
             listed = ", ".join(str(row) for row in rows[:3])
             complain(f"warning: rows that may see nothing get zeros: {listed}{more} (head, query)")
+        overflow = trace.header.get("overflow")
+        if overflow:
+            kind = trace.config.get("dtype", "this type of number")
+            complain(f"warning: {overflow['step']} grows too large for {kind} at {overflow['at']}")
 
 
 def table_view(view: ViewOptions) -> View:

@@ -46,7 +46,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.settings import settings_from
 
     sentences = gathered(sentence or [], file)
-    settings = settings_from(attention, max_memory=cost.max_memory, **vars(more), **edits.settings)
+    settings = settings_from(attention, max_memory=cost.max_memory, **more._asdict(), **edits.settings)
     if cost.cost:
         from attnctl.cli.costs import print_costs
         from attnctl.prepare.sentence import prepare

@@ -20,7 +20,8 @@ LARGEST_SEED = 2**32 - 1
 def settings_from(options: AttentionOptions, base: Settings | None = None, **more: Any) -> Settings:
     """The settings of a command line; `more` holds flags of one command alone (seed, d_model, …).
 
-    Flags are laid over the config, or over `base` where there is none. Raises AttnError with every problem in the config, or with every flag that has no meaning.
+    Flags are laid over the config, or over `base` where there is none. Raises AttnError with
+    every problem in the config, or with every flag that has no meaning.
     """
     raise_all(senseless(options, more))
     if more.get("max_memory") is not None:

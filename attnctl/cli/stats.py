@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -14,14 +13,14 @@ from attnctl.cli.options import Format, command, option
 from attnctl.errors import raise_all
 
 if TYPE_CHECKING:
+    from attnctl.array import Array
     from attnctl.stats import DumpStats, Report
-    from attnctl.trace import Array, Trace
+    from attnctl.trace import Trace
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@dataclass(frozen=True)
-class StatsOptions:
+class StatsOptions(NamedTuple):
     """What to measure, and how to write it."""
 
     rollout: Annotated[

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array, Shape
 from attnctl.cells import spelled, spellings
 from attnctl.trace import Trace
 
-Array = NDArray[Any]
-Places = NDArray[np.intp]
-Shape = tuple[int, ...]
+Places = Array
 
 
 class ApartError(Exception):
@@ -88,7 +85,8 @@ class Alignment:
         pairing = {"token": self.tokens, "query": self.tokens, "key": self.keys}.get(axis)
         if pairing is not None and (pairing.size_a, pairing.size_b) == (a, b):
             if not len(pairing.a):
-                raise ApartError("no token in common")
+                hint = "; by position they could be compared" if a == b else ""
+                raise ApartError(f"no token in common{hint}")
             return pairing
         if a != b:
             raise ApartError(f"{axis}: {a} against {b}")

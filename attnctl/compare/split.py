@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnctl.compare.align import Alignment, ApartError, Pairing, Shape, Sides, picked, single
+from attnctl.array import Array, Shape
+from attnctl.compare.align import Alignment, ApartError, Pairing, Sides, picked, single
 from attnctl.ops import Merge
 from attnctl.trace import Trace
 
-Array = NDArray[Any]
 Parts = dict[str, Array]
 
 ELSEWHERE, SAID, BOTH = "attended_elsewhere", "said_something_else", "both"

@@ -58,6 +58,8 @@ class FromFile:
     name: str | None = None
 
 
+DTYPES = ("float64", "float32", "float16")
+
 IDENTITY = "identity"
 NONE = "none"
 

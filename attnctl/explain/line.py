@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import isfinite, isinf, isnan
+from typing import Any
 
 import numpy as np
 
 from attnctl.arithmetic import Cell, Expr, Number, Sum, code, evaluate, number_text, numbers
+from attnctl.array import Array
 from attnctl.cells import Address, Speller, parse, parse_start
 from attnctl.config.settings import Settings
 from attnctl.derivation import Step
@@ -16,7 +18,6 @@ from attnctl.errors import AttnError
 from attnctl.explain.parts import Parts, parts_of
 from attnctl.explain.unstated import restated
 from attnctl.ops import Given, Hide, Softmax, Unstated
-from attnctl.ops.base import Array
 from attnctl.trace import Trace
 
 Reference = tuple[str, Cell]
@@ -81,14 +82,19 @@ class Explainer:
     """Explains cells of one trace.
 
     `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
-    AttnError where they are given and the dump says so itself.
+    AttnError where they are given and the dump says so itself. `height` is how many lines there
+    are from a step back to what was given.
     """
 
     def __init__(self, trace: Trace, settings: Settings | None = None) -> None:
         self.trace = restated(trace, settings)
+        self.dtype = np.dtype("float64" if settings is None else settings.dtype)
         self.own = set(trace)
         self.spell = Speller(self.trace)
         self.edits = tuple(edits_of(self.trace))
+        self.height: dict[str, int] = {}
+        for name, line in self.trace.steps.items():
+            self.height[name] = 1 + max((self.height.get(each, 1) for each in line.inputs), default=0)
 
     def explain(self, step: str, cell: Cell) -> Explanation:
         """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
@@ -96,7 +102,8 @@ class Explainer:
             if edited == step and within(cell, index):
                 return self.changed(step, cell, f"edited: {text}")
         try:
-            found = self.worked_out(step, cell)
+            with np.errstate(all="ignore"):
+                found = self.worked_out(step, cell)
         except MISFIT as error:
             raise AttnError(
                 f"{self.spell(step, cell)}: the line that the dump gives for it does not fit its numbers "
@@ -110,7 +117,8 @@ class Explainer:
 
     def changed(self, step: str, cell: Cell, note: str) -> Explanation:
         """The explanation of a cell whose number was put there by hand."""
-        line = replace(self.trace.steps[step], op=Given(), inputs=(), formula="edited")
+        own = self.trace.steps[step]
+        line = Step(step, Given(), (), own.axes, "edited", own.symbol)
         value = float(self.trace[step][cell])
         return Explanation(line, cell, self.spell(step, cell), value, Number(value), notes=(note,))
 
@@ -119,10 +127,13 @@ class Explainer:
         line = self.trace.steps[step]
         inputs = self.inputs_of(line)
         expr = line.op.terms(cell, *inputs)
-        sources = (number.source for number in numbers(expr) if number.source)
+        sources = [number.source for number in numbers(expr) if number.source]
+        if any(len(source.cell) != inputs[source.position].ndim for source in sources):
+            raise ValueError("an input has other axes than it should")
         read = dict.fromkeys((line.inputs[source.position], source.cell) for source in sources)
         value = float(self.trace[step][cell])
-        rounding, gives = settle(expr, value, [self.trace[step], *inputs])
+        kinds = [self.dtype, self.trace[step].dtype, *(array.dtype for array in inputs)]
+        rounding, gives = settle(expr, value, kinds)
         notes = tuple(self.notes(line, cell, gives))
         return Explanation(
             line, cell, self.spell(step, cell), value, expr, tuple(read), rounding, gives, notes
@@ -181,7 +192,8 @@ class Explainer:
         if node.explanation is None or not node.explanation.inputs:
             return None
         try:
-            return parts_of(self.trace, node.step, node.cell)
+            with np.errstate(all="ignore"):
+                return parts_of(self.trace, node.step, node.cell)
         except MISFIT:
             return None
 
@@ -197,6 +209,7 @@ class Explainer:
         bare = Node(step, cell, name, value, None, iter(()))
         if depth < 1:
             return bare
+        depth = min(depth, self.height[step])
         if seen.get((step, cell), 0) >= depth and self.trace.steps[step].inputs:
             return replace(bare, repeated=True)
         seen[step, cell] = depth
@@ -222,10 +235,12 @@ def explain(trace: Trace, address: str | Address, settings: Settings | None = No
 # --- rounding ---
 
 
-def settle(expr: Expr, value: float, arrays: list[Array]) -> tuple[float, float | None]:
-    """(what rounding added, None), or (0, what the arithmetic gives) where that is another number."""
-    kinds = [np.finfo(array.dtype) for array in arrays if array.dtype.kind == "f"] or [np.finfo(float)]
-    coarsest = max(kinds, key=lambda kind: kind.eps)
+def settle(expr: Expr, value: float, kinds: Iterable[np.dtype[Any]]) -> tuple[float, float | None]:
+    """(what rounding added, None), or (0, what the arithmetic gives) where that is another number.
+
+    `kinds` are the types of number it was worked out in; the coarsest decides what rounding may do.
+    """
+    coarsest = max((np.finfo(kind) for kind in kinds if kind.kind == "f"), key=lambda kind: kind.eps)
     found, slack = evaluate(expr, float(coarsest.eps))
     if found == value or (isnan(found) and isnan(value)):
         return 0.0, None
@@ -245,7 +260,7 @@ def settle(expr: Expr, value: float, arrays: list[Array]) -> tuple[float, float 
 def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]:
     """Every edit that the dump records and whose step is in it: its text, its step, where it applies."""
     recorded = trace.header.get("edits", [])
-    for edit in recorded if isinstance(recorded, list) else [recorded]:
+    for edit in recorded if isinstance(recorded, list) else [None]:
         text = edit.get("edit") if isinstance(edit, dict) else None
         if not isinstance(text, str):
             raise AttnError('$.edits: expected a list of objects with the text of an "edit"')

@@ -14,8 +14,8 @@ from itertools import product
 from math import fsum, isfinite, sqrt
 
 from attnctl.arithmetic import Cell
+from attnctl.array import Array
 from attnctl.ops import Append, MatMulT, Project, Repeat, Rotate, Scale
-from attnctl.ops.base import Array
 from attnctl.rules import of_member
 from attnctl.trace import Trace
 

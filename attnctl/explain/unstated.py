@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
+from attnctl.array import Array
 from attnctl.audit.intended import LEAVES, derived
 from attnctl.config.settings import Settings
 from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Unstated
-from attnctl.ops.base import Array
 from attnctl.trace import Trace
 
 
@@ -29,7 +31,8 @@ class Filled(Mapping[str, Array]):
     def computed(self, name: str) -> Array:
         """A step that is not recorded."""
         step = self.steps[name]
-        return step.op.apply(*(self[each] for each in step.inputs))
+        with np.errstate(all="ignore"):
+            return step.op.apply(*(self[each] for each in step.inputs))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.steps)
@@ -54,10 +57,22 @@ def restated(trace: Trace, settings: Settings | None) -> Trace:
         return replace(trace, arrays=Filled(trace, trace.steps))
     intent = derived(trace, settings or Settings())
     arrays = {**trace, **intent.trace}
-    steps = {step.name: step for step in available(intent.derivation, arrays)}
-    own = {name: step for name, step in {**trace.steps, **intent.trace.steps}.items() if name not in steps}
-    leaves = {name: replace(step, op=Given()) if name in LEAVES else step for name, step in own.items()}
-    return replace(trace, steps={**steps, **leaves}, arrays=Filled(arrays, steps))
+    lines = {step.name: step for step in available(intent.derivation, arrays)}
+    others = {
+        name: step for name, step in {**trace.steps, **intent.trace.steps}.items() if name not in lines
+    }
+    steps = {name: described(step, arrays) for name, step in {**lines, **others}.items()}
+    return replace(trace, steps=steps, arrays=Filled(arrays, steps))
+
+
+def described(step: Step, arrays: Mapping[str, Array]) -> Step:
+    """The step with as many axes as its numbers have; one that can only have been handed in says so."""
+    axes = step.axes
+    if step.name in arrays and len(axes) != arrays[step.name].ndim:
+        axes = tuple(f"axis {at}" for at in range(arrays[step.name].ndim))
+    if isinstance(step.op, Unstated) and step.name in LEAVES:
+        return Step(step.name, Given(), (), axes, "given", step.symbol)
+    return Step(step.name, step.op, step.inputs, axes, step.formula, step.symbol)
 
 
 def available(lines: Iterable[Step], arrays: Mapping[str, Array]) -> Iterator[Step]:

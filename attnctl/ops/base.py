@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnctl.arithmetic import Cell, Expr, Number, Source, Sum
-
-Array = NDArray[Any]
-Shape = tuple[int, ...]
+from attnctl.array import Array, Shape
 
 
+@dataclass(frozen=True)
 class Op:
-    """One kind of line in a derivation."""
+    """One kind of line in a derivation; its fields are what a dump says of it."""
 
     def apply(self, *inputs: Array) -> Array:
         """Compute the step from its inputs."""
@@ -78,7 +75,6 @@ def read(array: Array, position: int, cell: Cell) -> Number:
     return Number(float(array.item(own)), Source(position, own))
 
 
-@dataclass(frozen=True)
 class Given(Op):
     """A value that was handed in or drawn: the leaves of every derivation."""
 
@@ -87,12 +83,10 @@ class Given(Op):
         return Number(float(inputs[0][cell]))
 
 
-@dataclass(frozen=True)
 class Unstated(Op):
     """A step of a file that does not say how it came about."""
 
 
-@dataclass(frozen=True)
 class Copy(Op):
     """The input as it is, under a new name."""
 
@@ -105,7 +99,6 @@ class Copy(Op):
         return read(inputs[0], 0, cell)
 
 
-@dataclass(frozen=True)
 class Add(RowWise):
     """a + b, the second broadcast where it lacks axes."""
 

@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 
 from attnctl.arithmetic import Cell, Difference, Expr, Number, Product
-from attnctl.ops.base import Array, Block, RowWise, Shape, read
+from attnctl.array import Array, Shape
+from attnctl.ops.base import Block, RowWise, read
 from attnctl.rules import Padding, PerBatch, VisibilityRule, alibi_slopes, of_member, per_batch
 
 

@@ -8,7 +8,8 @@ from math import prod, sqrt
 import numpy as np
 
 from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
-from attnctl.ops.base import Array, RowWise, Shape, read
+from attnctl.array import Array, Shape
+from attnctl.ops.base import RowWise, read
 
 
 def longer(a: Shape, b: Shape) -> Shape:
@@ -16,7 +17,6 @@ def longer(a: Shape, b: Shape) -> Shape:
     return a if len(a) >= len(b) else b
 
 
-@dataclass(frozen=True)
 class MatMulT(RowWise):
     """Q Kᵀ: every query with every key."""
 
@@ -46,7 +46,6 @@ class MatMulT(RowWise):
         return 2 * prod(shape) * inputs[0][-1]
 
 
-@dataclass(frozen=True)
 class MatMul(RowWise):
     """a b: A V, or concat W_O (+ b_O)."""
 
@@ -126,7 +125,6 @@ class Squeeze(RowWise):
         return 3 * prod(shape)
 
 
-@dataclass(frozen=True)
 class Softmax(RowWise):
     """exp(s − max) / Σ exp(s − max) over keys; a row that sees nothing gets zeros."""
 

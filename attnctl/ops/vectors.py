@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 
 from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
-from attnctl.ops.base import Array, Op, Shape, read
+from attnctl.array import Array, Shape
+from attnctl.ops.base import Op, read
 from attnctl.positions import rotary_angles, rotary_pairs, rotate, sinusoids
 from attnctl.rules import PerBatch, per_batch
 
@@ -41,7 +42,6 @@ class Sinusoid(Op):
         return 2 * prod(shape)
 
 
-@dataclass(frozen=True)
 class Project(Op):
     """X W (+ b), for every head at once."""
 
@@ -116,7 +116,6 @@ class Rotate(Op):
         return 3 * prod(shape)
 
 
-@dataclass(frozen=True)
 class Append(Op):
     """New keys (or values) after the past ones, along the key axis."""
 
@@ -159,7 +158,6 @@ class Repeat(Op):
         return read(inputs[0], 0, (*lead, head // self.times, row, column))
 
 
-@dataclass(frozen=True)
 class Merge(Op):
     """The heads side by side: h0 h0 h1 h1 along the columns."""
 

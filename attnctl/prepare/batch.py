@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.blocks import SCRATCH
 from attnctl.config.settings import Settings
 from attnctl.cost import peak
@@ -20,8 +19,6 @@ from attnctl.prepare.prepared import Prepared
 from attnctl.prepare.sentence import prepare
 from attnctl.rules import Padding
 from attnctl.trace import Trace, require_steps
-
-Array = NDArray[Any]
 
 
 def run_batch(

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.config.settings import IDENTITY, FromFile, Random, Settings
 from attnctl.errors import AttnError, raise_all
 from attnctl.prepare.prepared import by
 from attnctl.prepare.tensors import description, first, from_file, legacy
 from attnctl.vocab import PAD, Vocabulary, tokenize
 from attnctl.weights import draw, token_rows
-
-Array = NDArray[Any]
 
 
 def tokens_of(settings: Settings, sentence: str, name: str = "sentence") -> list[str]:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array, Shape
 from attnctl.config.settings import SINUSOIDAL, Settings
-from attnctl.derivation import Rotary
 from attnctl.prepare.layouts import FROM_X, PAST, PROJECTED, from_x
-from attnctl.prepare.prepared import Named, by
-
-Array = NDArray[Any]
-Shape = tuple[int, ...]
+from attnctl.prepare.prepared import Named, by, unrotatable
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What the arrays show of the run: sizes and whether there is a batch axis."""
 
     batch: int | None
@@ -154,11 +148,7 @@ def option_misfits(settings: Settings, q: Shape, k: Shape, v: Shape) -> Iterator
         asked = getattr(settings, option)
         if asked is not None and asked != size:
             yield f"{settings.where((option,))}: {asked}, but the arrays have {size}"
-    if isinstance(settings.positions, Rotary):
-        dims = settings.positions.dims or q[-1]
-        if dims > q[-1] or dims % 2:
-            place = settings.where(("positions",))
-            yield f"{place}: rotating {dims} of d_k {q[-1]} columns; they turn in pairs: use an even number"
+    yield from unrotatable(settings, q[-1])
 
 
 def weight_misfits(named: Named) -> Iterator[str]:

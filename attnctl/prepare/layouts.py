@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from numpy.typing import NDArray
-
+from attnctl.array import Array
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
 from attnctl.prepare.prepared import by
 from attnctl.weights import split_heads
-
-Array = NDArray[Any]
 
 PROJECTED = ("Q", "K", "V")
 FROM_X = ("X", "W_Q", "W_K", "W_V")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.derivation import Variant
 from attnctl.errors import AttnError, raise_all
@@ -25,8 +25,6 @@ from attnctl.prepare.fit import (
 from attnctl.prepare.layouts import INPUTS, laid_out
 from attnctl.prepare.prepared import Named, Prepared, mask_axes, rotary, what_if_of
 from attnctl.rules import Padding, PerBatch
-
-Array = NDArray[Any]
 
 
 def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Prepared:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.blocks import SCRATCH, Progress
 from attnctl.config.settings import Settings
 from attnctl.cost import Cost, cost, peak
@@ -21,7 +21,6 @@ from attnctl.trace import Trace, require_steps
 if TYPE_CHECKING:
     from attnctl.edits import WhatIf
 
-Array = NDArray[Any]
 Named = dict[str, tuple[Array, str]]
 """Arrays by name, each with how it came about."""
 
@@ -48,7 +47,8 @@ class Prepared:
         return derive(self.variant)
 
     def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
-        """What each step takes, before anything is computed."""
+        """What each step takes, before anything is computed. An edit works on whole steps: all are held."""
+        keep = None if self.what_if else keep
         shapes = {name: array.shape for name, array in self.given.items()}
         return cost(self.derivation, shapes, np.dtype(self.dtype).itemsize, keep)
 
@@ -59,8 +59,7 @@ class Prepared:
         """
         require_steps(keep or (), [step.name for step in self.derivation])
         edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
-        held = None if edits else keep  # an edit works on a whole step
-        require(peak(self.costs(held), SCRATCH), "this run", self.max_memory)
+        require(peak(self.costs(keep), SCRATCH), "this run", self.max_memory)
         outcome = carry_out(
             self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
         )
@@ -79,7 +78,8 @@ class Prepared:
         suspect = (
             self.dtype != "float64" or outcome.empty_rows or not np.isfinite(arrays[steps[-1].name]).all()
         )
-        if suspect and (grown := overflow(steps, arrays)):
+        edited = self.what_if.edited if self.what_if else ()
+        if suspect and (grown := overflow(steps, arrays, edited)):
             header["overflow"] = {"step": grown[0], "at": grown[1]}
         marked = map(self.what_if.marked, steps) if self.what_if else steps
         return Trace({step.name: step for step in marked}, arrays, header)
@@ -103,6 +103,15 @@ def mask_axes(named: Mapping[str, tuple[Array, str]]) -> dict[str, Axes]:
 def rotary(settings: Settings) -> Rotary | None:
     """The rotary positions, if these are the ones that were asked for."""
     return settings.positions if isinstance(settings.positions, Rotary) else None
+
+
+def unrotatable(settings: Settings, d_k: int) -> Iterator[str]:
+    """Rotary positions that this size of head cannot have."""
+    turns = rotary(settings)
+    dims = d_k if turns is None else turns.dims or d_k
+    if turns is not None and (dims > d_k or dims % 2):
+        place = settings.where(("positions",))
+        yield f"{place}: rotating {dims} of d_k {d_k} columns; they turn in pairs: use an even number"
 
 
 def by(shape: tuple[int, ...]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from attnctl.config.settings import Path, Settings
 from attnctl.errors import raise_all
+from attnctl.prepare.prepared import unrotatable
 
 Shapes = Mapping[Path, tuple[int, ...]]
 """The shapes of the matrices that were given, by where they stand in the settings."""
@@ -14,8 +15,7 @@ Shapes = Mapping[Path, tuple[int, ...]]
 DEFAULT_D_MODEL = 4
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """The sizes of a run."""
 
     d_model: int
@@ -53,6 +53,7 @@ def resolve(settings: Settings, d_model: int | None, shapes: Shapes) -> Sizes:
     raise_all(undivided(settings, width, heads, shown))
     d_k = settings.d_k or shown["d_k"] or width // heads
     d_v = settings.d_v or shown["d_v"] or (width // heads if width % heads == 0 else d_k)
+    raise_all(unrotatable(settings, d_k))
     return Sizes(width, heads, kv_heads, d_k, d_v)
 
 

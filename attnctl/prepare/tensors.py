@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.config.settings import IDENTITY, NONE, FromFile, Path, Random, Settings
 from attnctl.errors import AttnError, raise_all
 from attnctl.prepare.prepared import Named, by
 from attnctl.prepare.sizes import Sizes
 from attnctl.weights import draw, split_heads, stream
 
-Array = NDArray[Any]
 SPLIT = ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")
 WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
 
@@ -38,11 +37,11 @@ def with_file(settings: Settings) -> Settings:
 
     Raises AttnError where the file holds none.
     """
-    from attnctl.store import arrays as arrays_of
-
     weights = settings.weights
     if weights.file is None:
         return settings
+    from attnctl.store import arrays as arrays_of
+
     names = [name for name in arrays_of(weights.file) if name in WEIGHTS]
     if not names:
         place = settings.where(("weights", "file"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from math import isinf, isnan
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 MARKS = {Verdict.AGREES: ("✓", "ok", "good"), Verdict.WRONG: ("✗", "X", "bad")}
 """Each as a sign, as ASCII, and its style; a step that could not be checked has a dash."""
+
+WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
+"""A place in brackets is not broken."""
 
 WHERE = 4
 """The column that gives way on a narrow terminal."""
@@ -47,7 +51,7 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Line]:
 
 def flowing(text: str, screen: Screen, style: str = "", name: str | None = None) -> list[Line]:
     """A sentence, going on below on a narrow terminal; the name of a step in it is bold."""
-    words = text.split(" ")
+    words = WORDS.findall(text)
     return screen.flow([(screen.ours(word), "name" if word == name else style) for word in words], " ")
 
 
@@ -57,13 +61,13 @@ def flowing(text: str, screen: Screen, style: str = "", name: str | None = None)
 def sentences(
     report: Report, finding: Finding, before: str | None, screen: Screen
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong, what it is, what to write instead, and what else there is to say; each with its style."""
+    """What is wrong, what it is, what to write instead, what else there is to say; each with its style."""
     gap = finding.gap
     far = f"{distance(gap)} at {place(report, finding.step, gap, screen)}"
     if before is None:
         yield f"{finding.step} is the first wrong step: {far}.", ""
     elif before == finding.step:
-        yield f"{finding.step} shows another mistake too.", ""
+        yield f"{finding.step} shows another mistake, too.", ""
     else:
         yield f"{finding.step} is wrong too: {far}.", ""
     if finding.mistake:
@@ -130,13 +134,19 @@ def number(value: float) -> str:
 
 
 def steps_listing(report: Report, screen: Screen) -> Listing:
-    """Every step in order; the numbers themselves where there is room for them."""
-    titles = ["", "step", "", "largest difference", "at", "found", "should be"]
+    """Every step in order; the numbers themselves where there are wrong ones and room for them."""
+    titles = ["", "step", "", "off by", "at", "found", "should be"]
     rows = [step_row(report, step, screen) for step in report.steps.values()]
-    listing = Listing(screen, [titles], rows, left={0, 1, 2, WHERE})
-    if report.agrees or (screen.fits and listing.width > screen.width):
-        listing = Listing(screen, [titles[:-2]], [row[:-2] for row in rows], left={0, 1, 2, WHERE})
-    return listing.fitted(WHERE)
+    count = max(WHERE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
+    listing = columns(screen, titles, rows, count)
+    if screen.fits and listing.width > screen.width:
+        listing = columns(screen, titles, rows, min(count, WHERE + 1))
+    return listing.fitted(WHERE) if count > WHERE else listing
+
+
+def columns(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[Span]], count: int) -> Listing:
+    """The first columns as a table."""
+    return Listing(screen, [titles[:count]], [row[:count] for row in rows], left={0, 1, 2, WHERE})
 
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:

@@ -96,8 +96,7 @@ def notes(found: Difference, screen: Screen) -> Iterator[Line]:
 
 def fact(label: str, text: str, screen: Screen) -> list[Line]:
     """A line of what else there is to know."""
-    words: Line = [(f"{word}", "") for word in screen.ours(text).split(" ")]
-    return screen.flow([(f"{label}:", "dim"), *words], " ")
+    return screen.flow([(f"{label}:", "dim"), *((word, "") for word in screen.ours(text).split(" "))], " ")
 
 
 def configs(found: Difference, screen: Screen) -> Iterator[Line]:
@@ -113,7 +112,7 @@ def configs(found: Difference, screen: Screen) -> Iterator[Line]:
 
 def written(value: Any) -> str:
     """A value of a config as a dump has it."""
-    return "–" if value is ABSENT else json.dumps(value, ensure_ascii=False)
+    return "–" if value is ABSENT else json.dumps(value, ensure_ascii=False, default=str)
 
 
 # --- the steps ---
@@ -176,21 +175,21 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Line]:
     titles = [["", "", *(PARTS[name][line] for name in shown)] for line in range(3)]
     titles[0][1] = "change"
     rows = [split_row(change, shown) for change in found.split]
-    listing = words(screen, titles, rows)
+    listing = worded(screen, titles, rows)
     if last.head is None:
         came = [
             [*line, word]
             for line, word in zip(titles, ("share of", "the change", f"of {last.step}"), strict=True)
         ]
         shares = [[*row, percent(change.of_output)] for row, change in zip(rows, found.split, strict=True)]
-        wider = words(screen, came, shares)
+        wider = worded(screen, came, shares)
         listing = wider if wider.width <= screen.width or not screen.fits else listing
     yield from listing.lines()
     if last.norm:
         yield from screen.flow([(screen.ours(word), "") for word in sum_words(last)], " ")
 
 
-def words(screen: Screen, titles: Sequence[Sequence[str]], rows: Sequence[Sequence[str]]) -> Listing:
+def worded(screen: Screen, titles: Sequence[Sequence[str]], rows: Sequence[Sequence[str]]) -> Listing:
     """A table of our own words, the first column naming the rows."""
     return Listing(
         screen,

@@ -133,14 +133,17 @@ class Page:
     def parts(self, name: str, parts: Parts) -> Iterator[Line]:
         """What each pair of parts gave to the score, one below the other."""
         yield [(self.screen.ours(f"{name} by what it came from, query × key"), "dim")]
-        form = matrix_format(
-            np.array(list(parts.values())), self.view.precision, ascii_only=self.screen.ascii_only
-        )
-        words = [self.screen.ours(SPOKEN.get(part, part.replace("×", " × "))) for part in parts]
+        values, ascii_only = np.array(list(parts.values())), self.screen.ascii_only
+        form = matrix_format(values, self.view.precision, ascii_only=ascii_only)
+        words = [self.screen.ours(part.replace("×", " × ")) for part in parts]
         width = max(map(cells, words))
-        for word, value in zip(words, parts.values(), strict=True):
-            text = form(value).replace("-", "-" if self.screen.ascii_only else "−")
-            yield [(f"  {pad_right(word, width)}", "label"), (f"  {text}", "")]
+        for part, word, value in zip(parts, words, values.tolist(), strict=True):
+            text = form(value).replace("-", form.minus)
+            yield [
+                (f"  {pad_right(word, width)}", "label"),
+                (f"  {text}", ""),
+                (self.screen.ours(MEANT.get(part, "")), "dim"),
+            ]
 
     # --- the tree ---
 
@@ -185,7 +188,11 @@ class Page:
         return [(name, "label"), (text, ""), (rest, "dim")]
 
 
-SPOKEN = {"bias": "with a bias", "rest": "rest (rounding, or numbers that were changed)"}
+MEANT = {
+    "bias": "  every product that a bias is in",
+    "rest": "  rounding, or numbers that were changed on the way",
+}
+"""What is to be said of parts that do not speak for themselves."""
 
 
 def number_for_people(value: float, precision: int) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.render.fit import Left, Pieces, blocks_of, columns_shown, reachable, rows_shown
 from attnctl.render.grid import CAPTION_FRAME, Grid, Panel
 from attnctl.render.marks import marks
@@ -19,8 +18,6 @@ from attnctl.render.sheet import Sheet, sheet_of
 from attnctl.render.text import cells, distinct
 from attnctl.render.view import View
 from attnctl.trace import Trace
-
-Array = NDArray[Any]
 
 MAX_PANELS = 16
 """Matrices of one step in the default view on a terminal."""

@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.render.fit import Left, Piece, Pieces
 from attnctl.render.numbers import Format
 from attnctl.render.screen import Line, Screen, Span
 from attnctl.render.text import cells, pad_left, pad_right
 
-Array = NDArray[Any]
 Codes = Callable[[range, range], "Array | None"]
 """For a block of rows and columns the kind of each cell, or None where all are of kind 0."""
 

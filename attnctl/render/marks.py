@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.ops import Block, Hide
 from attnctl.render.grid import NUMBER, Codes, Kind, all_numbers
 from attnctl.render.palette import STEPS
 from attnctl.render.screen import Screen
 from attnctl.trace import Trace
 
-Array = NDArray[Any]
 Index = tuple[int, ...]
 
 WEIGHTS = "attention_weights"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from numpy.typing import NDArray
-
+from attnctl.array import Array
 from attnctl.errors import raise_all
 from attnctl.ops import Hide
 from attnctl.render.text import distinct, token_text
 from attnctl.trace import Trace
 
-Array = NDArray[Any]
 Index = tuple[int, ...]
 
 ASKED = 8

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TextIO
 
 from attnctl.arithmetic import number_text
+from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.ops import Unstated
 from attnctl.render.frames import frames
@@ -16,7 +17,7 @@ from attnctl.render.text import cells, pad_left, pad_right
 from attnctl.render.view import View
 from attnctl.stats import MEASURES, DumpStats, HeadStats, Report
 from attnctl.store.long_csv import cell
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 HEADINGS = {
     "entropy": "bits",
@@ -39,8 +40,10 @@ LEGEND = {
 }
 """What the columns mean; all are means over rows."""
 
-WIDEST_TOKEN = 10
-"""Cells of a token beside the largest weight on a terminal."""
+TOKEN_WIDTHS = range(12, 2, -1)
+"""Cells of a token beside the largest weight on a terminal: as many as leave room for the rest."""
+
+GAP = "  "
 
 Cells = list[str]
 
@@ -57,10 +60,8 @@ class Table:
         groups = list(report.dumps)
         whole = report.aggregate if len(groups) > 1 else None
         groups += [whole] if whole else []
-        bodies = [[self.row(group, number) for number in range(len(group.heads))] for group in groups]
         names = ["head", *HEADINGS.values(), "largest", "nearest"]
-        columns = zip(names, *chain.from_iterable(bodies), strict=True)
-        widths = [max(map(cells, column)) for column in columns]
+        bodies, widths = self.fitting(groups, names)
         yield self.line(names, widths, "label")
         for group, body in zip(groups, bodies, strict=True):
             yield self.title(group, "all together" if group is whole else group.name)
@@ -73,6 +74,16 @@ class Table:
         for word, meaning in LEGEND.items():
             yield [(f"{pad_right(self.screen.ours(word), 9)}{self.screen.ours(meaning)}", "dim")]
 
+    def fitting(self, groups: Sequence[DumpStats], names: Cells) -> tuple[list[list[Cells]], list[int]]:
+        """The rows of each group and the width of each column, tokens as short as they must be."""
+        for most in TOKEN_WIDTHS:
+            bodies = [[self.row(group, at, most) for at in range(len(group.heads))] for group in groups]
+            columns = zip(names, *chain.from_iterable(bodies), strict=True)
+            widths = [max(map(cells, column)) for column in columns]
+            if not self.screen.fits or sum(widths) + len(GAP) * (len(widths) - 1) <= self.screen.width:
+                break
+        return bodies, widths
+
     def title(self, group: DumpStats, name: str) -> Line:
         """The dump and its sentence."""
         sentence = f"  {group.sentence}" if group.sentence else ""
@@ -82,29 +93,29 @@ class Table:
             (self.screen.short(self.screen.ours(sentence), room), "dim"),
         ]
 
-    def row(self, group: DumpStats, number: int) -> Cells:
+    def row(self, group: DumpStats, number: int, most: int) -> Cells:
         """The numbers of one head."""
         head, near = group.heads[number], group.nearest(number)
         nearest = f"{near[0]} at {self.number(near[1])}" if near else self.number(None)
-        return [str(number), *map(self.number, head.means.values()), self.largest(head), nearest]
+        return [str(number), *map(self.number, head.means.values()), self.largest(head, most), nearest]
 
     def number(self, value: float | None) -> str:
         """A number, or a dash where it means nothing."""
         return self.screen.ours("–") if value is None else f"{value:.{self.precision}f}"
 
-    def largest(self, head: HeadStats) -> str:
+    def largest(self, head: HeadStats, most: int) -> str:
         """`0.91 love→AI`."""
         if head.largest is None:
             return self.number(None)
         places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
-        words = [self.screen.short(self.screen.token(place), WIDEST_TOKEN) for place in places]
+        words = [self.screen.short(self.screen.token(place), most) for place in places]
         return f"{self.number(head.largest.value)} {self.screen.ours('→').join(words)}"
 
     def line(self, row: Sequence[str], widths: Sequence[int], style: str) -> Line:
         """Cells below their headings: numbers to the right, words to the left."""
         *numbers, largest, nearest = zip(row, widths, strict=True)
         texts = [pad_left(*each) for each in numbers]
-        return [("  ".join([*texts, pad_right(*largest), nearest[0]]), style)]
+        return [(GAP.join([*texts, pad_right(*largest), nearest[0]]), style)]
 
     def notes(self, group: DumpStats) -> Iterator[Line]:
         """What means nothing here; rows that see nothing, and rows that do not sum to 1."""

@@ -27,9 +27,10 @@ from math import fsum
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.stats.report import DumpStats, HeadStats, Largest, Tally
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.stats.measure import weights_of
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 
 def rollout(layers: Sequence[Trace]) -> Array:

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from attnctl.array import Array
 
 try:
     import orjson
 except ImportError:
     orjson = None  # type: ignore[assignment]  # an optional speed-up
 
-Array = NDArray[Any]
 
 BLOCK = 1 << 13
 """Numbers turned into text at a time: few enough for their text to stay in a processor's cache."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import secrets
 import signal
 import stat
 import threading
@@ -21,6 +20,9 @@ from attnctl.store.long_csv import write_csv
 from attnctl.store.npz import write_npz
 from attnctl.store.safetensors import write_safetensors
 from attnctl.trace import Trace
+
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""The signals that end a process at once unless it says otherwise."""
 
 Writer = Callable[[Sequence[Trace], IO[bytes]], None]
 
@@ -156,7 +158,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only")
-    temporary = target.with_name(f".attnctl-{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".attnctl-{os.urandom(8).hex()}.tmp")
     with signals_raise():
         try:
             with temporary.open("xb") as stream:
@@ -177,7 +179,7 @@ def signals_raise() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ending = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    ending = [each for each in ENDING if signal.getsignal(each) is signal.SIG_DFL]
     for each in ending:
         signal.signal(each, leave)
     try:

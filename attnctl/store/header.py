@@ -8,24 +8,29 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
 from attnctl import __version__
+from attnctl.array import Array
 from attnctl.derivation import Rotary, Step, Variant, derive
 from attnctl.errors import AttnError, raise_all
 from attnctl.ops import Unstated
 from attnctl.rules import Alibi, Causal, Softcap
 from attnctl.store.codec import decode, op_of, plain, shown, under
 from attnctl.store.limits import raise_first
-from attnctl.trace import SCHEMA, Array, Trace
+from attnctl.trace import SCHEMA, Trace
 
 WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 DTYPES = {np.dtype(name) for name in ("bool", *WHOLE, "float16", "float32", "float64")}
 """What the arrays of a dump may hold."""
 
 MOST_AXES = 8
+LARGEST, LARGEST_EMPTY = 1 << 60, 1 << 16
+"""Of an array with numbers in it, and of the other axes of one without."""
+
 DEEPEST = 64
 
 FIELDS: dict[str, Any] = {
@@ -104,7 +109,8 @@ def rebuild(
     for key, value in rest.items():
         with noted(problems):
             check_depth(value, under("$", key))
-            decode(FIELDS.get(key, type(value)), value, under("$", key))
+            if key in FIELDS:
+                decode(FIELDS[key], value, under("$", key))
     raise_first([f"{place}: {each}" for each in problems])
     return Trace(read, arrays, rest)
 
@@ -113,10 +119,9 @@ def check_schema(header: dict[str, Any], place: str) -> None:
     """Refuse what is not a dump, and a dump of a later schema by its name."""
     schema = header.get("schema")
     if schema != SCHEMA:
-        what = (
-            f"a dump of schema {shown(schema)}" if isinstance(schema, str) else 'no "schema" that says so'
-        )
-        raise AttnError(f"{place}: not a dump this attnctl reads: {what}; it reads {SCHEMA!r}")
+        if isinstance(schema, str):
+            raise AttnError(f"{place}: a dump of schema {shown(schema)}; this attnctl reads {SCHEMA!r}")
+        raise AttnError(f'{place}: not a dump: no "schema" that says {SCHEMA!r}')
 
 
 @contextmanager
@@ -175,9 +180,19 @@ def check_inputs(name: str, inputs: tuple[str, ...], above: Container[str], path
             raise AttnError(f"{path}.inputs[{at}]: no step {shown(each)} above this one")
 
 
+def check_shape(shape: tuple[int, ...], place: str) -> None:
+    """Refuse a shape that no array here can have, before anything is made in it."""
+    if len(shape) > MOST_AXES:
+        raise AttnError(f"{place}: {len(shape)} axes; {MOST_AXES} are the most")
+    if prod(max(1, n) for n in shape) > (LARGEST_EMPTY if 0 in shape else LARGEST):
+        raise AttnError(f"{place}: the shape {shown_shape(shape)} is too large")
+
+
 def shown_shape(value: Any) -> str:
     """(3, 4) -> '3 × 4'."""
-    return " × ".join(map(str, value)) or "one number" if isinstance(value, tuple) else str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    return " × ".join(map(shown, value[: MOST_AXES + 1])) or "one number"
 
 
 # --- arrays of others ---

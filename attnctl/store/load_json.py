@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.memory import size_text
 from attnctl.store.codec import shown, under
@@ -17,7 +18,7 @@ from attnctl.store.header import check_schema, noted
 from attnctl.store.limits import hold, raise_first
 from attnctl.store.members import assembled
 from attnctl.store.nested import array_of
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 LONGEST = 1 << 30
 """Bytes of JSON that are read at most; larger dumps are what .npz and .safetensors are for."""
@@ -46,8 +47,9 @@ def header_of(data: bytes, place: str) -> dict[str, Any]:
 
 
 def text_of(data: bytes | bytearray, place: str) -> str:
-    """The characters of a JSON text that is not too large to read."""
-    check_size(data, place)
+    """The characters of a JSON text whose values will fit into memory."""
+    containers = data.count(b"[") + data.count(b"{")
+    hold(5 * len(data) + 88 * containers + 32 * data.count(b","), f"{place}: reading this JSON")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -68,8 +70,8 @@ def parse(text: str, place: str) -> Iterator[Any]:
         raise AttnError(f"{place}: not JSON: {error.msg} at {where}") from None
     except RecursionError:
         raise AttnError(f"{place}: nested too deeply") from None
-    except ValueError as error:  # a whole number of thousands of digits
-        raise AttnError(f"{place}: not JSON that can be read: {error}") from None
+    except ValueError:  # Python's own limit
+        raise AttnError(f"{place}: a whole number with thousands of digits") from None
     except AttnError as error:
         raise AttnError(f"{place}: {each}" for each in error.problems) from None
 
@@ -83,15 +85,8 @@ def after_space(text: str, at: int) -> int:
 def check_length(length: int, place: str) -> None:
     """Refuse a text that is longer than is read at all."""
     if length > LONGEST:
-        raise AttnError(
-            f"{place}: more than {size_text(LONGEST)} of JSON; write .npz or .safetensors instead"
-        )
-
-
-def check_size(data: bytes | bytearray, place: str) -> None:
-    """Refuse a text whose values would not fit into memory."""
-    containers = data.count(b"[") + data.count(b"{")
-    hold(5 * len(data) + 88 * containers + 32 * data.count(b","), f"{place}: reading this JSON")
+        most = size_text(LONGEST)
+        raise AttnError(f"{place}: more than {most} of JSON; write .npz or .safetensors instead")
 
 
 def no_constant(text: str) -> Any:

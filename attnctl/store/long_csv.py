@@ -14,8 +14,9 @@ from itertools import product
 from typing import TextIO
 
 from attnctl.arithmetic import number_text
+from attnctl.array import Array
 from attnctl.store.dump_json import encoded
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 RUNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 LEADING = ("batch", "head")

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.store.codec import shown
 from attnctl.store.header import Shaped, check_schema, foreign_step, known, rebuild
 from attnctl.store.limits import MOST_PROBLEMS, raise_first
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 
 class Member(Shaped, Protocol):
@@ -28,6 +29,7 @@ class Arrays(Mapping[str, Array]):
     """Arrays by name; those that are still in a file are loaded each time they are asked for."""
 
     members: Mapping[str, Array | Member]
+    place: str
 
     def __getitem__(self, name: str) -> Array:
         found = self.members[name]
@@ -36,9 +38,11 @@ class Arrays(Mapping[str, Array]):
         try:
             return found.load()
         except MemoryError:
-            raise AttnError(f"{shown(name)}: not enough memory to load it") from None
+            raise AttnError(f"{self.place}: {shown(name)}: not enough memory to load it") from None
         except (OSError, ValueError) as error:  # the file has changed since, or mapping it was refused
-            raise AttnError(f"{shown(name)}: cannot be read from its file any more: {error}") from None
+            raise AttnError(
+                f"{self.place}: {shown(name)}: cannot be read from its file any more: {error}"
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.members)
@@ -63,8 +67,8 @@ def assembled(
     if header is None:
         order = {name: at for at, name in enumerate(known())}
         names = sorted(found, key=lambda name: order.get(name, len(order)))
-        return Trace({name: foreign_step(name, found[name]) for name in names}, Arrays(found))
-    return rebuild(with_names(header, ours), Arrays(found), found, place)
+        return Trace({name: foreign_step(name, found[name]) for name in names}, Arrays(found, place))
+    return rebuild(with_names(header, ours), Arrays(found, place), found, place)
 
 
 def renamed(names: Mapping[str, object], rename: Mapping[str, str], place: str) -> dict[str, str]:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from math import prod
 from typing import Any
 
 import numpy as np
 
+from attnctl.array import Array, Shape
 from attnctl.errors import AttnError
 from attnctl.store.codec import NOT_FINITE, shown
-from attnctl.store.header import DTYPES, MOST_AXES, shown_shape
-from attnctl.trace import Array
-
-Shape = tuple[int, ...]
+from attnctl.store.header import DTYPES, check_shape, shown_shape
 
 ALLOWED: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
 """What stands for a number of each kind of dtype; for floats also the strings of NOT_FINITE."""
@@ -56,19 +53,13 @@ def shape_told(data: Any, shape: Any) -> Shape:
     each = data
     while isinstance(each, list):
         found = (*found, len(each))
-        if len(found) > MOST_AXES:
-            raise AttnError(f": more than {MOST_AXES} axes")
-        if not each:
-            break
-        each = each[0]
-    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-        return found
-    told = tuple(shape)
-    empty = (
-        found and found[-1] == 0 and told[: len(found)] == found and prod(max(1, n) for n in told) <= BLOCK
-    )
-    if told != found and not empty:
+        each = each[0] if each else None
+    said = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
+    told = tuple(shape) if said else found
+    hidden = 0 in found and told[: len(found)] == found  # the axes behind one of no items
+    if told != found and not hidden:
         raise AttnError(f": the shape says {shown_shape(told)}, but the numbers are {shown_shape(found)}")
+    check_shape(told, "")
     return told
 
 

@@ -11,12 +11,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.memory import size_text
 from attnctl.store.codec import shown
-from attnctl.store.header import MOST_AXES
+from attnctl.store.header import check_shape
 from attnctl.store.raw import File, array_from
-from attnctl.trace import Array
 
 MAGIC = b"\x93NUMPY"
 LONGEST = 10_000
@@ -69,8 +69,7 @@ class NpyFile:
 
 def npy_file(file: File) -> NpyFile:
     """The array of a .npy file."""
-    with open(file.descriptor, "rb", closefd=False) as stream:
-        stream.seek(0)
+    with file.stream() as stream:
         npy = npy_header(stream, file.place)
     check_bytes(npy, file.length, file.place)
     return NpyFile(file, npy)
@@ -102,8 +101,7 @@ def shape_in(told: dict[str, Any], place: str) -> tuple[int, ...]:
     shape = told["shape"]
     if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
         raise AttnError(f"{place}: the shape {shown(shape)} is not one of whole numbers")
-    if len(shape) > MOST_AXES or prod(max(1, n) for n in shape) >= 1 << 60:
-        raise AttnError(f"{place}: the shape has more than {MOST_AXES} axes, or is too large for any array")
+    check_shape(shape, place)
     return shape
 
 

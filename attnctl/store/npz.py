@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.memory import size_text
 from attnctl.store.codec import shown
@@ -26,7 +27,7 @@ from attnctl.store.load_json import header_of
 from attnctl.store.members import assembled
 from attnctl.store.npy import Npy, check_bytes, npy_header
 from attnctl.store.raw import File, pieces
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
@@ -45,6 +46,9 @@ RECENT = 4
 
 BROKEN = (NotImplementedError, RuntimeError, EOFError, struct.error, zlib.error, ValueError, OverflowError)
 """What zipfile raises for bytes that make no sense, beside BadZipFile."""
+
+LARGE = 1 << 30
+"""Members of more bytes are written with the 64-bit sizes of zip64, 20 bytes more in their header."""
 
 ALIGNED = 64
 PADDING_FIELD = 0xD935
@@ -83,10 +87,10 @@ def add(archive: ZipFile, name: str, array: Array) -> None:
     described = {"descr": descr, "fortran_order": False, "shape": array.shape}
     np.lib.format.write_array_header_1_0(head, described)
     info = ZipInfo(f"{name}.npy")  # its date is 1980 unless told: the same trace gives the same bytes
-    zip64 = 20
-    before = archive.start_dir + 30 + len(info.filename.encode()) + zip64 + 4
+    large = len(head.getvalue()) + array.nbytes > LARGE
+    before = archive.start_dir + 30 + len(info.filename.encode()) + (20 if large else 0) + 4
     info.extra = struct.pack("<HH", PADDING_FIELD, -before % ALIGNED) + bytes(-before % ALIGNED)
-    with archive.open(info, "w", force_zip64=True) as entry:
+    with archive.open(info, "w", force_zip64=large) as entry:
         entry.write(head.getvalue())
         for piece in pieces(array):
             entry.write(piece)
@@ -94,19 +98,28 @@ def add(archive: ZipFile, name: str, array: Array) -> None:
 
 # --- reading ---
 
+Recent = deque[tuple[str, Array]]
+"""The arrays of a file that were inflated last, by the name of their member."""
+
 
 class Entry:
     """An array of an archive that is still in it."""
 
-    def __init__(self, file: File, info: ZipInfo, npy: Npy, inflate: Callable[[Entry], Array]) -> None:
-        self.file, self.info, self.npy, self.inflate = file, info, npy, inflate
+    def __init__(self, file: File, info: ZipInfo, npy: Npy, recent: Recent) -> None:
+        self.file, self.info, self.npy, self.recent = file, info, npy, recent
         self.shape, self.dtype = npy.shape, npy.dtype
         self.place = f"{file.place}: {shown(name_of(info))}"
         self.sound = False
 
     def load(self) -> Array:
         """Its numbers: mapped where the archive holds them as they are, else inflated."""
-        return self.mapped() if self.info.compress_type == STORED else self.inflate(self)
+        if self.info.compress_type == STORED:
+            return self.mapped()
+        found = next((array for name, array in self.recent if name == self.info.filename), None)
+        if found is None:
+            found = inflated(self)
+            self.recent.append((self.info.filename, found))
+        return found
 
     def mapped(self) -> Array:
         """The numbers in place; the first time, held against the archive's checksum."""
@@ -123,12 +136,15 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
     """The trace of an archive: a dump of ours, or someone's arrays."""
     with opened(file) as archive:
         infos = {name_of(info): info for info in archive.infolist() if info.filename.endswith(".npy")}
-        if len(archive.infolist()) > MOST_MEMBERS or len({*archive.namelist()}) < len(archive.infolist()):
-            raise AttnError(f"{file.place}: more than {MOST_MEMBERS} arrays, or two of one name")
+        count = len(archive.infolist())
+        if count > MOST_MEMBERS:
+            raise AttnError(f"{file.place}: {count} arrays; {MOST_MEMBERS} are the most")
+        if len({*archive.namelist()}) < count:
+            raise AttnError(f"{file.place}: two arrays of one name")
         header = header_in(archive, infos.pop(HEADER, None), file.place)
-        inflate = lru_cache(maxsize=RECENT)(inflated)
+        recent: Recent = deque(maxlen=RECENT)
         members = {
-            name: Entry(file, info, npy_of(archive, info, f"{file.place}: {shown(name)}"), inflate)
+            name: Entry(file, info, npy_of(archive, info, f"{file.place}: {shown(name)}"), recent)
             for name, info in infos.items()
         }
     return assembled(header, members, rename, file.place)
@@ -140,12 +156,11 @@ def opened(file: File) -> Iterator[ZipFile]:
     import zipfile
 
     try:
-        with open(file.descriptor, "rb", closefd=False) as raw, zipfile.ZipFile(raw) as archive:
+        with file.stream() as raw, zipfile.ZipFile(raw) as archive:
             yield archive
-    except BROKEN as error:
-        raise AttnError(f"{file.place}: not a sound .npz: {error or type(error).__name__}") from None
-    except zipfile.BadZipFile as error:
-        raise AttnError(f"{file.place}: not a sound .npz: {error}") from None
+    except (zipfile.BadZipFile, *BROKEN) as error:
+        why = ascii(str(error))[1:-1][:80]  # it may quote any part of the file
+        raise AttnError(f"{file.place}: not a sound .npz: {why}") from None
 
 
 def name_of(info: ZipInfo) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from attnctl.trace import Array
+from attnctl.array import Array
 
 PIECE = 1 << 17
 """Numbers of an array written at a time: what a processor's cache holds."""
@@ -20,7 +22,7 @@ def pieces(array: Array) -> Iterator[memoryview]:
     """The array's numbers in C order, lowest byte first, whatever its layout."""
     little = array.dtype.newbyteorder("<")
     walk = np.nditer(  # type: ignore[call-overload]  # its types misspell "contig"
-        array,
+        np.atleast_1d(array),  # NumPy 1.24 loses the buffer of a single number
         flags=["external_loop", "buffered", "zerosize_ok"],
         op_flags=[["readonly", "contig"]],
         op_dtypes=[little],
@@ -40,11 +42,21 @@ class File:
         self.descriptor = os.dup(descriptor)
         self.length = os.fstat(self.descriptor).st_size
         self.place = place
+        self.lock = threading.Lock()
         weakref.finalize(self, os.close, self.descriptor)
+
+    @contextmanager
+    def stream(self) -> Iterator[BinaryIO]:
+        """The file as a stream from its start, for one thread at a time: all share where it stands."""
+        with self.lock, open(self.descriptor, "rb", closefd=False) as stream:
+            stream.seek(0)
+            yield stream
 
     def read(self, offset: int, count: int) -> bytes:
         """Bytes from an offset on; fewer at the end of the file."""
-        return os.pread(self.descriptor, count, offset)
+        with self.stream() as stream:
+            stream.seek(offset)
+            return stream.read(count)
 
     def map(self, offset: int, count: int) -> memoryview:
         """Bytes that are read from the file when they are looked at."""

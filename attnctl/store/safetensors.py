@@ -12,16 +12,17 @@ from typing import IO, Any
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.memory import size_text
 from attnctl.store.codec import shown, under
 from attnctl.store.dump_json import encoded, json_text
-from attnctl.store.header import MOST_AXES, noted, whole
+from attnctl.store.header import check_shape, noted, whole
 from attnctl.store.limits import raise_first
 from attnctl.store.load_json import header_of
 from attnctl.store.members import assembled
 from attnctl.store.raw import File, array_from, pieces
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 METADATA = "__metadata__"
 HEADER = "attnctl.json"
@@ -113,8 +114,9 @@ def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, s
     dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise AttnError(f"{path}.dtype: {shown(dtype)} is none of {', '.join(DTYPES)}")
-    if not counts(shape) or len(shape) > MOST_AXES or prod(max(1, n) for n in shape) >= 1 << 60:
-        raise AttnError(f"{path}.shape: expected at most {MOST_AXES} sizes, found {shown(shape)}")
+    if not counts(shape):
+        raise AttnError(f"{path}.shape: expected sizes, found {shown(shape)}")
+    check_shape(tuple(shape), f"{path}.shape")
     if not counts(offsets) or len(offsets) != 2:
         raise AttnError(f"{path}.data_offsets: expected two offsets, found {shown(offsets)}")
     begin, end = offsets

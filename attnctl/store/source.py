@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.memory import available
 from attnctl.store.codec import shown
@@ -20,7 +21,7 @@ from attnctl.store.npy import MAGIC, npy_file
 from attnctl.store.npz import read_npz
 from attnctl.store.raw import File
 from attnctl.store.safetensors import read_safetensors
-from attnctl.trace import Array, Trace
+from attnctl.trace import Trace
 
 STANDARD_INPUT = "-"
 CHUNK = 1 << 20

@@ -151,10 +151,10 @@ def merge(z, mistake):
 
 def project(given, x, letter, heads, mistake):
     w, b = given[f"W_{letter}"], given.get(f"b_{letter}")
-    if mistake == "weight-transposed" or mistake == f"weight-transposed/{letter}":
+    if mistake in {"weight-transposed", f"weight-transposed/{letter}"}:
         w = w.T
     y = x @ w
-    if b is not None and mistake != "bias-missing" and mistake != f"bias-missing/{letter}":
+    if b is not None and mistake not in {"bias-missing", f"bias-missing/{letter}"}:
         y = y + b
     return split(y, heads, mistake)
 
@@ -306,7 +306,7 @@ def score_bias(k, given):
 
 
 def hidden(s, seen, mistake, t):
-    if mistake in {"mask-after-softmax"} or seen is None:
+    if mistake == "mask-after-softmax" or seen is None:
         return s
     match mistake:
         case "softcap-after-mask":
@@ -387,7 +387,8 @@ PLANTED = {
     "mask-finite": (BLIND, BLIND.but(dtype=F32), BLIND.but(heads=4, kv_heads=2)),
     "mask-finite/added": (BLIND, BLIND.but(heads=1), BLIND.but(n=9)),
     "mask-finite/small": (
-        BLIND, CAUSAL.but(size=150.0, n=8), CAUSAL.but(size=150.0, n=9, heads=4, kv_heads=2, seed=1),
+        BLIND, CAUSAL.but(size=150.0, n=8), CAUSAL.but(size=150.0, n=9, heads=4, kv_heads=2, seed=3),
+        MASKED.but(size=150.0, seed=6),
     ),
     "causal-strict": (CAUSAL, GROUPED, ROTARY, BOTH),
     "causal-aligned-wrong": (
@@ -440,7 +441,7 @@ ALIKE = {
     ("scaled-twice/scores", "inputs and output"): "scale-by-d_k",
     ("scaled-twice/Q", "inputs and output"): "scale-by-d_k",
 }
-"""Mistakes that give the same numbers: divided by √d_k twice is divided by d_k, unless it was written down between."""
+"""Divided by √d_k twice is divided by d_k: nobody can tell, unless it was written down between."""
 
 UNTOLD = {("dropout-left-on", "inputs and output"), ("dropout-left-on/half", "inputs and output")}
 """What cannot be told: which weights dropout chose, where no weights are written down."""

@@ -10,6 +10,7 @@ from check_foreign import foreign, meant, quietly
 import attnctl
 from attnctl.audit.catalogue import CATALOGUE
 
+
 def cases():
     for mistake, kinds in own.PLANTED.items():
         for number, kind in enumerate(kinds):

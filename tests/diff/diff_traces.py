@@ -30,8 +30,11 @@ def trace_of(arrays, words=None, **header):
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     steps = {}
     for name, array in arrays.items():
-        axes = AXES.get(name, tuple(f"axis {i}" for i in range(array.ndim)))
-        axes = ("batch", *axes) if array.ndim > len(axes) else axes[len(axes) - array.ndim :]
+        axes = AXES.get(name, ())
+        if array.ndim > len(axes):
+            lead = ["batch"] if axes and array.ndim == len(axes) + 1 else None
+            axes = (*lead, *axes) if lead else tuple(f"axis {i}" for i in range(array.ndim))
+        axes = axes[len(axes) - array.ndim :]
         steps[name] = Step(name, Unstated(), (), axes, "", "")
     return Trace(steps, arrays, header)
 

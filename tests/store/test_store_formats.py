@@ -63,7 +63,10 @@ def test_reading_and_writing_again_is_the_identity(suffix, trace, tmp_path):
     assert first.read_bytes() == second.read_bytes()
     assert list(back) == list(trace)
     for name in trace:
-        assert bits(back[name]) == bits(trace[name].astype(trace[name].dtype.newbyteorder("=")))
+        array = trace[name].astype(trace[name].dtype.newbyteorder("="))
+        if suffix.startswith("json") and array.dtype.kind == "f":
+            array[np.isnan(array)] = np.nan  # JSON has one
+        assert bits(back[name]) == bits(array)
         assert back.steps[name].inputs == trace.steps[name].inputs
         assert back.steps[name].axes == trace.steps[name].axes
 

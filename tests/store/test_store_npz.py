@@ -6,6 +6,7 @@ import json
 import os
 import tracemalloc
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from store_examples import carried_out, of_arrays, same, typed
 
 from attnctl.errors import AttnError
-from attnctl.store import read_one, write
+from attnctl.store import npz, read_one, write
 
 GOLDEN = Path(__file__).parent / "golden" / "typed.npz"
 
@@ -44,6 +45,15 @@ def test_arrays_are_mapped_aligned_and_cannot_be_written_to(tmp_path):
         assert not array.flags.owndata
         assert not array.flags.writeable
         assert array.ctypes.data % 64 == 0
+
+
+def test_archives_too_large_for_sizes_of_32_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "LARGE", 0)
+    write([typed()], tmp_path / "a.npz")
+    assert same(read_one(tmp_path / "a.npz"), typed())
+    assert all(read_one(tmp_path / "a.npz")[name].ctypes.data % 64 == 0 for name in typed())
+    with np.load(tmp_path / "a.npz") as found:
+        assert found["mask"].tolist() == [[True, False], [True, True]]
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -89,6 +99,16 @@ def test_a_compressed_array_is_inflated_once_while_it_is_in_use(tmp_path):
     np.savez_compressed(tmp_path / "x.npz", Q=np.zeros(1000))
     trace = read_one(tmp_path / "x.npz")
     assert trace["Q"] is trace["Q"]
+
+
+def test_many_threads_read_one_file(tmp_path):
+    theirs = {f"s{n}": np.full(20_000, float(n)) for n in range(16)}
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "x.npz", **theirs)
+        trace = read_one(tmp_path / "x.npz")
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(trace.__getitem__, list(theirs) * 4))
+        assert [set(array) for array in found] == [{float(n)} for n in range(16)] * 4
 
 
 def test_what_is_beside_the_arrays_is_left_alone(tmp_path):

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from attnctl.array import Array
 from attnctl.audit import wrong
 from attnctl.audit.mistake import Case, Mistake, Plant
 from attnctl.audit.precision import BFLOAT16, FLOAT16, FLOAT32, Precision, on_grid
 from attnctl.audit.precision import rounded as nearest
 from attnctl.ops import Given, Unstated
-
-Array = NDArray[Any]
 
 WITHIN = 16
 """How far the size of errors may be from that of a simulation: programs round in different places."""
@@ -45,9 +41,8 @@ def simulated(case: Case, steps: set[str], precision: Precision) -> Array | None
         ):
             return None
         inputs = [values[name] if name in values else case.record.value(name) for name in step.inputs]
-        with np.errstate(all="ignore"):
-            result = step.op.apply(*(x if x.dtype == bool else nearest(x, precision) for x in inputs))
-            values[step.name] = nearest(result, precision)
+        result = step.op.apply(*(x if x.dtype == bool else nearest(x, precision) for x in inputs))
+        values[step.name] = nearest(result, precision)
     return values[case.first]
 
 

@@ -54,7 +54,7 @@ def letter(name: str) -> str:
 def groups(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """All of them, then those before the heads, then each alone."""
     before = tuple(name for name in names if name != "output")
-    yield from dict.fromkeys((each for each in (tuple(names), before) if len(each) > 1))
+    yield from dict.fromkeys(each for each in (tuple(names), before) if len(each) > 1)
     for name in names:
         yield (name,)
 
@@ -72,8 +72,12 @@ def swapped(case: Case) -> Iterator[Plant]:
         yield Plant(case.put("scores", wrong.Arranged(scores, after=wrong.transpose)))
     if {"Q", "K"} <= set(projections(case)) and case.size("head") == case.size("kv_head"):
         q, k = case.derivation["Q"], case.derivation["K"]
-        crossed = {"Q": (q.inputs[0], *k.inputs[1:]), "K": (k.inputs[0], *q.inputs[1:])}
-        yield Plant(case.put_all({"Q": q.op, "K": k.op}, crossed))
+        for last in (3, 2):  # with its bias, or the matrix alone
+            crossed = {
+                "Q": (q.inputs[0], *k.inputs[1:last], *q.inputs[last:]),
+                "K": (k.inputs[0], *q.inputs[1:last], *k.inputs[last:]),
+            }
+            yield Plant(case.put_all({"Q": q.op, "K": k.op}, crossed))
 
 
 def without_bias(case: Case) -> Iterator[Plant]:
@@ -116,7 +120,7 @@ PROJECTIONS = (
         "weight-transposed",
         ("Q", "K", "V", "output"),
         "{} transposed",
-        "multiply by the matrix as it is, x @ W; a weight of nn.Linear is (out, in): use x @ W.T for that one",
+        "multiply by the matrix as it is, x @ W; of nn.Linear, whose weight is (out, in), use x @ W.T",
         transposed,
     ),
     Mistake(

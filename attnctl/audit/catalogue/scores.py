@@ -26,6 +26,16 @@ def rescaled(factor: Callable[[Case, Scale], float | None]) -> Callable[[Case], 
     return plants
 
 
+def unscaled(case: Case) -> Iterator[Plant]:
+    """The scores as they are."""
+    scale = case.op("scaled_scores")
+    if isinstance(scale, Scale):
+        said = (
+            f"multiply Q Kᵀ by {scale.factor:g}" if scale.factor else f"divide Q Kᵀ by np.sqrt({scale.d_k})"
+        )
+        yield Plant(case.put("scaled_scores", Copy()), said)
+
+
 def by_d_k(case: Case, scale: Scale) -> float | None:
     """1 / d_k."""
     d_k = case.size("d_k") or (scale.d_k if scale.factor is None else None)
@@ -64,8 +74,8 @@ SCALING = (
         "no-scale",
         ("scaled_scores",),
         "the scores are not scaled",
-        "divide Q Kᵀ by np.sqrt(d_k), or multiply it by the scale that was asked for",
-        instead("scaled_scores", lambda _: Copy(), Scale),
+        "{}",
+        unscaled,
     ),
     Mistake(
         "scale-by-d_k",
@@ -99,7 +109,7 @@ SCALING = (
 
 
 def after_mask(case: Case) -> Iterator[Plant]:
-    """−∞ squeezed to −cap, so that hidden keys are seen again; the two steps are recorded in either order."""
+    """−∞ squeezed to −cap, so that hidden keys are seen again; the steps are recorded in either order."""
     cap, hide = case.op("softcapped_scores"), case.op("masked_scores")
     if not isinstance(cap, Squeeze) or not isinstance(hide, Hide):
         return

@@ -25,18 +25,12 @@ def without_infinity(s: np.ndarray) -> np.ndarray:
     return np.where(np.isneginf(s), 0.0, s)
 
 
-def over_heads(case: Case) -> Iterator[Plant]:
-    """Softmax along the head axis."""
-    if isinstance(case.op(WEIGHTS), Softmax) and (case.size("head") or 1) > 1:
-        yield Plant(case.put(WEIGHTS, wrong.SoftmaxOver(-3)))
-
-
 def dropout(case: Case) -> Iterator[Plant]:
     """Survivors grown by one and the same factor, the others 0: p follows from the factor."""
     if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
         return
     right, found = case.expected.value, case.found
-    shown = right > 2 * case.expected.error
+    shown = (right > 2 * case.expected.error) & np.isfinite(found)
     kept, lost = shown & (found != 0), shown & (found == 0)
     if kept.any() and lost.any():
         factor = float(np.median(found[kept] / right[kept]))
@@ -47,7 +41,8 @@ def dropout(case: Case) -> Iterator[Plant]:
 
 def overflowing(case: Case) -> Iterator[Plant]:
     """exp overflows where its argument is not held down by the row's maximum."""
-    if isinstance(case.op(WEIGHTS), Softmax) and np.isnan(case.found).any():
+    told = ~case.record.unseen(case.found) if case.first == WEIGHTS else True
+    if isinstance(case.op(WEIGHTS), Softmax) and (np.isnan(case.found) & told).any():
         for dtype in ("float32", "float64", "float16"):
             yield Plant(case.put(WEIGHTS, wrong.Bare(dtype)), dtype)
 
@@ -60,7 +55,13 @@ SOFTMAX = (
         "use axis=-1",
         instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-2), Softmax),
     ),
-    Mistake("softmax-over-heads", (WEIGHTS,), "softmax runs over heads", "use axis=-1", over_heads),
+    Mistake(
+        "softmax-over-heads",
+        (WEIGHTS,),
+        "softmax runs over heads",
+        "use axis=-1",
+        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-3), Softmax),
+    ),
     Mistake("no-softmax", (WEIGHTS,), "there is no softmax", "take softmax over keys (axis=-1)", raw),
     Mistake(
         "dropout-left-on",
@@ -73,7 +74,7 @@ SOFTMAX = (
         "nan-where-nothing-is-seen",
         (WEIGHTS,),
         "softmax divides 0 by 0 in rows that see nothing",
-        "give such rows zeros: np.where(mask.any(-1, keepdims=True), weights, 0)",
+        "give such rows zeros, np.where(mask.any(-1, keepdims=True), weights, 0)",
         instead(WEIGHTS, lambda _: wrong.NaNWhereNothingIsSeen(), Softmax),
     ),
     Mistake(

@@ -8,6 +8,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from gzip import compress
 
 import numpy as np
 
@@ -68,19 +69,19 @@ def nested_header():
 @hostile
 def empty_lists():
     """Many small objects from few bytes: memory far beyond the size of the file."""
-    return '{"Q": [' + "[]," * 20_000_000 + "[]]}"
+    return '{"Q": [' + "[]," * 3_000_000 + "[]]}"
 
 
 @hostile
 def empty_objects():
     """The same with objects."""
-    return '{"Q": [' + "{}," * 10_000_000 + "{}]}"
+    return '{"Q": [' + "{}," * 2_000_000 + "{}]}"
 
 
 @hostile
 def many_keys_one_twice():
-    """A million keys, the last one twice: quadratic for a careless search."""
-    return "{" + ",".join(f'"k{i}": 1' for i in range(1_000_000)) + ', "k999999": 1}'
+    """Hundreds of thousands of keys, the last one twice: quadratic for a careless search."""
+    return "{" + ",".join(f'"k{i}": 1' for i in range(300_000)) + ', "k299999": 1}'
 
 
 @hostile
@@ -240,6 +241,32 @@ def archive(members, method=zipfile.ZIP_STORED):
     return stream.getvalue()
 
 
+def bomb(name, head, mebibytes, more=None):
+    """A zip file with a member of zeros, which compress a thousandfold; made without compressing them."""
+    zeros = bytes(2**20)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    start, packed = (packer.compress(each) + packer.flush(zlib.Z_FULL_FLUSH) for each in (head, zeros))
+    data = start + packed * mebibytes + packer.flush()
+    crc = zlib.crc32(head)
+    for _ in range(mebibytes):
+        crc = zlib.crc32(zeros, crc)
+    facts = (20, 0, 8, 0, 33, crc, len(data), len(head) + mebibytes * 2**20, len(name), 0)
+    others, directory = b"", b""
+    if more:
+        whole = archive(more)
+        others, directory = whole[: whole.index(b"PK\1\2")], whole[whole.index(b"PK\1\2") : -22]
+    local = struct.pack("<4s5H3I2H", b"PK\3\4", *facts) + name.encode() + data
+    entry = struct.pack("<4s6H3I5H2I", b"PK\1\2", 20, *facts, 0, 0, 0, 0, len(others)) + name.encode()
+    count, length = 1 + len(more or {}), len(directory) + len(entry)
+    return (
+        others
+        + local
+        + directory
+        + entry
+        + struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, count, count, length, len(others) + len(local), 0)
+    )
+
+
 def npy(header, data=b"", version=b"\1\0"):
     """A .npy with this header, a dict or text."""
     text = header if isinstance(header, bytes) else repr(header).encode()
@@ -276,26 +303,25 @@ def zip_of_something_else():
 @hostile
 def zip_bomb():
     """A gigabyte of zeros out of a megabyte."""
-    return archive({"Q.npy": npy(described((2**27,))) + bytes(2**30)}, zipfile.ZIP_DEFLATED)
+    return bomb("Q.npy", npy(described((2**27,))), 1024)
 
 
 @hostile
 def zip_bomb_in_the_header():
     """An array header of hundreds of megabytes, compressed well."""
-    return archive({"Q.npy": npy(b" " * 300_000_000, version=b"\2\0")}, zipfile.ZIP_DEFLATED)
+    return bomb("Q.npy", b"\x93NUMPY\2\0" + struct.pack("<I", 300 << 20), 300)
 
 
 @hostile
 def zip_bomb_beyond_the_shape():
     """An array of one number with a gigabyte behind it."""
-    return archive({"Q.npy": ONE + bytes(2**30)}, zipfile.ZIP_DEFLATED)
+    return bomb("Q.npy", ONE, 200)
 
 
 @hostile
 def header_of_ours_a_bomb():
-    """The JSON of a dump's header, a gigabyte of blanks."""
-    text = npy(described((), f"|S{2**30}"), b" " * 2**30)
-    return archive({"Q.npy": ONE, "attnctl.json.npy": text}, zipfile.ZIP_DEFLATED)
+    """The JSON of a dump's header, hundreds of megabytes of it."""
+    return bomb("attnctl.json.npy", npy(described((), f"|S{200 << 20}")), 200, {"Q.npy": ONE})
 
 
 @hostile
@@ -470,8 +496,8 @@ def members_of_one_name():
 
 @hostile
 def members_without_end():
-    """A hundred thousand members."""
-    return archive(dict.fromkeys((f"{i}.npy" for i in range(100_000)), b""))
+    """Thirty thousand members."""
+    return archive(dict.fromkeys((f"{i}.npy" for i in range(30_000)), b""))
 
 
 @hostile
@@ -486,7 +512,7 @@ def members_encrypted():
 @hostile
 def members_compressed_strangely():
     """A compression that NumPy never writes, good for a bomb."""
-    return archive({"Q.npy": npy(described((2**26,))) + bytes(2**29)}, zipfile.ZIP_BZIP2)
+    return archive({"Q.npy": npy(described((2**21,))) + bytes(2**24)}, zipfile.ZIP_BZIP2)
 
 
 @hostile
@@ -564,8 +590,8 @@ def tensors_overlap():
 
 @hostile
 def tensors_all_in_one_place():
-    """A hundred thousand arrays on the same bytes: a small file, a large sum."""
-    return safetensors({f"{i}": tensor(0, 8) for i in range(100_000)}, bytes(8))
+    """Tens of thousands of arrays on the same bytes: a small file, a large sum."""
+    return safetensors({f"{i}": tensor(0, 8) for i in range(30_000)}, bytes(8))
 
 
 @hostile
@@ -636,7 +662,7 @@ def one_byte():
 @hostile
 def gzip():
     """A compressed dump."""
-    return zlib.compress(dump().encode(), wbits=31)
+    return compress(dump().encode())
 
 
 @hostile

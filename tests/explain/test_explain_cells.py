@@ -62,7 +62,7 @@ def test_parse(text, step, parts):
     ],
 )
 def test_what_spells_no_cell_is_refused(text, said):
-    with pytest.raises(AttnError, match="^[^\n]{1,300}$") as error:
+    with pytest.raises(AttnError, match=r"^[^\n]{1,300}$") as error:
         parse(text)
     assert said in str(error.value)
 
@@ -167,8 +167,7 @@ def test_the_keys_of_cross_attention_have_tokens_of_their_own():
 def test_any_text_is_an_address_or_refused(text):
     try:
         address = parse(text)
-    except AttnError as error:
-        assert error.problems
+    except AttnError:
         return
     assert isinstance(address, Address)
     assert address.step

@@ -1,0 +1,220 @@
+"""Ratios against anchors of the same run: python tests/benchmarks/bench.py [NAME …]
+
+Everything is timed in turn with its anchor (A B A B …) and the median of the pairwise ratios is
+printed, so that a machine that drifts or is shared still gives figures that can be compared.
+Whole processes are timed from outside; memory is the peak resident size of the process.
+"""
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+ATTNCTL = str(Path(sysconfig.get_path("scripts")) / "attnctl")
+ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+IMPORT_NUMPY = [sys.executable, "-c", "import numpy"]
+
+
+def seconds(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def ratio(work, anchor, pairs=5):
+    """The median of work / anchor over pairs taken in turn, after one of each."""
+    work(), anchor()
+    return statistics.median(seconds(work) / seconds(anchor) for _ in range(pairs))
+
+
+def command(*args):
+    """A whole process, its output thrown away."""
+    return lambda: subprocess.run(
+        args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ONE_THREAD, check=False
+    )
+
+
+def peak(*args):
+    """The peak resident size of a process, in MiB."""
+    code = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args], capture_output=True, env=ONE_THREAD, check=True
+    )
+    return int(done.stdout) / 1024
+
+
+def start_up():
+    run = [ATTNCTL, "run", "I love AI", "--heads", "2"]
+    yield "run, whole process / import numpy", ratio(command(*run), command(*IMPORT_NUMPY), 15), 1.7
+    yield "run, memory / import numpy", peak(*run) / peak(*IMPORT_NUMPY), 1.4
+    for args in (["--help"], ["--version"], ["run", "--no-such-option"]):
+        found = ratio(command(ATTNCTL, *args), command(*IMPORT_NUMPY), 15)
+        yield f"{' '.join(args)} / import numpy", found, 0.75
+
+
+def attend():
+    import numpy as np
+
+    import attnctl
+
+    try:
+        import torch
+    except ImportError:
+        print("attend: torch is not installed, nothing to hold it against", file=sys.stderr)
+        return
+    torch.set_num_threads(2)
+    for n in (4096, 16384):
+        for dtype, most in (("float32", 1.3), ("float64", 1.1)):
+            rng = np.random.RandomState(0)
+            arrays = {name: rng.randn(8, n, 64).astype(dtype) for name in "QKV"}
+            q, k, v = (torch.from_numpy(array)[None] for array in arrays.values())
+
+            def ours(dtype=dtype, arrays=arrays, **options):
+                return attnctl.attend(arrays, dtype=dtype, keep=["head_outputs"], **options)
+
+            def theirs(q=q, k=k, v=v):
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+            yield f"attend {n} {dtype} / torch", ratio(ours, theirs, 3), most
+            yield (
+                f"attend {n} {dtype} causal / full",
+                ratio(lambda ours=ours: ours(causal=True), ours, 3),
+                0.65,
+            )
+
+
+def memory():
+    code = (
+        "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'\n"
+        "from pathlib import Path; import numpy as np, attnctl.api\n"
+        "a = {n: np.ones((8, 16384, 64), 'float32') for n in 'QKV'}\n"
+        "def high(): return int(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])\n"
+        "before = high(); attnctl.api.attend(a, dtype='float32', keep=['head_outputs'])\n"
+        "print(high() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    yield "attend 16384 float32, extra MiB", int(done.stdout) / 1024, 100
+
+
+def weights():
+    import numpy as np
+
+    import attnctl
+
+    rng = np.random.RandomState(0)
+    q, k, v = (rng.randn(1, 4096, 64) for _ in range(3))
+
+    def textbook():
+        scores = q @ k.transpose(0, 2, 1) / np.sqrt(64)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        a = e / e.sum(-1, keepdims=True)
+        return a, a @ v
+
+    keep = ["attention_weights", "head_outputs"]
+    ours = lambda: attnctl.attend({"Q": q, "K": k, "V": v}, keep=keep)  # noqa: E731
+    yield "all weights kept, 4096 / textbook NumPy", ratio(ours, textbook), 0.6
+
+
+def dumps():
+    import numpy as np
+
+    from attnctl.derivation import Step
+    from attnctl.ops import Unstated
+    from attnctl.store import write, write_json
+    from attnctl.trace import Trace
+
+    array = np.random.RandomState(0).randn(8, 1024, 1024)
+    step = Step("scores", Unstated(), (), ("head", "query", "key"), "", "S")
+    trace = Trace({"scores": step}, {"scores": array}, {})
+    folder = Path(tempfile.mkdtemp())
+    try:
+        savez = lambda: np.savez(folder / "a.npz", scores=array)  # noqa: E731
+        yield "NPZ / np.savez", ratio(lambda: write([trace], folder / "b.npz"), savez), 1.1
+
+        def to_json():
+            with (folder / "b.json").open("w") as stream:
+                write_json([trace], stream, as_array=False)
+
+        yield "JSON, 64 MiB / np.savez", ratio(to_json, savez, 3), 7
+        standard = lambda: (folder / "a.json").write_text(json.dumps(array.tolist()))  # noqa: E731
+        yield "JSON / json.dumps", ratio(to_json, standard, 3), 0.95
+        script = (
+            "import numpy as np, sys; a, b = (np.load(p) for p in sys.argv[1:])\n"
+            "d = abs(a['scores'] - b['scores']); print(d.max(), np.unravel_index(d.argmax(), d.shape))"
+        )
+        paths = [str(folder / "b.npz"), str(folder / "c.npz")]
+        shutil.copy(*paths)
+        theirs = command(sys.executable, "-c", script, *paths)
+        yield "diff of two NPZ / np.load script", ratio(command(ATTNCTL, "diff", *paths), theirs), 1.2
+    finally:
+        shutil.rmtree(folder)
+
+
+def yaml():
+    import numpy as np
+    import yaml as pyyaml
+
+    from attnctl.config.load import parse
+
+    rows = np.random.RandomState(0).randn(1000, 64).tolist()
+    text = "embeddings:\n" + "".join(f"  - {row}\n" for row in rows)
+    reader = getattr(pyyaml, "CSafeLoader", pyyaml.SafeLoader)
+    anchor = lambda: pyyaml.load(text, Loader=reader)  # noqa: E731  (a safe loader)
+    yield "YAML 1000×64 / CSafeLoader", ratio(lambda: parse(text.encode(), "x", Path()), anchor), 0.5
+
+
+def tables():
+    import io
+
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    import attnctl
+    from attnctl.render.output import Plain
+    from attnctl.render.tables import View, show
+
+    arrays = {name: np.random.RandomState(0).randn(512, 8) for name in "QKV"}
+    trace = attnctl.attend(arrays, keep=["scores"])
+
+    def full_table():
+        table = Table(*map(str, range(512)))
+        for row in trace["scores"][0]:
+            table.add_row(*(f"{value:.4f}" for value in row))
+        Console(file=io.StringIO(), width=6000).print(table)
+
+    def view():
+        show(trace, Console(file=io.StringIO(), force_terminal=True, width=120), View())
+
+    yield "default view of 512×512 / a full rich.Table", ratio(view, full_table, 1), 0.02
+    savetxt = lambda: np.savetxt(io.StringIO(), trace["scores"][0], fmt="%.4f")  # noqa: E731
+    whole = lambda: show(trace, Plain(io.StringIO()), View(full=True))  # noqa: E731
+    yield "full print of 512×512 / np.savetxt", ratio(whole, savetxt), 2
+
+
+GROUPS = (start_up, attend, memory, weights, dumps, yaml, tables)
+
+
+def main():
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    names = sys.argv[1:]
+    print(f"| {'what / anchor':48} | ratio | at most |\n|---|---:|---:|")
+    for group in GROUPS:
+        if not names or group.__name__ in names:
+            for what, found, most in group():
+                print(f"| {what:48} | {found:.3g} | {most} |", flush=True)
+    print(f"\npeak of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Explanations on the screen and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from explain_golden import CASES, FOLDER, PIPE, TERMINAL, base, shown, toy
+from explained import close, evaluated
+
+import attnctl
+from attnctl.cells import parse
+from attnctl.explain import Explainer
+from attnctl.render.explain import json_pieces, number_for_people
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name):
+    assert CASES[name]() == (FOLDER / name).read_text(encoding="utf-8")
+
+
+def test_every_golden_file_is_of_a_case():
+    assert {path.name for path in FOLDER.iterdir()} == set(CASES)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.endswith(("80.txt", "140.txt"))])
+def test_nothing_is_wider_than_the_terminal(name):
+    width = 140 if name.endswith("140.txt") else 80
+    assert all(len(line) <= width for line in CASES[name]().splitlines())
+
+
+@pytest.mark.parametrize(("screen", "full"), [(PIPE, False), (TERMINAL, True)])
+def test_a_pipe_and_full_leave_nothing_out(screen, full):
+    text = shown(base(), "Q[0,0,3]", screen, full=full)
+    assert "more" not in text
+    assert text.count("·") == 1024
+
+
+@pytest.mark.parametrize(
+    ("value", "precision", "text"),
+    [
+        (0.41, 4, "0.41"),
+        (1.2, 4, "1.2"),
+        (3.0, 4, "3"),
+        (-0.93456, 4, "−0.9346"),
+        (-0.93456, 1, "−0.9"),
+        (0.0, 4, "0"),
+        (-0.0, 4, "0"),
+        (0.00012345678, 4, "1.2346e−4"),
+        (0.0012345, 4, "0.0012"),
+        (0.04, 1, "4e−2"),
+        (0.7, 0, "7e−1"),
+        (2.7, 0, "3"),
+        (1234567.0, 2, "1.23e6"),
+        (123456.0, 0, "123456"),
+        (-np.inf, 4, "−∞"),
+        (np.inf, 4, "∞"),
+        (np.nan, 4, "NaN"),
+    ],
+)
+def test_numbers_for_people(value, precision, text):
+    assert number_for_people(value, precision) == text
+
+
+def as_json(trace, cell, depth=1):
+    explainer = Explainer(trace)
+    text = "".join(json_pieces(explainer, explainer.root(parse(cell), depth)))
+    return json.loads(text, parse_constant=pytest.fail)
+
+
+def test_json_typed_in():
+    q, k = np.array([[0.41, -0.93]]), np.array([[1.2, 0.07]])
+    trace = attnctl.attend({"Q": q, "K": k, "V": k})
+    assert as_json(trace, "scores[0,0,0]") == {
+        "cell": "scores[0,0,0]",
+        "value": q[0] @ k[0],
+        "formula": "Q Kᵀ",
+        "expression": "(0.41 * 1.2 + (-0.93) * 0.07)",
+        "step": "scores",
+        "index": [0, 0, 0],
+        "tokens": {},
+        "inputs": [
+            {"cell": "Q[0,0,0]", "value": 0.41, "step": "Q", "index": [0, 0, 0], "tokens": {}},
+            {"cell": "K[0,0,0]", "value": 1.2, "step": "K", "index": [0, 0, 0], "tokens": {}},
+            {"cell": "Q[0,0,1]", "value": -0.93, "step": "Q", "index": [0, 0, 1], "tokens": {}},
+            {"cell": "K[0,0,1]", "value": 0.07, "step": "K", "index": [0, 0, 1], "tokens": {}},
+        ],
+    }
+
+
+def test_json_of_what_is_hidden():
+    score, weight = (
+        as_json(toy(), f"{step}[0,cat,dog]") for step in ("masked_scores", "attention_weights")
+    )
+    assert (score["value"], score["expression"]) == ("-Infinity", "-Infinity")
+    assert (weight["value"], weight["expression"]) == (0, "0")
+    assert score["notes"] == weight["notes"] == ["hidden by causal"]
+    assert score["tokens"] == {"query": "cat", "key": "dog"}
+
+
+def nodes(data):
+    yield data
+    for each in data.get("inputs", ()):
+        yield from nodes(each)
+
+
+def test_json_inputs_are_nested_as_deep_as_asked():
+    found = list(nodes(as_json(toy(), "attention_weights[0,dog,cat]", depth=9)))
+    explained = [node for node in found if "expression" in node]
+    assert {"embeddings", "positions", "W_Q", "W_K"} <= {node["step"] for node in explained}
+    assert all(close(evaluated(node["expression"]), node["value"]) for node in explained)
+    assert all(node.get("repeated") for node in found if "expression" not in node)
+
+
+def test_json_has_the_parts_of_a_score():
+    found = as_json(toy(), "scores[0,saw,dog]")
+    assert list(found["parts"]) == ["token×token", "token×position", "position×token", "position×position"]
+    assert sum(found["parts"].values()) == pytest.approx(found["value"], rel=1e-12)
+    assert "parts" not in as_json(toy(positions="none"), "scores[0,saw,dog]")
+
+
+def test_what_a_dump_has_in_place_of_the_arithmetic_is_shown_beside_it():
+    trace = toy()
+    scores = trace["scores"].copy()
+    scores[0, 1, 0] = 7.5
+    wrong = attnctl.Trace(trace.steps, {**trace, "scores": scores}, trace.header)
+    text = shown(wrong, "scores[0,cat,the#1]", PIPE)
+    assert " = 2.621\nbut the dump has 7.5 here\n" in text
+    found = as_json(wrong, "scores[0,cat,the#1]")
+    assert (found["value"], found["gives"]) == (7.5, pytest.approx(2.621, abs=1e-4))
+
+
+def test_tokens_that_would_steer_a_terminal_are_shown():
+    text = shown(attnctl.run("I\x1b[31m love AI"), "X[1,0]", TERMINAL)
+    assert "X[love,0]" in text
+    text = shown(attnctl.run("I\x1b[31m love AI"), "X[0,0]", TERMINAL)
+    assert r'X["I\u001b[31m",0]' in text
+    assert "\x1b" not in text
+
+
+def test_rounding_that_is_seen_is_said():
+    """Whatever order a machine adds up in, float16 moves some of these scores in the sixth digit."""
+    trace = toy(dtype="float16")
+    cells = [f"scores[{head},saw,{key}]" for head in (0, 1) for key in range(5)]
+    texts = [shown(trace, cell, PIPE, precision=6) for cell in cells]
+    assert any("\nrounding to float16 moved it from " in text for text in texts)
+    assert any("\n  rest " in text for text in texts)
