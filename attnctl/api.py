@@ -72,14 +72,15 @@ def run_many(
     settings: Settings | None = None,
     *,
     keep: Collection[str] | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> list[Trace]:
     """A trace for each sentence, from one padded batch; no sentence means the settings' own."""
     if len(sentences) < 2:
-        return [run(sentences[0] if sentences else None, settings, keep=keep, **options)]
+        return [run(sentences[0] if sentences else None, settings, keep=keep, progress=progress, **options)]
     from attnctl.prepare.batch import run_batch
 
-    return run_batch(chosen(settings, options), sentences, keep)
+    return run_batch(chosen(settings, options), sentences, keep, progress)
 
 
 def attend(

@@ -142,19 +142,16 @@ def display(
             return f"{name}({display(inside, text_of, most)})"
 
 
-Writer = Callable[[Expr], str]
-
-
-def shortened(parts: tuple[Expr, ...], first: Writer, inner: Writer, most: int | None) -> list[str]:
+def shortened(
+    parts: tuple[Expr, ...], first: Callable[[Expr], str], inner: Callable[[Expr], str], most: int | None
+) -> list[str]:
     """The terms of a sum, or the first and the last with a count of those between."""
-    left = len(parts) if most is None else most
-    tail = max(1, left // 3)
-    head = max(1, left - tail)
-    between = len(parts) - head - tail
-    if between <= 0 or len(parts) <= left:
+    if most is None or len(parts) <= most:
         return [*map(first, parts[:1]), *map(inner, parts[1:])]
-    written = [*map(first, parts[:1]), *map(inner, parts[1:head])]
-    return [*written, f"… {between} more …", *map(inner, parts[-tail:])]
+    tail = max(1, most // 3)
+    head = max(1, most - tail)
+    between = f"… {len(parts) - head - tail} more …"
+    return [first(parts[0]), *map(inner, parts[1:head]), between, *map(inner, parts[-tail:])]
 
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
@@ -190,7 +187,7 @@ def evaluate(expr: Expr, eps: float) -> tuple[float, float]:
             product, error = evaluate(parts[0], eps)
             for part in parts[1:]:
                 value, slack = evaluate(part, eps)
-                error = error * abs(value) + slack * abs(product) + eps * abs(product * value)
+                error = error * abs(value) + slack * abs(product) + ROUNDINGS * eps * abs(product * value)
                 product *= value
             return product, error
         case Quotient(above, below):

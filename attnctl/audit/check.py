@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
 from attnctl.audit.hints import hint, printed
 from attnctl.audit.intended import Intent, derived, is_stated, stated, unknown_names
 from attnctl.audit.mistake import Mistake
@@ -37,21 +36,21 @@ def check(
     trace: Trace,
     settings: Settings | None = None,
     strictness: Strictness = BY_ROUNDING,
-    blanks: Mapping[str, Array] | None = None,
+    begun: Collection[str] = (),
     unfilled: Collection[str] = (),
 ) -> Report:
     """Recompute every step of a trace from the inputs recorded beside it.
 
     A dump of ours says how each step came about. For anyone else's arrays `settings` say what was
-    intended; given for a dump of ours, they overrule it. `blanks` marks cells that are still to
-    be filled in, `unfilled` names steps that are. Raises AttnError where nothing can be compared.
+    intended; given for a dump of ours, they overrule it. Steps that are `begun` have NaN where a
+    number is still to be filled in; those that are `unfilled` are not there. Raises AttnError
+    where nothing can be compared.
     """
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
     intent = intended(trace, settings)
-    record = Record(
-        intent.trace, intent.sizes, intent.derivation, strictness, blanks or {}, edited(intent.trace)
-    )
+    blanks = {name: np.isnan(intent.trace[name]) for name in begun if name in intent.trace}
+    record = Record(intent.trace, intent.sizes, intent.derivation, strictness, blanks, edited(intent.trace))
     dtype = settings.dtype if settings else trace.config.get("dtype")
     record = with_precisions(record, DTYPES.get(str(dtype), FLOAT64))
     walk = Walker(record).walk(record.intended)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.store import read_one
+from attnctl.store.load_json import read_json
 from attnctl.trace import Trace
 
 BLANK = "NaN"
@@ -23,10 +21,10 @@ BLANK = "NaN"
 
 @dataclass(frozen=True)
 class Exercise:
-    """A dump, and what of it is still to be filled in: cells of steps, and steps whole."""
+    """A dump, and what of it is still to be filled in: in part (there it holds NaN), or whole."""
 
     trace: Trace
-    blanks: dict[str, Array] = field(default_factory=dict)
+    begun: frozenset[str] = frozenset()
     unfilled: frozenset[str] = frozenset()
 
 
@@ -37,69 +35,49 @@ def read(source: str, rename: Mapping[str, str]) -> Exercise:
     """
     data = sys.stdin.buffer.read() if source == "-" else None
     try:
-        stdin = None if data is None else io.BytesIO(data)
-        return Exercise(read_one(source, stdin, rename=rename))
+        return Exercise(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
     except AttnError:
-        exercise = with_blanks(source, data, rename)
+        try:
+            value = json.loads(Path(source).read_bytes() if data is None else data)
+            exercise = with_blanks(value, rename, "standard input" if source == "-" else source)
+        except (OSError, ValueError, RecursionError):
+            exercise = None
         if exercise is None:
             raise
         return exercise
 
 
-def with_blanks(source: str, data: bytes | None, rename: Mapping[str, str]) -> Exercise | None:
-    """The exercise that a file is, None where nothing in it is null."""
-    try:
-        value = json.loads(Path(source).read_bytes() if data is None else data)
-    except (OSError, ValueError, RecursionError):
-        return None
+def with_blanks(value: Any, rename: Mapping[str, str], place: str) -> Exercise | None:
+    """The exercise that JSON describes, None where nothing in it is null."""
     steps = value.get("steps", value) if isinstance(value, dict) else None
     if not isinstance(steps, dict):
         return None
-    found = {name: entry.get("data") if isinstance(entry, dict) else entry for name, entry in steps.items()}
-    empty = {name for name, numbers in found.items() if not any_number(numbers)}
-    blank = {name: blanks_of(numbers) for name, numbers in found.items() if name not in empty}
-    blank = {name: cells for name, cells in blank.items() if cells.any()}
-    if not empty and not blank:
+    data = {name: entry.get("data") if isinstance(entry, dict) else entry for name, entry in steps.items()}
+    unfilled = [name for name, numbers in data.items() if all(each is None for each in cells(numbers))]
+    begun = [name for name in data if name not in unfilled and None in cells(data[name])]
+    if not unfilled and not begun:
         return None
-    for name in empty:
+    for name in unfilled:
         del steps[name]
-    for name in blank:
-        filled = marked(found[name])
-        if isinstance(steps[name], dict):
-            steps[name]["data"] = filled
-        else:
-            steps[name] = filled
-    trace = read_one("-", io.BytesIO(json.dumps(value).encode()), rename=rename)
-    ours = {name: rename.get(name, name) for name in (*empty, *blank)}
-    return Exercise(
-        trace, {ours[name]: cells for name, cells in blank.items()}, frozenset(ours[name] for name in empty)
-    )
+    for name in begun:
+        marked = with_marks(data[name])
+        steps[name] = {**steps[name], "data": marked} if isinstance(steps[name], dict) else marked
+    (trace,) = read_json(json.dumps(value), rename, place)
+    ours = (frozenset(rename.get(name, name) for name in names) for names in (begun, unfilled))
+    return Exercise(trace, *ours)
 
 
-def any_number(numbers: Any) -> bool:
-    """Whether anything is filled in."""
-    return any(map(any_number, numbers)) if isinstance(numbers, list) else numbers is not None
+def cells(numbers: Any) -> Iterator[Any]:
+    """What stands in nested lists."""
+    if not isinstance(numbers, list):
+        yield numbers
+        return
+    for each in numbers:
+        yield from cells(each)
 
 
-def blanks_of(numbers: Any) -> Array:
-    """Where nothing is filled in; nowhere if rows are not of one length, which reading will say."""
-    try:
-        return np.array(empty_of(numbers), dtype=bool)
-    except ValueError:
-        return np.zeros(0, dtype=bool)
-
-
-def empty_of(numbers: Any) -> Any:
-    """The same lists with whether each number is null."""
-    return [empty_of(each) for each in numbers] if isinstance(numbers, list) else numbers is None
-
-
-def marked(numbers: Any) -> Any:
+def with_marks(numbers: Any) -> Any:
     """The same with what null is read as."""
-    return (
-        [marked(each) for each in numbers]
-        if isinstance(numbers, list)
-        else BLANK
-        if numbers is None
-        else numbers
-    )
+    if isinstance(numbers, list):
+        return [with_marks(each) for each in numbers]
+    return BLANK if numbers is None else numbers

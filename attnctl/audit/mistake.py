@@ -119,8 +119,8 @@ def instead(
 
 
 def everywhere_or_once(*names: str) -> Iterator[tuple[str, ...]]:
-    """All of them, then each alone: how often a mistake is made."""
-    if len(names) > 1:
-        yield names
+    """All of them, then those before the output, then each alone: how often a mistake is made."""
+    before = tuple(name for name in names if name != "output")
+    yield from dict.fromkeys(each for each in (names, before) if len(each) > 1)
     for name in names:
         yield (name,)

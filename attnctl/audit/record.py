@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.audit.precision import FLOAT64, Precision, coarser, declared, of_run, own
+from attnctl.audit.precision import FLOAT32, FLOAT64, Precision, coarser, declared, of_run, on_grid, own
 from attnctl.audit.rounding import Known
 from attnctl.derivation import Derivation
 from attnctl.errors import AttnError
@@ -31,6 +31,12 @@ class Strictness:
     def last_place(self) -> float:
         """A unit of the last decimal."""
         return 0.0 if self.decimals is None else 10.0**-self.decimals
+
+    def rounded(self, given: Array) -> bool:
+        """Whether numbers that were handed in were rounded too: they have that many decimals, no more."""
+        if self.decimals is None or on_grid(given, FLOAT32.bits):  # 1, 0.5: toy numbers, as they are meant
+            return False
+        return bool((np.round(given, self.decimals) == given).all())
 
     def __str__(self) -> str:
         """What a number may be off by."""
@@ -91,7 +97,7 @@ class Record:
         if value.dtype == bool:
             return Known(value, np.zeros(value.shape))
         error = self.precision(name).unit * np.abs(value)
-        if not isinstance(self.intended[name].op, Given):
+        if not isinstance(self.intended[name].op, Given) or self.strictness.rounded(value):
             error = error + self.strictness.last_place
         return Known(value, np.where(np.isfinite(error), error, 0.0))
 

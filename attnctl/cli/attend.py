@@ -48,11 +48,13 @@ def attend(
     biased, masked, then go through softmax. A query that may see nothing gets zeros.
     """
     from attnctl.cli.output import emit, wanted_steps
+    from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
     from attnctl.prepare.operator import prepare
     from attnctl.store import read_one
 
-    trace = read_one(file, rename=renames(name or []))
+    with progress("reading"):
+        trace = read_one(file, rename=renames(name or []))
     settings = settings_from(attention, max_memory=cost.max_memory, **edits.settings)
     prepared = prepare(trace, settings, trace.header)
     if cost.cost:
@@ -60,7 +62,9 @@ def attend(
 
         print_costs([prepared], output, view)
         return
-    emit([prepared.run(wanted_steps(view))], output, view, inputs=[file, attention.config])
+    with progress("attending") as moved:
+        done = prepared.run(wanted_steps(view), moved)
+    emit([done], output, view, inputs=[file, attention.config])
 
 
 def renames(pairs: list[str]) -> dict[str, str]:

@@ -77,7 +77,7 @@ def check(
         exercise.trace,
         settings_for(exercise.trace, attention),
         strictness(how, exercise.trace),
-        exercise.blanks,
+        exercise.begun,
         exercise.unfilled,
     )
     if how.json:

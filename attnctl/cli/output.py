@@ -33,9 +33,11 @@ def emit(
     kept = [selected(trace, view) for trace in traces]
     warn(kept)
     if output.output:
+        from attnctl.cli.progress import progress
         from attnctl.store import write_all
 
-        write_all(kept, output.output)
+        with progress("writing"):
+            write_all(kept, output.output)
     else:
         print_traces(kept, wanted, view, array=array)
 

@@ -42,6 +42,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     """
     from attnctl.api import run_many
     from attnctl.cli.output import emit, wanted_steps
+    from attnctl.cli.progress import progress
     from attnctl.cli.sentences import gathered
     from attnctl.cli.settings import settings_from
 
@@ -54,5 +55,6 @@ def run(  # noqa: PLR0913  (a group of options each)
         runs = [prepare(settings, each) for each in sentences] or [prepare(settings)]
         print_costs(runs, output, view)
         return
-    traces = run_many(sentences, settings, keep=wanted_steps(view))
+    with progress("attending") as moved:
+        traces = run_many(sentences, settings, keep=wanted_steps(view), progress=moved)
     emit(traces, output, view, inputs=[attention.config, file], array=len(sentences) > 1)

@@ -21,7 +21,9 @@ def show(
 ) -> None:
     """Render a dump again, whole or in part: the same tables as the run gave."""
     from attnctl.cli.output import emit
+    from attnctl.cli.progress import progress
     from attnctl.store import read
 
-    traces = read(dump)
+    with progress("reading"):
+        traces = read(dump)
     emit(traces, output, view, inputs=[dump], array=len(traces) > 1)

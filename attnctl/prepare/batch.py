@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.blocks import SCRATCH
+from attnctl.blocks import SCRATCH, Progress
 from attnctl.config.settings import Settings
 from attnctl.cost import peak
 from attnctl.derivation import Step
@@ -22,7 +22,10 @@ from attnctl.trace import Trace, require_steps
 
 
 def run_batch(
-    settings: Settings, sentences: Sequence[str], keep: Collection[str] | None = None
+    settings: Settings,
+    sentences: Sequence[str],
+    keep: Collection[str] | None = None,
+    progress: Progress | None = None,
 ) -> list[Trace]:
     """Run every sentence in one pass; each trace equals the one its sentence gives alone.
 
@@ -34,7 +37,7 @@ def run_batch(
         return [each.run(keep) for each in alone]
     lengths = tuple(len(each.header["tokens"]) for each in alone)
     require_steps(keep or (), [step.name for step in alone[0].derivation])
-    outcome = padded_pass(alone, lengths, keep)
+    outcome = padded_pass(alone, lengths, keep, progress)
     return [
         each.record(member_of(outcome, each, member, length))
         for member, (each, length) in enumerate(zip(alone, lengths, strict=True))
@@ -50,7 +53,10 @@ def sharing_vocabulary(settings: Settings, sentences: Sequence[str]) -> Settings
 
 
 def padded_pass(
-    alone: Sequence[Prepared], lengths: tuple[int, ...], keep: Collection[str] | None
+    alone: Sequence[Prepared],
+    lengths: tuple[int, ...],
+    keep: Collection[str] | None,
+    progress: Progress | None,
 ) -> Outcome:
     """Carry out the longest sentence's derivation for the whole batch, padding hidden."""
     longest = max(range(len(alone)), key=lengths.__getitem__)
@@ -61,7 +67,7 @@ def padded_pass(
     given = {**model.given, "embeddings": rows}
     whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)
     require(peak(whole.costs(keep), SCRATCH), "this batch", model.max_memory)
-    return carry_out(whole.derivation, given, model.dtype, keep=keep)
+    return carry_out(whole.derivation, given, model.dtype, keep=keep, progress=progress)
 
 
 def fill(rows: Array, length: int) -> Array:

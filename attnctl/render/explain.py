@@ -62,7 +62,8 @@ class Page:
         found = root.explanation
         assert found is not None
         sign = ": " if isinstance(found.step.op, Given) else " = "
-        yield [(found.step.name, "name"), (self.screen.ours(sign + found.step.formula), "formula")]
+        title = [(found.step.name, "name"), (sign + found.step.formula, "formula")]
+        yield [(self.screen.ours(text), style) for text, style in title]
         yield []
         most = TERMS if self.fitted else None
         if found.inputs:

@@ -173,3 +173,28 @@ def test_a_dump_with_nulls_put_in_is_an_exercise(tmp_path, monkeypatch):
     assert report["steps"]["scores"]["of"] == 8
     stdin = io.TextIOWrapper(io.BytesIO(json.dumps(dump).encode()))
     assert program(["check", "-", "-q"], stdin=stdin) == 0
+
+
+def test_arrays_without_a_header_or_heads_can_be_filled_in_too(tmp_path):
+    path = tmp_path / "mine.json"
+    arrays = {"Q": [[1, 1], [1, 2]], "K": [[1, 0], [2, 1]], "scores": [[1, 3], [None, 4]]}
+    path.write_text(json.dumps({**arrays, "scaled_scores": [[None, None], [0.71, None]]}))
+    for options, code in (("--decimals 2", 0), ("--decimals 3", 1)):
+        out = io.StringIO()
+        assert program(["check", str(path), "--json", *options.split()], stdout=out) == code
+        assert json.loads(out.getvalue())["steps"]["scores"]["of"] == 3
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ({"Q": {"data": [[1, None], [2]]}}, "mine.json: $.steps.Q.data[1]: expected a list of 2, found 1"),
+        ({"Q": {"data": [[1, None, "two"]]}}, "mine.json: $.steps.Q.data[0][2]: 'two' is not a number"),
+    ],
+)
+def test_a_slip_of_the_pen_is_said_with_its_place(steps, said, tmp_path, monkeypatch):
+    (tmp_path / "mine.json").write_text(json.dumps({"schema": "attnctl/trace/1", "steps": steps}))
+    monkeypatch.chdir(tmp_path)
+    err = io.StringIO()
+    assert program(["check", "mine.json"], stderr=err) == 2
+    assert said in err.getvalue()

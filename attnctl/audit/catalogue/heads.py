@@ -63,14 +63,10 @@ def merged(case: Case) -> Iterator[Plant]:
 
 def tiled(case: Case) -> Iterator[Plant]:
     """h0 h1 h0 h1, for keys and values or one of them."""
-    shared = [name for name in ("K_shared", "V_shared") if isinstance(case.op(name), Repeat)]
-    for names in everywhere_or_once(*shared):
-        repeats = {name: case.op(name) for name in names}
-        ops = {
-            name: wrong.Arranged(Copy(), after=wrong.tiled(op.times))
-            for name, op in repeats.items()
-            if isinstance(op, Repeat)
-        }
+    shared = {name: case.op(name) for name in ("K_shared", "V_shared")}
+    times = {name: op.times for name, op in shared.items() if isinstance(op, Repeat)}
+    for names in everywhere_or_once(*times):
+        ops = {name: wrong.Arranged(Copy(), after=wrong.tiled(times[name])) for name in names}
         yield Plant(case.put_all(ops))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from attnctl.audit import wrong
-from attnctl.audit.mistake import Case, Mistake, Plant
+from attnctl.audit.mistake import Case, Mistake, Plant, everywhere_or_once
 from attnctl.ops import Add, Copy, MatMul, MatMulT, Project, Slope
 
 PROJECTED = ("Q", "K", "V")
@@ -31,7 +31,7 @@ def square(case: Case, name: str) -> str | None:
 def transposed(case: Case) -> Iterator[Plant]:
     """X Wᵀ, concat W_Oᵀ: every matrix, or some."""
     able = [name for name in (*projections(case), "output") if square(case, name)]
-    for names in groups(able):
+    for names in everywhere_or_once(*able):
         ops = {
             name: wrong.Arranged(case.derivation[name].op, (wrong.unmoved, move(case, name)))
             for name in names
@@ -49,14 +49,6 @@ def move(case: Case, name: str) -> wrong.Move:
 def letter(name: str) -> str:
     """Q, K, V or O."""
     return "O" if name == "output" else name
-
-
-def groups(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All of them, then those before the heads, then each alone."""
-    before = tuple(name for name in names if name != "output")
-    yield from dict.fromkeys(each for each in (tuple(names), before) if len(each) > 1)
-    for name in names:
-        yield (name,)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -84,15 +76,15 @@ def without_bias(case: Case) -> Iterator[Plant]:
     """A projection without its b, scores without their bias."""
     able = (*projections(case), "output")
     biased = [name for name in able if name in case.derivation and len(case.derivation[name].inputs) > 2]
-    for names in groups(biased):
+    for names in everywhere_or_once(*biased):
         inputs = {name: case.derivation[name].inputs[:2] for name in names}
         ops = {name: case.derivation[name].op for name in names}
         yield Plant(case.put_all(ops, inputs), listed(f"b_{letter(name)}" for name in names))
-    for name, word in (("biased_scores", "the bias is"), ("alibi_scores", "ALiBi's bias is")):
+    for name in ("alibi_scores", "biased_scores"):
         op = case.op(name)
         if isinstance(op, (Add, Slope)):
-            word = "ALiBi's bias is" if isinstance(op, Slope) else word  # noqa: PLW2901  one rule or the other
-            yield Plant(case.put(name, Copy(), case.derivation[name].inputs[:1]), word)
+            said = "ALiBi's bias is" if isinstance(op, Slope) else "the bias is"
+            yield Plant(case.put(name, Copy(), case.derivation[name].inputs[:1]), said)
 
 
 def unprojected(case: Case) -> Iterator[Plant]:
