@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from attnctl.api import attend, check, diff, run
+    from attnctl.api import attend, check, diff, load, run
     from attnctl.errors import AttnError
     from attnctl.trace import Trace
 
@@ -16,11 +16,12 @@ HOMES = {
     "attend": "api",
     "check": "api",
     "diff": "api",
+    "load": "api",
     "Trace": "trace",
     "AttnError": "errors",
 }
 
-__all__ = ["AttnError", "Trace", "__version__", "attend", "check", "diff", "run"]
+__all__ = ["AttnError", "Trace", "__version__", "attend", "check", "diff", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.array import Array
@@ -100,6 +101,13 @@ def attend(
 
     header = arrays.header if isinstance(arrays, Trace) else {}
     return operator.prepare(arrays, chosen(settings, options), header).run(keep, progress)
+
+
+def load(path: str | PathLike[str]) -> Trace:
+    """A dump, or anyone's arrays, as a trace. Raises AttnError for what is neither."""
+    from attnctl.store import read_one
+
+    return read_one(fspath(path))
 
 
 def diff(

@@ -49,5 +49,14 @@ def test_the_documents_show_what_happens(document, steps, workplace):
         assert done.stdout.rstrip() + code == expected, command
 
 
+def test_the_python_of_the_readme_runs(workplace):
+    (block,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert workplace.run("run", "I love AI", "-o", "other.npz").returncode == 0
+    done = workplace.shell(f"python - <<'PY'\n{block}\nPY")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_there_is_something_to_run():
     assert len(SESSIONS) > 10

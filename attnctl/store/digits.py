@@ -69,10 +69,11 @@ def slow_text(block: Array) -> bytes:
     text = json.dumps(block.tolist(), separators=(",", ":"))
     if block.dtype.kind != "f":
         return text.encode()
-    if not np.isfinite(block).all():
-        text = text.replace("NaN", '"NaN"').replace("Infinity", '"Infinity"')
-        text = text.replace('-"Infinity"', '"-Infinity"')
     sizes = np.abs(block)
+    if not (sizes < np.inf).all():
+        text = text.replace("NaN", '"NaN"').replace("-Infinity", '"-Infinity"')
+        if (block == np.inf).any():
+            text = text.replace("Infinity", '"Infinity"').replace('"-"Infinity""', '"-Infinity"')
     if ((sizes > 0) & (sizes < LEAST)).any():
         text = small_as_orjson(text)
     return text.encode()

@@ -209,6 +209,16 @@ def test_hostile_tokens_reach_the_screen_as_text(workplace):
     assert "[head 0, \\x1b[31mI, \\u202elove]" in shown
 
 
+def test_the_shipped_program_with_two_bugs_is_found_out_and_then_mended(workplace):
+    program = workplace.folder / "samples" / "attention_with_bugs.py"
+    script = "python samples/attention_with_bugs.py && attnctl check dump.npz --heads 2 --causal --json"
+    found = json.loads(workplace.shell(script).stdout)
+    assert [found["mistake"], found["then"][0]["mistake"]] == ["heads-split-wrong", "scale-by-sqrt-d_model"]
+    mended = program.read_text().replace("(heads, n, -1))", "(n, heads, -1)).swapaxes(0, 1)")
+    program.write_text(mended.replace("np.sqrt(d_model)", "np.sqrt(d_model / heads)"))
+    assert json.loads(workplace.shell(script).stdout)["agrees"]
+
+
 if __name__ == "__main__":
     os.environ["WRITE_GOLDEN"] = "1"
     sys.exit(pytest.main([__file__, "-k", "test_what_is_printed"]))
