@@ -2,9 +2,9 @@
 
 import numpy as np
 
-rng = np.random.default_rng(0)
+rng = np.random.RandomState(0)
 n, d_model, heads = 5, 8, 2
-X, W_Q, W_K, W_V = (rng.standard_normal(shape) for shape in [(n, d_model)] + [(d_model, d_model)] * 3)
+X, W_Q, W_K, W_V = (rng.randn(*shape) for shape in [(n, d_model)] + [(d_model, d_model)] * 3)
 
 Q, K, V = (np.reshape(X @ W, (heads, n, -1)) for W in (W_Q, W_K, W_V))
 scores = np.where(np.tri(n, dtype=bool), Q @ K.swapaxes(1, 2) / np.sqrt(d_model), -1e9)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnctl.config.load import load
 
 import attnctl
+from attnctl.config.load import load
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 

@@ -84,8 +84,9 @@ def small_as_orjson(text: str) -> str:
     *cut, rest = text.split("e-05")
     moved: list[str] = []
     for part in cut:
-        start = max(part.rfind(","), part.rfind("["), part.rfind("-")) + 1
-        moved += (part[:start], "0.0000", part[start:].replace(".", ""))
+        before, comma, number = part.rpartition(",")
+        digits = number.lstrip("[-")
+        moved += (before, comma, number[: len(number) - len(digits)], "0.0000", digits.replace(".", ""))
     return "".join((*moved, rest)).replace("e-0", "e-")
 
 

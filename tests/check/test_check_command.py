@@ -209,14 +209,18 @@ def test_hostile_tokens_reach_the_screen_as_text(workplace):
     assert "[head 0, \\x1b[31mI, \\u202elove]" in shown
 
 
-def test_the_shipped_program_with_two_bugs_is_found_out_and_then_mended(workplace):
-    program = workplace.folder / "samples" / "attention_with_bugs.py"
-    script = "python samples/attention_with_bugs.py && attnctl check dump.npz --heads 2 --causal --json"
-    found = json.loads(workplace.shell(script).stdout)
-    assert [found["mistake"], found["then"][0]["mistake"]] == ["heads-split-wrong", "scale-by-sqrt-d_model"]
-    mended = program.read_text().replace("(heads, n, -1))", "(n, heads, -1)).swapaxes(0, 1)")
-    program.write_text(mended.replace("np.sqrt(d_model)", "np.sqrt(d_model / heads)"))
-    assert json.loads(workplace.shell(script).stdout)["agrees"]
+def test_a_program_with_two_bugs_is_found_out_and_then_mended(workplace):
+    buggy = (workplace.folder / "samples" / "attention_with_bugs.py").read_text()
+    mended = buggy.replace("(heads, n, -1))", "(n, heads, -1)).swapaxes(0, 1)")
+    mended = mended.replace("np.sqrt(d_model)", "np.sqrt(d_model / heads)")
+    found = []
+    for text in (buggy, mended):
+        (workplace.folder / "attention.py").write_text(text)
+        script = "python attention.py && attnctl check dump.npz --heads 2 --causal --json"
+        found.append(json.loads(workplace.shell(script).stdout))
+    assert found[0]["mistake"] == "heads-split-wrong"
+    assert found[0]["then"][0]["mistake"] == "scale-by-sqrt-d_model"
+    assert found[1]["agrees"]
 
 
 if __name__ == "__main__":

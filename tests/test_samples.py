@@ -1,0 +1,42 @@
+"""What is shipped runs: the scripts, the dumps of the variants, the configs' schema line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+VARIANTS = sorted((ROOT / "samples" / "variants").glob("*.json"))
+
+
+def test_the_variants_are_what_the_script_makes(workplace):
+    done = workplace.shell("mkdir again; samples/variants/make.sh again")
+    assert (done.returncode, done.stderr) == (0, b"")
+    again = sorted(path.name for path in (workplace.folder / "again").iterdir())
+    assert again == [path.name for path in VARIANTS]
+    for path in VARIANTS:
+        done = workplace.run("diff", f"samples/variants/{path.name}", f"again/{path.name}")
+        assert done.returncode == 0, done.stdout.decode()
+
+
+@pytest.mark.parametrize("path", VARIANTS, ids=lambda path: path.stem)
+def test_every_variant_checks(workplace, path):
+    done = workplace.run("check", f"samples/variants/{path.name}", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["agrees"]
+
+
+def test_the_gate_lets_the_same_through_and_stops_a_change(workplace):
+    gate = "samples/ci-gate.sh configs/i-love-ai.yaml golden.json"
+    assert workplace.shell(gate).stdout == b"recorded golden.json\n"
+    assert workplace.shell(gate).returncode == 0
+    changed = workplace.shell(f"sed -i 's/seed: 0/seed: 1/' configs/i-love-ai.yaml; {gate}")
+    assert changed.returncode == 1
+    assert changed.stdout.startswith(b"differ: ")
+
+
+def test_every_sample_sentence_runs(workplace):
+    done = workplace.run("run", "--file", "samples/sentences.txt", "--format", "jsonl")
+    assert len(done.stdout.splitlines()) == len(
+        (ROOT / "samples" / "sentences.txt").read_text().splitlines()
+    )
