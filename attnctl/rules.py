@@ -20,6 +20,9 @@ Mask = Array
 PerBatch = int | tuple[int, ...]
 """One number for all, or one for each member of the batch."""
 
+FAR = 2**53
+"""Further than any two positions are apart: larger limits need not fit NumPy's integers."""
+
 
 @dataclass(frozen=True)
 class Causal:
@@ -59,9 +62,9 @@ class Window:
         """(..., queries, 1), (keys,) -> (..., queries, keys)."""
         near = np.ones(np.broadcast_shapes(query.shape, key.shape), dtype=bool)
         if self.left is not None:
-            near &= key >= query - self.left
+            near &= key >= query - min(self.left, FAR)
         if self.right is not None:
-            near &= key <= query + self.right
+            near &= key <= query + min(self.right, FAR)
         return near
 
     def span(self, first: int, last: int, keys: int) -> tuple[int, int]:

@@ -90,7 +90,7 @@ def offset_of(value: Any) -> Any:
     Raises AttnError where it is none of these.
     """
     several = value if isinstance(value, list) else [value]
-    if value is not None and not all(type(each) is int for each in several):
+    if value is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
         raise AttnError(f"$.config.causal_offset: {value!r} is not a number of keys")
     return tuple(several) if isinstance(value, list) else value
 

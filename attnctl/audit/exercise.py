@@ -33,7 +33,10 @@ def read(source: str, rename: Mapping[str, str]) -> Exercise:
 
     Raises AttnError where it is none of these.
     """
-    data = sys.stdin.buffer.read() if source == "-" else None
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else None
+    except OSError as error:
+        raise AttnError(f"standard input: cannot be read: {error.strerror or error}") from None
     try:
         return Exercise(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
     except AttnError:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from attnctl import __version__
-from attnctl.errors import AttnError, Exit, PipeClosed
+from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
 
 if TYPE_CHECKING:
     from typer import TyperException
@@ -38,7 +38,10 @@ def program(
             code = guarded(list(args))
             sys.stdout.flush()
         except (BrokenPipeError, PipeClosed):
-            code = abandon_stdout()
+            code = abandon_stdout(Exit.BROKEN_PIPE)
+        except OSError as error:  # files say so themselves: this is a stream, full or closed
+            complain(f"standard output: cannot be written: {error.strerror or error}")
+            code = abandon_stdout(Exit.USAGE)
         return code
 
 
@@ -47,7 +50,7 @@ def guarded(args: list[str]) -> Exit:
     debug = "--debug" in args[:1]
     try:
         return command(args[1:] if debug else args)
-    except (BrokenPipeError, PipeClosed):
+    except (OSError, PipeClosed):
         raise
     except AttnError as error:
         for problem in error.problems:
@@ -71,6 +74,7 @@ def command(args: list[str]) -> Exit:
     if args == ["--version"]:  # without the weight of a parser
         sys.stdout.write(f"attnctl {__version__}\n")
         return Exit.OK
+    raise_all(not_utf_8(args))
     from typer import TyperException
 
     from attnctl.cli.app import app
@@ -80,6 +84,13 @@ def command(args: list[str]) -> Exit:
     except TyperException as error:
         complain(usage(error, args))
         return Exit.USAGE
+
+
+def not_utf_8(args: list[str]) -> Iterator[str]:
+    """Arguments that the shell handed over with bytes which are no characters."""
+    for number, arg in enumerate(args, start=1):
+        if any("\ud800" <= char <= "\udfff" for char in arg):
+            yield f"argument {number}: {arg[:80]!r} is not UTF-8; write it in the terminal's encoding"
 
 
 def usage(error: TyperException, args: list[str]) -> str:
@@ -97,11 +108,13 @@ def complain(message: str) -> None:
     """Say it on stderr, as text: whatever it holds, the terminal is not told to do anything."""
     from attnctl.render.text import visible
 
-    sys.stderr.write(f"attnctl: {visible(message)}\n")
+    with suppress(OSError):  # nobody can be told; the exit code still tells
+        sys.stderr.write(f"attnctl: {visible(message)}\n")
+        sys.stderr.flush()
 
 
-def abandon_stdout() -> Exit:
-    """Nobody reads any more: end quietly, and keep the interpreter from flushing into the void."""
+def abandon_stdout(code: Exit) -> Exit:
+    """Nothing can be written any more: keep the interpreter from flushing what is left at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return Exit.BROKEN_PIPE
+    return code

@@ -15,6 +15,7 @@ from attnctl.errors import AttnError, raise_all
 from attnctl.memory import parse_size
 
 LARGEST_SEED = 2**32 - 1
+MOST_KEYS = 2**31 - 1
 
 
 def settings_from(options: AttentionOptions, base: Settings | None = None, **more: Any) -> Settings:
@@ -72,6 +73,9 @@ def senseless(options: AttentionOptions, more: dict[str, Any]) -> list[str]:
     seed = more.get("seed")
     if seed is not None and not 0 <= seed <= LARGEST_SEED:
         problems.append(f"--seed: {seed} is not a seed; use 0 to {LARGEST_SEED}")
+    offset = options.causal_offset
+    if offset is not None and abs(offset) > MOST_KEYS:
+        problems.append(f"--causal-offset: {offset} is more keys than there can be; use up to {MOST_KEYS}")
     dims = options.rotary_dims
     if dims is not None and (dims < 2 or dims % 2):
         problems.append(f"--rotary-dims: {dims} is not a number of columns to rotate; use 2, 4, 6, …")

@@ -19,7 +19,11 @@ def load(path: str | pathlib.Path) -> Settings:
     Raises AttnError with every problem in it, or with the reason why it cannot be read.
     """
     if str(path) == "-":
-        return parse(sys.stdin.buffer.read(yaml.MAX_BYTES + 1), "<stdin>", pathlib.Path())
+        try:
+            raw = sys.stdin.buffer.read(yaml.MAX_BYTES + 1)
+        except OSError as error:
+            raise AttnError(f"<stdin>: {error.strerror}; give the path of a YAML file") from None
+        return parse(raw, "<stdin>", pathlib.Path())
     try:
         with pathlib.Path(path).open("rb") as file:
             raw = file.read(yaml.MAX_BYTES + 1)

@@ -23,8 +23,11 @@ from attnctl.prepare.fit import (
     unusable,
 )
 from attnctl.prepare.layouts import INPUTS, laid_out
-from attnctl.prepare.prepared import Named, Prepared, mask_axes, rotary, what_if_of
+from attnctl.prepare.prepared import Named, Prepared, arrays_of, mask_axes, rotary, what_if_of
 from attnctl.rules import Padding, PerBatch
+
+OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
+"""What a config says of a sentence and of drawing: of arrays that are given it says nothing."""
 
 
 def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Prepared:
@@ -50,14 +53,15 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     if adds_positions(settings):
         named = with_positions(named, settings, facts.past, whole="embeddings" in arrays)
     kind = variant(with_padding(settings, lengths), named, facts, offset)
-    config = settings.to_dict() | {"heads": facts.heads, "kv_heads": facts.kv_heads}
+    asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
+    config = asked | {"heads": facts.heads, "kv_heads": facts.kv_heads}
     config["causal_offset"] = listed(offset)
     if lengths is not None:
         config["key_lengths"] = listed(lengths)
     out = {**words(header, facts), "config": config}
     return Prepared(
         kind,
-        {name: array for name, (array, _) in named.items()},
+        arrays_of(named),
         out,
         settings.dtype,
         settings.max_memory,

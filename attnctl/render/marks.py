@@ -91,7 +91,8 @@ def shaded(array: Array, sample: Array) -> Marks:
 def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
     """The name of the first rule that hid a score, or `mask`, in its place."""
     array, inputs = trace[name], trace.steps[name].inputs[1:]
-    masks = [trace.arrays[each] for each in inputs if each in trace.arrays]
+    kept = [trace.arrays[each] for each in inputs if each in trace.arrays]
+    masks = [mask for mask in kept if spreads(mask.shape, array.shape)]
     words = [rule.name for rule in op.rules] + (["mask"] if inputs else [])
 
     def codes(index: Index) -> Codes:
@@ -110,6 +111,12 @@ def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
         return block
 
     return Marks((NUMBER, *(Kind(screen.ours(word), "dim") for word in words)), codes)
+
+
+def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
+    """Whether a mask of this shape is one of such scores: in anyone's dump it need not be."""
+    ends = zip(reversed(mask), reversed(scores), strict=False)
+    return len(mask) <= len(scores) and all(size in {1, whole} for size, whole in ends)
 
 
 def matrix_of(mask: Array, index: Index, scores: tuple[int, ...]) -> Array:

@@ -26,7 +26,7 @@ BLOCK = 1 << 13
 """Numbers turned into text at a time: few enough for their text to stay in a processor's cache."""
 
 WIDE = 512
-"""Rows at least this wide are handed to orjson one by one, others many at a time."""
+"""Rows at least this wide are turned into text one by one, others many at a time."""
 
 LEAST, MOST = 1e-4, 1e16
 """repr writes smaller and larger numbers with an exponent: 1.5e-05, 1e+16."""
@@ -61,6 +61,8 @@ def block_text(block: Array, comma: bytes) -> bytes:
         block = np.ascontiguousarray(block, dtype=np.float64)
         if orjson is not None and block.size:
             return fast_text(block, comma)
+    if block.ndim == 2 and block.shape[-1] >= WIDE:
+        return comma.join(map(slow_text, block))
     return slow_text(block)[1:-1].replace(b"],[", b"]" + comma + b"[")
 
 
@@ -81,13 +83,17 @@ def slow_text(block: Array) -> bytes:
 
 def small_as_orjson(text: str) -> str:
     """1.5e-05 -> 0.000015, and 1.5e-06 -> 1.5e-6."""
-    *cut, rest = text.split("e-05")
-    moved: list[str] = []
-    for part in cut:
-        before, comma, number = part.rpartition(",")
-        digits = number.lstrip("[-")
-        moved += (before, comma, number[: len(number) - len(digits)], "0.0000", digits.replace(".", ""))
-    return "".join((*moved, rest)).replace("e-0", "e-")
+    start, *rest = text.split("e-0")
+    out = [start]
+    for part in rest:
+        if part[0] == "5":
+            before, comma, number = out.pop().rpartition(",")
+            digits = number.lstrip("[-")
+            sign = number[: len(number) - len(digits)]
+            out += (before, comma, sign, "0.0000", digits.replace(".", ""), part[1:])
+        else:
+            out += ("e-", part)
+    return "".join(out)
 
 
 def fast_text(block: Array, comma: bytes) -> bytes:
