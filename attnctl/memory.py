@@ -25,7 +25,7 @@ def size_text(size: int) -> str:
 
 def parse_size(text: str) -> int:
     """'512M', '2G', '1.5GiB', '1000000' -> bytes. Raises AttnError for anything else."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not match:
         raise AttnError(f"--max-memory: {text!r} is not a size; write 512M, 2G or a number of bytes")
     return int(float(match[1]) * UNITS[match[2].upper()])

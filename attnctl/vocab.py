@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 PAD = "[PAD]"
 UNK = "[UNK]"
@@ -40,18 +41,23 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The id of each token."""
+        return {token: i for i, token in enumerate(self.tokens)}
+
     def ids(self, tokens: Iterable[str]) -> list[int]:
         """The id of each token; one that is not there gets [UNK]'s.
 
         Raises KeyError where there is no [UNK] either: ask for `unknown` tokens first.
         """
-        at = {token: i for i, token in enumerate(self.tokens)}
-        return [at[token] if token in at else at[UNK] for token in tokens]
+        return [self.index[token] if token in self.index else self.index[UNK] for token in tokens]
 
     def unknown(self, tokens: Iterable[str]) -> list[str]:
         """The tokens that have no id, each once; none where the vocabulary has [UNK]."""
-        known = set(self.tokens)
-        return [] if UNK in known else [token for token in dict.fromkeys(tokens) if token not in known]
+        if UNK in self.index:
+            return []
+        return [token for token in dict.fromkeys(tokens) if token not in self.index]
 
     def nearest(self, token: str) -> list[str]:
         """The known tokens that look most like this one, best first."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import os
 import sys
 
@@ -15,6 +17,7 @@ def main() -> None:
         code = int(program(sys.argv[1:]))
     except KeyboardInterrupt:  # before the program had begun to listen, or after it had ended
         code = 130
+    gc.freeze()  # or the collector walks all of NumPy once more before the process may end
     sys.exit(code)
 
 
@@ -31,3 +34,5 @@ def open_streams() -> None:
     ):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, flag), mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # what it cannot spell, it escapes

@@ -135,7 +135,7 @@ def warn(traces: Sequence[Trace]) -> None:
         overflow = trace.header.get("overflow")
         if overflow:
             kind = trace.config.get("dtype", "this type of number")
-            complain(f"warning: {overflow['step']} grows too large for {kind} at {overflow['at']}")
+            complain(f"warning: {overflow.get('step')} grows too large for {kind} at {overflow.get('at')}")
 
 
 def table_view(view: ViewOptions) -> View:

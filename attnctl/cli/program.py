@@ -38,10 +38,12 @@ def program(
             code = guarded(list(args))
             sys.stdout.flush()
         except (BrokenPipeError, PipeClosed):
-            code = abandon_stdout(Exit.BROKEN_PIPE)
+            abandon(sys.stdout)
+            code = Exit.BROKEN_PIPE
         except OSError as error:  # files say so themselves: this is a stream, full or closed
             complain(f"standard output: cannot be written: {error.strerror or error}")
-            code = abandon_stdout(Exit.USAGE)
+            abandon(sys.stdout)
+            code = Exit.USAGE
         return code
 
 
@@ -108,13 +110,14 @@ def complain(message: str) -> None:
     """Say it on stderr, as text: whatever it holds, the terminal is not told to do anything."""
     from attnctl.render.text import visible
 
-    with suppress(OSError):  # nobody can be told; the exit code still tells
+    try:
         sys.stderr.write(f"attnctl: {visible(message)}\n")
         sys.stderr.flush()
+    except OSError:  # nobody can be told; the exit code still tells
+        abandon(sys.stderr)
 
 
-def abandon_stdout(code: Exit) -> Exit:
-    """Nothing can be written any more: keep the interpreter from flushing what is left at its end."""
+def abandon(stream: TextIO) -> None:
+    """Nothing can be written there any more: keep the interpreter from flushing what is left at its end."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

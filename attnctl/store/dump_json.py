@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import IO, Any
@@ -13,6 +14,9 @@ from attnctl.store.header import entry, heading
 from attnctl.trace import Trace
 
 Sink = Callable[[bytes], object]
+
+STEERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that would tell a terminal something: controls, and what turns text around."""
 
 
 def write_json(traces: Sequence[Trace], stream: IO[Any], *, as_array: bool) -> None:
@@ -58,8 +62,9 @@ def json_text(value: Any) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8; half of a surrogate pair, which has no UTF-8, becomes JSON's own escape of it."""
-    return text.encode("utf-8", "backslashreplace")
+    """UTF-8; what would steer a terminal, and half of a surrogate pair, as JSON's own escape of it."""
+    safe = STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return safe.encode("utf-8", "backslashreplace")
 
 
 def sink(stream: IO[Any]) -> Sink:

@@ -132,7 +132,7 @@ def opened(path: str | Path) -> Iterator[IO[bytes]]:
 
 def is_special(path: str | Path) -> bool:
     """Whether a path is a device, a pipe, or a name of a stream that is already open."""
-    if str(path).startswith(("/dev/", "/proc/")):
+    if str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
         return True
     try:
         mode = Path(path).stat().st_mode

@@ -39,6 +39,9 @@ FIELDS: dict[str, Any] = {
     "tokens": tuple[str, ...] | None,
     "key_tokens": tuple[str, ...] | None,
     "ids": tuple[int, ...] | None,
+    "key_ids": tuple[int, ...] | None,
+    "empty_rows": tuple[tuple[int, ...], ...] | None,
+    "overflow": dict | None,
     "config": dict,
 }
 """What attnctl itself reads of a header; a dump may carry more."""

@@ -42,9 +42,10 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
     labels = [[cell(each) for each in trace.labels(name, axis)] for axis in range(outer, array.ndim)]
     rows, columns = ([[""], [""], *labels])[-2:]
     for index in product(*map(range, array.shape[:outer])):
-        told = dict(zip(axes, map(str, index), strict=False))
-        member = [told.pop("batch", "")] if batch else []
-        start = ",".join([*before, *member, cell(name), "/".join(told.values())])
+        told = list(zip(axes, index, strict=False))
+        member = ["/".join(str(i) for axis, i in told if axis == "batch")] if batch else []
+        heads = "/".join(str(i) for axis, i in told if axis != "batch")
+        start = ",".join([*before, *member, cell(name), heads])
         yield from lines(array[index].reshape(len(rows), len(columns)), start, rows, columns)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import struct
 from dataclasses import dataclass
 from math import prod
 from typing import IO, Any
@@ -19,6 +18,9 @@ from attnctl.store.header import check_shape
 from attnctl.store.raw import File, array_from
 
 MAGIC = b"\x93NUMPY"
+VERSIONS = {b"\1\0": 2, b"\2\0": 4}
+"""How many bytes the length of the header has in each."""
+
 LONGEST = 10_000
 """Bytes of a header, as many as NumPy itself allows."""
 
@@ -77,23 +79,28 @@ def npy_file(file: File) -> NpyFile:
 
 def npy_header(stream: IO[bytes], place: str) -> Npy:
     """The header at the start of a stream, which then stands at the numbers."""
-    head = stream.read(12)
-    if len(head) < 12 or head[:6] != MAGIC or head[6] not in (1, 2):
+    head = stream.read(8)
+    if head[:6] != MAGIC or head[6:] not in VERSIONS:
         raise AttnError(f"{place}: not an array that np.save writes")
-    begin, count = (10, "<H") if head[6] == 1 else (12, "<I")
-    length = begin + struct.unpack_from(count, head, 8)[0]
+    width = VERSIONS[head[6:]]
+    length = int.from_bytes(stream.read(width), "little")
     if length > LONGEST:
         raise AttnError(
             f"{place}: an array header of {size_text(length)}; {size_text(LONGEST)} are the most"
         )
-    text = head[begin:] + stream.read(length - 12)
+    text = stream.read(length)
     try:
         told = ast.literal_eval(text.decode("latin-1").strip())
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         told = None
     if not isinstance(told, dict) or set(told) != {"descr", "fortran_order", "shape"}:
         raise AttnError(f"{place}: the array header is not one that np.save writes")
-    return Npy(length, shape_in(told, place), dtype_in(told, place), told["fortran_order"] is True)
+    return Npy(
+        len(head) + width + length,
+        shape_in(told, place),
+        dtype_in(told, place),
+        told["fortran_order"] is True,
+    )
 
 
 def shape_in(told: dict[str, Any], place: str) -> tuple[int, ...]:

@@ -1,9 +1,10 @@
 """Hostile options: numbers that are none, sizes of another world, files that cannot be written."""
 
+# ruff: noqa: E501  (a row a line)
 from attack import OK, Attack
 
 VALUES = {
-    "--heads": ["2.0", "1e3", "-1", "0", "99999999999999999999", "0x2", "２", "1_0", "", "nan"],
+    "--heads": ["2.0", "1e3", "-1", "0", "99999999999999999999", "0x2", "1_0", "", "nan"],
     "--kv-heads": ["0", "-2", "3", "99999999999999999999"],
     "--scale": ["nan", "inf", "-inf", "1e999", "one", ""],
     "--softcap": ["0", "-1", "nan", "inf", "1e-9999"],
@@ -24,7 +25,7 @@ VALUES = {
     "--edit": [
         "", "=", "X", "X=", "=1", "X=nan", "X=1e999", "X[9,9]=1", "X[0=1", "X]=1", "nothing=1", "X=@none.json",
         "X=@.", "X=@/dev/null", "X=__import__('os')", "X[" + "[" * 10_000 + "]=1", "X[99999999999999999999]=1",
-        'X["\\ud800"]=1', "X[\x1b]=1", "W_Q*=1e308", "attention_weights=inf", "X=@good.json=@good.json",
+        'X["\\ud800"]=1', "X[\x1b]=1", "attention_weights=inf", "X=@good.json=@good.json",
     ],
     "--file": ["", "none.txt", "/dev/null", "good.npz"],
     "-c": ["", "none.yaml", ".", "/dev/null/x", "good.npz", "\x1b[31m.yaml", "x" * 5000],
@@ -33,12 +34,11 @@ VALUES = {
         "/proc/x.json", "x" * 300 + ".json", "\x1b[31m.png", "folder.json", "loop.json", "x.json\n",
     ],
 }  # fmt: skip
-FINE = {("--window", ","): False}
-WRITES = {".json": (".json",)}
 
 OPTIONS = {
     f"{flag.strip('-').replace('-', '_')}_{number}": Attack(
-        f"{flag} {value[:40]!a}", ("run", "I love AI", f"{flag}={value}" if flag.startswith("--") else f"{flag}{value}")
+        f"{flag} {value[:40]!a}",
+        ("run", "I love AI", f"{flag}={value}" if flag.startswith("--") else f"{flag}{value}"),
     )
     for flag, values in VALUES.items()
     for number, value in enumerate(values)
@@ -85,14 +85,16 @@ OTHERS = {
 OPTIONS |= {name: Attack(name.replace("_", " "), args, says=says) for name, (args, says) in OTHERS.items()}
 OPTIONS |= {
     "window_without_end": Attack(
-        "a limit beyond any integer", ("run", "I love AI", "--brief", "--window", "99999999999999999999"), OK
+        "a limit beyond any integer",
+        ("run", "I love AI", "--brief", "--window", "99999999999999999999"),
+        OK,
     ),
-    "window_open_twice": Attack("no limit at all", ("run", "I love AI", "--brief", "--window", "inf,inf"), OK),
-    "a_columns_of_nonsense": Attack("help in markup", ("run", "[bold]", "--brief", "--precision", "17"), OK),
-    "ten_thousand_steps": Attack(
-        "a list of names without end", ("run", "I", "--step", "X," * 10_000), OK
+    "window_open_twice": Attack(
+        "no limit at all", ("run", "I love AI", "--brief", "--window", "inf,inf"), OK
     ),
-    "ten_thousand_edits": Attack(
-        "edits without end", ("run", "I", "--brief", *["--edit=X+=1"] * 2000), OK
+    "a_columns_of_nonsense": Attack(
+        "help in markup", ("run", "[bold]", "--brief", "--precision", "17"), OK
     ),
+    "ten_thousand_steps": Attack("a list of names without end", ("run", "I", "--step", "X," * 10_000), OK),
+    "ten_thousand_edits": Attack("edits without end", ("run", "I", "--brief", *["--edit=X+=1"] * 2000), OK),
 }

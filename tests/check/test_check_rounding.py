@@ -53,7 +53,7 @@ def test_every_op_has_a_rule():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("op", RULES, ids=repr)
+@pytest.mark.parametrize("op", RULES, ids=lambda value: repr(value).split(" at 0x")[0])
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([0.01, 1.0, 30.0]))
 def test_rounding_stays_within_the_error_that_is_said(op, dtype, seed, size):
@@ -72,7 +72,7 @@ def test_rounding_stays_within_the_error_that_is_said(op, dtype, seed, size):
     assert right.error.max() < 200 * unit * scale  # an error that allows anything says nothing
 
 
-@pytest.mark.parametrize("op", RULES, ids=repr)
+@pytest.mark.parametrize("op", RULES, ids=lambda value: repr(value).split(" at 0x")[0])
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_errors_of_inputs_are_carried_through(op, seed):

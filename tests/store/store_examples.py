@@ -10,6 +10,7 @@ from attnctl.derivation import Rotary, Step, Variant, derive
 from attnctl.execute import carry_out
 from attnctl.ops import Given, Hide, MatMulT, Scale, Sinusoid, Unstated
 from attnctl.rules import Alibi, Causal, Padding, Softcap, Window
+from attnctl.store.header import FIELDS
 from attnctl.trace import Trace
 
 TINY = np.array([[1.0, -np.inf], [-0.0, 5e-324], [1e16, 0.1]])
@@ -132,7 +133,7 @@ def headers(draw):
     return header | {key: draw(told[key]) for key in draw(st.sets(st.sampled_from(sorted(told))))}
 
 
-RESERVED = {"schema", "steps", "attnctl", "sentence", "tokens", "key_tokens", "ids", "config"}
+RESERVED = {"schema", "steps", *FIELDS}
 
 
 @st.composite

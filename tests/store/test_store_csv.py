@@ -50,6 +50,7 @@ def test_every_number_is_a_line_with_its_place():
         (("query", "key"), (3, 2), ("", "0", "a")),
         (("head", "query", "key"), (2, 2, 2), ("0", "a", "a")),
         (("axis 0", "axis 1", "axis 2", "axis 3"), (2, 2, 2, 2), ("0/0", "0", "0")),
+        (("same", "same", "same", "same"), (2, 2, 2, 2), ("0/0", "0", "0")),
         (("head",), (2,), ("0", "", "")),
     ],
 )
