@@ -19,6 +19,10 @@ BLANK = "NaN"
 """What a blank is read as."""
 
 
+LARGEST = 2**24
+"""Bytes of an exercise: people fill it in by hand."""
+
+
 @dataclass(frozen=True)
 class Exercise:
     """A dump, and what of it is still to be filled in: in part (there it holds NaN), or whole."""
@@ -41,13 +45,19 @@ def read(source: str, rename: Mapping[str, str]) -> Exercise:
         return Exercise(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
     except AttnError:
         try:
-            value = json.loads(Path(source).read_bytes() if data is None else data)
+            value = json.loads(small(source) if data is None else data[: LARGEST + 1])
             exercise = with_blanks(value, rename, "standard input" if source == "-" else source)
         except (OSError, ValueError, RecursionError):
             exercise = None
         if exercise is None:
             raise
         return exercise
+
+
+def small(source: str) -> bytes:
+    """A file, cut off (and so no JSON any more) where it is larger than what people fill in."""
+    with Path(source).open("rb") as stream:
+        return stream.read(LARGEST + 1)
 
 
 def with_blanks(value: Any, rename: Mapping[str, str], place: str) -> Exercise | None:
