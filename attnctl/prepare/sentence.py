@@ -16,6 +16,7 @@ from attnctl.ops import Sinusoid
 from attnctl.prepare import embed, tensors
 from attnctl.prepare.prepared import Named, Prepared, arrays_of, by, mask_axes, rotary, what_if_of
 from attnctl.prepare.sizes import Sizes, resolve
+from attnctl.rules import Causal, Window
 from attnctl.vocab import Vocabulary
 
 
@@ -43,6 +44,8 @@ def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
     header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": vocab.ids(tokens)}
     if context:
         header |= {"context": settings.context, "key_tokens": context, "key_ids": vocab.ids(context)}
+    if any(isinstance(rule, (Causal, Window)) for rule in settings.rules):
+        header["causal_offset"] = settings.causal_offset or 0
     header["config"] = complete(settings, sizes, vocab, text).to_dict()
     return Prepared(
         kind, arrays_of(named), header, settings.dtype, settings.max_memory, what_if_of(settings)
