@@ -23,7 +23,7 @@ from attnctl.ops import Add, Block, Given, Hide, RowWise, Softmax
 
 Progress = Callable[[int, int], None]
 
-SCRATCH = 4 * 2**20
+SCRATCH = 8 * 2**20
 """Bytes of scores in work for each thread: about what stays in cache."""
 
 WORTH_A_POOL = 10**6
