@@ -63,7 +63,7 @@ def attend(
         print_costs([prepared], output, view)
         return
     with progress("attending") as moved:
-        done = prepared.run(wanted_steps(view), moved)
+        done = prepared.run(wanted_steps(view.step), moved)
     emit([done], output, view, inputs=[file, attention.config])
 
 

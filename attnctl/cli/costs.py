@@ -21,7 +21,7 @@ def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptio
     wanted = chosen_format(output)
     if output.output or wanted not in {Format.table, Format.json}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
-    keep = wanted_steps(view)
+    keep = wanted_steps(view.step)
     for run in runs:
         require_steps(keep or (), [step.name for step in run.derivation])
         costs = run.costs(keep)

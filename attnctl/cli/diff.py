@@ -61,13 +61,14 @@ def diff(
 
     Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
     """
+    from attnctl.cli.output import wanted_steps
     from attnctl.compare import Tolerance
     from attnctl.compare import diff as compare
 
     raise_all(senseless(a, b, how))
     if quiet and json:
         raise AttnError("--quiet prints nothing; leave it out to have --json")
-    names = None if how.step is None else [name.strip() for name in how.step.split(",") if name.strip()]
+    names = wanted_steps(how.step)
     tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
     found = compare(dump(a), dump(b), tolerance, steps=names, by_position=how.by_position, why=not quiet)
     if json:

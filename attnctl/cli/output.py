@@ -103,7 +103,7 @@ def unused(output: OutputOptions, view: ViewOptions, wanted: Format) -> list[str
 
 def selected(trace: Trace, view: ViewOptions) -> Trace:
     """The steps that were asked for."""
-    wanted = wanted_steps(view)
+    wanted = wanted_steps(view.step)
     if wanted is not None:
         return trace.select(wanted)
     if view.brief:
@@ -112,11 +112,11 @@ def selected(trace: Trace, view: ViewOptions) -> Trace:
     return trace
 
 
-def wanted_steps(view: ViewOptions) -> list[str] | None:
+def wanted_steps(step: str | None) -> list[str] | None:
     """The steps that --step names, None where it is not given."""
-    if view.step is None:
+    if step is None:
         return None
-    names = [name.strip() for name in view.step.split(",") if name.strip()]
+    names = [name.strip() for name in step.split(",") if name.strip()]
     if not names:
         raise AttnError("--step: no name in it; write steps separated by commas, like scores,output")
     return names

@@ -56,5 +56,5 @@ def run(  # noqa: PLR0913  (a group of options each)
         print_costs(runs, output, view)
         return
     with progress("attending") as moved:
-        traces = run_many(sentences, settings, keep=wanted_steps(view), progress=moved)
+        traces = run_many(sentences, settings, keep=wanted_steps(view.step), progress=moved)
     emit(traces, output, view, inputs=[attention.config, file], array=len(sentences) > 1)
