@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.derivation import Step
+from attnctl.frozen import frozen
 from attnctl.ops import Add, Block, Given, Hide, RowWise, Softmax
 
 Progress = Callable[[int, int], None]
@@ -33,7 +33,7 @@ SKIPPABLE = {"attention_weights", "masked_scores"}
 """What is known of hidden cells without computing them: weights are 0, masked scores −∞."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Stretch:
     """The row-wise steps of a derivation, the arrays they read, and those they leave behind.
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from attnctl.arithmetic import Cell
 from attnctl.errors import AttnError
+from attnctl.frozen import frozen
 from attnctl.trace import Trace
 
 STEP = re.compile(r'[^\[\]=,"\s]+')
@@ -27,14 +27,14 @@ MOST_DIGITS = 18
 LIKE = "write it like attention_weights[0,love,AI]"
 
 
-@dataclass(frozen=True)
+@frozen
 class Index:
     """A place along an axis by number; negative ones count from the end."""
 
     number: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Token:
     """A place along an axis by its token: the `nth` of its kind, None where there is but one."""
 
@@ -42,7 +42,7 @@ class Token:
     nth: int | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Whole:
     """All of an axis."""
 
@@ -51,7 +51,7 @@ Part = Index | Token | Whole
 Place = int | slice
 
 
-@dataclass(frozen=True)
+@frozen
 class Address:
     """A step, and a place along each of its axes; axes left out at the end are meant whole."""
 

@@ -7,10 +7,11 @@ symbols, axes and formulas are said here once, beside the math, and nowhere else
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 from attnctl.errors import AttnError
+from attnctl.frozen import frozen
 from attnctl.ops import (
     Add,
     Append,
@@ -39,7 +40,7 @@ HEAD_QUERY_KEY: Axes = ("head", "query", "key")
 MERGED = "heads·d_v"
 
 
-@dataclass(frozen=True)
+@frozen
 class Step:
     """One line of the derivation: name = op(inputs)."""
 
@@ -51,7 +52,7 @@ class Step:
     symbol: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Derivation:
     """The lines in order; each reads only names that stand above it."""
 
@@ -72,7 +73,7 @@ class Derivation:
         return tuple(step.name for step in self.steps if isinstance(step.op, Given))
 
 
-@dataclass(frozen=True)
+@frozen
 class Rotary:
     """Rotary positions for Q and K; `dims` None rotates the whole head."""
 
@@ -87,7 +88,7 @@ class Rotary:
             raise AttnError(f"rotary dims: {self.dims} columns do not make pairs; use 2, 4, 6, …")
 
 
-@dataclass(frozen=True)
+@frozen
 class Variant:
     """What kind of attention to derive.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from attnctl.array import Array
 from attnctl.cells import Address, parse_start, shown, unknown_step
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError, raise_all
+from attnctl.frozen import frozen
 from attnctl.trace import Trace
 
 Header = dict[str, Any]
@@ -29,7 +29,7 @@ LIKE = "write it like attention_weights[0,love,:]=0, head_outputs[1]*=2 or atten
 WEIGHTS = "attention_weights"
 
 
-@dataclass(frozen=True)
+@frozen
 class Edit:
     """One change: which cells, how (=, += or *=), and by what: a number, or the cells of another dump."""
 
@@ -86,7 +86,7 @@ class Edit:
             raise AttnError(f"{self.step} would be {value} as {changed.dtype}, expected {expected}")
 
 
-@dataclass(frozen=True)
+@frozen
 class WhatIf:
     """The edits of a run, in order; `renormalize` makes the weights they change sum to 1 again."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
+
+from attnctl.frozen import frozen
 
 PAD = "[PAD]"
 UNK = "[UNK]"
@@ -27,7 +28,7 @@ def tokenize(sentence: str, split: str = "whitespace", *, lowercase: bool = Fals
     raise ValueError(f"unknown split {split!r}")
 
 
-@dataclass(frozen=True)
+@frozen
 class Vocabulary:
     """Tokens by id: token i has id i."""
 

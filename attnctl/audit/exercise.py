@@ -6,11 +6,11 @@ import io
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnctl.errors import AttnError
+from attnctl.frozen import frozen
 from attnctl.store import read_one
 from attnctl.store.load_json import read_json
 from attnctl.trace import Trace
@@ -23,7 +23,7 @@ LARGEST = 2**24
 """Bytes of an exercise: people fill it in by hand."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Exercise:
     """A dump, and what of it is still to be filled in: in part (there it holds NaN), or whole."""
 

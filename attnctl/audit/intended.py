@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from attnctl.array import Array
 from attnctl.audit.layout import PATTERNS, Reading, lay_out_mask, read_layout
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.derivation import Derivation, Rotary, Step, Variant, derive
+from attnctl.frozen import frozen
 from attnctl.ops import Copy, Unstated
 from attnctl.prepare import operator
 from attnctl.prepare.fit import Facts
@@ -30,7 +31,7 @@ LEAVES = (
 """What may be handed in; anything else follows."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Intent:
     """Recorded steps in our layout, the sizes of their axes, and how they should have come about."""
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from attnctl.array import Array
 from attnctl.audit.record import Record
 from attnctl.audit.rounding import Known
 from attnctl.derivation import Derivation, Step
+from attnctl.frozen import frozen
 from attnctl.ops import Op
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """A step that disagrees: what was found, what was expected, and the derivation that says so."""
 
@@ -72,7 +73,7 @@ def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
     return Step(step.name, op, tuple(inputs), step.axes, step.formula, step.symbol)
 
 
-@dataclass(frozen=True)
+@frozen
 class Plant:
     """The derivation of a program that makes a mistake; `detail` is what was found of it in a search."""
 
@@ -80,7 +81,7 @@ class Plant:
     detail: str = ""
 
 
-@dataclass(frozen=True)
+@frozen
 class Mistake:
     """An entry of the catalogue.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import log
 from typing import Any
 
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class Precision:
     """A type of floating-point number."""
 

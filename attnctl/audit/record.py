@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from attnctl.audit.precision import FLOAT32, FLOAT64, Precision, coarser, declar
 from attnctl.audit.rounding import Known
 from attnctl.derivation import Derivation
 from attnctl.errors import AttnError
+from attnctl.frozen import frozen
 from attnctl.ops import Given, Hide
 from attnctl.trace import Trace
 
 
-@dataclass(frozen=True)
+@frozen
 class Strictness:
     """How far off a number may be: what rounding explains, or what someone asks for instead.
 
@@ -52,7 +53,7 @@ class Strictness:
         return (self.atol or 0.0) + (self.rtol or 0.0) * size + np.zeros_like(rounding)
 
 
-@dataclass(frozen=True)
+@frozen
 class Record:
     """The recorded steps, as what was intended reads them.
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from attnctl.arithmetic import number_text
 from attnctl.audit.walk import Checked, Gap, Verdict
 from attnctl.cells import spelled
+from attnctl.frozen import frozen
 from attnctl.trace import Trace
 
 
-@dataclass(frozen=True)
+@frozen
 class Finding:
     """A wrong step: where, by how much, and what explains it."""
 
@@ -28,7 +28,7 @@ class Finding:
     """What else can be said where no mistake is known."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Report:
     """Every step of a dump, checked; the wrong ones in order, each with the mistake that explains it."""
 

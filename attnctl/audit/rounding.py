@@ -9,7 +9,6 @@ and no sum that was rounded honestly comes near it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import singledispatch
 from math import sqrt
 
@@ -18,6 +17,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.audit import wrong
 from attnctl.audit.precision import FLOAT32
+from attnctl.frozen import frozen
 from attnctl.ops import (
     Add,
     Append,
@@ -45,7 +45,7 @@ FUNCTION = 4
 """Units that exp, tanh, sin, cos and division may be off."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Known:
     """A value, and how far off rounding may have put each number of it."""
 

@@ -18,6 +18,7 @@ from attnctl.audit.record import Record
 from attnctl.audit.rounding import free
 from attnctl.audit.walk import Walk, Walker, differing
 from attnctl.derivation import Derivation
+from attnctl.frozen import frozen
 from attnctl.ops import Given, Unstated
 
 Detailed = tuple[Mistake, str]
@@ -29,7 +30,7 @@ NEAR = 0.5
 """A mistake comes near when it leaves less than this of the differences."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Fit:
     """A mistake (or two at once) that reproduces a step, and the walk of the derivation that makes it."""
 
@@ -45,7 +46,7 @@ class Fit:
         return len(self.walk.wrong), len(self.mistakes), not self.certain
 
 
-@dataclass(frozen=True)
+@frozen
 class Search:
     """Looks for the mistakes that explain the first wrong step of a walk."""
 

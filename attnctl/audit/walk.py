@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -13,6 +12,7 @@ from attnctl.audit.record import Record, with_shapes
 from attnctl.audit.rounding import ANYTHING, Known, carried, free
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
+from attnctl.frozen import frozen
 from attnctl.ops import Given, Softmax, Unstated
 
 Index = tuple[int, ...]
@@ -30,7 +30,7 @@ class Verdict(str, Enum):
     NOT_CHECKABLE = "not checkable"
 
 
-@dataclass(frozen=True)
+@frozen
 class Gap:
     """How far a recorded step is from what it should be: its largest difference, and where that is."""
 
@@ -46,7 +46,7 @@ class Gap:
     """How many are filled in at all."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Checked:
     """One step, and what was found."""
 
@@ -55,7 +55,7 @@ class Checked:
     gap: Gap | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Walk:
     """Every step of a derivation, checked; and the values of those that are not recorded."""
 
@@ -75,7 +75,7 @@ class Walk:
         return gap
 
 
-@dataclass(frozen=True)
+@frozen
 class Walker:
     """Walks derivations over one record.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import field
 
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.frozen import frozen
 from attnctl.ops import Hide, Op, Softmax
 from attnctl.rules import Causal, Mask, Positions
 
@@ -19,7 +20,7 @@ def unmoved(array: Array) -> Array:
     return array
 
 
-@dataclass(frozen=True)
+@frozen
 class Arranged(Op):
     """An op whose inputs or result have their numbers in other places."""
 
@@ -37,7 +38,7 @@ class Arranged(Op):
         return self.after(self.op.apply(*(move(each) for move, each in zip(moves, inputs, strict=True))))
 
 
-@dataclass(frozen=True)
+@frozen
 class Then(Op):
     """An op, and another one on its result."""
 
@@ -49,7 +50,7 @@ class Then(Op):
         return self.then.apply(self.op.apply(*inputs))
 
 
-@dataclass(frozen=True)
+@frozen
 class Coarse(Op):
     """An op carried out in fewer digits; which digits those are cannot be told, only how far off."""
 
@@ -66,7 +67,7 @@ class Coarse(Op):
 # --- masks ---
 
 
-@dataclass(frozen=True)
+@frozen
 class Before(Causal):
     """A query sees what came before it, and not itself."""
 
@@ -75,7 +76,7 @@ class Before(Causal):
         return key < query
 
 
-@dataclass(frozen=True)
+@frozen
 class After(Causal):
     """A query sees itself and what comes after it."""
 
@@ -84,7 +85,7 @@ class After(Causal):
         return key >= query
 
 
-@dataclass(frozen=True)
+@frozen
 class Inverted(Hide):
     """Hides what should be seen, and shows what should be hidden."""
 
@@ -93,7 +94,7 @@ class Inverted(Hide):
         return ~super().allowed(shape, *mask)
 
 
-@dataclass(frozen=True)
+@frozen
 class InvertedMask(Hide):
     """The rules as they should be, the given mask inverted."""
 
@@ -102,7 +103,7 @@ class InvertedMask(Hide):
         return super().allowed(shape, *(~each for each in mask))
 
 
-@dataclass(frozen=True)
+@frozen
 class Filled(Hide):
     """A finite number where −∞ should be: put in its place, or added."""
 
@@ -123,7 +124,7 @@ def softmax(s: Array, axis: int) -> Array:
     return Softmax().apply(s.swapaxes(axis, -1)).swapaxes(axis, -1)
 
 
-@dataclass(frozen=True)
+@frozen
 class SoftmaxOver(Op):
     """Softmax along another axis than that of the keys."""
 
@@ -134,7 +135,7 @@ class SoftmaxOver(Op):
         return softmax(inputs[0], self.axis)
 
 
-@dataclass(frozen=True)
+@frozen
 class SoftmaxThenHide(Op):
     """Softmax over all keys, then zeros where a key is hidden: rows no longer sum to 1."""
 
@@ -146,7 +147,7 @@ class SoftmaxThenHide(Op):
         return np.where(self.hide.allowed(s.shape, *mask), softmax(s, -1), 0.0)
 
 
-@dataclass(frozen=True)
+@frozen
 class Bare(Op):
     """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows."""
 
@@ -159,7 +160,7 @@ class Bare(Op):
         return (e / total).astype(np.float64)
 
 
-@dataclass(frozen=True)
+@frozen
 class NaNWhereNothingIsSeen(Op):
     """Softmax whose rows without a key are 0 / 0."""
 
@@ -169,11 +170,11 @@ class NaNWhereNothingIsSeen(Op):
         return np.where(np.isneginf(s).all(axis=-1, keepdims=True), np.nan, softmax(s, -1))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen
 class Dropped(Op):
     """Softmax with dropout: survivors times 1 / (1 − p), the others 0."""
 
-    kept: Array
+    kept: Array = field(compare=False, repr=False)
     factor: float
 
     def apply(self, *inputs: Array) -> Array:

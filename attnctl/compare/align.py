@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from attnctl.array import Array, Shape
 from attnctl.cells import spelled, spellings
+from attnctl.frozen import frozen
 from attnctl.trace import Trace
 
 Places = Array
@@ -19,7 +19,7 @@ class ApartError(Exception):
     """Why two steps cannot be laid side by side."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Pairing:
     """Places along an axis of A and of B: `a[i]` stands beside `b[i]`, the others beside nothing."""
 
@@ -56,7 +56,7 @@ class Pairing:
         return np.setdiff1d(np.arange(self.size_b), self.b)
 
 
-@dataclass(frozen=True)
+@frozen
 class Alignment:
     """How the places of two traces pair up; `by_position` looks at no tokens."""
 
@@ -139,7 +139,7 @@ def tokens_at(trace: Trace, kind: str, places: Places) -> list[str]:
     return [spelled_words[place] for place in places]
 
 
-@dataclass(frozen=True)
+@frozen
 class Sides:
     """A step on both sides: only the places that stand beside each other; `trace` is all of it in A."""
 

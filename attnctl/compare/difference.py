@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from attnctl.compare.align import Alignment, ApartError
@@ -11,12 +11,13 @@ from attnctl.compare.configs import ABSENT, differences
 from attnctl.compare.elements import USUAL, Measure, Tolerance, measure
 from attnctl.compare.split import Change, split
 from attnctl.errors import AttnError, raise_all
+from attnctl.frozen import frozen
 from attnctl.trace import Trace
 
 OUTPUTS = ("head_outputs", "concat", "output")
 
 
-@dataclass(frozen=True)
+@frozen
 class StepDifference:
     """One step of both traces.
 
@@ -36,7 +37,7 @@ class StepDifference:
         return not self.measure.differing
 
 
-@dataclass(frozen=True)
+@frozen
 class Difference:
     """What two traces have between them.
 

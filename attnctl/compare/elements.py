@@ -9,6 +9,7 @@ from math import isnan, prod
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.frozen import frozen
 
 Index = tuple[int, ...]
 
@@ -19,7 +20,7 @@ CHUNK = 1 << 14
 """Numbers that are compared at a time: few enough to stay in the processor's cache."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Tolerance:
     """Numbers differ when |a − b| > atol + rtol·|b|; None follows from the coarser type of the two."""
 
@@ -53,7 +54,7 @@ class Peak:
             self.value, self.at = value, start + at
 
 
-@dataclass(frozen=True)
+@frozen
 class Measure:
     """What two arrays of one shape have between them.
 

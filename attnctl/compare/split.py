@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from attnctl.array import Array, Shape
 from attnctl.compare.align import Alignment, ApartError, Pairing, Sides, picked, single
+from attnctl.frozen import frozen
 from attnctl.ops import Merge
 from attnctl.trace import Trace
 
@@ -28,7 +29,7 @@ SCRATCH = 1 << 20
 """Weights that are looked at at a time."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Part:
     """How large a part is, and its share of the change: shares add up to 1, some may be below 0."""
 
@@ -36,7 +37,7 @@ class Part:
     share: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Change:
     """How a step changed from A to B (a head of it, or all of it), and what that is made of.
 

@@ -8,10 +8,11 @@ of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from attnctl.derivation import Rotary
+from attnctl.frozen import frozen
 from attnctl.rules import Alibi, Causal, Rule, Softcap, Window
 
 Path = tuple[str | int, ...]
@@ -26,7 +27,7 @@ def dotted(path: Path) -> str:
     return text
 
 
-@dataclass(frozen=True)
+@frozen
 class Tokenizer:
     """How a sentence falls into tokens: at `whitespace`, into `words` and punctuation, or `characters`."""
 
@@ -34,7 +35,7 @@ class Tokenizer:
     lowercase: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Random:
     """A tensor to draw.
 
@@ -50,7 +51,7 @@ class Random:
     stream: str = "named"
 
 
-@dataclass(frozen=True)
+@frozen
 class FromFile:
     """An array of a .npz, .npy or .safetensors file; `name` may be left out where it holds just one."""
 
@@ -67,7 +68,7 @@ Tensor = Rows | list[float] | Random | FromFile | str
 """A matrix or vector as written: rows, IDENTITY, NONE (W_O only), or where to get it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Weights:
     """The weights that are given; what is not is drawn as `random` says.
 
@@ -96,7 +97,7 @@ def unplaced(path: Path) -> str:
     return dotted(path)
 
 
-@dataclass(frozen=True)
+@frozen
 class Settings:
     """Everything a run needs; what is None follows from the rest.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite, isinf, isnan
 from typing import Any
 
@@ -17,6 +17,7 @@ from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.explain.parts import Parts, parts_of
 from attnctl.explain.unstated import restated
+from attnctl.frozen import frozen
 from attnctl.ops import Given, Hide, Softmax, Unstated
 from attnctl.trace import Trace
 
@@ -31,7 +32,7 @@ MISFIT = (ArithmeticError, LookupError, TypeError, ValueError)
 """What comes of arithmetic on arrays that do not go together, as a dump of others may have them."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Explanation:
     """How one number came about.
 
@@ -61,7 +62,7 @@ class Explanation:
         return code(Sum((*terms, Number(self.rounding))))
 
 
-@dataclass(frozen=True)
+@frozen
 class Node:
     """A cell in the tree that goes back from another: explained, unless it is too far down.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from attnctl.config.settings import Settings
 from attnctl.cost import Cost, cost, peak
 from attnctl.derivation import Axes, Derivation, Rotary, Variant, derive
 from attnctl.execute import Outcome, carry_out, overflow
+from attnctl.frozen import frozen
 from attnctl.memory import require
 from attnctl.trace import Trace, require_steps
 
@@ -30,7 +30,7 @@ def arrays_of(named: Named) -> dict[str, Array]:
     return {name: array for name, (array, _) in named.items()}
 
 
-@dataclass(frozen=True)
+@frozen
 class Prepared:
     """All that a run needs: the kind of attention, its arrays, and what the dump says of it."""
 

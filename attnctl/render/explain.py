@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, log10
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from attnctl.arithmetic import Number, display, number_text
 from attnctl.explain import Explainer, Explanation, Node, Parts, labels
+from attnctl.frozen import frozen
 from attnctl.ops import Given
 from attnctl.render.numbers import matrix_format
 from attnctl.render.screen import Line, Screen
@@ -35,7 +35,7 @@ NARROWEST = 24
 GUIDES, PLAIN_GUIDES = ("├── ", "└── ", "│   ", "    "), ("|-- ", "`-- ", "|   ", "    ")
 
 
-@dataclass(frozen=True)
+@frozen
 class View:
     """How an explanation is shown: how many decimals, how many lines back, whether all of it."""
 
@@ -44,7 +44,7 @@ class View:
     full: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Page:
     """An explanation laid out for one screen."""
 

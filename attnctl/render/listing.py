@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from attnctl.frozen import frozen
 from attnctl.render.screen import Line, Screen, Span
 from attnctl.render.text import cells, pad_left, pad_right, shorten
 
 
-@dataclass(frozen=True)
+@frozen
 class Listing:
     """Rows under one or more lines of titles; columns are flush right but for those in `left`."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TextIO
 
 from attnctl.arithmetic import number_text
 from attnctl.array import Array
 from attnctl.derivation import Step
+from attnctl.frozen import frozen
 from attnctl.ops import Unstated
 from attnctl.render.frames import frames
 from attnctl.render.screen import Line, Screen
@@ -48,7 +48,7 @@ GAP = "  "
 Cells = list[str]
 
 
-@dataclass(frozen=True)
+@frozen
 class Table:
     """How statistics are laid out for one screen."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from attnctl.derivation import Step
+from attnctl.frozen import frozen
 from attnctl.render.marks import WEIGHTS
 from attnctl.trace import Trace
 
@@ -12,7 +11,7 @@ OUTPUTS = ("output", "concat", "head_outputs")
 """The first of these that is there is the result."""
 
 
-@dataclass(frozen=True)
+@frozen
 class View:
     """What to show of a trace: which steps (None: all) and heads, how many decimals, how much of it.
 

@@ -7,16 +7,16 @@ once, correctly (`math.fsum`), so no order and no division into parts changes a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import fsum
 from typing import Any
 
 from attnctl.errors import AttnError
+from attnctl.frozen import frozen
 
 SCHEMA = "attnctl/stats/1"
 
 
-@dataclass(frozen=True)
+@frozen
 class Tally:
     """A sum over so many rows."""
 
@@ -35,7 +35,7 @@ class Tally:
         return cls(fsum(each.sum for each in every), sum(each.rows for each in every))
 
 
-@dataclass(frozen=True)
+@frozen
 class Largest:
     """The largest weight and where it is: ([batch,] query, key), and their tokens where they have any."""
 
@@ -44,7 +44,7 @@ class Largest:
     tokens: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class HeadStats:
     """One head: a tally for each measure (None: it means nothing here), and what is no mean."""
 
@@ -89,7 +89,7 @@ class HeadStats:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class DumpStats:
     """The heads of one dump, or of several taken together, and how far each two are apart."""
 
@@ -146,7 +146,7 @@ def named(nearest: tuple[int, float] | None) -> dict[str, Any] | None:
     return nearest and {"head": nearest[0], "divergence": nearest[1]}
 
 
-@dataclass(frozen=True)
+@frozen
 class Report:
     """Every dump, in order."""
 

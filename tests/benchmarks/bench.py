@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 ATTNCTL = str(Path(sysconfig.get_path("scripts")) / "attnctl")
+# Installed packages come compiled; a checkout must be let to keep what Python compiles of it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 IMPORT_NUMPY = [sys.executable, "-c", "import numpy"]
 

@@ -124,14 +124,14 @@ def test_data_and_messages_do_not_mix(workplace):
 LONG = ("run", "-", "--d-model", "256", "--heads", "8")
 
 
-def started(workplace, *args):
-    """A run that takes many seconds, begun."""
+def started(workplace, *args, tokens):
+    """A run that takes many seconds on any machine, begun."""
     (workplace.folder / "old.npz").write_bytes(b"old")
     process = subprocess.Popen(
         ["attnctl", *args], cwd=workplace.folder, env=workplace.environ,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    process.stdin.write(b" ".join(b"t%d" % i for i in range(6000)) + b"\n")
+    process.stdin.write(b" ".join(b"t%d" % i for i in range(tokens)) + b"\n")
     process.stdin.close()
     process.stdin = None
     return process
@@ -147,7 +147,7 @@ def wait_for(condition):
 
 @pytest.mark.parametrize("seconds", [1.5, 2.5])
 def test_an_interrupt_is_130_within_a_second(workplace, seconds):
-    process = started(workplace, *LONG, "--step", "output", "-o", "old.npz")
+    process = started(workplace, *LONG, "--step", "output", "-o", "old.npz", tokens=30_000)
     time.sleep(seconds)
     assert process.poll() is None
     began = time.monotonic()
@@ -167,7 +167,7 @@ def test_an_interrupt_is_130_within_a_second(workplace, seconds):
 def test_a_signal_during_a_write_leaves_the_old_file(workplace, number, code):
     args = ("run", "-", "--d-model", "4", "--step", "attention_weights", "-o", "old.json")
     (workplace.folder / "old.json").write_bytes(b"old")
-    process = started(workplace, *args)
+    process = started(workplace, *args, tokens=6_000)
     wait_for(lambda: any(path.stat().st_size > 10**6 for path in workplace.folder.glob(".attnctl-*")))
     process.send_signal(number)
     process.communicate(timeout=30)
