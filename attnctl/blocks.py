@@ -1,9 +1,11 @@
-"""The stretch from scores to head outputs, a block of queries at a time.
+"""The stretch from scores to head outputs, a tile of queries and keys at a time.
 
-Scores, rules, softmax and A V are local to a query row, so the same ops carry them out for a few
-rows at once, in scratch that stays in cache, and only what is asked for is ever n × n. Keys that
-a causal or window rule hides from a whole block are not computed at all. There is no second
-implementation here: a block runs `step.op.block(…)` of the very steps of the derivation.
+Scores and the rules on them are local to a cell, softmax and A V to a query's row, so the same
+ops carry them out for a few rows at once, in scratch that stays in cache, and only what is asked
+for is ever n × n. Where the weights themselves are not asked for, rows are cut too, and softmax
+and A V are summed over tiles of keys. What a causal or window rule hides from a whole block of
+queries is not computed at all. There is no second implementation of the steps here: a tile runs
+`step.op.block(…)` of the very steps of the derivation.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -19,12 +22,19 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.frozen import frozen
-from attnctl.ops import Add, Block, Given, Hide, RowWise, Softmax
+from attnctl.ops import Add, Block, Given, Hide, MatMul, OnlineSoftmax, RowWise, Scale, Softmax
 
+Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]
 
-SCRATCH = 8 * 2**20
-"""Bytes of scores in work for each thread: about what stays in cache."""
+CELLS = 2**19
+"""Scores in work for each thread: few enough to stay in cache, enough for a product to be quick."""
+
+SCRATCH = 8 * CELLS
+"""Bytes of that, at most."""
+
+ROWS = 512
+"""Queries in a tile: BLAS packs the keys of a tile again for every block of queries."""
 
 WORTH_A_POOL = 10**6
 """Fewer scores than this are done before threads have started."""
@@ -45,36 +55,71 @@ class Stretch:
     outside: Mapping[str, Array]
     axes: Mapping[str, tuple[str, ...]]
     kept: Mapping[str, Array]
-    lead: tuple[int, ...]
+    lead: Lead
     queries: int
     keys: int
 
-    def carry_out(self, lead: tuple[int, ...], start: int, stop: int, scratch: Array) -> list[list[int]]:
-        """Every step for queries start…stop of one head; the rows that see nothing are returned."""
-        first, last = self.span(self.block(lead, start), stop - start)
-        at = self.block(lead, start, first)
-        work = scratch[: (stop - start) * (last - first)].reshape(stop - start, last - first)
-        cuts = {"query": slice(start, stop), "key": slice(first, last)}
+    @property
+    def online(self) -> bool:
+        """Whether rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
+        last = tuple(type(step.op) for step in self.steps[-2:])
+        return last == (Softmax, MatMul) and "attention_weights" not in self.kept
+
+    def tile(self) -> tuple[int, int]:
+        """How many queries and keys at a time stay in cache; all keys where rows stay whole."""
+        if not self.online:
+            return max(1, min(self.queries, CELLS // self.keys)), self.keys
+        rows = min(self.queries, ROWS)
+        return rows, min(self.keys, CELLS // rows)
+
+    def whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
+        """Every step for these queries of one head; which of them see nothing is returned."""
+        values = self.carry_out(self.steps, lead, rows, self.span(lead, rows), scratch)
+        if "attention_weights" not in values or not self.may_hide:
+            return np.empty(0, int)
+        return np.flatnonzero(~values["attention_weights"].any(axis=-1))
+
+    def summed(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
+        """The same, with softmax and A V summed over tiles of so many keys."""
+        *cells, softmax, mix = self.steps
+        outputs = self.kept[mix.name][lead][rows]
+        queries, columns = outputs.shape
+        sums = OnlineSoftmax(queries, columns, outputs.dtype)
+        seen = self.span(lead, rows)
+        for start in range(seen.start, seen.stop, keys):
+            stop = min(start + keys, seen.stop)
+            values = self.carry_out(cells, lead, rows, slice(start, stop), scratch)
+            s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
+            sums.add(s, v, out=scratch[: s.size].reshape(s.shape))
+        outputs[...] = sums.outputs()
+        return sums.blind()
+
+    def carry_out(
+        self, steps: Iterable[Step], lead: Lead, rows: slice, keys: slice, scratch: Array
+    ) -> dict[str, Array]:
+        """The values of these steps for these queries and keys of one head, in scratch or where kept."""
+        at = self.block(lead, rows.start, keys.start)
+        cuts = {"query": rows, "key": keys}
+        size = (rows.stop - rows.start, keys.stop - keys.start)
+        work = scratch[: prod(size)].reshape(size)
         values = {
             name: self.cut(array, self.axes[name], lead, cuts) for name, array in self.outside.items()
         }
-        empty: list[list[int]] = []
-        for step in self.steps:
+        for step in steps:
             assert isinstance(step.op, RowWise)
-            kept = self.kept.get(step.name)
-            out = work if kept is None else self.cut(kept, step.axes[-2:], lead, cuts)
+            out = work if step.axes[-1] == "key" else None
+            if step.name in self.kept:
+                out = self.cut(self.kept[step.name], step.axes[-2:], lead, cuts)
             values[step.name] = step.op.block(at).apply(*(values[name] for name in step.inputs), out=out)
-            if isinstance(step.op, Softmax) and self.may_hide:
-                empty = [[*lead, start + int(row)] for row in np.flatnonzero(~out.any(axis=-1))]
-        return empty
+        return values
 
-    def block(self, lead: tuple[int, ...], query: int, key: int = 0) -> Block:
+    def block(self, lead: Lead, query: int, key: int = 0) -> Block:
         """Where the scores of this head, from this query and key on, stand in the whole."""
         return Block(lead[0] if len(lead) > 1 else 0, lead[-1], self.lead[-1], query, key)
 
     @staticmethod
-    def cut(array: Array, axes: tuple[str, ...], lead: tuple[int, ...], cuts: Mapping[str, slice]) -> Array:
-        """The part of an array that belongs to a block: one head's, and its queries, keys or both."""
+    def cut(array: Array, axes: tuple[str, ...], lead: Lead, cuts: Mapping[str, slice]) -> Array:
+        """The part of an array that belongs to a tile: one head's, and its queries, keys or both."""
         return array[lead][tuple(cuts.get(axis, slice(None)) for axis in axes)]
 
     @property
@@ -82,20 +127,19 @@ class Stretch:
         """Whether a row could see nothing."""
         return any(isinstance(step.op, (Hide, Add)) for step in self.steps)
 
-    def span(self, at: Block, queries: int) -> tuple[int, int]:
-        """The keys [from, to) these queries can see, where nothing is asked of the others."""
+    def span(self, lead: Lead, rows: slice) -> slice:
+        """The keys that these queries can see, where nothing is asked of the others."""
         n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
         if not n_by_n & self.kept.keys() <= SKIPPABLE:
-            return 0, self.keys
+            return slice(0, self.keys)
+        at = self.block(lead, rows.start)
         spans = [
-            step.op.block(at).span(queries, self.keys) for step in self.steps if isinstance(step.op, Hide)
+            step.op.block(at).span(rows.stop - rows.start, self.keys)
+            for step in self.steps
+            if isinstance(step.op, Hide)
         ]
         first, last = spans[0] if spans else (0, self.keys)
-        return (first, last) if first < last else (0, 1)
-
-    def rows(self, itemsize: int) -> int:
-        """How many queries at a time fill the scratch."""
-        return max(1, min(self.queries, SCRATCH // (self.keys * itemsize)))
+        return slice(first, last) if first < last else slice(0, 1)
 
 
 def stretch_of(steps: Iterable[Step]) -> list[Step]:
@@ -106,25 +150,44 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     return scores + [step for step in steps if "attention_weights" in step.inputs]
 
 
-def blockwise(
-    stretch: Stretch, dtype: np.dtype[Any], rows: int | None = None, progress: Progress | None = None
-) -> list[list[int]]:
-    """Fill what is kept of a stretch, heads and blocks of `rows` queries over the machine's cores.
+def scaled_first(steps: Sequence[Step]) -> list[Step]:
+    """(Q / √d_k) Kᵀ for Q Kᵀ / √d_k: a division for each number of a query, not for each of its keys."""
+    product, scale, *others = steps
+    if not isinstance(scale.op, Scale):
+        return list(steps)
+    q, k = product.inputs
+    scaled = replace(scale, name="scaled Q", inputs=(q,), axes=(*product.axes[:-1], "d_k"))
+    return [scaled, replace(product, name=scale.name, inputs=(scaled.name, k)), *others]
 
-    Returns the rows that see nothing, in order.
+
+def blockwise(
+    stretch: Stretch,
+    dtype: np.dtype[Any],
+    tile: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> list[list[int]]:
+    """Fill what is kept of a stretch, heads and blocks of queries over the machine's cores.
+
+    `tile` is how many queries and keys at a time (None: what stays in cache). Returns the rows
+    that see nothing, in order.
     """
-    rows = rows or stretch.rows(dtype.itemsize)
+    queries, keys = tile or stretch.tile()
     own = threading.local()
 
-    def work(task: tuple[tuple[int, ...], int]) -> list[list[int]]:
+    def work(task: tuple[Lead, int]) -> list[list[int]]:
         if not hasattr(own, "scratch"):
-            own.scratch = np.empty(rows * stretch.keys, dtype)
+            own.scratch = np.empty(queries * (keys if stretch.online else stretch.keys), dtype)
         lead, start = task
+        rows = slice(start, min(start + queries, stretch.queries))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return stretch.carry_out(lead, start, min(start + rows, stretch.queries), own.scratch)
+            if stretch.online:
+                empty = stretch.summed(lead, rows, keys, own.scratch)
+            else:
+                empty = stretch.whole_rows(lead, rows, own.scratch)
+        return [[*lead, start + int(row)] for row in empty]
 
     tasks = [
-        (lead, start) for lead in np.ndindex(*stretch.lead) for start in range(0, stretch.queries, rows)
+        (lead, start) for lead in np.ndindex(*stretch.lead) for start in range(0, stretch.queries, queries)
     ]
     empty: list[list[int]] = []
     for done, found in enumerate(in_order(work, tasks, threads_for(stretch)), 1):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.blocks import Progress, Stretch, blockwise, stretch_of
+from attnctl.blocks import Progress, Stretch, blockwise, scaled_first, stretch_of
 from attnctl.derivation import Derivation, Step
 from attnctl.ops import Add, Given, Hide
 
@@ -33,13 +33,13 @@ def carry_out(
     *,
     edits: Mapping[str, Edit] | None = None,
     keep: Collection[str] | None = None,
-    rows: int | None = None,
+    tile: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Compute the steps to keep (None: all) in this type of number, and what they need.
 
     A step's edit applies before the next reads it. Where no n × n step is kept, or just some,
-    scores are worked on in blocks of `rows` queries (None: as many as fill the cache).
+    scores are worked on in tiles of so many queries and keys (None: as many as stay in cache).
 
     What grows too large for the type becomes ∞, and then NaN, as it does in any kernel; NumPy
     says nothing here, `overflow` finds it.
@@ -54,9 +54,9 @@ def carry_out(
     ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for step in ordered:
-            if stretch and step is stretch[0] and large(values, step, rows):
+            if stretch and step is stretch[0] and large(values, step, tile):
                 part = laid_out(steps, stretch, values, keep or ())
-                empty = blockwise(part, np.dtype(dtype), rows, progress)
+                empty = blockwise(part, np.dtype(dtype), tile, progress)
                 values.update(part.kept)
             elif empty is None or step not in stretch:
                 value = value_of(step, values, given, dtype)
@@ -92,10 +92,10 @@ def needed(derivation: Derivation, keep: Collection[str] | None) -> list[Step]:
     return [step for step in derivation if step.name in wanted]
 
 
-def large(values: Mapping[str, Array], scores: Step, rows: int | None) -> bool:
-    """Whether there are so many scores that blocks pay (they are forced where `rows` is given)."""
+def large(values: Mapping[str, Array], scores: Step, tile: tuple[int, int] | None) -> bool:
+    """Whether there are so many scores that tiles pay (they are forced where a size is given)."""
     q, k = (values[name] for name in scores.inputs)
-    return rows is not None or prod(q.shape[:-1]) * k.shape[-2] > SMALL
+    return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > SMALL
 
 
 def laid_out(
@@ -118,7 +118,8 @@ def laid_out(
             kept[step.name] = np.zeros((*lead, sizes["query"], columns), q.dtype)
             if step.name == "masked_scores":  # what no block computes is hidden
                 kept[step.name].fill(-np.inf)
-    return Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"])
+    steps = stretch if stretch[0].name in keep else scaled_first(stretch)
+    return Stretch(steps, outside, axes, kept, lead, sizes["query"], sizes["key"])
 
 
 def overflow(

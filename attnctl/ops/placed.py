@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -96,9 +97,8 @@ class Hide(Placed):
     def allowed(self, shape: Shape, *mask: Array) -> Array:
         """True where the query may attend to the key; broadcasts against the scores."""
         query, key = self.positions(shape)
-        allowed: Array = np.ones((1, 1), dtype=bool)
-        for each in (*(rule.allows(query, key) for rule in self.rules), *mask):
-            allowed = allowed & each
+        every = [*(rule.allows(query, key) for rule in self.rules), *mask]
+        allowed: Array = reduce(np.logical_and, every) if every else np.ones((1, 1), dtype=bool)
         return allowed
 
     def apply(self, *inputs: Array, out: Array | None = None) -> Array:
@@ -107,8 +107,23 @@ class Hide(Placed):
         hidden = s.copy() if out is None else out
         if hidden is not s:
             np.copyto(hidden, s)
-        np.copyto(hidden, -np.inf, where=~self.allowed(s.shape, *mask))
+        if mask or not self.shows_all(s.shape):
+            np.copyto(hidden, -np.inf, where=~self.allowed(s.shape, *mask))
         return hidden
+
+    def shows_all(self, shape: Shape) -> bool:
+        """Whether no rule hides a cell of this block.
+
+        From query to query what is seen only moves on, so the first and the last speak for all.
+        """
+        if self.at is None or not isinstance(self.offset, int):
+            return False
+        *_, queries, keys = shape
+        start, stop, first = self.at.key, self.at.key + keys, self.at.query + self.offset
+        ends = [
+            rule.span(query, query, stop) for rule in self.rules for query in (first, first + queries - 1)
+        ]
+        return all(low <= start and stop <= high for low, high in ends)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """s, or −∞."""

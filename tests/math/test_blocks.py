@@ -1,4 +1,4 @@
-"""Blocks of queries of any size give what the whole gives, whatever is kept."""
+"""Tiles of queries and keys of any size give what the whole gives, whatever is kept."""
 
 import numpy as np
 import pytest
@@ -46,8 +46,8 @@ def test_blocks_give_what_the_whole_gives(kind, kv_heads, batch):
         whole = carry_out(ready.derivation, ready.given)
         for kept in KEPT:
             keep = [name for name in kept if name in whole.values]
-            for rows in (1, 2, 7, QUERIES, 50):
-                part = carry_out(ready.derivation, ready.given, keep=keep, rows=rows)
+            for tile in ((1, 1), (2, 5), (7, 2), (QUERIES, KEYS), (50, 50)):
+                part = carry_out(ready.derivation, ready.given, keep=keep, tile=tile)
                 assert sorted(part.values) == sorted(keep)
                 assert part.empty_rows == whole.empty_rows
                 for name in keep:

@@ -1,4 +1,4 @@
-"""A part at a time: the oracle's numbers, whatever the blocks and whatever is kept."""
+"""A part at a time: the oracle's numbers, whatever the tiles and whatever is kept."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from attnctl.ops import Block, Hide, Slope
 from attnctl.prepare.operator import prepare
 from attnctl.rules import Causal, Padding, Window
 
+SIZES = st.sampled_from([1, 2, 3, 4, 7])
+
 
 @settings(max_examples=150, deadline=None)
-@given(case=cases(), rows=st.sampled_from([1, 2, 3, 4, 7]), data=st.data())
-def test_any_block_and_any_steps_kept_give_the_same(case, rows, data):
+@given(case=cases(), tile=st.tuples(SIZES, SIZES), data=st.data())
+def test_any_block_and_any_steps_kept_give_the_same(case, tile, data):
     run = prepare(case.arrays, chosen(None, dict(case.options)), {})
     expected = case.expected()
     anything = st.sets(st.sampled_from([*expected]), min_size=1)
     keep = data.draw(st.just({"head_outputs"}) | st.just({"attention_weights"}) | anything)
-    outcome = carry_out(run.derivation, run.given, keep=keep, rows=rows)
+    outcome = carry_out(run.derivation, run.given, keep=keep, tile=tile)
     assert set(outcome.values) == keep
     for name in keep:
         np.testing.assert_allclose(outcome.values[name], expected[name], rtol=0, atol=1e-12, err_msg=name)
@@ -63,6 +65,19 @@ def test_an_op_of_a_block_gives_the_block(make, offset):
         op = make(offset).block(Block(member, head, 3, query, key))
         part = op.apply(scores[member, head, query:, key:])
         assert (part == whole[member, head, query:, key:]).all()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("offset", [0, 2, -3])
+def test_a_block_that_shows_all_hides_nothing(rule, offset):
+    shown = 0
+    for query, key, queries, keys in np.ndindex(6, 6, 4, 4):
+        op = Hide(offset, rules=(rule,)).block(Block(query=query, key=key))
+        shape = (queries + 1, keys + 1)
+        everything = bool(np.broadcast_to(op.allowed(shape), shape).all())
+        assert op.shows_all(shape) == everything
+        shown += everything
+    assert shown or rule == Padding(0)
 
 
 def test_what_hides_a_cell():
