@@ -7,7 +7,6 @@ mask or W_O changes no other tensor.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from math import sqrt
 
@@ -15,10 +14,20 @@ import numpy as np
 
 from attnctl.array import Array, Shape
 
+# Python's own, under its new name and its old: `hashlib` loads all of OpenSSL, and the standard
+# library's `random` spares itself that in the same way.
+try:
+    from _sha2 import sha256  # type: ignore[import-not-found]  # no stubs
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]  # no stubs
+    except ImportError:
+        from hashlib import sha256
+
 
 def stream(seed: int, *name: str) -> np.random.RandomState:
     """The random stream of one named thing: SHA-256 of seed and name, as RandomState's key."""
-    digest = hashlib.sha256("\x1f".join((str(seed), *name)).encode("utf-8", "surrogatepass")).digest()
+    digest = sha256("\x1f".join((str(seed), *name)).encode("utf-8", "surrogatepass")).digest()
     return np.random.RandomState(np.frombuffer(digest, dtype="<u4").astype(np.uint32))
 
 

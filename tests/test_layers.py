@@ -105,3 +105,22 @@ def test_a_command_imports_what_it_needs_and_no_more(args, without):
 def test_importing_attnctl_imports_no_numpy():
     code = "import attnctl, sys; print('numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_a_run_leaves_openssl_alone():
+    command = [sys.executable, "-X", "importtime", "-m", "attnctl", "run", "I love AI"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
+    assert "numpy.random" in imported
+    assert not imported & {"secrets", "hashlib", "_hashlib", "ssl"}
+
+
+def test_the_light_secrets_give_way_to_the_module():
+    code = (
+        "import sys; from attnctl.cli.light import start_lightly; start_lightly(); import secrets\n"
+        "light = secrets; assert all(0 <= secrets.randbits(k) < 2**k for k in range(1, 99))\n"
+        "from secrets import token_hex; import secrets; assert len(token_hex(4)) == 8\n"
+        "assert secrets is not light and secrets.randbits(8) < 256\n"
+        "start_lightly(); import secrets as again; assert again is secrets"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

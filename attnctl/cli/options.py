@@ -1,7 +1,6 @@
 """Options that several commands share, as named tuples a command takes whole."""
 
-from __future__ import annotations
-
+# Typer reads these annotations as types: written as text, each would be compiled again.
 from collections.abc import Callable
 from enum import Enum
 from functools import wraps
@@ -192,16 +191,15 @@ class OutputOptions(NamedTuple):
 
 def command(function: Callable[..., Exit | None]) -> Callable[..., int]:
     """Let a command take option groups: a parameter that is a named tuple becomes its fields."""
-    hints = get_type_hints(function, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if hasattr(hint, "_field_defaults")}
+    # Not get_type_hints: in Python 3.10 it hides Annotated[…] in an Optional where the default is None.
+    own = signature(function, eval_str=True).parameters.values()
+    groups = {each.name: each.annotation for each in own if hasattr(each.annotation, "_field_defaults")}
     parameters: list[Parameter] = []
-    for parameter in signature(function).parameters.values():
+    for parameter in own:
         if parameter.name in groups:
             parameters += parameters_of(groups[parameter.name])
         else:
-            parameters.append(
-                parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY)
-            )
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
 
     @wraps(function)
     def run(**values: Any) -> int:

@@ -162,11 +162,13 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     with signals_raise():
         try:
             with temporary.open("xb") as stream:
-                if target.exists():
+                replaces = target.exists()
+                if replaces:
                     temporary.chmod(stat.S_IMODE(target.stat().st_mode))
                 yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
+                if replaces:  # on the disk before the old one goes, should the power fail
+                    stream.flush()
+                    os.fsync(stream.fileno())
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)

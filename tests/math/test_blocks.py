@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import attnctl
 from attnctl.api import chosen
 from attnctl.execute import carry_out
 from attnctl.prepare import operator
@@ -52,3 +53,10 @@ def test_blocks_give_what_the_whole_gives(kind, kv_heads, batch):
                 assert part.empty_rows == whole.empty_rows
                 for name in keep:
                     np.testing.assert_allclose(part.values[name], whole.values[name], atol=1e-14)
+
+
+def test_half_precision_counts_more_keys_than_it_has_numbers():
+    keys = 70_000
+    arrays = {"Q": np.zeros((1, 20, 2)), "K": np.zeros((1, keys, 2)), "V": np.ones((1, keys, 1))}
+    trace = attnctl.attend(arrays, dtype="float16", keep=["head_outputs"])
+    assert (trace["head_outputs"] == 1).all()
