@@ -8,6 +8,7 @@ mask or W_O changes no other tensor.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import sqrt
 
 import numpy as np
@@ -45,10 +46,16 @@ def draw(rng: np.random.RandomState, shape: Shape, distribution: str, d_model: i
 
 def token_rows(seed: int, tokens: Iterable[str], d_model: int, distribution: str) -> Array:
     """A row for each token, (token, d_model), drawn from (seed, token) alone."""
-    rows = {
-        token: draw(stream(seed, "token", token), (d_model,), distribution, d_model) for token in tokens
-    }
-    return np.array(list(rows.values())).reshape(len(rows), d_model)
+    rows = [token_row(seed, token, d_model, distribution) for token in dict.fromkeys(tokens)]
+    return np.array(rows).reshape(len(rows), d_model)
+
+
+@lru_cache(maxsize=1024)
+def token_row(seed: int, token: str, d_model: int, distribution: str) -> Array:
+    """The row of one token, (d_model,); many sentences have the same words."""
+    row = draw(stream(seed, "token", token), (d_model,), distribution, d_model)
+    row.flags.writeable = False
+    return row
 
 
 def split_heads(fused: Array, heads: int) -> Array:

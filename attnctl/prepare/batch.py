@@ -32,7 +32,8 @@ def run_batch(
     Raises AttnError with every problem of the first sentence that has one.
     """
     shared = sharing_vocabulary(settings, sentences)
-    alone = [prepare(shared, sentence) for sentence in sentences]
+    one = prepare(shared, sentences[0])
+    alone = [one, *(prepare(shared, sentence, like=one) for sentence in sentences[1:])]
     if settings.edits:
         return [each.run(keep) for each in alone]
     lengths = tuple(len(each.header["tokens"]) for each in alone)

@@ -20,8 +20,8 @@ from attnctl.rules import Causal, Window
 from attnctl.vocab import Vocabulary
 
 
-def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
-    """Everything a run of one sentence needs.
+def prepare(settings: Settings, sentence: str | None = None, like: Prepared | None = None) -> Prepared:
+    """Everything a run of one sentence needs; its weights are those of one `like` it, if there is one.
 
     Raises AttnError with every problem of the stage that found one: the words, the sizes, the
     matrices.
@@ -38,7 +38,7 @@ def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
     sizes = resolve(settings, embed.shown_d_model(settings, vocab), shapes)
     require(weight_bytes(sizes, len(tokens)), "the embeddings and weights", settings.max_memory)
     named = sentence_arrays(settings, sizes, vocab, tokens, context)
-    named |= tensors.resolve(settings, sizes, given_weights)
+    named |= weights_of(like) if like else tensors.resolve(settings, sizes, given_weights)
     named |= masks(settings, sizes, len(tokens), len(context or tokens))
     kind = variant(settings, sizes, named, len(tokens))
     header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": vocab.ids(tokens)}
@@ -50,6 +50,12 @@ def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
     return Prepared(
         kind, arrays_of(named), header, settings.dtype, settings.max_memory, what_if_of(settings)
     )
+
+
+def weights_of(other: Prepared) -> Named:
+    """The weights of another sentence of the same settings, and how they came about."""
+    names = other.given.keys() & set(tensors.WEIGHTS)
+    return {name: (other.given[name], other.variant.given[name]) for name in names}
 
 
 def weight_bytes(sizes: Sizes, tokens: int) -> int:

@@ -38,6 +38,8 @@ def name_of(kind: type) -> str:
 
 def plain(value: Any) -> Any:
     """Anything a header or an op holds as strict JSON data: no tuples, NumPy scalars, NaN or infinity."""
+    if isinstance(value, (str, int)) and not isinstance(value, np.generic):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         told = {each.name: getattr(value, each.name) for each in fields(value)}
         changed = {each.name: told[each.name] for each in fields(value) if told[each.name] != default(each)}
