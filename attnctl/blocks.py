@@ -27,14 +27,18 @@ from attnctl.ops import Add, Block, Given, Hide, MatMul, OnlineSoftmax, RowWise,
 Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]
 
-CELLS = 2**19
-"""Scores in work for each thread: few enough to stay in cache, enough for a product to be quick."""
+ROWS = 480
+"""Queries in a tile: BLAS packs the keys of a tile again for every block of queries."""
+
+CELLS = ROWS * 960
+"""Scores in work for each thread: few enough to stay in cache, enough for a product to be quick.
+
+No power of two, or the rows of a tile would fall on the same few lines of the cache; and twice as
+many keys as queries, so that what a causal block sees ends with a tile.
+"""
 
 SCRATCH = 8 * CELLS
 """Bytes of that, at most."""
-
-ROWS = 512
-"""Queries in a tile: BLAS packs the keys of a tile again for every block of queries."""
 
 WORTH_A_POOL = 10**6
 """Fewer scores than this are done before threads have started."""

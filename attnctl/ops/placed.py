@@ -107,23 +107,35 @@ class Hide(Placed):
         hidden = s.copy() if out is None else out
         if hidden is not s:
             np.copyto(hidden, s)
-        if mask or not self.shows_all(s.shape):
-            np.copyto(hidden, -np.inf, where=~self.allowed(s.shape, *mask))
+        for start, stop in [(0, s.shape[-1])] if mask else self.doubtful(s.shape):
+            part = hidden[..., start:stop]
+            np.copyto(part, -np.inf, where=~self.from_key(start).allowed(part.shape, *mask))
         return hidden
 
-    def shows_all(self, shape: Shape) -> bool:
-        """Whether no rule hides a cell of this block.
+    def from_key(self, start: int) -> Hide:
+        """The same op for the columns of this block from `start` on."""
+        if self.at is None or start == 0:
+            return self
+        return replace(self, at=replace(self.at, key=self.at.key + start))
 
-        From query to query what is seen only moves on, so the first and the last speak for all.
+    def doubtful(self, shape: Shape) -> list[tuple[int, int]]:
+        """The columns [from, to) of this block that a rule may hide from a query.
+
+        From query to query what is seen only moves on, so what the first and the last see all see.
         """
-        if self.at is None or not isinstance(self.offset, int):
-            return False
         *_, queries, keys = shape
-        start, stop, first = self.at.key, self.at.key + keys, self.at.query + self.offset
-        ends = [
-            rule.span(query, query, stop) for rule in self.rules for query in (first, first + queries - 1)
+        if self.at is None or not isinstance(self.offset, int):
+            return [(0, keys)]
+        key, first = self.at.key, self.at.query + self.offset
+        spans = [
+            rule.span(query, query, key + keys)
+            for rule in self.rules
+            for query in (first, first + queries - 1)
         ]
-        return all(low <= start and stop <= high for low, high in ends)
+        low = max([0, *(span[0] - key for span in spans)])
+        high = min([keys, *(span[1] - key for span in spans)])
+        parts = [(0, low), (high, keys)] if low < high else [(0, keys)]
+        return [(start, stop) for start, stop in parts if start < stop]
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """s, or −∞."""
