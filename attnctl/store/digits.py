@@ -2,8 +2,8 @@
 
 The digits are the fewest that do, as in Python's `repr` (float16 and float32 are written as the
 float64 they equal), and the text is the same with and without orjson, which has a form of its own
-for small numbers and writes null for NaN and infinity. So `slow_text` writes small numbers in
-that form, and orjson is not shown what only `slow_text` writes right.
+for small numbers and writes null for NaN and infinity. So small numbers are written in that form
+without it too, and orjson is not shown what it does not write right.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ BLOCK = 1 << 13
 
 WIDE = 512
 """Rows at least this wide are turned into text one by one, others many at a time."""
+
+WORDS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 LEAST, MOST = 1e-4, 1e16
 """repr writes smaller and larger numbers with an exponent: 1.5e-05, 1e+16."""
@@ -61,39 +63,33 @@ def block_text(block: Array, comma: bytes) -> bytes:
         block = np.ascontiguousarray(block, dtype=np.float64)
         if orjson is not None and block.size:
             return fast_text(block, comma)
-    if block.ndim == 2 and block.shape[-1] >= WIDE:
-        return comma.join(map(slow_text, block))
-    return slow_text(block)[1:-1].replace(b"],[", b"]" + comma + b"[")
+    texts = slow_texts(block.ravel())
+    if block.ndim == 1:
+        return ",".join(texts).encode()
+    count, width = block.shape
+    rows = (",".join(texts[at * width : (at + 1) * width]) for at in range(count))
+    return comma.join(b"[%b]" % row.encode() for row in rows)
 
 
-def slow_text(block: Array) -> bytes:
-    """The text of numbers by the standard library, the words that are not JSON as strings."""
-    text = json.dumps(block.tolist(), separators=(",", ":"))
-    if block.dtype.kind != "f":
-        return text.encode()
-    sizes = np.abs(block)
-    if not (sizes < np.inf).all():
-        text = text.replace("NaN", '"NaN"').replace("-Infinity", '"-Infinity"')
-        if (block == np.inf).any():
-            text = text.replace("Infinity", '"Infinity"').replace('"-"Infinity""', '"-Infinity"')
-    if ((sizes > 0) & (sizes < LEAST)).any():
-        text = small_as_orjson(text)
-    return text.encode()
+def slow_texts(numbers: Array) -> list[str]:
+    """The text of each number by the standard library, the words that are not JSON as strings."""
+    if numbers.dtype.kind != "f":
+        return list(map(json.dumps, numbers.tolist()))
+    texts = list(map(repr, numbers.tolist()))
+    sizes = np.abs(numbers)
+    for at in np.flatnonzero((sizes >= LEAST / 10) & (sizes < LEAST)):
+        texts[at] = without_exponent(texts[at])
+    for at in np.flatnonzero((sizes > 0) & (sizes < LEAST / 10)):
+        texts[at] = texts[at].replace("e-0", "e-")
+    for at in np.flatnonzero(~(sizes < np.inf)):
+        texts[at] = WORDS[texts[at]]
+    return texts
 
 
-def small_as_orjson(text: str) -> str:
-    """1.5e-05 -> 0.000015, and 1.5e-06 -> 1.5e-6."""
-    start, *rest = text.split("e-0")
-    out = [start]
-    for part in rest:
-        if part[0] == "5":
-            before, comma, number = out.pop().rpartition(",")
-            digits = number.lstrip("[-")
-            sign = number[: len(number) - len(digits)]
-            out += (before, comma, sign, "0.0000", digits.replace(".", ""), part[1:])
-        else:
-            out += ("e-", part)
-    return "".join(out)
+def without_exponent(text: str) -> str:
+    """1.5e-05 -> 0.000015."""
+    digits = text[:-4].replace(".", "")
+    return f"-0.0000{digits[1:]}" if digits[0] == "-" else f"0.0000{digits}"
 
 
 def fast_text(block: Array, comma: bytes) -> bytes:
@@ -104,8 +100,8 @@ def fast_text(block: Array, comma: bytes) -> bytes:
     text = rows_text(np.where(alike, block, np.nan), comma)  # null for each of the others
     others = block[~alike]
     if (others == others[0]).all():  # as where scores are hidden
-        return text.replace(b"null", slow_text(others[:1])[1:-1])
-    told = slow_text(others)[1:-1].split(b",")
+        return text.replace(b"null", slow_texts(others[:1])[0].encode())
+    told = [each.encode() for each in slow_texts(others)]
     filled = [b""] * (2 * len(told) + 1)
     filled[::2], filled[1::2] = text.split(b"null"), told
     return b"".join(filled)

@@ -150,7 +150,11 @@ def direct(path: str | Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file beside the target that takes its place when all is written, or leaves no trace."""
+    """A file beside the target that takes its place when all is written, or leaves no trace.
+
+    It is not forced onto the disk first, which can take longer than all the rest: what a power
+    failure loses of a dump can be computed again.
+    """
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -162,13 +166,9 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     with signals_raise():
         try:
             with temporary.open("xb") as stream:
-                replaces = target.exists()
-                if replaces:
+                if target.exists():
                     temporary.chmod(stat.S_IMODE(target.stat().st_mode))
                 yield stream
-                if replaces:  # on the disk before the old one goes, should the power fail
-                    stream.flush()
-                    os.fsync(stream.fileno())
             temporary.replace(target)
         except BaseException:
             temporary.unlink(missing_ok=True)
