@@ -13,12 +13,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from attnctl import blas
 from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.frozen import frozen
@@ -193,20 +195,18 @@ def blockwise(
     tasks = [
         (lead, start) for lead in np.ndindex(*stretch.lead) for start in range(0, stretch.queries, queries)
     ]
+    scores = prod(stretch.lead) * stretch.queries * stretch.keys
     empty: list[list[int]] = []
-    for done, found in enumerate(in_order(work, tasks, threads_for(stretch)), 1):
-        empty += found
-        if progress:
-            progress(done, len(tasks))
+    with blas.alone() if scores > WORTH_A_POOL else nullcontext(False) as alone:
+        for done, found in enumerate(in_order(work, tasks, cores() if alone else 1), 1):
+            empty += found
+            if progress:
+                progress(done, len(tasks))
     return empty
 
 
-def threads_for(stretch: Stretch) -> int:
-    """How many threads are worth it: one for little work, or where BLAS has threads of its own."""
-    if prod(stretch.lead) * stretch.queries * stretch.keys < WORTH_A_POOL:
-        return 1
-    if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        return 1
+def cores() -> int:
+    """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

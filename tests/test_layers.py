@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {"errors", "arithmetic", "array", "memory", "frozen"},
+    {"errors", "arithmetic", "array", "memory", "frozen", "blas"},
     {"rules", "positions", "ops"},
     {"derivation", "blocks", "execute", "cost", "trace", "cells"},
     {"vocab", "weights", "config"},

@@ -1,9 +1,12 @@
 """Tiles of queries and keys of any size give what the whole gives, whatever is kept."""
 
+import sys
+
 import numpy as np
 import pytest
 
 import attnctl
+from attnctl import blas
 from attnctl.api import chosen
 from attnctl.execute import carry_out
 from attnctl.prepare import operator
@@ -60,3 +63,24 @@ def test_half_precision_counts_more_keys_than_it_has_numbers():
     arrays = {"Q": np.zeros((1, 20, 2)), "K": np.zeros((1, keys, 2)), "V": np.ones((1, keys, 1))}
     trace = attnctl.attend(arrays, dtype="float16", keep=["head_outputs"])
     assert (trace["head_outputs"] == 1).all()
+
+
+def blas_threads():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    return {each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("env", ["1", "2", None])
+def test_blas_is_alone_while_tiles_run_and_as_it_was_afterwards(env, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if env:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", env)
+    before = blas_threads()
+    with blas.alone() as alone:
+        assert alone
+        assert env == "1" or blas_threads() == {1}
+    assert blas_threads() == before
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "threadpoolctl", None)
+        with blas.alone() as alone:
+            assert alone == (env == "1")
