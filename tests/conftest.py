@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sysconfig
 from dataclasses import dataclass
@@ -11,6 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ("configs", "samples")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell starts what runs in the background deaf to interrupts, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)
