@@ -7,17 +7,17 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.array import Array
-from attnctl.blocks import Progress
 from attnctl.config.settings import DTYPES, NONE, SINUSOIDAL, PositionSetting, Settings
 from attnctl.derivation import Rotary
+from attnctl.engine.tiles import Progress
 from attnctl.errors import AttnError
-from attnctl.prepare.sentence import prepare as prepare_sentence
+from attnctl.plan.sentence import prepare as prepare_sentence
 from attnctl.rules import Alibi, Causal, Rule, Softcap, Window
 from attnctl.trace import Trace
 
 if TYPE_CHECKING:
-    from attnctl.audit.report import Report
-    from attnctl.compare import Difference
+    from attnctl.verbs.check.report import Report
+    from attnctl.verbs.diff import Difference
 
 
 def with_rules(
@@ -79,7 +79,7 @@ def run_many(
     """A trace for each sentence, from one padded batch; no sentence means the settings' own."""
     if len(sentences) < 2:
         return [run(sentences[0] if sentences else None, settings, keep=keep, progress=progress, **options)]
-    from attnctl.prepare.batch import run_batch
+    from attnctl.plan.batch import run_batch
 
     return run_batch(chosen(settings, options), sentences, keep, progress)
 
@@ -97,7 +97,7 @@ def attend(
     Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises
     AttnError with every array that is missing, not finite or does not fit.
     """
-    from attnctl.prepare import operator
+    from attnctl.plan import operator
 
     header = arrays.header if isinstance(arrays, Trace) else {}
     return operator.prepare(arrays, chosen(settings, options), header).run(keep, progress)
@@ -127,7 +127,7 @@ def diff(
     differ are laid side by side by the tokens they share, unless `by_position`. Raises AttnError
     where there is nothing to compare.
     """
-    from attnctl import compare
+    from attnctl.verbs import diff as compare
 
     tolerance = compare.Tolerance(rtol, atol, equal_nan)
     return compare.diff(a, b, tolerance, steps=steps, by_position=by_position)
@@ -149,10 +149,10 @@ def check(
     it. Numbers may be as far off as rounding puts them, or as `rtol` and `atol` or a number of
     `decimals` say. Raises AttnError where there is nothing to compare.
     """
-    from attnctl.audit.check import check as check_steps
-    from attnctl.audit.check import configured
-    from attnctl.audit.intended import anyones
-    from attnctl.audit.record import Strictness
+    from attnctl.plan.intended import anyones
+    from attnctl.verbs.check.check import check as check_steps
+    from attnctl.verbs.check.check import configured
+    from attnctl.verbs.check.record import Strictness
 
     trace = trace if isinstance(trace, Trace) else anyones(trace)
     asked = chosen(settings or configured(trace), options) if options else settings

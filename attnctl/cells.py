@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from attnctl.arithmetic import Cell
 from attnctl.errors import AttnError
-from attnctl.frozen import frozen
 from attnctl.trace import Trace
+from attnctl.words import MOST_NAMED, did_you_mean, one_of, quoted
 
 STEP = re.compile(r'[^\[\]=,"\s]+')
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:#([0-9]{1,9}))?\s*(?=[,\]])', re.DOTALL)
@@ -27,14 +28,14 @@ MOST_DIGITS = 18
 LIKE = "write it like attention_weights[0,love,AI]"
 
 
-@frozen
+@dataclass(frozen=True)
 class Index:
     """A place along an axis by number; negative ones count from the end."""
 
     number: int
 
 
-@frozen
+@dataclass(frozen=True)
 class Token:
     """A place along an axis by its token: the `nth` of its kind, None where there is but one."""
 
@@ -42,7 +43,7 @@ class Token:
     nth: int | None = None
 
 
-@frozen
+@dataclass(frozen=True)
 class Whole:
     """All of an axis."""
 
@@ -51,7 +52,7 @@ Part = Index | Token | Whole
 Place = int | slice
 
 
-@frozen
+@dataclass(frozen=True)
 class Address:
     """A step, and a place along each of its axes; axes left out at the end are meant whole."""
 
@@ -110,7 +111,7 @@ def parse(text: str) -> Address:
     """The address that a text spells. Raises AttnError where it spells none."""
     address, rest = parse_start(text)
     if rest.strip():
-        raise AttnError(f"{shown(text)}: {shown(rest.strip())} after the cell; {LIKE}")
+        raise AttnError(f"{quoted(text)}: {quoted(rest.strip())} after the cell; {LIKE}")
     return address
 
 
@@ -122,7 +123,7 @@ def parse_start(text: str) -> tuple[Address, str]:
     start = len(text) - len(text.lstrip())
     step = STEP.match(text, start)
     if not step:
-        raise AttnError(f"{shown(text)}: no step to begin with; {LIKE}")
+        raise AttnError(f"{quoted(text)}: no step to begin with; {LIKE}")
     at = step.end()
     if text[at : at + 1] != "[":
         return Address(step[0]), text[at:]
@@ -137,14 +138,14 @@ def parse_part(text: str, at: int) -> tuple[Part, int]:
     """The place that begins here, and where the comma or bracket after it stands."""
     at += len(text[at:]) - len(text[at:].lstrip())
     if text[at : at + 1] == '"':
-        quoted = QUOTED.match(text, at)
-        if not quoted:
-            raise AttnError(f'{shown(text)}: a quoted token must end in " and then , or ]; {LIKE}')
-        return Token(unquoted(quoted[1], text), None if quoted[2] is None else int(quoted[2])), quoted.end()
+        found = QUOTED.match(text, at)
+        if not found:
+            raise AttnError(f'{quoted(text)}: a quoted token must end in " and then , or ]; {LIKE}')
+        return Token(unquoted(found[1], text), None if found[2] is None else int(found[2])), found.end()
     bare = BARE.match(text, at)
     if not bare:
         raise AttnError(
-            f"{shown(text)}: a place is missing, or its bracket is not closed; {LIKE} "
+            f"{quoted(text)}: a place is missing, or its bracket is not closed; {LIKE} "
             '(a token with , [ ] or " in it goes in double quotes)'
         )
     return part_of(bare[1].strip(), text), bare.end()
@@ -156,13 +157,13 @@ def part_of(word: str, text: str) -> Part:
         return Whole()
     if WHOLE_NUMBER.fullmatch(word):
         if len(word) > MOST_DIGITS:
-            raise AttnError(f"{shown(text)}: {word[:MOST_DIGITS]}… is too large for an index")
+            raise AttnError(f"{quoted(text)}: {word[:MOST_DIGITS]}… is too large for an index")
         return Index(int(word))
     numbered = NUMBERED.fullmatch(word)
     if numbered:
         return Token(numbered[1], int(numbered[2]))
     if not word:
-        raise AttnError(f"{shown(text)}: a place is missing; {LIKE}")
+        raise AttnError(f"{quoted(text)}: a place is missing; {LIKE}")
     return Token(word)
 
 
@@ -173,7 +174,7 @@ def unquoted(inside: str, text: str) -> str:
     try:
         token: str = json.loads(f'"{inside}"', strict=False)
     except ValueError:
-        raise AttnError(f"{shown(text)}: a \\ in quotes that means nothing; write \\\\ for it") from None
+        raise AttnError(f"{quoted(text)}: a \\ in quotes that means nothing; write \\\\ for it") from None
     return token
 
 
@@ -195,7 +196,8 @@ def place_of(part: Part, trace: Trace, step: str, axis: int) -> Place:
             tokens = trace.tokens_along(step, axis)
             if tokens is None:
                 raise AttnError(
-                    f"{step}: {axis_name} has no tokens, so {shown(text)} is not on it; use an index from 0"
+                    f"{step}: {axis_name} has no tokens, so {quoted(text)} is not on it; "
+                    "use an index from 0"
                 )
             return place_of_token(text, nth, tokens, f"{step}: {axis_name}")
 
@@ -205,43 +207,27 @@ def place_of_token(text: str, nth: int | None, tokens: Sequence[str], place: str
     found = [at for at, token in enumerate(tokens) if token == text]
     if not found:
         written = text if nth is None else f"{text}#{nth}"
-        raise AttnError(f"{place}: no token {shown(written)}; {nearest(written, spellings(tokens))}")
+        raise AttnError(
+            f"{place}: no token {quoted(written)}; {nearest_or_all(written, spellings(tokens))}"
+        )
     if nth is None and len(found) == 1:
         return found[0]
     choices = [spellings(tokens)[at] for at in found]
     if nth is None or not 1 <= nth <= len(found):
         times = "once" if len(found) == 1 else f"{len(found)} times"
-        raise AttnError(f"{place}: {shown(text)} stands there {times}; write {either(choices)}")
+        raise AttnError(f"{place}: {quoted(text)} stands there {times}; write {one_of(choices)}")
     return found[nth - 1]
 
 
 def unknown_step(name: str, trace: Trace) -> str:
     """That there is no such step, and which one may be meant."""
-    return f"no step {shown(name)} in this dump; {nearest(name, list(trace.steps))}"
+    return f"no step {quoted(name)} in this dump; {nearest_or_all(name, list(trace.steps))}"
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
-    """The known words that look most like this one, or the first few there are."""
-    from difflib import get_close_matches
-
-    by_lower = {each.lower(): each for each in reversed(known)}
-    near = get_close_matches(word.lower(), by_lower, n=3)
-    if near:
-        return f"did you mean {either([by_lower[each] for each in near])}?"
+def nearest_or_all(word: str, known: Sequence[str]) -> str:
+    """What a message suggests for an unknown word: the nearest known ones, or the first few there are."""
     more = ", …" if len(known) > MOST_NAMED else ""
-    return f"it has {', '.join(known[:MOST_NAMED])}{more}"
-
-
-MOST_NAMED = 12
-"""Of tokens or steps in a message."""
-
-
-def either(choices: Sequence[str]) -> str:
-    """['a', 'b', 'c'] -> 'a, b or c'; of many, the first few."""
-    if len(choices) > MOST_NAMED:
-        return f"{', '.join(choices[:MOST_NAMED])}, …"
-    *most, last = choices
-    return f"{', '.join(most)} or {last}" if most else last
+    return did_you_mean(word, known, f"it has {', '.join(known[:MOST_NAMED])}{more}")
 
 
 # --- spelling ---
@@ -299,8 +285,3 @@ def spelling(token: str) -> str:
     import json
 
     return json.dumps(token, ensure_ascii=False)
-
-
-def shown(text: str) -> str:
-    """A text for a message: short, and in quotes."""
-    return repr(text if len(text) <= 60 else text[:59] + "…")

@@ -7,11 +7,10 @@ symbols, axes and formulas are said here once, beside the math, and nowhere else
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf
 
 from attnctl.errors import AttnError
-from attnctl.frozen import frozen
 from attnctl.ops import (
     Add,
     Append,
@@ -40,7 +39,7 @@ HEAD_QUERY_KEY: Axes = ("head", "query", "key")
 MERGED = "heads·d_v"
 
 
-@frozen
+@dataclass(frozen=True)
 class Step:
     """One line of the derivation: name = op(inputs)."""
 
@@ -52,7 +51,7 @@ class Step:
     symbol: str
 
 
-@frozen
+@dataclass(frozen=True)
 class Derivation:
     """The lines in order; each reads only names that stand above it."""
 
@@ -73,7 +72,7 @@ class Derivation:
         return tuple(step.name for step in self.steps if isinstance(step.op, Given))
 
 
-@frozen
+@dataclass(frozen=True)
 class Rotary:
     """Rotary positions for Q and K; `dims` None rotates the whole head."""
 
@@ -88,7 +87,7 @@ class Rotary:
             raise AttnError(f"rotary dims: {self.dims} columns do not make pairs; use 2, 4, 6, …")
 
 
-@frozen
+@dataclass(frozen=True)
 class Variant:
     """What kind of attention to derive.
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.cells import Address, parse_start, shown, unknown_step
+from attnctl.cells import Address, parse_start, unknown_step
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError, raise_all
-from attnctl.frozen import frozen
 from attnctl.trace import Trace
+from attnctl.words import dims, quoted
 
 Header = dict[str, Any]
 
@@ -29,7 +31,7 @@ LIKE = "write it like attention_weights[0,love,:]=0, head_outputs[1]*=2 or atten
 WEIGHTS = "attention_weights"
 
 
-@frozen
+@dataclass(frozen=True)
 class Edit:
     """One change: which cells, how (=, += or *=), and by what: a number, or the cells of another dump."""
 
@@ -60,7 +62,7 @@ class Edit:
                         out[places] = value
             self.check_result(out[places])
         except AttnError as error:
-            raise AttnError(f"edit {shown(self.text)}: {problem}" for problem in error.problems) from None
+            raise AttnError(f"edit {quoted(self.text)}: {problem}" for problem in error.problems) from None
         return out
 
     def patch(self, other: Trace) -> Array:
@@ -72,7 +74,7 @@ class Edit:
     def check(self, own: Array, value: float | Array) -> None:
         """Refuse what cannot be put into these cells."""
         if np.shape(value) != np.shape(own) and not isinstance(value, float):
-            raise AttnError(f"{by(np.shape(own))} here, but {by(np.shape(value))} in the other dump")
+            raise AttnError(f"{dims(np.shape(own))} here, but {dims(np.shape(value))} in the other dump")
         if own.dtype == bool and not (self.rule == "=" and np.isin(value, (0, 1)).all()):
             raise AttnError(f"{self.step} is true or false; only =1 and =0 can change it")
 
@@ -86,7 +88,7 @@ class Edit:
             raise AttnError(f"{self.step} would be {value} as {changed.dtype}, expected {expected}")
 
 
-@frozen
+@dataclass(frozen=True)
 class WhatIf:
     """The edits of a run, in order; `renormalize` makes the weights they change sum to 1 again."""
 
@@ -105,7 +107,7 @@ class WhatIf:
         """
         steps = {step.name: step for step in derivation}
         raise_all(
-            f"edit {shown(edit.text)}: no step {edit.step!r} in this run; it has {', '.join(steps)}"
+            f"edit {quoted(edit.text)}: no step {edit.step!r} in this run; it has {', '.join(steps)}"
             for edit in self.edits
             if edit.step not in steps
         )
@@ -136,27 +138,31 @@ class WhatIf:
         return [{"step": edit.step, "edit": edit.text} for edit in self.edits]
 
 
-def what_if(texts: Sequence[str], *, renormalize: bool = False) -> WhatIf:
-    """The edits that these texts spell. Raises AttnError with every one that spells none."""
-    dumps: dict[str, Trace] = {}
-    read = [attempt(text, dumps) for text in texts]
-    raise_all(problem for each in read if isinstance(each, tuple) for problem in each)
-    edits = tuple(each for each in read if isinstance(each, Edit))
+ReadDump = Callable[[str], Trace]
+"""What reads the dump at a path."""
+
+
+def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) -> WhatIf:
+    """The edits that these texts spell; dumps they name are read once.
+
+    Raises AttnError with the problems of every text that spells no edit.
+    """
+    read_once = lru_cache(maxsize=None)(read)
+    edits: list[Edit] = []
+    problems: list[str] = []
+    for text in texts:
+        try:
+            edits.append(parse(text, read_once))
+        except AttnError as error:
+            problems += [f"edit {quoted(text)}: {problem}" for problem in error.problems]
+    raise_all(problems)
     if renormalize and not any(edit.step == WEIGHTS for edit in edits):
         raise AttnError(f"renormalize: no edit of {WEIGHTS}, so there is nothing to make sum to 1 again")
-    return WhatIf(edits, renormalize)
+    return WhatIf(tuple(edits), renormalize)
 
 
-def attempt(text: str, dumps: dict[str, Trace]) -> Edit | tuple[str, ...]:
-    """The edit that a text spells, or what is wrong with it."""
-    try:
-        return parse(text, dumps)
-    except AttnError as error:
-        return tuple(f"edit {shown(text)}: {problem}" for problem in error.problems)
-
-
-def parse(text: str, dumps: dict[str, Trace]) -> Edit:
-    """The edit that a text spells; `dumps` keeps what was read. Raises AttnError where it spells none."""
+def parse(text: str, read: ReadDump) -> Edit:
+    """The edit that a text spells. Raises AttnError where it spells none."""
     address, rest = parse_start(text)
     if not address.parts and address.step[-1] in "+*":  # no bracket between the step and its rule
         address, rest = Address(address.step[:-1]), address.step[-1] + rest
@@ -165,20 +171,11 @@ def parse(text: str, dumps: dict[str, Trace]) -> Edit:
         raise AttnError(f"expected =, += or *= and a value after the cell; {LIKE}")
     word = rule[2]
     if word.startswith("@"):
-        return Edit(text, address, rule[1], dump(word[1:], dumps))
+        return Edit(text, address, rule[1], read(word[1:]))
     digits = word.replace("−", "-").lower()
     if digits not in WORDS and not NUMBER.fullmatch(digits):
-        raise AttnError(f"{shown(word)} is neither a number nor @FILE; {LIKE}")
+        raise AttnError(f"{quoted(word)} is neither a number nor @FILE; {LIKE}")
     return Edit(text, address, rule[1], WORDS[digits] if digits in WORDS else float(digits))
-
-
-def dump(path: str, dumps: dict[str, Trace]) -> Trace:
-    """Another dump, read once."""
-    from attnctl.store import read_one
-
-    if path not in dumps:
-        dumps[path] = read_one(path)
-    return dumps[path]
 
 
 def renormalized(weights: Array, before: Array) -> Array:
@@ -191,8 +188,3 @@ def renormalized(weights: Array, before: Array) -> Array:
         found = f"{WEIGHTS}{row} sums to {total[tuple(wrong[0])]:g}"
         raise AttnError(f"renormalize: {found}; only a sum above 0 can be made 1")
     return np.where(changed, weights / np.where(changed, total, 1), weights)
-
-
-def by(shape: tuple[int, ...]) -> str:
-    """(4, 8) -> '4 × 8'."""
-    return " × ".join(map(str, shape)) or "one number"

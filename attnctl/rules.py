@@ -7,13 +7,13 @@ compose by "and". They are evaluated for whatever block of positions is asked fo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
-from attnctl.frozen import frozen
 
 Positions = Array
 Mask = Array
@@ -24,7 +24,7 @@ FAR = 2**53
 """Further than any two positions are apart: larger limits need not fit NumPy's integers."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Causal:
     """A query sees itself and what came before it."""
 
@@ -39,7 +39,7 @@ class Causal:
         return 0, clamp(last + 1, keys)
 
 
-@frozen
+@dataclass(frozen=True)
 class Window:
     """A query sees `left` keys back and `right` keys ahead, ends included; None is no limit.
 
@@ -74,7 +74,7 @@ class Window:
         return start, stop
 
 
-@frozen
+@dataclass(frozen=True)
 class Padding:
     """Keys from `lengths` on are padding and seen by nobody."""
 
@@ -93,7 +93,7 @@ class Padding:
 VisibilityRule = Causal | Window | Padding
 
 
-@frozen
+@dataclass(frozen=True)
 class Softcap:
     """Scores are squeezed smoothly into (−cap, cap): cap · tanh(S / cap) (Gemma 2, section 2)."""
 
@@ -105,7 +105,7 @@ class Softcap:
             raise AttnError(f"softcap: {self.cap} is not a positive finite number; leave it out for no cap")
 
 
-@frozen
+@dataclass(frozen=True)
 class Alibi:
     """Scores lose slope · distance, a slope for each head (Press et al. 2022, section 3)."""
 

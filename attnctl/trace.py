@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
-from attnctl.frozen import frozen
 
 SCHEMA = "attnctl/trace/1"
 
@@ -18,7 +17,7 @@ class MissingStep(AttnError, KeyError):  # noqa: N818  (what is missing, not an 
     """A step that is not in a trace; a KeyError too, as a mapping promises."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Trace(Mapping[str, Array]):
     """The steps that were kept, their arrays, and a header that says what was run.
 

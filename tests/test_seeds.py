@@ -7,7 +7,7 @@ import pytest
 
 import attnctl
 from attnctl.config.settings import Random, Weights
-from attnctl.weights import stream
+from attnctl.plan.draw import stream
 
 LEGACY = Random(1, "uniform", "per_head", "numpy_legacy")
 

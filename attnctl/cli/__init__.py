@@ -13,10 +13,8 @@ def main() -> None:
     gc.set_threshold(100_000)  # imports make many objects and no garbage: each look for it is in vain
     try:
         open_streams()
-        from attnctl.cli.light import start_lightly
         from attnctl.cli.program import program
 
-        start_lightly()
         code = int(program(sys.argv[1:]))
     except KeyboardInterrupt:  # before the program had begun to listen, or after it had ended
         code = 130

@@ -50,7 +50,7 @@ def attend(
     from attnctl.cli.output import emit, wanted_steps
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
-    from attnctl.prepare.operator import prepare
+    from attnctl.plan.operator import prepare
     from attnctl.store import read_one
 
     with progress("reading"):

@@ -14,8 +14,8 @@ from attnctl.cli.options import AttentionOptions, command, option
 from attnctl.errors import AttnError, Exit, raise_all
 
 if TYPE_CHECKING:
-    from attnctl.audit.record import Strictness
     from attnctl.trace import Trace
+    from attnctl.verbs.check.record import Strictness
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -67,9 +67,9 @@ def check(
 
     Exit codes: 0 agrees, 1 does not, 2 nothing to compare.
     """
-    from attnctl.audit.check import check as check_trace
-    from attnctl.audit.exercise import read
     from attnctl.cli.attend import renames
+    from attnctl.verbs.check.check import check as check_trace
+    from attnctl.verbs.check.exercise import read
 
     raise_all(senseless(how))
     exercise = read(dump, renames(name or []))
@@ -85,8 +85,8 @@ def check(
 
         sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
     elif not how.quiet:
-        from attnctl.render.check import show_report
-        from attnctl.render.output import output_for
+        from attnctl.screen.output import output_for
+        from attnctl.verbs.check.view import show_report
 
         show_report(report, output_for(sys.stdout, os.environ))
     return Exit.OK if report.agrees else Exit.DIFFERS
@@ -111,15 +111,15 @@ def settings_for(trace: Trace, options: AttentionOptions) -> Any:
     """What was intended, by the options over the dump's own config; None where only the dump says it."""
     if options == AttentionOptions():
         return None
-    from attnctl.audit.check import configured
     from attnctl.cli.settings import settings_from
+    from attnctl.verbs.check.check import configured
 
     return settings_from(options, None if options.config else configured(trace))
 
 
 def strictness(how: CheckOptions, trace: Trace) -> Strictness:
     """How far off a number may be; an exercise may say itself to how many decimals it is filled in."""
-    from attnctl.audit.record import Strictness
+    from attnctl.verbs.check.record import Strictness
 
     decimals = how.decimals
     if decimals is None and (how.rtol, how.atol) == (None, None):

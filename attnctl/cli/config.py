@@ -55,7 +55,7 @@ def check(
     """Validate configs and say every problem, each with its line."""
     from attnctl.config.load import load
     from attnctl.errors import AttnError, raise_all
-    from attnctl.prepare.sentence import prepare
+    from attnctl.plan.sentence import prepare
 
     def problems(path: str) -> tuple[str, ...]:
         try:

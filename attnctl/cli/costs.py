@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from attnctl.cli.options import Format, OutputOptions, ViewOptions
 from attnctl.cli.output import chosen_format, wanted_steps
-from attnctl.cost import Cost
+from attnctl.engine.cost import Cost
+from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
-from attnctl.memory import size_text
-from attnctl.prepare.prepared import Prepared
+from attnctl.plan.prepared import Prepared
 from attnctl.trace import require_steps
 
 
@@ -44,8 +44,8 @@ def as_data(each: Cost) -> dict[str, object]:
 
 def print_table(costs: Sequence[Cost]) -> None:
     """A row a step, and what is kept in all."""
-    from attnctl.render.listing import Listing
-    from attnctl.render.output import output_for, print_lines, screen_of
+    from attnctl.screen.listing import Listing
+    from attnctl.screen.output import output_for, print_lines, screen_of
 
     output = output_for(sys.stdout, os.environ)
     rows = [

@@ -62,8 +62,8 @@ def diff(
     Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
     """
     from attnctl.cli.output import wanted_steps
-    from attnctl.compare import Tolerance
-    from attnctl.compare import diff as compare
+    from attnctl.verbs.diff import Tolerance
+    from attnctl.verbs.diff import diff as compare
 
     raise_all(senseless(a, b, how))
     if quiet and json:
@@ -79,8 +79,8 @@ def diff(
         text = dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
         sink(sys.stdout)(encoded(f"{text}\n"))
     elif not quiet:
-        from attnctl.render.diff import show_difference
-        from attnctl.render.output import output_for
+        from attnctl.screen.output import output_for
+        from attnctl.verbs.diff.view import show_difference
 
         show_difference(found, output_for(sys.stdout, os.environ))
     return Exit.OK if found.same else Exit.DIFFERS

@@ -58,8 +58,8 @@ def explain(
     from attnctl.cells import parse
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
-    from attnctl.explain import Explainer
     from attnctl.store import read_one
+    from attnctl.verbs.explain import Explainer
 
     unused = {"--precision": how.precision is not None, "--full": how.full} if how.json else {}
     raise_all(
@@ -70,15 +70,15 @@ def explain(
     explainer = Explainer(read_one(dump, rename=renames(name or [])), meant)
     root = explainer.root(address, how.depth)
     if how.json:
-        from attnctl.render.explain import json_pieces
         from attnctl.store.dump_json import encoded, sink
+        from attnctl.verbs.explain.view import json_pieces
 
         write = sink(sys.stdout)
         for piece in json_pieces(explainer, root):
             write(encoded(piece))
         return
-    from attnctl.render.explain import Page, View
-    from attnctl.render.output import output_for, print_lines, screen_of
+    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.explain.view import Page, View
 
     output = output_for(sys.stdout, os.environ)
     precision = View.precision if how.precision is None else how.precision

@@ -13,7 +13,7 @@ from attnctl.errors import AttnError, raise_all
 from attnctl.trace import Trace
 
 if TYPE_CHECKING:
-    from attnctl.render.tables import View
+    from attnctl.verbs.show.tables import View
 
 OUTPUT_STEPS = ("output", "concat", "head_outputs")
 
@@ -46,8 +46,8 @@ def print_traces(traces: Sequence[Trace], wanted: Format, view: ViewOptions, *, 
     """Write traces on stdout in this format."""
     match wanted:
         case Format.table:
-            from attnctl.render.output import output_for
-            from attnctl.render.tables import show_all
+            from attnctl.screen.output import output_for
+            from attnctl.verbs.show.tables import show_all
 
             show_all(traces, output_for(sys.stdout, os.environ), table_view(view))
         case Format.json:
@@ -63,7 +63,7 @@ def print_traces(traces: Sequence[Trace], wanted: Format, view: ViewOptions, *, 
 
             write_csv(traces, sys.stdout)
         case Format.markdown:
-            from attnctl.render.markdown import write_markdown
+            from attnctl.verbs.show.markdown import write_markdown
 
             write_markdown(traces, sys.stdout)
 
@@ -140,7 +140,7 @@ def warn(traces: Sequence[Trace]) -> None:
 
 def table_view(view: ViewOptions) -> View:
     """How tables are drawn."""
-    from attnctl.render.tables import View
+    from attnctl.verbs.show.tables import View
 
     heads = None if view.head is None else tuple(parse_heads(view.head))
     precision = View.precision if view.precision is None else view.precision

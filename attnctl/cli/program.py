@@ -108,7 +108,7 @@ def usage(error: TyperException, args: list[str]) -> str:
 
 def complain(message: str) -> None:
     """Say it on stderr, as text: whatever it holds, the terminal is not told to do anything."""
-    from attnctl.render.text import visible
+    from attnctl.screen.text import visible
 
     try:
         sys.stderr.write(f"attnctl: {visible(message)}\n")

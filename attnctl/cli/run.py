@@ -50,7 +50,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     settings = settings_from(attention, max_memory=cost.max_memory, **more._asdict(), **edits.settings)
     if cost.cost:
         from attnctl.cli.costs import print_costs
-        from attnctl.prepare.sentence import prepare
+        from attnctl.plan.sentence import prepare
 
         runs = [prepare(settings, each) for each in sentences] or [prepare(settings)]
         print_costs(runs, output, view)

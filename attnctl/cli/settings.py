@@ -11,8 +11,8 @@ from attnctl.api import with_rules
 from attnctl.cli.options import AttentionOptions, Positions
 from attnctl.config.settings import Path, Settings
 from attnctl.derivation import Rotary
+from attnctl.engine.memory import parse_size
 from attnctl.errors import AttnError, raise_all
-from attnctl.memory import parse_size
 
 LARGEST_SEED = 2**32 - 1
 MOST_KEYS = 2**31 - 1

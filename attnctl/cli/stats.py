@@ -14,8 +14,8 @@ from attnctl.errors import raise_all
 
 if TYPE_CHECKING:
     from attnctl.array import Array
-    from attnctl.stats import DumpStats, Report
     from attnctl.trace import Trace
+    from attnctl.verbs.stats import DumpStats, Report
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -75,8 +75,8 @@ def stats(
     how much of each token has reached each place (Abnar & Zuidema 2020).
     """
     from attnctl.cli.attend import renames
-    from attnctl.stats import Report, measured, rollout
     from attnctl.store import read
+    from attnctl.verbs.stats import Report, measured, rollout
 
     wanted = Format.json if how.json else how.format or Format.table
     raise_all(unusable(how, wanted))
@@ -106,7 +106,7 @@ def show(
 ) -> None:
     """Write it in the format that is wanted."""
     if wanted is Format.csv:
-        from attnctl.render.stats import write_csv
+        from attnctl.verbs.stats.view import write_csv
 
         write_csv(report, sys.stdout)
     elif wanted is Format.json:
@@ -119,8 +119,8 @@ def show(
             data["rollout"] = {"tokens": layers[0].tokens, "data": rolled.tolist()}
         sink(sys.stdout)(encoded(dumps(data, ensure_ascii=False, allow_nan=False) + "\n"))
     else:
-        from attnctl.render.output import output_for, print_lines, screen_of
-        from attnctl.render.stats import Table, rollout_lines
+        from attnctl.screen.output import output_for, print_lines, screen_of
+        from attnctl.verbs.stats.view import Table, rollout_lines
 
         output = output_for(sys.stdout, os.environ)
         table = Table(screen_of(output), Table.precision if how.precision is None else how.precision)

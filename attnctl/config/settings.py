@@ -1,18 +1,17 @@
 """What to run, as plain values: the nouns that a YAML file, flags and keyword arguments all become.
 
 Nothing here reads a file or checks sizes: `attnctl.config.yaml` reads, `attnctl.config.schema`
-holds a file to its types, `attnctl.prepare` checks that everything fits together and makes arrays
+holds a file to its types, `attnctl.plan` checks that everything fits together and makes arrays
 of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnctl.derivation import Rotary
-from attnctl.frozen import frozen
 from attnctl.rules import Alibi, Causal, Rule, Softcap, Window
 
 Path = tuple[str | int, ...]
@@ -27,7 +26,7 @@ def dotted(path: Path) -> str:
     return text
 
 
-@frozen
+@dataclass(frozen=True)
 class Tokenizer:
     """How a sentence falls into tokens: at `whitespace`, into `words` and punctuation, or `characters`."""
 
@@ -35,7 +34,7 @@ class Tokenizer:
     lowercase: bool = False
 
 
-@frozen
+@dataclass(frozen=True)
 class Random:
     """A tensor to draw.
 
@@ -51,7 +50,7 @@ class Random:
     stream: str = "named"
 
 
-@frozen
+@dataclass(frozen=True)
 class FromFile:
     """An array of a .npz, .npy or .safetensors file; `name` may be left out where it holds just one."""
 
@@ -68,7 +67,7 @@ Tensor = Rows | list[float] | Random | FromFile | str
 """A matrix or vector as written: rows, IDENTITY, NONE (W_O only), or where to get it."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Weights:
     """The weights that are given; what is not is drawn as `random` says.
 
@@ -97,7 +96,7 @@ def unplaced(path: Path) -> str:
     return dotted(path)
 
 
-@frozen
+@dataclass(frozen=True)
 class Settings:
     """Everything a run needs; what is None follows from the rest.
 

@@ -70,7 +70,7 @@ def every(cells: Iterable[tuple[Any, Any]], read: Callable[[Any], T]) -> list[T]
     for i, cell in cells:
         try:
             out.append(read(cell))
-        except BadValueError as wrong:  # noqa: PERF203  only rows that hold a problem come here
+        except BadValueError as wrong:
             problems += [((i, *path), text) for path, text in wrong.problems]
             if len(problems) >= ENOUGH:
                 break

@@ -1,7 +1,6 @@
 """The operations a derivation is made of; adding one is adding a small class to this package."""
 
 from attnctl.ops.base import Add, Block, Copy, Given, Op, RowWise, Unstated
-from attnctl.ops.online import OnlineSoftmax
 from attnctl.ops.placed import Hide, Placed, Slope
 from attnctl.ops.scores import MatMul, MatMulT, Scale, Softmax, Squeeze
 from attnctl.ops.vectors import Append, Merge, Project, Repeat, Rotate, Sinusoid
@@ -16,7 +15,6 @@ __all__ = [
     "MatMul",
     "MatMulT",
     "Merge",
-    "OnlineSoftmax",
     "Op",
     "Placed",
     "Project",

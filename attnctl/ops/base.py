@@ -9,16 +9,16 @@ Axes are those of the step's inputs, last ones first in mind: (..., head, query,
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from attnctl.arithmetic import Cell, Expr, Number, Source, Sum
 from attnctl.array import Array, Shape
-from attnctl.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True)
 class Op:
     """One kind of line in a derivation; its fields are what a dump says of it."""
 
@@ -39,7 +39,7 @@ class Op:
         return 0
 
 
-@frozen
+@dataclass(frozen=True)
 class Block:
     """Where a block of scores stands in the whole: member of the batch, head (of so many), query, key."""
 

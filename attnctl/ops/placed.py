@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
@@ -10,12 +10,11 @@ import numpy as np
 
 from attnctl.arithmetic import Cell, Difference, Expr, Number, Product
 from attnctl.array import Array, Shape
-from attnctl.frozen import frozen
 from attnctl.ops.base import Block, RowWise, read
 from attnctl.rules import Padding, PerBatch, VisibilityRule, alibi_slopes, of_member, per_batch
 
 
-@frozen
+@dataclass(frozen=True)
 class Placed(RowWise):
     """An op on scores that depends on where queries and keys stand.
 
@@ -38,7 +37,7 @@ class Placed(RowWise):
         return rows + per_batch(self.offset), np.arange(start.key, start.key + keys)
 
 
-@frozen
+@dataclass(frozen=True)
 class Slope(Placed):
     """S − slope · |query − key| (ALiBi, Press et al. 2022, section 3)."""
 
@@ -72,7 +71,7 @@ class Slope(Placed):
         return 2 * prod(shape)
 
 
-@frozen
+@dataclass(frozen=True)
 class Hide(Placed):
     """S where every rule (and the given mask, if there is one) allows it, else −∞."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod, sqrt
 
 import numpy as np
 
 from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
 from attnctl.array import Array, Shape
-from attnctl.frozen import frozen
 from attnctl.ops.base import RowWise, read
 
 
@@ -75,7 +75,7 @@ class MatMul(RowWise):
         return 2 * prod(shape) * inputs[0][-1]
 
 
-@frozen
+@dataclass(frozen=True)
 class Scale(RowWise):
     """Scores / √d_k, or times a factor of one's own (Vaswani et al. 2017, equation 1)."""
 
@@ -101,7 +101,7 @@ class Scale(RowWise):
         return prod(shape)
 
 
-@frozen
+@dataclass(frozen=True)
 class Squeeze(RowWise):
     """cap · tanh(S / cap), the soft cap (Gemma 2, section 2)."""
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
 from attnctl.array import Array, Shape
-from attnctl.frozen import frozen
 from attnctl.ops.base import Op, read
-from attnctl.positions import rotary_angles, rotary_pairs, rotate, sinusoids
+from attnctl.ops.positions import rotary_angles, rotary_pairs, rotate, sinusoids
 from attnctl.rules import PerBatch, per_batch
 
 
-@frozen
+@dataclass(frozen=True)
 class Sinusoid(Op):
     """Sinusoidal positions (Vaswani et al. 2017, section 3.5)."""
 
@@ -71,7 +71,7 @@ class Project(Op):
         return 2 * prod(shape) * inputs[0][-1]
 
 
-@frozen
+@dataclass(frozen=True)
 class Rotate(Op):
     """Rotary positions (Su et al. 2021): pairs of columns turned by position · θ^(−2i/dims)."""
 
@@ -137,7 +137,7 @@ class Append(Op):
         return read(inputs[1], 1, (*lead, row - past, column))
 
 
-@frozen
+@dataclass(frozen=True)
 class Repeat(Op):
     """Each kv head serves `times` query heads in a row: h0 h0 h1 h1 (Ainslie et al. 2023)."""
 

@@ -40,7 +40,7 @@ def csv_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
 
 def markdown_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
     """Tables of Markdown, UTF-8."""
-    from attnctl.render.markdown import write_markdown
+    from attnctl.verbs.show.markdown import write_markdown
 
     with as_text(stream) as text:
         write_markdown(traces, text)

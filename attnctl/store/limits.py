@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attnctl.engine.memory import available, size_text
 from attnctl.errors import AttnError
-from attnctl.memory import available, size_text
 
 MOST_PROBLEMS = 20
 

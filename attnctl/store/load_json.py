@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
-from attnctl.memory import size_text
 from attnctl.store.codec import shown, under
 from attnctl.store.header import check_schema, noted
 from attnctl.store.limits import hold, raise_first

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
-from attnctl.frozen import frozen
 from attnctl.store.codec import shown
 from attnctl.store.header import Shaped, check_schema, foreign_step, known, rebuild
 from attnctl.store.limits import MOST_PROBLEMS, raise_first
@@ -24,7 +24,7 @@ class Member(Shaped, Protocol):
         """Its numbers."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Arrays(Mapping[str, Array]):
     """Arrays by name; those that are still in a file are loaded each time they are asked for."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from math import prod
 from typing import IO, Any
 
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
-from attnctl.frozen import frozen
-from attnctl.memory import size_text
 from attnctl.store.codec import shown
 from attnctl.store.header import check_shape
 from attnctl.store.raw import File, array_from
@@ -28,7 +28,7 @@ NUMBERS = re.compile(r"[<>|=]?([biuf][1248])")
 TEXT = re.compile(r"\|S\d{1,9}")
 
 
-@frozen
+@dataclass(frozen=True)
 class Npy:
     """What a header says of the numbers after it, and how long it is."""
 
@@ -47,7 +47,7 @@ class Npy:
         return array_from(data, self.shape, self.dtype, fortran=self.fortran)
 
 
-@frozen
+@dataclass(frozen=True)
 class NpyFile:
     """A .npy file, its array still in it."""
 

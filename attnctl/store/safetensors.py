@@ -13,8 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
-from attnctl.memory import size_text
 from attnctl.store.codec import shown, under
 from attnctl.store.dump_json import encoded, json_text
 from attnctl.store.header import check_shape, noted, whole

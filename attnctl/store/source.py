@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from attnctl.array import Array
+from attnctl.engine.memory import available
 from attnctl.errors import AttnError
-from attnctl.memory import available
 from attnctl.store.codec import shown
 from attnctl.store.limits import hold
 from attnctl.store.load_json import check_length, read_json, text_of

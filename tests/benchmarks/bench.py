@@ -198,8 +198,8 @@ def tables():
     from rich.table import Table
 
     import attnctl
-    from attnctl.render.output import Plain
-    from attnctl.render.tables import View, show
+    from attnctl.screen.output import Plain
+    from attnctl.verbs.show.tables import View, show
 
     arrays = {name: np.random.RandomState(0).randn(512, 8) for name in "QKV"}
     trace = attnctl.attend(arrays, keep=["scores"])

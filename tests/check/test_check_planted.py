@@ -8,7 +8,7 @@ import pytest
 from check_foreign import foreign, meant, quietly
 
 import attnctl
-from attnctl.audit.catalogue import CATALOGUE
+from attnctl.verbs.check.catalogue import CATALOGUE
 
 
 def cases():

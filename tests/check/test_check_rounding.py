@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnctl import ops
-from attnctl.audit import precision, rounding, wrong
-from attnctl.audit.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
-from attnctl.audit.rounding import ANYTHING, Known, bound, carried, free
 from attnctl.rules import Causal
+from attnctl.verbs.check import precision, rounding, wrong
+from attnctl.verbs.check.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
+from attnctl.verbs.check.rounding import ANYTHING, Known, bound, carried, free
 
 SCORES, ROWS = (2, 5, 5), (2, 5, 4)
 HIDE = ops.Hide(rules=(Causal(),))

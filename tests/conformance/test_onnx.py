@@ -17,7 +17,7 @@ from onnx.backend.test.case import node as onnx_cases
 
 import attnctl
 from attnctl.ops import Softmax
-from attnctl.positions import rotate
+from attnctl.ops.positions import rotate
 
 COUNTS = {"Attention": 93, "RotaryEmbedding": 8, "Softmax": 7}
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl import compare
-from attnctl.compare.align import common
 from attnctl.trace import Trace
+from attnctl.verbs import diff as compare
+from attnctl.verbs.diff.align import common
 
 WORDS = st.lists(st.sampled_from("abcd"), max_size=9)
 
@@ -193,7 +193,7 @@ def test_the_difference_between_configs():
     ],
 )
 def test_paths_of_configs(a, b, expected):
-    from attnctl.compare.configs import ABSENT
+    from attnctl.verbs.diff.configs import ABSENT
 
     one = {"X": np.eye(2)}
     found = attnctl.diff(trace_of(one, config=a), trace_of(one, config=b)).configs

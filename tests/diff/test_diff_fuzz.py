@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.render.diff import show_difference
-from attnctl.render.output import Plain
+from attnctl.screen.output import Plain
 from attnctl.store.dump_json import json_text
+from attnctl.verbs.diff.view import show_difference
 
 SIZES = st.sampled_from([0, 1, 1, 2, 2, 2, 3])
 NUMBERS = st.sampled_from([0.0, 1.0, -2.5, 1e308, 5e-324, float("nan"), float("inf"), float("-inf")])

@@ -9,9 +9,9 @@ from diff_traces import trace_of
 from rich.console import Console
 
 import attnctl
-from attnctl.render.diff import number, percent, show_difference
-from attnctl.render.output import Plain
-from attnctl.render.text import cells
+from attnctl.screen.output import Plain
+from attnctl.screen.text import cells
+from attnctl.verbs.diff.view import number, percent, show_difference
 
 FOLDER = Path(__file__).parent / "golden"
 

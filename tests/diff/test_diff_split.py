@@ -137,7 +137,7 @@ def test_a_key_of_one_sentence_alone_was_attended_to_by_nobody_in_the_other(seed
 def test_blocks_of_queries_change_nothing(monkeypatch):
     a, b = attnctl.run("I love AI", heads=2), attnctl.run("I love AI", heads=2, seed=1)
     whole = split_of(a, b)
-    monkeypatch.setattr("attnctl.compare.split.SCRATCH", 3)
+    monkeypatch.setattr("attnctl.verbs.diff.split.SCRATCH", 3)
     for key, change in split_of(a, b).items():
         assert change.terms == pytest.approx(whole[key].terms, abs=1e-15)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import attnctl
 from attnctl.cells import Address, Index, Token, Whole
 from attnctl.edits import parse, what_if
+from attnctl.store import read_one
 
 SPELLED = [
     ("scores[0,love,:]=0", Address("scores", (Index(0), Token("love"), Whole())), "=", 0.0),
@@ -30,7 +31,7 @@ SPELLED = [
 
 @pytest.mark.parametrize(("text", "address", "rule", "value"), SPELLED, ids=[each[0] for each in SPELLED])
 def test_edits(text, address, rule, value):
-    edit = parse(text, {})
+    edit = parse(text, read_one)
     assert (edit.address, edit.rule, edit.value, edit.text) == (address, rule, value, text)
 
 
@@ -59,12 +60,12 @@ SPELLED_NOT = [
 @pytest.mark.parametrize(("text", "message"), SPELLED_NOT, ids=[each[0] for each in SPELLED_NOT])
 def test_what_is_no_edit(text, message):
     with pytest.raises(attnctl.AttnError, match=message):
-        what_if([text])
+        what_if([text], read_one)
 
 
 def test_every_one_that_is_wrong_is_told():
     with pytest.raises(attnctl.AttnError) as caught:
-        what_if(["X=1", "X", "Y[0]=nan"])
+        what_if(["X=1", "X", "Y[0]=nan"], read_one)
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["edit 'X'", "edit 'Y[0]=nan'"]
 
 

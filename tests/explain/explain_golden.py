@@ -5,9 +5,9 @@ from pathlib import Path
 import attnctl
 from attnctl.cells import parse
 from attnctl.config.load import load
-from attnctl.explain import Explainer
-from attnctl.render.explain import Page, View
-from attnctl.render.screen import Screen
+from attnctl.screen.screen import Screen
+from attnctl.verbs.explain import Explainer
+from attnctl.verbs.explain.view import Page, View
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "golden"

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 
-from attnctl.explain import Explainer
+from attnctl.verbs.explain import Explainer
 
 FUNCTIONS = {name: getattr(math, name) for name in ("exp", "sqrt", "tanh", "cos", "sin")}
 TOLERANCE = 1e-12

@@ -13,9 +13,9 @@ from attnctl.config.load import load
 from attnctl.config.settings import Settings
 from attnctl.derivation import Rotary
 from attnctl.errors import AttnError
-from attnctl.explain import Explainer, explain
 from attnctl.rules import Causal
 from attnctl.store import read_one
+from attnctl.verbs.explain import Explainer, explain
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 

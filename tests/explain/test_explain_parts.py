@@ -10,8 +10,8 @@ import pytest
 import attnctl
 from attnctl.config.settings import Settings
 from attnctl.derivation import Rotary
-from attnctl.explain import Explainer, parts_of
 from attnctl.store import read_one
+from attnctl.verbs.explain import Explainer, parts_of
 
 FOUR = ["token×token", "token×position", "position×token", "position×position"]
 

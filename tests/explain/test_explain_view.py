@@ -11,8 +11,8 @@ from explained import close, evaluated
 
 import attnctl
 from attnctl.cells import parse
-from attnctl.explain import Explainer
-from attnctl.render.explain import json_pieces, number_for_people
+from attnctl.verbs.explain import Explainer
+from attnctl.verbs.explain.view import json_pieces, number_for_people
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl import blas
 from attnctl.api import chosen
-from attnctl.execute import carry_out
-from attnctl.prepare import operator
+from attnctl.engine import blas
+from attnctl.engine.execute import carry_out
+from attnctl.plan import operator
 
 QUERIES, KEYS = 11, 13
 

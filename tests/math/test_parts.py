@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnctl.api import chosen
-from attnctl.execute import carry_out
+from attnctl.engine.execute import carry_out
 from attnctl.ops import Block, Hide, Slope
-from attnctl.prepare.operator import prepare
+from attnctl.plan.operator import prepare
 from attnctl.rules import Causal, Padding, Window
 
 SIZES = st.sampled_from([1, 2, 3, 4, 7])

@@ -7,7 +7,7 @@ import pytest
 
 from attnctl.arithmetic import Call, Difference, Number, Product, Quotient, Source, Sum, code, numbers
 from attnctl.derivation import Rotary, Variant, derive
-from attnctl.execute import carry_out, empty_rows, overflow
+from attnctl.engine.execute import carry_out, empty_rows, overflow
 from attnctl.ops import (
     Add,
     Append,
@@ -27,7 +27,7 @@ from attnctl.ops import (
     Softmax,
     Squeeze,
 )
-from attnctl.positions import rotary_pairs, rotate, sinusoids
+from attnctl.ops.positions import rotary_pairs, rotate, sinusoids
 from attnctl.rules import Alibi, Causal, Softcap
 
 TWO, MINUS = Number(2.0, Source(0, (1,))), Number(-0.5)

@@ -12,8 +12,8 @@ from markdown_it import MarkdownIt
 from render_golden import markdown
 
 from attnctl.errors import AttnError
-from attnctl.render.tables import View
-from attnctl.render.text import distinct, token_text
+from attnctl.screen.text import distinct, token_text
+from attnctl.verbs.show.tables import View
 
 UNHURRIED = settings(deadline=None)
 

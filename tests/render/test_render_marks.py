@@ -12,12 +12,12 @@ from rich.color import Color
 
 from attnctl.derivation import Step
 from attnctl.ops import Hide
-from attnctl.render.marks import marks
-from attnctl.render.palette import STEPS, ramp
-from attnctl.render.screen import Screen
-from attnctl.render.tables import View
 from attnctl.rules import Causal, Padding, Window
+from attnctl.screen.palette import STEPS, ramp
+from attnctl.screen.screen import Screen
 from attnctl.trace import Trace
+from attnctl.verbs.show.marks import marks
+from attnctl.verbs.show.tables import View
 
 UNHURRIED = settings(deadline=None)
 

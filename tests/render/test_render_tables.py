@@ -11,9 +11,9 @@ from render_golden import BRIEF, CASES, FOLDER, piped, terminal
 from rich.cells import cell_len
 
 from attnctl.errors import AttnError
-from attnctl.render.tables import View
 from attnctl.rules import Causal
 from attnctl.trace import Trace
+from attnctl.verbs.show.tables import View
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,9 +4,9 @@ from io import StringIO
 from pathlib import Path
 
 import attnctl
-from attnctl.render.screen import Screen
-from attnctl.render.stats import Table, rollout_lines, write_csv
-from attnctl.stats import Report, measured, rollout
+from attnctl.screen.screen import Screen
+from attnctl.verbs.stats import Report, measured, rollout
+from attnctl.verbs.stats.view import Table, rollout_lines, write_csv
 
 FOLDER = Path(__file__).parent / "golden"
 TERMINAL, PIPE, ASCII = Screen(80, fits=True), Screen(), Screen(80, encoding="ascii")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from attnctl.stats import merge
+from attnctl.verbs.stats import merge
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import attnctl
 from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.ops import Unstated
-from attnctl.stats import MEASURES, measure, measured
 from attnctl.trace import Trace
+from attnctl.verbs.stats import MEASURES, measure, measured
 
 
 def a_trace(weights, **header):

@@ -12,7 +12,7 @@ from test_stats_measure import a_trace
 
 import attnctl
 from attnctl.errors import AttnError
-from attnctl.stats import Report, Tally, measured, merge, rollout
+from attnctl.verbs.stats import Report, Tally, measured, merge, rollout
 
 
 def report(traces):

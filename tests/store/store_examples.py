@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from attnctl.derivation import Rotary, Step, Variant, derive
-from attnctl.execute import carry_out
+from attnctl.engine.execute import carry_out
 from attnctl.ops import Given, Hide, MatMulT, Scale, Sinusoid, Unstated
 from attnctl.rules import Alibi, Causal, Padding, Softcap, Window
 from attnctl.store.header import FIELDS

@@ -1,0 +1,1 @@
+"""Anyone's arrays, brought to the layout and the names of attnctl."""

@@ -1,0 +1,148 @@
+"""Carrying a derivation out: each step in order, from the steps above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.derivation import Derivation, Step
+from attnctl.engine.tiles import Progress, Stretch, blockwise, scaled_first, stretch_of
+from attnctl.ops import Add, Given, Hide
+
+Edit = Callable[[Array], Array]
+
+SMALL = 2**20
+"""Scores up to this many are computed whole: blocks would save nothing."""
+
+
+class Outcome(NamedTuple):
+    """The values of the steps that were kept, and the rows of weights that see nothing."""
+
+    values: dict[str, Array]
+    empty_rows: list[list[int]]
+
+
+def carry_out(
+    derivation: Derivation,
+    given: Mapping[str, Array],
+    dtype: str = "float64",
+    *,
+    edits: Mapping[str, Edit] | None = None,
+    keep: Collection[str] | None = None,
+    tile: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Compute the steps to keep (None: all) in this type of number, and what they need.
+
+    A step's edit applies before the next reads it. Where no n × n step is kept, or just some,
+    scores are worked on in tiles of so many queries and keys (None: as many as stay in cache).
+
+    What grows too large for the type becomes ∞, and then NaN, as it does in any kernel; NumPy
+    says nothing here, `overflow` finds it.
+    """
+    edits = edits or {}
+    steps = needed(derivation, keep)
+    stretch = [] if keep is None or edits else stretch_of(steps)
+    values: dict[str, Array] = {}
+    empty: list[list[int]] | None = None
+    unseen: list[list[int]] = []
+    # Given arrays first: a mask stands after the scores it is about, and blocks read both.
+    ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for step in ordered:
+            if stretch and step is stretch[0] and large(values, step, tile):
+                part = laid_out(steps, stretch, values, keep or ())
+                empty = blockwise(part, np.dtype(dtype), tile, progress)
+                values.update(part.kept)
+            elif empty is None or step not in stretch:
+                value = value_of(step, values, given, dtype)
+                if step.name == "attention_weights":  # as computed: a row that an edit clears may see
+                    unseen = empty_rows(value)
+                values[step.name] = edits[step.name](value) if step.name in edits else value
+    kept = {step.name: values[step.name] for step in steps if keep is None or step.name in keep}
+    return Outcome(kept, unseen if empty is None else empty)
+
+
+def value_of(step: Step, values: Mapping[str, Array], given: Mapping[str, Array], dtype: str) -> Array:
+    """A step's value in this type of number (masks stay true and false)."""
+    if isinstance(step.op, Given):
+        value = given[step.name]
+    else:
+        value = step.op.apply(*(values[name] for name in step.inputs))
+    return value if value.dtype == bool else value.astype(dtype, copy=False)
+
+
+def names(steps: Iterable[Step]) -> set[str]:
+    """Their names."""
+    return {step.name for step in steps}
+
+
+def needed(derivation: Derivation, keep: Collection[str] | None) -> list[Step]:
+    """The steps to keep and all they are computed from, in order."""
+    if keep is None:
+        return list(derivation)
+    wanted = set(keep)
+    for step in reversed(derivation.steps):
+        if step.name in wanted:
+            wanted |= set(step.inputs)
+    return [step for step in derivation if step.name in wanted]
+
+
+def large(values: Mapping[str, Array], scores: Step, tile: tuple[int, int] | None) -> bool:
+    """Whether there are so many scores that tiles pay (they are forced where a size is given)."""
+    q, k = (values[name] for name in scores.inputs)
+    return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > SMALL
+
+
+def laid_out(
+    steps: Iterable[Step], stretch: Sequence[Step], values: Mapping[str, Array], keep: Collection[str]
+) -> Stretch:
+    """A stretch with its arrays: what it reads, spread over batch and heads, and what it will fill."""
+    axes = {step.name: step.axes[-2:] for step in steps}
+    q, k = (values[name] for name in stretch[0].inputs)
+    lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    sizes = {"query": q.shape[-2], "key": k.shape[-2]}
+    outside = {}
+    for name in {name for step in stretch for name in step.inputs} - names(stretch):
+        width: int = values[name].shape[-1]
+        shape: tuple[int, ...] = tuple(sizes.get(axis, width) for axis in axes[name])
+        outside[name] = np.broadcast_to(values[name], (*lead, *shape))
+    kept = {}
+    for step in stretch:
+        if step.name in keep or step.axes[-1] != "key":
+            columns = sizes["key"] if step.axes[-1] == "key" else values[step.inputs[1]].shape[-1]
+            kept[step.name] = np.zeros((*lead, sizes["query"], columns), q.dtype)
+            if step.name == "masked_scores":  # what no block computes is hidden
+                kept[step.name].fill(-np.inf)
+    steps = stretch if stretch[0].name in keep else scaled_first(stretch)
+    return Stretch(steps, outside, axes, kept, lead, sizes["query"], sizes["key"])
+
+
+def overflow(
+    steps: Iterable[Step], values: Mapping[str, Array], edited: Collection[str] = ()
+) -> tuple[str, list[int]] | None:
+    """The first step, and its first cell, that grew too large for its type of number.
+
+    Steps from an `edited` one on may be −∞ because the edit says so.
+    """
+    hidden = False
+    for step in steps:
+        array = values[step.name]
+        hidden |= step.name in edited
+        if isinstance(step.op, Given) or np.isfinite(array).all():
+            continue
+        hides = hidden or isinstance(step.op, (Add, Hide))
+        grown = np.argwhere(~(np.isfinite(array) | np.isneginf(array)) if hides else ~np.isfinite(array))
+        if len(grown):
+            return step.name, grown[0].tolist()
+    return None
+
+
+def empty_rows(weights: Array) -> list[list[int]]:
+    """The rows of attention weights that see nothing: indices of (…, head, query)."""
+    rows: list[list[int]] = np.argwhere(~weights.any(axis=-1)).tolist()
+    return rows

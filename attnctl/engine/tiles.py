@@ -1,0 +1,224 @@
+"""The stretch from scores to head outputs, a tile of queries and keys at a time.
+
+Scores and the rules on them are local to a cell, softmax and A V to a query's row, so the same
+ops carry them out for a few rows at once, in scratch that stays in cache, and only what is asked
+for is ever n × n. Where the weights themselves are not asked for, rows are cut too, and softmax
+and A V are summed over tiles of keys. What a causal or window rule hides from a whole block of
+queries is not computed at all. There is no second implementation of the steps here: a tile runs
+`step.op.block(…)` of the very steps of the derivation.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.derivation import Step
+from attnctl.engine import blas
+from attnctl.engine.online import OnlineSoftmax
+from attnctl.ops import Add, Block, Given, Hide, MatMul, RowWise, Scale, Softmax
+
+Lead = tuple[int, ...]
+Progress = Callable[[int, int], None]
+
+ROWS = 480
+"""Queries in a tile: BLAS packs the keys of a tile again for every block of queries."""
+
+CELLS = ROWS * 960
+"""Scores in work for each thread: few enough to stay in cache, enough for a product to be quick.
+
+No power of two, or the rows of a tile would fall on the same few lines of the cache; and twice as
+many keys as queries, so that what a causal block sees ends with a tile.
+"""
+
+SCRATCH = 8 * CELLS
+"""Bytes of that, at most."""
+
+WORTH_A_POOL = 10**6
+"""Fewer scores than this are done before threads have started."""
+
+SKIPPABLE = {"attention_weights", "masked_scores"}
+"""What is known of hidden cells without computing them: weights are 0, masked scores −∞."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The row-wise steps of a derivation, the arrays they read, and those they leave behind.
+
+    `outside` are the arrays read, (*lead, …), with the names of their last two axes in `axes`;
+    `kept` are the arrays to fill. `lead` is ([batch,] head).
+    """
+
+    steps: Sequence[Step]
+    outside: Mapping[str, Array]
+    axes: Mapping[str, tuple[str, ...]]
+    kept: Mapping[str, Array]
+    lead: Lead
+    queries: int
+    keys: int
+
+    @property
+    def online(self) -> bool:
+        """Whether rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
+        last = tuple(type(step.op) for step in self.steps[-2:])
+        return last == (Softmax, MatMul) and "attention_weights" not in self.kept
+
+    def tile(self) -> tuple[int, int]:
+        """How many queries and keys at a time stay in cache; all keys where rows stay whole."""
+        if not self.online:
+            return max(1, min(self.queries, CELLS // self.keys)), self.keys
+        rows = min(self.queries, ROWS)
+        return rows, min(self.keys, CELLS // rows)
+
+    def whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
+        """Every step for these queries of one head; which of them see nothing is returned."""
+        values = self.carry_out(self.steps, lead, rows, self.span(lead, rows), scratch)
+        if "attention_weights" not in values or not self.may_hide:
+            return np.empty(0, int)
+        return np.flatnonzero(~values["attention_weights"].any(axis=-1))
+
+    def summed(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
+        """The same, with softmax and A V summed over tiles of so many keys."""
+        *cells, softmax, mix = self.steps
+        outputs = self.kept[mix.name][lead][rows]
+        queries, columns = outputs.shape
+        sums = OnlineSoftmax(queries, columns, outputs.dtype)
+        seen = self.span(lead, rows)
+        for start in range(seen.start, seen.stop, keys):
+            stop = min(start + keys, seen.stop)
+            values = self.carry_out(cells, lead, rows, slice(start, stop), scratch)
+            s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
+            sums.add(s, v, out=scratch[: s.size].reshape(s.shape))
+        outputs[...] = sums.outputs()
+        return sums.blind()
+
+    def carry_out(
+        self, steps: Iterable[Step], lead: Lead, rows: slice, keys: slice, scratch: Array
+    ) -> dict[str, Array]:
+        """The values of these steps for these queries and keys of one head, in scratch or where kept."""
+        at = self.block(lead, rows.start, keys.start)
+        cuts = {"query": rows, "key": keys}
+        size = (rows.stop - rows.start, keys.stop - keys.start)
+        work = scratch[: prod(size)].reshape(size)
+        values = {
+            name: self.cut(array, self.axes[name], lead, cuts) for name, array in self.outside.items()
+        }
+        for step in steps:
+            assert isinstance(step.op, RowWise)
+            out = work if step.axes[-1] == "key" else None
+            if step.name in self.kept:
+                out = self.cut(self.kept[step.name], step.axes[-2:], lead, cuts)
+            values[step.name] = step.op.block(at).apply(*(values[name] for name in step.inputs), out=out)
+        return values
+
+    def block(self, lead: Lead, query: int, key: int = 0) -> Block:
+        """Where the scores of this head, from this query and key on, stand in the whole."""
+        return Block(lead[0] if len(lead) > 1 else 0, lead[-1], self.lead[-1], query, key)
+
+    @staticmethod
+    def cut(array: Array, axes: tuple[str, ...], lead: Lead, cuts: Mapping[str, slice]) -> Array:
+        """The part of an array that belongs to a tile: one head's, and its queries, keys or both."""
+        return array[lead][tuple(cuts.get(axis, slice(None)) for axis in axes)]
+
+    @property
+    def may_hide(self) -> bool:
+        """Whether a row could see nothing."""
+        return any(isinstance(step.op, (Hide, Add)) for step in self.steps)
+
+    def span(self, lead: Lead, rows: slice) -> slice:
+        """The keys that these queries can see, where nothing is asked of the others."""
+        n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
+        if not n_by_n & self.kept.keys() <= SKIPPABLE:
+            return slice(0, self.keys)
+        at = self.block(lead, rows.start)
+        spans = [
+            step.op.block(at).span(rows.stop - rows.start, self.keys)
+            for step in self.steps
+            if isinstance(step.op, Hide)
+        ]
+        first, last = spans[0] if spans else (0, self.keys)
+        return slice(first, last) if first < last else slice(0, 1)
+
+
+def stretch_of(steps: Iterable[Step]) -> list[Step]:
+    """The steps from scores to head outputs: those with a row of keys for each query, and A V."""
+    scores = [
+        step for step in steps if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
+    ]
+    return scores + [step for step in steps if "attention_weights" in step.inputs]
+
+
+def scaled_first(steps: Sequence[Step]) -> list[Step]:
+    """(Q / √d_k) Kᵀ for Q Kᵀ / √d_k: a division for each number of a query, not for each of its keys."""
+    product, scale, *others = steps
+    if not isinstance(scale.op, Scale):
+        return list(steps)
+    q, k = product.inputs
+    scaled = replace(scale, name="scaled Q", inputs=(q,), axes=(*product.axes[:-1], "d_k"))
+    return [scaled, replace(product, name=scale.name, inputs=(scaled.name, k)), *others]
+
+
+def blockwise(
+    stretch: Stretch,
+    dtype: np.dtype[Any],
+    tile: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> list[list[int]]:
+    """Fill what is kept of a stretch, heads and blocks of queries over the machine's cores.
+
+    `tile` is how many queries and keys at a time (None: what stays in cache). Returns the rows
+    that see nothing, in order.
+    """
+    queries, keys = tile or stretch.tile()
+    own = threading.local()
+
+    def work(task: tuple[Lead, int]) -> list[list[int]]:
+        if not hasattr(own, "scratch"):
+            own.scratch = np.empty(queries * (keys if stretch.online else stretch.keys), dtype)
+        lead, start = task
+        rows = slice(start, min(start + queries, stretch.queries))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            if stretch.online:
+                empty = stretch.summed(lead, rows, keys, own.scratch)
+            else:
+                empty = stretch.whole_rows(lead, rows, own.scratch)
+        return [[*lead, start + int(row)] for row in empty]
+
+    tasks = [
+        (lead, start) for lead in np.ndindex(*stretch.lead) for start in range(0, stretch.queries, queries)
+    ]
+    scores = prod(stretch.lead) * stretch.queries * stretch.keys
+    empty: list[list[int]] = []
+    with blas.alone() if scores > WORTH_A_POOL else nullcontext(False) as alone:
+        for done, found in enumerate(in_order(work, tasks, cores() if alone else 1), 1):
+            empty += found
+            if progress:
+                progress(done, len(tasks))
+    return empty
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(work: Callable[[Any], Any], tasks: Sequence[Any], threads: int) -> Iterable[Any]:
+    """The results of the tasks in order; an interrupt drops the tasks that have not begun."""
+    if threads == 1:
+        yield from map(work, tasks)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield from pool.map(work, tasks)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,94 @@
+"""Several sentences as one batch: padded with [PAD], padding hidden, each trace cut back to its length."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.config.settings import Settings
+from attnctl.derivation import Step
+from attnctl.engine.cost import peak
+from attnctl.engine.execute import Outcome, carry_out
+from attnctl.engine.memory import require
+from attnctl.engine.tiles import SCRATCH, Progress
+from attnctl.plan import embed
+from attnctl.plan.prepared import Prepared
+from attnctl.plan.sentence import prepare
+from attnctl.rules import Padding
+from attnctl.trace import Trace, require_steps
+
+
+def run_batch(
+    settings: Settings,
+    sentences: Sequence[str],
+    keep: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> list[Trace]:
+    """Run every sentence in one pass; each trace equals the one its sentence gives alone.
+
+    Raises AttnError with every problem of the first sentence that has one.
+    """
+    shared = sharing_vocabulary(settings, sentences)
+    one = prepare(shared, sentences[0])
+    alone = [one, *(prepare(shared, sentence, like=one) for sentence in sentences[1:])]
+    if settings.edits:
+        return [each.run(keep) for each in alone]
+    lengths = tuple(len(each.header["tokens"]) for each in alone)
+    require_steps(keep or (), [step.name for step in alone[0].derivation])
+    outcome = padded_pass(alone, lengths, keep, progress)
+    return [
+        each.record(member_of(outcome, each, member, length))
+        for member, (each, length) in enumerate(zip(alone, lengths, strict=True))
+    ]
+
+
+def sharing_vocabulary(settings: Settings, sentences: Sequence[str]) -> Settings:
+    """The settings with one vocabulary for all: the given one, or what all the sentences grow."""
+    tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
+    if settings.context is not None:
+        tokens.append(embed.tokens_of(settings, settings.context, "context"))
+    return settings.with_(vocab=embed.vocabulary(settings, tokens).tokens)
+
+
+def padded_pass(
+    alone: Sequence[Prepared],
+    lengths: tuple[int, ...],
+    keep: Collection[str] | None,
+    progress: Progress | None,
+) -> Outcome:
+    """Carry out the longest sentence's derivation for the whole batch, padding hidden."""
+    longest = max(range(len(alone)), key=lengths.__getitem__)
+    model = alone[longest]
+    own_keys = "memory" not in model.given
+    rules = (*model.variant.rules, Padding(lengths)) if own_keys else model.variant.rules
+    rows = np.stack([fill(each.given["embeddings"], lengths[longest]) for each in alone])
+    given = {**model.given, "embeddings": rows}
+    whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)
+    require(peak(whole.costs(keep), SCRATCH), "this batch", model.max_memory)
+    return carry_out(whole.derivation, given, model.dtype, keep=keep, progress=progress)
+
+
+def fill(rows: Array, length: int) -> Array:
+    """Rows of zeros for the padding, which nobody sees."""
+    return np.pad(rows, ((0, length - len(rows)), (0, 0)))
+
+
+def member_of(outcome: Outcome, alone: Prepared, member: int, length: int) -> Outcome:
+    """One member of the batch, without its padding, as it would have come out alone."""
+    padded = {"token", "query"} if "memory" in alone.given else {"token", "query", "key"}
+    values = {
+        step.name: cut(outcome.values[step.name], step, member, length, padded)
+        for step in alone.derivation
+        if step.name in outcome.values
+    }
+    empty = [row[1:] for row in outcome.empty_rows if row[0] == member and row[-1] < length]
+    return Outcome(values, empty)
+
+
+def cut(array: Array, step: Step, member: int, length: int, padded: Collection[str]) -> Array:
+    """One member of the batch, without its padding."""
+    own = array[member] if array.ndim > len(step.axes) else array
+    return own[tuple(slice(length) if axis in padded else slice(None) for axis in step.axes)]

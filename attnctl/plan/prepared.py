@@ -1,0 +1,99 @@
+"""What stands between settings and a trace: the kind of attention and the arrays it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.arrays.layouts import Named
+from attnctl.config.settings import Settings
+from attnctl.derivation import Axes, Derivation, Variant, derive
+from attnctl.engine.cost import Cost, cost, peak
+from attnctl.engine.execute import Outcome, carry_out, overflow
+from attnctl.engine.memory import require
+from attnctl.engine.tiles import SCRATCH, Progress
+from attnctl.trace import Trace, require_steps
+
+if TYPE_CHECKING:
+    from attnctl.edits import WhatIf
+
+
+def arrays_of(named: Named) -> dict[str, Array]:
+    """The arrays alone."""
+    return {name: array for name, (array, _) in named.items()}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a run needs: the kind of attention, its arrays, and what the dump says of it."""
+
+    variant: Variant
+    given: dict[str, Array]
+    header: dict[str, Any]
+    dtype: str
+    max_memory: int | None = None
+    what_if: WhatIf | None = None
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """The lines to carry out."""
+        return derive(self.variant)
+
+    def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
+        """What each step takes, before anything is computed. An edit works on whole steps: all are held."""
+        keep = None if self.what_if else keep
+        shapes = {name: array.shape for name, array in self.given.items()}
+        return cost(self.derivation, shapes, np.dtype(self.dtype).itemsize, keep)
+
+    def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
+        """Carry it out, keeping these steps (None: all).
+
+        Raises AttnError for a step it does not have, and where it needs more memory than it may take.
+        """
+        require_steps(keep or (), [step.name for step in self.derivation])
+        edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
+        require(peak(self.costs(keep), SCRATCH), "this run", self.max_memory)
+        outcome = carry_out(
+            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
+        )
+        return self.record(outcome)
+
+    def record(self, outcome: Outcome) -> Trace:
+        """The trace of these values."""
+        arrays = outcome.values
+        steps = [step for step in self.derivation if step.name in arrays]
+        header = dict(self.header)
+        if self.what_if:
+            header["edits"] = self.what_if.record()
+        if outcome.empty_rows:
+            header["empty_rows"] = outcome.empty_rows
+        # Numbers a float64 cannot hold are so rare that only their effect is worth looking for.
+        suspect = (
+            self.dtype != "float64" or outcome.empty_rows or not np.isfinite(arrays[steps[-1].name]).all()
+        )
+        edited = self.what_if.edited if self.what_if else ()
+        if suspect and (grown := overflow(steps, arrays, edited)):
+            header["overflow"] = {"step": grown[0], "at": grown[1]}
+        marked = map(self.what_if.marked, steps) if self.what_if else steps
+        return Trace({step.name: step for step in marked}, arrays, header)
+
+
+def what_if_of(settings: Settings) -> WhatIf | None:
+    """The edits that these settings ask for. Raises AttnError for what spells none."""
+    if not (settings.edits or settings.renormalize):
+        return None
+    from attnctl.edits import what_if
+    from attnctl.store import read_one
+
+    return what_if(settings.edits, read_one, renormalize=settings.renormalize)
+
+
+def mask_axes(named: Mapping[str, tuple[Array, str]]) -> dict[str, Axes]:
+    """The axes of a given mask and bias: the last ones of the scores', as many as it has."""
+    full = ("batch", "head", "query", "key")
+    return {name: full[-named[name][0].ndim :] for name in ("mask", "bias") if name in named}

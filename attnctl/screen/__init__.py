@@ -1,0 +1,1 @@
+"""Text, tables and consoles; nothing here knows attention."""

@@ -1,0 +1,225 @@
+"""Matrices side by side in one frame: the drawing, knowing nothing of attention.
+
+A row is one text with a few styles, never a cell each: that is what makes large prints cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.screen.fit import Left, Piece, Pieces
+from attnctl.screen.numbers import Format
+from attnctl.screen.screen import Line, Screen, Span
+from attnctl.screen.text import cells, pad_left, pad_right
+
+Codes = Callable[[range, range], "Array | None"]
+"""For a block of rows and columns the kind of each cell, or None where all are of kind 0."""
+
+Run = tuple[int, int]
+"""The column where cells of one kind begin, and the number of the kind."""
+
+CHUNK = 2**15
+"""Cells of a matrix that are formatted at a time: what is in memory stays small."""
+
+CAPTION_FRAME = 4
+"""The cells that a caption needs beside itself, to be set into a border."""
+
+
+class Kind(NamedTuple):
+    """How a cell is shown: its number, or this word instead, in this style."""
+
+    word: str | None = None
+    style: str = ""
+
+
+NUMBER = Kind()
+
+
+def all_numbers(rows: range, columns: range) -> None:
+    """Every cell is of kind 0."""
+
+
+class Panel(NamedTuple):
+    """One matrix, (rows, columns), with what stands above it."""
+
+    caption: str
+    values: Array
+    codes: Codes = all_numbers
+
+
+def runs(codes: Array) -> list[list[Run]]:
+    """For each row where a run of cells of one kind starts, and of which kind."""
+    found = [[(0, code)] for code in codes[:, 0].tolist()] if codes.size else [[] for _ in codes]
+    rows, columns = np.nonzero(codes[:, 1:] != codes[:, :-1])
+    kinds = codes[rows, columns + 1]
+    for row, column, code in zip(rows.tolist(), columns.tolist(), kinds.tolist(), strict=True):
+        found[row].append((column + 1, code))
+    return found
+
+
+class Columns(NamedTuple):
+    """Columns drawn next to each other: how wide each is, where each begins, what writes a row of them."""
+
+    piece: Piece
+    widths: list[int]
+    edges: list[int]
+    template: str
+
+
+@dataclass(eq=False, repr=False)
+class Grid:
+    """What the matrices of one frame have in common; labels are ready for the screen."""
+
+    screen: Screen
+    row_labels: Sequence[str]
+    column_labels: Sequence[str]
+    format: Format
+    rows: Pieces
+    kinds: tuple[Kind, ...] = (NUMBER,)
+
+    @cached_property
+    def label_width(self) -> int:
+        """The cells of the widest label of a row that is shown."""
+        shown = [self.row_labels[row] for piece in self.rows if isinstance(piece, range) for row in piece]
+        return max(map(cells, shown), default=0)
+
+    @property
+    def frame_width(self) -> int:
+        """The cells of a frame up to its first matrix."""
+        return self.label_width + 4 if self.label_width else 1
+
+    @cached_property
+    def cell_width(self) -> int:
+        """The cells of the widest number or word."""
+        return max([self.format.width, *(cells(kind.word) for kind in self.kinds if kind.word)])
+
+    def column_width(self, column: int) -> int:
+        """The cells of a column, a space on either side among them."""
+        return max(self.cell_width, cells(self.column_labels[column])) + 2
+
+    def laid_out(self, block: Pieces) -> list[Columns]:
+        """The columns of a block, ready to be written."""
+        out = []
+        for piece in block:
+            if isinstance(piece, Left):
+                widths, template = [cells(self.left_out(piece))], ""
+            else:
+                widths = [self.column_width(column) for column in piece]
+                template = self.format.template([width - 2 for width in widths])
+            out.append(Columns(piece, widths, list(accumulate(widths, initial=0)), template))
+        return out
+
+    def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
+        """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
+        needed = [sum(columns.edges[-1] for columns in self.laid_out(block))]
+        needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
+        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, Left)]
+        return max(needed)
+
+    def left_out(self, piece: Left) -> str:
+        """The words that stand for rows or columns left out."""
+        return f" {self.screen.left_out(piece.rest)} "
+
+    def draw(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Iterator[Line]:
+        """A frame, a line at a time: bands of matrices, one below the other, of the same columns."""
+        box, laid, across = self.screen.box, self.laid_out(block), len(bands[0])
+        width = self.panel_width([panel.caption for band in bands for panel in band], block)
+        used = sum(columns.edges[-1] for columns in laid)
+        for number, band in enumerate(bands):
+            missing = across - len(band)
+            captions = [panel.caption for panel in band] + [""] * missing
+            yield self.border(box[:4] if number == 0 else box[5:9], width, captions)
+            if number == 0 and any(self.column_labels):
+                yield self.row("", [self.header(laid)] * across, width - used)
+                yield self.border(box[5:9], width, [""] * across)
+            for label, bodies, taken in self.band(band, laid, used):
+                blank: Line = [(" " * taken, "")]
+                yield self.row(label, [*bodies, *[blank] * missing], width - taken)
+        yield self.border(box[9:13], width, [""] * across)
+
+    def band(
+        self, panels: Sequence[Panel], laid: Sequence[Columns], used: int
+    ) -> Iterator[tuple[str, Sequence[Line], int]]:
+        """For each line of these matrices its label, their cells, and how wide those are."""
+        step = max(1, CHUNK // max(1, len(self.column_labels)))
+        for piece in self.rows:
+            if isinstance(piece, Left):
+                words = self.left_out(piece)
+                gap: Line = [(words, "dim")]
+                yield self.screen.ours("…"), [gap] * len(panels), cells(words)
+                continue
+            for start in range(piece.start, piece.stop, step):
+                chunk = range(start, min(start + step, piece.stop))
+                bodies = [self.body(panel, laid, chunk) for panel in panels]
+                for at, row in enumerate(chunk):
+                    yield self.row_labels[row], [body[at] for body in bodies], used
+
+    def body(self, panel: Panel, laid: Sequence[Columns], rows: range) -> list[Line]:
+        """The numbers of these rows of one matrix."""
+        lines: list[Line] = [[] for _ in rows]
+        for columns in laid:
+            piece = columns.piece
+            if isinstance(piece, Left):
+                gap = (self.screen.ours("…").center(columns.edges[-1]), "dim")
+                for line in lines:
+                    line.append(gap)
+                continue
+            values = panel.values[rows.start : rows.stop, piece.start : piece.stop].tolist()
+            codes = panel.codes(rows, piece)
+            kinds = [[(0, 0)]] * len(rows) if codes is None else runs(codes)
+            for line, numbers, row in zip(lines, values, kinds, strict=True):
+                line.extend(self.styled(self.format.write(columns.template, numbers), row, columns.edges))
+        return lines
+
+    def styled(self, text: str, row: Sequence[Run], edges: Sequence[int]) -> Iterator[Span]:
+        """A row of numbers in its runs, words in place of the numbers of kinds that have one."""
+        stops = [start for start, _ in row[1:]] + [len(edges) - 1]
+        for (start, code), stop in zip(row, stops, strict=False):
+            word, style = self.kinds[code]
+            if word is None:
+                yield text[edges[start] : edges[stop]], style
+            else:
+                widths = (edges[column + 1] - edges[column] for column in range(start, stop))
+                yield "".join(pad_left(word, width - 1) + " " for width in widths), style
+
+    def header(self, laid: Sequence[Columns]) -> Line:
+        """The labels above the columns of one matrix."""
+        spans: Line = []
+        for piece, widths, *_ in laid:
+            if isinstance(piece, Left):
+                spans.append((self.left_out(piece), "dim"))
+                continue
+            labels = zip(self.column_labels[piece.start : piece.stop], widths, strict=True)
+            spans.append(("".join(pad_left(label, width - 1) + " " for label, width in labels), "label"))
+        return spans
+
+    def row(self, label: str, bodies: Sequence[Line], spare: int) -> Line:
+        """A line between bars: the row's label, then the cells of each matrix and `spare` more."""
+        bar: Span = (self.screen.box[4], "frame")
+        line: Line = [bar]
+        if self.label_width:
+            line += [(f" {pad_right(label, self.label_width)} ", "label"), bar]
+        for body in bodies:
+            line += [*body, (" " * spare, ""), bar] if spare else [*body, bar]
+        return line
+
+    def border(self, corners: Sequence[str], width: int, captions: Sequence[str]) -> Line:
+        """A horizontal line of the frame with captions set into it."""
+        first, dash, between, last = corners
+        text = first + (dash * (self.label_width + 2) + between if self.label_width else "")
+        line: Line = []
+        for at, caption in enumerate(captions, start=1):
+            if caption:
+                line += [(f"{text}{dash} ", "frame"), (caption, "caption")]
+                text = f" {dash * (width - cells(caption) - 3)}"
+            else:
+                text += dash * width
+            text += last if at == len(captions) else between
+        return [*line, (text, "frame")]

@@ -1,0 +1,223 @@
+"""Mistakes in who may see whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from attnctl.derivation import HEAD_QUERY_KEY, Step
+from attnctl.ops import Copy, Hide, Softmax
+from attnctl.rules import Causal, Padding, VisibilityRule, Window
+from attnctl.verbs.check import wrong
+from attnctl.verbs.check.mistake import Case, Mistake, Plant
+
+MASKED = "masked_scores"
+WEIGHTS = "attention_weights"
+
+FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
+
+
+def masked(case: Case) -> Hide | None:
+    """The op that hides, if anything is meant to be hidden."""
+    op = case.op(MASKED)
+    return op if isinstance(op, Hide) else None
+
+
+def given_mask(case: Case) -> bool:
+    """Whether a mask was handed in."""
+    return len(case.derivation[MASKED].inputs) > 1
+
+
+def swapped(case: Case, hide: Hide, rule: VisibilityRule, *others: VisibilityRule) -> Plant:
+    """Other rules (or none) in the place of one."""
+    rules = tuple(new for old in hide.rules for new in (others if old is rule else (old,)))
+    return Plant(case.put(MASKED, replace(hide, rules=rules)))
+
+
+def without(case: Case, hide: Hide, rule: VisibilityRule) -> Plant:
+    """One rule ignored, and nothing else."""
+    return replace(swapped(case, hide, rule), detail=f"the {rule.name} rule is ignored")
+
+
+def inverted(case: Case) -> Iterator[Plant]:
+    """Everything inverted; the given mask alone; a triangle turned over."""
+    hide = masked(case)
+    if hide is None:
+        return
+    yield Plant(case.put(MASKED, wrong.Inverted(hide.offset, hide.at, hide.rules)))
+    if hide.rules and given_mask(case):
+        yield Plant(case.put(MASKED, wrong.InvertedMask(hide.offset, hide.at, hide.rules)))
+    for rule in hide.rules:
+        if isinstance(rule, Causal):
+            yield swapped(case, hide, rule, wrong.After())
+
+
+def ignored(case: Case) -> Iterator[Plant]:
+    """Nothing hidden, where more was meant than padding."""
+    hide = masked(case)
+    if hide and (given_mask(case) or any(not isinstance(rule, Padding) for rule in hide.rules)):
+        yield Plant(case.put(MASKED, Copy()), "the mask is ignored")
+
+
+def partly_ignored(case: Case) -> Iterator[Plant]:
+    """One of several rules ignored, or the given mask."""
+    hide = masked(case)
+    if hide is None or len(hide.rules) + given_mask(case) < 2:
+        return
+    for rule in hide.rules:
+        if not isinstance(rule, Padding):
+            yield without(case, hide, rule)
+    if given_mask(case):
+        scores = case.derivation[MASKED].inputs[:1]
+        yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored")
+
+
+def after_softmax(case: Case) -> Iterator[Plant]:
+    """Zeros put into weights that were shared out among all keys."""
+    hide = masked(case)
+    if hide and isinstance(case.op(WEIGHTS), Softmax):
+        inputs = case.derivation[MASKED].inputs
+        ops = {MASKED: Copy(), WEIGHTS: wrong.SoftmaxThenHide(hide)}
+        yield Plant(case.put_all(ops, {MASKED: inputs[:1], WEIGHTS: (MASKED, *inputs[1:])}))
+
+
+def finite(case: Case) -> Iterator[Plant]:
+    """A large negative number in place of −∞, or added."""
+    hide = masked(case)
+    if hide:
+        for fill in FILLS:
+            for added in (False, True):
+                op = wrong.Filled(hide.offset, hide.at, hide.rules, fill=fill, added=added)
+                yield Plant(case.put(MASKED, op), f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"))
+
+
+def strict(case: Case) -> Iterator[Plant]:
+    """j < i for j <= i."""
+    hide = masked(case)
+    for rule in hide.rules if hide else ():
+        if hide and isinstance(rule, Causal):
+            yield swapped(case, hide, rule, wrong.Before())
+
+
+def misaligned(case: Case) -> Iterator[Plant]:
+    """The diagonal drawn from the other corner."""
+    hide = masked(case)
+    queries, keys = case.size("query"), case.size("key")
+    if hide and queries and keys and any(isinstance(rule, (Causal, Window)) for rule in hide.rules):
+        for offset, corner in ((0, "top left"), (keys - queries, "bottom right")):
+            if offset != hide.offset:
+                yield Plant(case.put(MASKED, replace(hide, offset=offset)), corner)
+
+
+def padded(case: Case) -> Iterator[Plant]:
+    """Padding seen like any other key."""
+    hide = masked(case)
+    for rule in hide.rules if hide else ():
+        if hide and isinstance(rule, Padding):
+            yield swapped(case, hide, rule)
+
+
+def off_by_one(case: Case) -> Iterator[Plant]:
+    """A key more or fewer at an end of the window."""
+    hide = masked(case)
+    for rule in hide.rules if hide else ():
+        if hide is None or not isinstance(rule, Window):
+            continue
+        for left, right in ((-1, -1), (1, 1), (-1, 0), (1, 0), (0, -1), (0, 1)):
+            ends = [
+                None if end is None else end + by for end, by in ((rule.left, left), (rule.right, right))
+            ]
+            if all(end is None or end >= 0 for end in ends):
+                spoken = ", ".join("∞" if end is None else str(end) for end in ends)
+                yield replace(swapped(case, hide, rule, Window(*ends)), detail=spoken)
+
+
+def unasked(case: Case) -> Iterator[Plant]:
+    """A causal mask that no option asks for."""
+    hide = masked(case)
+    if hide and not any(isinstance(rule, Causal) for rule in hide.rules):
+        yield Plant(case.put(MASKED, replace(hide, rules=(*hide.rules, Causal()))))
+    elif MASKED not in case.derivation and WEIGHTS in case.derivation:
+        scores = case.derivation[WEIGHTS].inputs[:1]
+        new = Step(MASKED, Hide(rules=(Causal(),)), scores, HEAD_QUERY_KEY, "", "S")
+        yield Plant(case.insert(new, before=WEIGHTS))
+
+
+MASKS = (
+    Mistake(
+        "mask-inverted",
+        (MASKED,),
+        "the mask is inverted, so that what should be hidden is seen",
+        "hide where the mask is False: np.where(mask, scores, -np.inf)",
+        inverted,
+    ),
+    Mistake(
+        "mask-ignored",
+        (MASKED,),
+        "{}, so that every key is seen",
+        "before softmax, take np.where(mask, scores, -np.inf)",
+        ignored,
+    ),
+    Mistake(
+        "mask-after-softmax",
+        (MASKED, WEIGHTS),
+        "the mask is applied after softmax, so that rows no longer sum to 1",
+        "hide scores before softmax: np.where(mask, scores, -np.inf)",
+        after_softmax,
+    ),
+    Mistake(
+        "mask-finite",
+        (MASKED,),
+        "hidden scores are {} instead of −∞, and it shows",
+        "use -np.inf, and give rows that see nothing zeros",
+        finite,
+    ),
+    Mistake(
+        "causal-strict",
+        (MASKED,),
+        "a query cannot see itself",
+        "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
+        strict,
+    ),
+    Mistake(
+        "causal-aligned-wrong",
+        (MASKED,),
+        "the mask is aligned {}",
+        "say which is meant with --causal-offset (0 is top left, keys − queries bottom right), and use "
+        "np.tril(…, k=offset)",
+        misaligned,
+    ),
+    Mistake(
+        "padding-ignored",
+        (MASKED,),
+        "padding is seen",
+        "hide keys from each sequence's length on",
+        padded,
+    ),
+    Mistake(
+        "window-off-by-one",
+        (MASKED,),
+        "the window is ({}), off by one",
+        "count both ends in: query i sees keys i − left to i + right",
+        off_by_one,
+    ),
+)
+
+PARTIAL_MASKS = (
+    Mistake(
+        "mask-ignored",
+        (MASKED,),
+        "{}",
+        "hide what any rule hides: combine all of them with &",
+        partly_ignored,
+    ),
+    Mistake(
+        "mask-unasked",
+        (WEIGHTS,),
+        "there is a causal mask that nothing asks for",
+        "say --causal if it is meant",
+        unasked,
+    ),
+)

@@ -1,0 +1,96 @@
+"""Exercises: dumps in which cells or whole steps are null, to be filled in by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnctl.errors import AttnError
+from attnctl.store import read_one
+from attnctl.store.load_json import read_json
+from attnctl.trace import Trace
+
+BLANK = "NaN"
+"""What a blank is read as."""
+
+
+LARGEST = 2**24
+"""Bytes of an exercise: people fill it in by hand."""
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A dump, and what of it is still to be filled in: in part (there it holds NaN), or whole."""
+
+    trace: Trace
+    begun: frozenset[str] = frozenset()
+    unfilled: frozenset[str] = frozenset()
+
+
+def read(source: str, rename: Mapping[str, str]) -> Exercise:
+    """A dump, anyone's arrays, or an exercise, from a path or ``-``.
+
+    Raises AttnError where it is none of these.
+    """
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else None
+    except OSError as error:
+        raise AttnError(f"standard input: cannot be read: {error.strerror or error}") from None
+    try:
+        return Exercise(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
+    except AttnError:
+        try:
+            value = json.loads(small(source) if data is None else data[: LARGEST + 1])
+            exercise = with_blanks(value, rename, "standard input" if source == "-" else source)
+        except (OSError, ValueError, RecursionError):
+            exercise = None
+        if exercise is None:
+            raise
+        return exercise
+
+
+def small(source: str) -> bytes:
+    """A file, cut off (and so no JSON any more) where it is larger than what people fill in."""
+    with Path(source).open("rb") as stream:
+        return stream.read(LARGEST + 1)
+
+
+def with_blanks(value: Any, rename: Mapping[str, str], place: str) -> Exercise | None:
+    """The exercise that JSON describes, None where nothing in it is null."""
+    steps = value.get("steps", value) if isinstance(value, dict) else None
+    if not isinstance(steps, dict):
+        return None
+    data = {name: entry.get("data") if isinstance(entry, dict) else entry for name, entry in steps.items()}
+    unfilled = [name for name, numbers in data.items() if all(each is None for each in cells(numbers))]
+    begun = [name for name in data if name not in unfilled and None in cells(data[name])]
+    if not unfilled and not begun:
+        return None
+    for name in unfilled:
+        del steps[name]
+    for name in begun:
+        marked = with_marks(data[name])
+        steps[name] = {**steps[name], "data": marked} if isinstance(steps[name], dict) else marked
+    (trace,) = read_json(json.dumps(value), rename, place)
+    ours = (frozenset(rename.get(name, name) for name in names) for names in (begun, unfilled))
+    return Exercise(trace, *ours)
+
+
+def cells(numbers: Any) -> Iterator[Any]:
+    """What stands in nested lists."""
+    if not isinstance(numbers, list):
+        yield numbers
+        return
+    for each in numbers:
+        yield from cells(each)
+
+
+def with_marks(numbers: Any) -> Any:
+    """The same with what null is read as."""
+    if isinstance(numbers, list):
+        return [with_marks(each) for each in numbers]
+    return BLANK if numbers is None else numbers

@@ -1,0 +1,126 @@
+"""A known mistake: the derivation of a program that makes it, and what to tell the one who wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnctl.array import Array
+from attnctl.derivation import Derivation, Step
+from attnctl.ops import Op
+from attnctl.verbs.check.record import Record
+from attnctl.verbs.check.rounding import Known
+
+
+@dataclass(frozen=True)
+class Case:
+    """A step that disagrees: what was found, what was expected, and the derivation that says so."""
+
+    derivation: Derivation
+    record: Record
+    first: str
+    found: Array
+    expected: Known
+    differs: Array
+    """Which numbers of it rounding does not explain."""
+
+    def planted(self, derivation: Derivation) -> Case:
+        """The same step, of a program that makes one mistake already."""
+        return replace(self, derivation=derivation)
+
+    def op(self, name: str) -> Op | None:
+        """The op of a step, None where the derivation has no such step."""
+        return self.derivation[name].op if name in self.derivation else None
+
+    def size(self, axis: str) -> int | None:
+        """The size of an axis, as far as anything recorded shows it."""
+        return self.record.sizes.get(axis)
+
+    def put(self, name: str, op: Op, inputs: Sequence[str] | None = None) -> Derivation:
+        """The derivation with another op at one step (reading other steps, if given)."""
+        return self.put_all({name: op}, {} if inputs is None else {name: inputs})
+
+    def put_all(
+        self, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]] | None = None
+    ) -> Derivation:
+        """The derivation with other ops at these steps."""
+        return Derivation(tuple(changed(step, ops, inputs or {}) for step in self.derivation))
+
+    def insert(self, new: Step, before: str) -> Derivation:
+        """The derivation with a step more; what read its input `before` that step reads it instead."""
+        steps: list[Step] = []
+        for step in self.derivation:
+            if step.name == before:
+                steps.append(new)
+                inputs = tuple(new.name if each in new.inputs else each for each in step.inputs)
+                steps.append(with_op(step, step.op, inputs))
+            else:
+                steps.append(step)
+        return Derivation(tuple(steps))
+
+
+def changed(step: Step, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]]) -> Step:
+    """The step with its new op and inputs, or as it is."""
+    if step.name not in ops:
+        return step
+    return with_op(step, ops[step.name], inputs.get(step.name, step.inputs))
+
+
+def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
+    """The step, come about in another way."""
+    return Step(step.name, op, tuple(inputs), step.axes, step.formula, step.symbol)
+
+
+@dataclass(frozen=True)
+class Plant:
+    """The derivation of a program that makes a mistake; `detail` is what was found of it in a search."""
+
+    derivation: Derivation
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An entry of the catalogue.
+
+    `words` completes "It is what you get when …", `fix` says what to write instead; both may have
+    a {} for the detail of a plant. `plants` gives the derivations of programs that make this
+    mistake, as many as there are ways to make it; none where it cannot be made.
+    """
+
+    name: str
+    steps: tuple[str, ...]
+    """The steps where it is made: it shows there, or at the next step that is recorded."""
+    words: str
+    fix: str
+    plants: Callable[[Case], Iterable[Plant]]
+    exact: bool = True
+    """Whether the mistake gives certain numbers, or only says how far off they may be."""
+
+    def at(self, case: Case) -> Iterator[Plant]:
+        """The plants, where there is a step to make the mistake at."""
+        if any(name in case.derivation for name in self.steps):
+            yield from self.plants(case)
+
+
+def instead(
+    name: str, make: Callable[[Any], Op | None], kind: type[Op] = Op
+) -> Callable[[Case], Iterator[Plant]]:
+    """Plants one other op at a step, made from the right one; None where there is no wrong one."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        right = case.op(name)
+        wrong = make(right) if isinstance(right, kind) else None
+        if wrong is not None:
+            yield Plant(case.put(name, wrong))
+
+    return plants
+
+
+def everywhere_or_once(*names: str) -> Iterator[tuple[str, ...]]:
+    """All of them, then those before the output, then each alone: how often a mistake is made."""
+    before = tuple(name for name in names if name != "output")
+    yield from dict.fromkeys(each for each in (names, before) if len(each) > 1)
+    for name in names:
+        yield (name,)

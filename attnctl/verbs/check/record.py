@@ -1,0 +1,147 @@
+"""What a dump records, ready to be checked: every number, and how well it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.derivation import Derivation
+from attnctl.errors import AttnError
+from attnctl.ops import Given, Hide
+from attnctl.trace import Trace
+from attnctl.verbs.check.precision import (
+    FLOAT32,
+    FLOAT64,
+    Precision,
+    coarser,
+    declared,
+    of_run,
+    on_grid,
+    own,
+)
+from attnctl.verbs.check.rounding import Known
+
+
+@dataclass(frozen=True)
+class Strictness:
+    """How far off a number may be: what rounding explains, or what someone asks for instead.
+
+    `decimals` says that the recorded numbers were rounded (or cut) to so many decimals.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+    decimals: int | None = None
+
+    @property
+    def last_place(self) -> float:
+        """A unit of the last decimal."""
+        return 0.0 if self.decimals is None else 10.0**-self.decimals
+
+    def rounded(self, given: Array) -> bool:
+        """Whether numbers that were handed in were rounded too: they have that many decimals, no more."""
+        if self.decimals is None or on_grid(given, FLOAT32.bits):  # 1, 0.5: toy numbers, as they are meant
+            return False
+        return bool((np.round(given, self.decimals) == given).all())
+
+    def __str__(self) -> str:
+        """What a number may be off by."""
+        if self.rtol is not None or self.atol is not None:
+            return "the tolerance"
+        return "rounding" if self.decimals is None else f"rounding to {self.decimals} decimals"
+
+    def allowed(self, expected: Array, rounding: Array) -> Array:
+        """How far from `expected` a number may be."""
+        if self.rtol is None and self.atol is None:
+            return rounding
+        size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+        return (self.atol or 0.0) + (self.rtol or 0.0) * size + np.zeros_like(rounding)
+
+
+@dataclass(frozen=True)
+class Record:
+    """The recorded steps, as what was intended reads them.
+
+    `sizes` are those of the axes; `blanks` are cells still to be filled in; steps that were
+    `edited` are taken as they are.
+    """
+
+    trace: Trace
+    sizes: Mapping[str, int]
+    intended: Derivation
+    strictness: Strictness = Strictness()
+    blanks: Mapping[str, Array] = field(default_factory=dict)
+    edited: frozenset[str] = frozenset()
+    precisions: Mapping[str, Precision] = field(default_factory=dict)
+    unrecorded: Precision = FLOAT64
+    """What a step that is not recorded may have been carried out in."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.trace
+
+    def value(self, name: str) -> Array:
+        """The numbers of a recorded step, in float64; booleans as they are."""
+        array = self.trace[name]
+        return array if array.dtype == bool else array.astype(np.float64, copy=False)
+
+    def forgetting(self, name: str) -> Record:
+        """The record without a step, which is then recomputed."""
+        kept = [each for each in self.trace if each != name]
+        return replace(self, trace=self.trace.select(kept))
+
+    def blank(self, name: str) -> Array:
+        """The cells of a step that are still to be filled in."""
+        return self.blanks.get(name, np.zeros((), dtype=bool))
+
+    def precision(self, name: str) -> Precision:
+        """What a step may have been carried out in."""
+        return self.precisions.get(name, self.unrecorded)
+
+    def known(self, name: str) -> Known:
+        """A recorded step: what was written down is right to its last digit."""
+        value = self.value(name)
+        if value.dtype == bool:
+            return Known(value, np.zeros(value.shape))
+        error = self.precision(name).unit * np.abs(value)
+        if not isinstance(self.intended[name].op, Given) or self.strictness.rounded(value):
+            error = error + self.strictness.last_place
+        return Known(value, np.where(np.isfinite(error), error, 0.0))
+
+    def unseen(self, s: Array) -> Array:
+        """The rows of scores that are meant to see nothing, (..., query, 1)."""
+        for step in self.intended:
+            if isinstance(step.op, Hide) and all(name in self for name in step.inputs[1:]):
+                allowed = step.op.allowed(s.shape, *(self.value(name) for name in step.inputs[1:]))
+                return np.logical_not(np.broadcast_to(allowed, s.shape).any(axis=-1, keepdims=True))
+        return np.zeros((*s.shape[:-1], 1), dtype=bool)
+
+
+def with_precisions(record: Record, at_least: Precision) -> Record:
+    """The record with the precision of each step, judged by its numbers; coarser if that is asked for."""
+    arrays = {name: record.trace[name] for name in record.trace if name in record.intended}
+    leaf = {name: isinstance(record.intended[name].op, Given) for name in arrays}
+    run = coarser(
+        of_run(
+            [array for name, array in arrays.items() if leaf[name]],
+            [array for name, array in arrays.items() if not leaf[name]],
+        ),
+        at_least,
+    )
+    found = {name: own(array) if leaf[name] else coarser(own(array), run) for name, array in arrays.items()}
+    unrecorded = run
+    for name, array in arrays.items():
+        if not leaf[name] and declared(array.dtype) is not FLOAT64:
+            unrecorded = coarser(unrecorded, found[name])
+    return replace(record, precisions=found, unrecorded=unrecorded)
+
+
+def with_shapes(name: str, found: Array, expected: Array) -> None:
+    """Raise AttnError where a step has not the shape that its inputs give it."""
+    if found.shape != expected.shape:
+        raise AttnError(
+            f"{name}: {' × '.join(map(str, found.shape))}, but its inputs make it "
+            f"{' × '.join(map(str, expected.shape))}"
+        )

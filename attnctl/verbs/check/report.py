@@ -1,0 +1,124 @@
+"""What a check found, as values: for people, for scripts, for Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from attnctl.arithmetic import number_text
+from attnctl.cells import spelled
+from attnctl.trace import Trace
+from attnctl.verbs.check.walk import Checked, Gap, Verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A wrong step: where, by how much, and what explains it."""
+
+    step: str
+    gap: Gap
+    mistake: str | None = None
+    words: str = ""
+    """Completes "It is what you get when …"."""
+    fix: str = ""
+    also: tuple[str, ...] = ()
+    """Other mistakes that would give the same numbers."""
+    hint: str = ""
+    """What else can be said where no mistake is known."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every step of a dump, checked; the wrong ones in order, each with the mistake that explains it."""
+
+    trace: Trace
+    """The recorded steps, in our layout."""
+    steps: dict[str, Checked]
+    findings: tuple[Finding, ...]
+    allowance: str = "rounding"
+    """What a number may be off by, in words."""
+    unknown: tuple[str, ...] = ()
+    """Recorded arrays under names that attnctl does not know."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every step that could be checked is right."""
+        return not self.findings
+
+    @property
+    def first(self) -> str | None:
+        """The first wrong step."""
+        return self.findings[0].step if self.findings else None
+
+    @property
+    def mistake(self) -> str | None:
+        """The known mistake that explains it."""
+        return self.findings[0].mistake if self.findings else None
+
+    @property
+    def gap(self) -> Gap | None:
+        """The largest difference of the first wrong step, or of all steps where none is wrong."""
+        if self.findings:
+            return self.findings[0].gap
+        gaps = [step.gap for step in self.steps.values() if step.gap]
+        return max(gaps, key=lambda gap: gap.largest, default=None)
+
+    def cell(self, step: str, gap: Gap) -> str:
+        """The cell of the largest difference, as `explain` takes it."""
+        return spelled(self.trace, step, gap.at)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it."""
+        first, *then = self.findings or (None,)
+        gap = self.gap
+        return {
+            "agrees": self.agrees,
+            "first": self.first,
+            "mistake": self.mistake,
+            "largest_difference": gap and plain(gap.largest),
+            "at": list(first.gap.at) if first else None,
+            "cell": self.cell(first.step, first.gap) if first else None,
+            "words": first.words or None if first else None,
+            "fix": first.fix or None if first else None,
+            "also": list(first.also) if first else [],
+            "hint": first.hint or None if first else None,
+            "then": [self.finding_dict(each) for each in then],
+            "steps": {name: self.step_dict(step) for name, step in self.steps.items()},
+            "unknown": list(self.unknown),
+        }
+
+    def finding_dict(self, finding: Finding) -> dict[str, Any]:
+        """A later wrong step."""
+        return {
+            "step": finding.step,
+            "mistake": finding.mistake,
+            "largest_difference": plain(finding.gap.largest),
+            "at": list(finding.gap.at),
+            "cell": self.cell(finding.step, finding.gap),
+            "words": finding.words or None,
+            "fix": finding.fix or None,
+            "also": list(finding.also),
+            "hint": finding.hint or None,
+        }
+
+    def step_dict(self, step: Checked) -> dict[str, Any]:
+        """What was found of one step."""
+        if step.gap is None:
+            return {"verdict": step.verdict.value}
+        gap = step.gap
+        out: dict[str, Any] = {
+            "verdict": step.verdict.value,
+            "largest_difference": plain(gap.largest),
+            "at": list(gap.at),
+            "differing": gap.differing,
+            "of": gap.filled,
+        }
+        if step.verdict is Verdict.WRONG:
+            out |= {"found": plain(gap.found), "expected": plain(gap.expected)}
+        return out
+
+
+def plain(value: float) -> float | str:
+    """A number as strict JSON has it."""
+    return value if isfinite(value) else number_text(value)

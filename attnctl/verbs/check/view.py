@@ -1,0 +1,177 @@
+"""A check on the screen: the verdict in words with its fix, and every step beside what it should be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from math import isinf, isnan
+from typing import TYPE_CHECKING
+
+from attnctl.screen.listing import Listing
+from attnctl.screen.output import Plain, print_lines, screen_of
+from attnctl.screen.screen import Line, Screen, Span
+from attnctl.verbs.check.report import Finding, Report
+from attnctl.verbs.check.walk import Checked, Gap, Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MARKS = {Verdict.AGREES: ("✓", "ok", "good"), Verdict.WRONG: ("✗", "X", "bad")}
+"""Each as a sign, as ASCII, and its style; a step that could not be checked has a dash."""
+
+WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
+"""A place in brackets is not broken."""
+
+WHERE = 4
+"""The column that gives way on a narrow terminal."""
+
+
+def show_report(report: Report, output: Console | Plain) -> None:
+    """Print what was found: in words, then step by step."""
+    print_lines(report_lines(report, screen_of(output)), output)
+
+
+def report_lines(report: Report, screen: Screen) -> Iterator[Line]:
+    """The lines of `show_report`."""
+    before = None
+    for finding in report.findings:
+        if before is not None:
+            yield []
+        for sentence, style in sentences(report, finding, before, screen):
+            yield from flowing(sentence, screen, style, finding.step)
+        before = finding.step
+    if report.agrees:
+        yield from flowing(agreement(report), screen)
+    if report.unknown:
+        names = ", ".join(report.unknown)
+        yield from flowing(f"Not known by name: {names} (--name THEIRS=OURS renames).", screen)
+    yield []
+    yield from steps_listing(report, screen).lines()
+
+
+def flowing(text: str, screen: Screen, style: str = "", name: str | None = None) -> list[Line]:
+    """A sentence, going on below on a narrow terminal; the name of a step in it is bold."""
+    words = WORDS.findall(text)
+    return screen.flow([(screen.ours(word), "name" if word == name else style) for word in words], " ")
+
+
+# --- in words ---
+
+
+def sentences(
+    report: Report, finding: Finding, before: str | None, screen: Screen
+) -> Iterator[tuple[str, str]]:
+    """What is wrong, what it is, what to write instead, what else there is to say; each with its style."""
+    gap = finding.gap
+    far = f"{distance(gap)} at {place(report, finding.step, gap, screen)}"
+    if before is None:
+        yield f"{finding.step} is the first wrong step: {far}.", ""
+    elif before == finding.step:
+        yield f"{finding.step} shows another mistake, too.", ""
+    else:
+        yield f"{finding.step} is wrong too: {far}.", ""
+    if finding.mistake:
+        yield f"It is what you get when {finding.words}: {finding.fix}.", ""
+        yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "dim"
+        return
+    differ = f"{gap.differing} of {gap.filled} differ" if gap.filled > 1 else "it differs"
+    there = f"there it is {number(gap.found)} and should be {number(gap.expected)}"
+    yield f"No known mistake gives these numbers: {differ}; {there}.", ""
+    if finding.hint:
+        yield finding.hint, ""
+
+
+def distance(gap: Gap) -> str:
+    """The largest difference in words, NaN among it."""
+    if isnan(gap.largest):
+        return "NaN"
+    also = f" ({gap.nan} are NaN)" if gap.nan else ""
+    return f"largest difference {number(gap.largest)}{also}"
+
+
+def place(report: Report, step: str, gap: Gap, screen: Screen) -> str:
+    """[head 0, love, AI]."""
+    trace, words = report.trace, []
+    for axis, at in enumerate(gap.at):
+        tokens = trace.tokens_along(step, axis)
+        name = trace.steps[step].axes[axis]
+        words.append(f"{name} {at}" if tokens is None else numbered(tokens, at, screen))
+    return f"[{', '.join(words)}]"
+
+
+def numbered(tokens: list[str], at: int, screen: Screen) -> str:
+    """A token, told apart from others like it: the#2."""
+    alike = [i for i, token in enumerate(tokens) if token == tokens[at]]
+    word = screen.token(tokens[at])
+    return f"{word}#{alike.index(at) + 1}" if len(alike) > 1 else word
+
+
+def agreement(report: Report) -> str:
+    """That everything checked is right, and how much that is."""
+    gaps = [step.gap for step in report.steps.values() if step.gap]
+    count = sum(gap.filled for gap in gaps)
+    steps = f"{len(gaps)} step{'s' * (len(gaps) != 1)}"
+    largest = report.gap.largest if report.gap else 0.0
+    most = (
+        f"largest difference {number(largest)}, within {report.allowance}"
+        if largest
+        else "equal to the bit"
+    )
+    left = sum(step.verdict is Verdict.NOT_FILLED for step in report.steps.values())
+    rest = f"; {left} not yet filled" if left else ""
+    return f"agrees: {count:,} numbers in {steps}, {most}{rest}"
+
+
+def number(value: float) -> str:
+    """Four digits that count."""
+    if isnan(value):
+        return "NaN"
+    text = "∞" if isinf(value) else f"{abs(value):.4g}"
+    return f"−{text}" if value < 0 else text
+
+
+# --- step by step ---
+
+
+def steps_listing(report: Report, screen: Screen) -> Listing:
+    """Every step in order; the numbers themselves where there are wrong ones and room for them."""
+    titles = ["", "step", "", "off by", "at", "found", "should be"]
+    rows = [step_row(report, step, screen) for step in report.steps.values()]
+    count = max(WHERE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
+    listing = columns(screen, titles, rows, count)
+    if screen.fits and listing.width > screen.width:
+        listing = columns(screen, titles, rows, min(count, WHERE + 1))
+    return listing.fitted(WHERE) if count > WHERE else listing
+
+
+def columns(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[Span]], count: int) -> Listing:
+    """The first columns as a table."""
+    return Listing(screen, [titles[:count]], [row[:count] for row in rows], left={0, 1, 2, WHERE})
+
+
+def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
+    """What one step has to show: dim where nothing could be checked."""
+    sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "dim"))
+    wrong = step.verdict is Verdict.WRONG
+    texts = [verdict_words(step), "", "", "", ""]
+    if step.gap:
+        texts[1] = number(step.gap.largest)
+    if step.gap and (wrong or step.gap.largest):
+        texts[2] = place(report, step.name, step.gap, screen)
+    if step.gap and wrong:
+        texts[3:] = number(step.gap.found), number(step.gap.expected)
+    text_style = "" if wrong else "dim"
+    return [
+        (ascii_sign if screen.ascii_only else sign, style),
+        (screen.ours(step.name), "name" if wrong else "" if step.gap else "dim"),
+        *((screen.ours(text), text_style) for text in texts),
+    ]
+
+
+def verdict_words(step: Checked) -> str:
+    """agrees, 3 of 9 differ, not recorded, …; and how much of it is filled in."""
+    if step.gap is None:
+        return step.verdict.value
+    gap = step.gap
+    said = f"{gap.differing} of {gap.filled} differ" if gap.differing else "agrees"
+    return said if gap.filled == gap.of else f"{said} ({gap.filled} of {gap.of} filled)"

@@ -1,0 +1,207 @@
+"""Two traces side by side: by position, or by token where their sentences differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from attnctl.array import Array, Shape
+from attnctl.cells import spelled, spellings
+from attnctl.trace import Trace
+
+Places = Array
+
+
+class ApartError(Exception):
+    """Why two steps cannot be laid side by side."""
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Places along an axis of A and of B: `a[i]` stands beside `b[i]`, the others beside nothing."""
+
+    a: Places
+    b: Places
+    size_a: int
+    size_b: int
+
+    @classmethod
+    def same(cls, size: int) -> Pairing:
+        """Every place beside its like."""
+        every = np.arange(size)
+        return cls(every, every, size, size)
+
+    @classmethod
+    def by_token(cls, a: Sequence[str], b: Sequence[str]) -> Pairing:
+        """The tokens that both have, in the order they share."""
+        pairs = np.array(common(a, b), dtype=np.intp).reshape(-1, 2)
+        return cls(pairs[:, 0], pairs[:, 1], len(a), len(b))
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out on either side."""
+        return len(self.a) == self.size_a == self.size_b
+
+    @property
+    def only_a(self) -> Places:
+        """The places of A that stand beside nothing."""
+        return np.setdiff1d(np.arange(self.size_a), self.a)
+
+    @property
+    def only_b(self) -> Places:
+        """The places of B that stand beside nothing."""
+        return np.setdiff1d(np.arange(self.size_b), self.b)
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How the places of two traces pair up; `by_position` looks at no tokens."""
+
+    a: Trace
+    b: Trace
+    by_position: bool = False
+
+    @cached_property
+    def tokens(self) -> Pairing | None:
+        """The tokens of the queries side by side; None where position decides."""
+        return self.paired(self.a.tokens, self.b.tokens)
+
+    @cached_property
+    def keys(self) -> Pairing | None:
+        """The same for the tokens of the keys."""
+        return self.paired(self.a.key_tokens, self.b.key_tokens)
+
+    def paired(self, a: Sequence[str] | None, b: Sequence[str] | None) -> Pairing | None:
+        """Two sentences side by side, where they are known and differ."""
+        if self.by_position or a is None or b is None or list(a) == list(b):
+            return None
+        return Pairing.by_token(a, b)
+
+    def along(self, axis: str, a: int, b: int) -> Pairing:
+        """How an axis of these sizes pairs up. Raises ApartError where it does not."""
+        pairing = {"token": self.tokens, "query": self.tokens, "key": self.keys}.get(axis)
+        if pairing is not None and (pairing.size_a, pairing.size_b) == (a, b):
+            if not len(pairing.a):
+                hint = "; by position they could be compared" if a == b else ""
+                raise ApartError(f"no token in common{hint}")
+            return pairing
+        if a != b:
+            raise ApartError(f"{axis}: {a} against {b}")
+        return Pairing.same(a)
+
+    def matched(self, name: str) -> tuple[Array, Array, tuple[Pairing, ...]]:
+        """A step of both traces, and how its axes pair up; leading axes of one place are dropped.
+
+        Raises ApartError where one of them lacks it, or where the shapes do not match.
+        """
+        if name not in self.a or name not in self.b:
+            raise ApartError(f"no {name} in {'B' if name in self.a else 'A'}")
+        first, second = self.a[name], self.b[name]
+        a, b = single(first, second.ndim), single(second, first.ndim)
+        if a.ndim != b.ndim:
+            raise ApartError(f"{a.ndim} axes against {b.ndim}")
+        axes = self.a.steps[name].axes[first.ndim - a.ndim :]
+        return a, b, tuple(self.along(*each) for each in zip(axes, a.shape, b.shape, strict=True))
+
+    def sides(self, name: str) -> Sides:
+        """The places of a step that both traces have. Raises ApartError as `matched` does."""
+        a, b, pairings = self.matched(name)
+        dropped = (1,) * (len(self.a.steps[name].axes) - a.ndim)
+        loaded = Trace(self.a.steps, {name: a.reshape(dropped + a.shape)}, self.a.header)
+        return Sides(
+            name,
+            picked(a, [None if each.whole else each.a for each in pairings]),
+            picked(b, [None if each.whole else each.b for each in pairings]),
+            pairings,
+            loaded,
+        )
+
+    def left_out(self) -> tuple[list[str], list[str]]:
+        """The tokens of A and of B that stand beside nothing, as an address names them."""
+        of_a: list[str] = []
+        of_b: list[str] = []
+        for kind, pairing in (("tokens", self.tokens), ("key_tokens", self.keys)):
+            if pairing is not None:
+                of_a += tokens_at(self.a, kind, pairing.only_a)
+                of_b += tokens_at(self.b, kind, pairing.only_b)
+        return of_a, of_b
+
+
+def tokens_at(trace: Trace, kind: str, places: Places) -> list[str]:
+    """These tokens of a trace; none of its keys where they are the queries' own."""
+    words = getattr(trace, kind)
+    if kind == "key_tokens" and words == trace.tokens:
+        return []
+    spelled_words = spellings(words)
+    return [spelled_words[place] for place in places]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A step on both sides: only the places that stand beside each other; `trace` is all of it in A."""
+
+    name: str
+    a: Array
+    b: Array
+    pairings: tuple[Pairing, ...]
+    trace: Trace
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out on either side."""
+        return all(pairing.whole for pairing in self.pairings)
+
+    def at(self, index: Shape) -> Shape:
+        """Where in A a number stands, given where it stands here."""
+        found = tuple(int(pairing.a[i]) for pairing, i in zip(self.pairings, index, strict=True))
+        return (0,) * (self.trace[self.name].ndim - len(found)) + found
+
+    def cell(self, index: Shape) -> str:
+        """The address in A of what stands here."""
+        return spelled(self.trace, self.name, self.at(index))
+
+
+def single(array: Array, axes: int) -> Array:
+    """The array without leading axes of one place, where it has more axes than these."""
+    while array.ndim > axes and len(array) == 1:
+        array = array[0]
+    return array
+
+
+def picked(array: Array, places: Sequence[Places | None]) -> Array:
+    """These places along each axis; None is all of them."""
+    for axis, own in enumerate(places):
+        if own is not None:
+            array = array.take(own, axis)
+    return array
+
+
+def common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """The places of a longest common subsequence, in order.
+
+    The table of lengths is kept as an integer a row, whose bit j is 0 where the length grows at
+    token j of b (Hyyrö 2004, "Bit-parallel LCS-length computation revisited").
+    """
+    where: dict[str, int] = {}
+    for j, word in enumerate(b):
+        where[word] = where.get(word, 0) | 1 << j
+    every = (1 << len(b)) - 1
+    rows = [every]
+    for word in a:
+        above = rows[-1]
+        hit = above & where.get(word, 0)
+        rows.append((above + hit | above - hit) & every)
+    pairs: list[tuple[int, int]] = []
+    i, j = len(a), len(b)
+    while i and j:
+        if rows[i] >> (j - 1) & 1:
+            j -= 1
+        elif rows[i - 1] >> (j - 1) & 1:
+            i, j = i - 1, j - 1
+            pairs.append((i, j))
+        else:
+            i -= 1
+    return pairs[::-1]

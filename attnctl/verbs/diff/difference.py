@@ -1,0 +1,193 @@
+"""Two traces, step by step: where they part, by how much, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from attnctl.errors import AttnError, raise_all
+from attnctl.trace import Trace
+from attnctl.verbs.diff.align import Alignment, ApartError
+from attnctl.verbs.diff.configs import ABSENT, differences
+from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure
+from attnctl.verbs.diff.split import Change, split
+
+OUTPUTS = ("head_outputs", "concat", "output")
+
+
+@dataclass(frozen=True)
+class StepDifference:
+    """One step of both traces.
+
+    `cell` is the address of what differs most, in A, `a` and `b` are the two numbers there;
+    `whole` is False where tokens that only one side has were left out.
+    """
+
+    measure: Measure
+    cell: str | None
+    a: float | None
+    b: float | None
+    whole: bool
+
+    @property
+    def same(self) -> bool:
+        """Whether no number of it differs."""
+        return not self.measure.differing
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What two traces have between them.
+
+    `skipped` says of steps that both have why they were not compared; `left_out` are the tokens
+    of A and of B that stand beside nothing; `configs` holds the values of A and B by path.
+    `split` says what the change of the outputs is made of, or `no_split` why that cannot be said.
+    """
+
+    steps: dict[str, StepDifference]
+    skipped: dict[str, str]
+    only_in_a: list[str]
+    only_in_b: list[str]
+    left_out: tuple[list[str], list[str]]
+    configs: dict[str, tuple[Any, Any]]
+    split: list[Change]
+    no_split: str | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs, and nothing was left out because its token is on one side alone."""
+        return self.first is None and all(step.whole for step in self.steps.values())
+
+    @property
+    def first(self) -> str | None:
+        """The first step of the derivation that differs."""
+        return next((name for name, step in self.steps.items() if not step.same), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as strict JSON data."""
+        from attnctl.store.codec import plain
+
+        out: dict[str, Any] = {
+            "same": self.same,
+            "first": self.first,
+            "steps": {name: step_dict(step) for name, step in self.steps.items()},
+            "skipped": self.skipped,
+            "only_in_a": self.only_in_a,
+            "only_in_b": self.only_in_b,
+            "left_out": dict(zip("ab", self.left_out, strict=True)),
+            "configs": {
+                path: {side: value for side, value in zip("ab", values, strict=True) if value is not ABSENT}
+                for path, values in self.configs.items()
+            },
+            "split": split_dict(self.split),
+        }
+        return dict(plain(out))
+
+
+def step_dict(step: StepDifference) -> dict[str, Any]:
+    """A step as plain data: what there is to know of its numbers, then of the one that differs most."""
+    return {**asdict(step.measure), "cell": step.cell, "a": step.a, "b": step.b}
+
+
+def split_dict(changes: Sequence[Change]) -> dict[str, Any]:
+    """{"head_outputs": [one for each head], "output": …}."""
+    out: dict[str, Any] = {}
+    for change in changes:
+        found = asdict(change)
+        step, head = found.pop("step"), found.pop("head")
+        if head is None:
+            out[step] = found
+        else:
+            out.setdefault(step, []).append(found)
+    return out
+
+
+def diff(
+    a: Trace,
+    b: Trace,
+    tolerance: Tolerance = USUAL,
+    *,
+    steps: Sequence[str] | None = None,
+    by_position: bool = False,
+    why: bool = True,
+) -> Difference:
+    """Compare two traces step by step; of each only one step is in memory at a time.
+
+    `steps` names the ones to compare. Sentences that differ are aligned by token unless
+    `by_position`. `why` asks for the split of the outputs.
+
+    Raises AttnError where there is nothing to compare.
+    """
+    alignment = Alignment(a, b, by_position)
+    found: dict[str, StepDifference] = {}
+    skipped: dict[str, str] = {}
+    for name in shared(a, b, steps):
+        outcome = attempt(alignment, name, tolerance)
+        if isinstance(outcome, str):
+            skipped[name] = outcome
+        else:
+            found[name] = outcome
+    if steps is not None:
+        raise_all(f"{name} cannot be compared: {reason}" for name, reason in skipped.items())
+    if not found:
+        raise AttnError(["nothing to compare", *(f"{name}: {reason}" for name, reason in skipped.items())])
+    changes, no_split = [], None
+    if why and any(name in found and not found[name].same for name in OUTPUTS):
+        try:
+            changes = split(alignment)
+        except ApartError as error:
+            no_split = str(error)
+    partial = not all(step.whole for step in found.values())
+    return Difference(
+        steps=found,
+        skipped=skipped,
+        only_in_a=[name for name in a if name not in b] if steps is None else [],
+        only_in_b=[name for name in b if name not in a] if steps is None else [],
+        left_out=alignment.left_out() if partial else ([], []),
+        configs=differences(a.config, b.config),
+        split=changes,
+        no_split=no_split,
+    )
+
+
+def shared(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
+    """The steps that both have, in the order of the derivation; of these only the named ones.
+
+    Raises AttnError for a named step that is not in both, and where there is none in common.
+    """
+    both = [name for name in a if name in b]
+    if not both:
+        raise AttnError(
+            f"nothing to compare: no step in common; A has {', '.join(a)}; B has {', '.join(b)}"
+        )
+    if steps is None:
+        return both
+    raise_all(
+        f"no step {name!r} in {'A' if name in b else 'B' if name in a else 'either'}; "
+        f"both have {', '.join(both)}"
+        for name in steps
+        if name not in both
+    )
+    return [name for name in both if name in steps]
+
+
+def attempt(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference | str:
+    """One step of both, or why the two cannot be laid side by side."""
+    try:
+        return compared(alignment, name, tolerance)
+    except ApartError as error:
+        return str(error)
+
+
+def compared(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
+    """One step of both. Raises ApartError where the two cannot be laid side by side."""
+    sides = alignment.sides(name)
+    if not sides.a.size:
+        raise ApartError("no numbers")
+    found = measure(sides.a, sides.b, tolerance)
+    if found.at is None or found.max_rel_at is None:
+        return StepDifference(found, None, None, None, sides.whole)
+    values = float(sides.a[found.at]), float(sides.b[found.at])
+    placed = replace(found, at=sides.at(found.at), max_rel_at=sides.at(found.max_rel_at))
+    return StepDifference(placed, sides.cell(found.at), *values, sides.whole)

@@ -1,0 +1,136 @@
+"""Two arrays, number by number: how far apart, where, and how many beyond the tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isnan, prod
+
+import numpy as np
+
+from attnctl.array import Array
+
+Index = tuple[int, ...]
+
+TOLERANCES = {"float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
+"""rtol and atol for each type of number, coarsest first: those of `torch.testing.assert_close`."""
+
+CHUNK = 1 << 14
+"""Numbers that are compared at a time: few enough to stay in the processor's cache."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Numbers differ when |a − b| > atol + rtol·|b|; None follows from the coarser type of the two."""
+
+    rtol: float | None = None
+    atol: float | None = None
+    equal_nan: bool = False
+
+    def of(self, *arrays: Array) -> tuple[float, float]:
+        """The rtol and atol for arrays of these types; whole numbers and booleans are held to equality."""
+        types = {array.dtype.name for array in arrays}
+        rtol, atol = next((both for name, both in TOLERANCES.items() if name in types), (0.0, 0.0))
+        return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
+
+
+USUAL = Tolerance()
+"""What follows from the types alone."""
+
+
+@dataclass
+class Peak:
+    """The largest of the numbers shown so far, NaN above all, and where it stands."""
+
+    value: float = 0.0
+    at: int | None = None
+
+    def see(self, values: Array, start: int) -> None:
+        """Look at more numbers, the first of them at `start`."""
+        at = int(values.argmax())  # of the first NaN, where there is one
+        value = float(values[at])
+        if not isnan(self.value) and (isnan(value) or value > self.value):
+            self.value, self.at = value, start + at
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What two arrays of one shape have between them.
+
+    `at` and `max_rel_at` say where the largest differences stand, None where all is equal to the
+    bit. `hidden_in_a` and `hidden_in_b` count the numbers that are −∞ on that side alone, `nan`
+    those that differ because of a NaN.
+    """
+
+    max_abs: float
+    max_rel: float
+    at: Index | None
+    differing: int
+    of: int
+    max_rel_at: Index | None = None
+    hidden_in_a: int = 0
+    hidden_in_b: int = 0
+    nan: int = 0
+
+
+def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
+    """Compare two arrays of one shape, a chunk at a time."""
+    rtol, atol = tolerance.of(a, b)
+    largest, relative = Peak(), Peak()
+    counts = np.zeros(4, dtype=np.int64)
+    with np.errstate(all="ignore"):
+        for start, x, y in chunks(a, b):
+            gap = distance(x, y, equal_nan=tolerance.equal_nan)
+            size = np.abs(y)
+            largest.see(gap, start)
+            differs = gap > size * rtol + atol
+            finite = np.isfinite(gap.sum())
+            if not finite:
+                differs |= ~np.isfinite(gap)
+                counts[1:] += strange(x, y, differs)
+            counts[0] += np.count_nonzero(differs)
+            relative.see(ratio(gap, size, finite=bool(finite)), start)
+
+    def index(flat: int | None) -> Index | None:
+        return None if flat is None else tuple(map(int, np.unravel_index(flat, a.shape)))
+
+    differing, *others = map(int, counts)
+    return Measure(
+        largest.value, relative.value, index(largest.at), differing, a.size, index(relative.at), *others
+    )
+
+
+def chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
+    """The stretches in which the arrays are not equal to the bit, as float64, each with its start."""
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    for start in range(0, prod(a.shape), CHUNK):
+        x, y = flat_a[start : start + CHUNK], flat_b[start : start + CHUNK]
+        if not (x == y).all():
+            yield start, x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
+
+
+def distance(x: Array, y: Array, *, equal_nan: bool) -> Array:
+    """|x − y|; equal infinities are 0 apart, and NaNs where they count as equal."""
+    gap = np.abs(x - y)
+    if np.isnan(gap.sum()):
+        gap[x == y] = 0.0
+        if equal_nan:
+            gap[np.isnan(x) & np.isnan(y)] = 0.0
+    return gap
+
+
+def ratio(gap: Array, size: Array, *, finite: bool) -> Array:
+    """|x − y| / |y|; nothing is a finite part of 0."""
+    out = gap / size
+    out[gap == 0] = 0.0
+    if not finite:
+        out[np.isinf(gap)] = np.inf
+    return out
+
+
+def strange(x: Array, y: Array, differs: Array) -> tuple[int, int, int]:
+    """How many differ because x is −∞, because y is, because either is NaN."""
+    nan = differs & (np.isnan(x) | np.isnan(y))
+    plain = differs & ~nan
+    hidden_x, hidden_y = plain & np.isneginf(x), plain & np.isneginf(y)
+    return int(hidden_x.sum()), int(hidden_y.sum()), int(nan.sum())

@@ -1,0 +1,284 @@
+"""One cell of a trace: the line it stands on, its arithmetic, and the cells that were read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite, isinf, isnan
+from typing import Any
+
+import numpy as np
+
+from attnctl.arithmetic import Cell, Expr, Number, Sum, code, evaluate, number_text, numbers
+from attnctl.array import Array
+from attnctl.cells import Address, Speller, parse, parse_start
+from attnctl.config.settings import Settings
+from attnctl.derivation import Step
+from attnctl.errors import AttnError
+from attnctl.ops import Given, Hide, Softmax, Unstated
+from attnctl.trace import Trace
+from attnctl.verbs.explain.parts import Parts, parts_of
+from attnctl.verbs.explain.unstated import restated
+
+Reference = tuple[str, Cell]
+"""A cell of a step."""
+
+CLOSE = 1e-13
+"""Rounding below this part of a value is not worth a term of its own."""
+
+
+MISFIT = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What comes of arithmetic on arrays that do not go together, as a dump of others may have them."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How one number came about.
+
+    `expr` is its arithmetic, on the numbers of `inputs`. The value that was recorded differs from
+    what the arithmetic comes to by `rounding`; where that is more than rounding, `gives` is what
+    the arithmetic comes to and `rounding` is 0.
+    """
+
+    step: Step
+    cell: Cell
+    name: str
+    value: float
+    expr: Expr
+    inputs: tuple[Reference, ...] = ()
+    rounding: float = 0.0
+    gives: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def expression(self) -> str:
+        """The arithmetic in full digits: it evaluates to `value` (unless it `gives` another)."""
+        if not isfinite(self.value) and self.gives is None:
+            return number_text(self.value)
+        if not self.rounding:
+            return code(self.expr)
+        terms = self.expr.parts if isinstance(self.expr, Sum) else (self.expr,)
+        return code(Sum((*terms, Number(self.rounding))))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A cell in the tree that goes back from another: explained, unless it is too far down.
+
+    `repeated` says that it is explained above already; `why_not` why it cannot be explained.
+    """
+
+    step: str
+    cell: Cell
+    name: str
+    value: float
+    explanation: Explanation | None
+    children: Iterator[Node]
+    repeated: bool = False
+    why_not: str = ""
+
+
+class Explainer:
+    """Explains cells of one trace.
+
+    `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
+    AttnError where they are given and the dump says so itself. `height` is how many lines there
+    are from a step back to what was given.
+    """
+
+    def __init__(self, trace: Trace, settings: Settings | None = None) -> None:
+        self.trace = restated(trace, settings)
+        self.dtype = np.dtype("float64" if settings is None else settings.dtype)
+        self.own = set(trace)
+        self.spell = Speller(self.trace)
+        self.edits = tuple(edits_of(self.trace))
+        self.height: dict[str, int] = {}
+        for name, line in self.trace.steps.items():
+            self.height[name] = 1 + max((self.height.get(each, 1) for each in line.inputs), default=0)
+
+    def explain(self, step: str, cell: Cell) -> Explanation:
+        """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
+        for text, edited, index in self.edits:
+            if edited == step and within(cell, index):
+                return self.changed(step, cell, f"edited: {text}")
+        try:
+            with np.errstate(all="ignore"):
+                found = self.worked_out(step, cell)
+        except MISFIT as error:
+            raise AttnError(
+                f"{self.spell(step, cell)}: the line that the dump gives for it does not fit its numbers "
+                f"({error}); attnctl check goes through them all"
+            ) from error
+        if found.gives is not None and any(edited == step for _, edited, _ in self.edits):
+            return self.changed(
+                step, cell, "changed by an edit of this step: its row was made to sum to 1 again"
+            )
+        return found
+
+    def changed(self, step: str, cell: Cell, note: str) -> Explanation:
+        """The explanation of a cell whose number was put there by hand."""
+        own = self.trace.steps[step]
+        line = Step(step, Given(), (), own.axes, "edited", own.symbol)
+        value = float(self.trace[step][cell])
+        return Explanation(line, cell, self.spell(step, cell), value, Number(value), notes=(note,))
+
+    def worked_out(self, step: str, cell: Cell) -> Explanation:
+        """The explanation of a cell by the line it stands on."""
+        line = self.trace.steps[step]
+        inputs = self.inputs_of(line)
+        expr = line.op.terms(cell, *inputs)
+        sources = [number.source for number in numbers(expr) if number.source]
+        if any(len(source.cell) != inputs[source.position].ndim for source in sources):
+            raise ValueError("an input has other axes than it should")
+        read = dict.fromkeys((line.inputs[source.position], source.cell) for source in sources)
+        value = float(self.trace[step][cell])
+        kinds = [self.dtype, self.trace[step].dtype, *(array.dtype for array in inputs)]
+        rounding, gives = settle(expr, value, kinds)
+        notes = tuple(self.notes(line, cell, gives))
+        return Explanation(
+            line, cell, self.spell(step, cell), value, expr, tuple(read), rounding, gives, notes
+        )
+
+    def inputs_of(self, line: Step) -> list[Array]:
+        """The arrays that a line reads. Raises AttnError naming those that are not there."""
+        if isinstance(line.op, Given):
+            return [self.trace[line.name]]
+        if isinstance(line.op, Unstated):
+            raise AttnError(
+                f"{line.name}: this dump does not say how it came about, and the steps it could have "
+                "come from are not in it; keep Q, K and V (or X and the weights) beside it, or say what "
+                "was meant (--causal, --window, …)"
+            )
+        lacking = [name for name in line.inputs if name not in self.trace]
+        if lacking:
+            verb, them = ("is", "it") if len(lacking) == 1 else ("are", "them")
+            raise AttnError(
+                f"{line.name}: it comes from {' and '.join(line.inputs)}, but {' and '.join(lacking)} "
+                f"{verb} not in this dump; keep {them} too (--step {','.join((*line.inputs, line.name))})"
+            )
+        return [self.trace[name] for name in line.inputs]
+
+    def notes(self, line: Step, cell: Cell, gives: float | None) -> Iterator[str]:
+        """What else a person should know of a cell."""
+        if line.name not in self.own:
+            yield "not in this dump: computed from what is"
+        if gives is not None:
+            yield "the dump holds another number than this arithmetic gives"
+        score = line.inputs[0] if isinstance(line.op, Softmax) else line.name
+        if score in self.trace and isinstance(self.trace.steps[score].op, Hide):
+            yield from self.hidden(self.trace.steps[score], cell)
+
+    def hidden(self, line: Step, cell: Cell) -> Iterator[str]:
+        """Which rule hides a score, if one does."""
+        assert isinstance(line.op, Hide)
+        masks = [self.trace[name] for name in line.inputs[1:] if name in self.trace]
+        rule = line.op.reason(cell, self.trace[line.name].shape, *masks)
+        if rule >= 0:
+            names = [each.name for each in line.op.rules]
+            yield f"hidden by {names[rule] if rule < len(names) else 'the given mask'}"
+
+    def root(self, address: Address, depth: int = 1) -> Node:
+        """The tree that goes back from a cell, `depth` lines in all.
+
+        Raises AttnError where there is no such cell, or where the dump lacks what it came from.
+        """
+        node = self.tree(address.step, address.cell(self.trace), depth)
+        if node.why_not:
+            raise AttnError(node.why_not)
+        return node
+
+    def parts(self, node: Node) -> Parts | None:
+        """The parts of a score where positions are added; None for anything else."""
+        if node.explanation is None or not node.explanation.inputs:
+            return None
+        try:
+            with np.errstate(all="ignore"):
+                return parts_of(self.trace, node.step, node.cell)
+        except MISFIT:
+            return None
+
+    def tree(self, step: str, cell: Cell, depth: int, seen: dict[Reference, int] | None = None) -> Node:
+        """The cell, explained where it can be, and the cells it came from.
+
+        A cell is explained once; where it comes up again it is `repeated`. Children are found as
+        they are asked for, so a tree of any size takes little memory. `seen` holds how far back
+        each cell was followed.
+        """
+        seen = {} if seen is None else seen
+        value, name = float(self.trace[step][cell]), self.spell(step, cell)
+        bare = Node(step, cell, name, value, None, iter(()))
+        if depth < 1:
+            return bare
+        depth = min(depth, self.height[step])
+        if seen.get((step, cell), 0) >= depth and self.trace.steps[step].inputs:
+            return replace(bare, repeated=True)
+        seen[step, cell] = depth
+        try:
+            found = self.explain(step, cell)
+        except AttnError as error:
+            return replace(bare, why_not=str(error))
+        children = (self.tree(*each, depth - 1, seen) for each in found.inputs)
+        return replace(bare, explanation=found, children=children)
+
+
+def explain(trace: Trace, address: str | Address, settings: Settings | None = None) -> Explanation:
+    """How one cell came about: ``explain(trace, "attention_weights[0,love,AI]")``.
+
+    `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
+    AttnError where there is no such cell, or where the dump lacks what it came from.
+    """
+    found = Explainer(trace, settings).root(parse(address) if isinstance(address, str) else address)
+    assert found.explanation is not None
+    return found.explanation
+
+
+# --- rounding ---
+
+
+def settle(expr: Expr, value: float, kinds: Iterable[np.dtype[Any]]) -> tuple[float, float | None]:
+    """(what rounding added, None), or (0, what the arithmetic gives) where that is another number.
+
+    `kinds` are the types of number it was worked out in; the coarsest decides what rounding may do.
+    """
+    coarsest = max((np.finfo(kind) for kind in kinds if kind.kind == "f"), key=lambda kind: kind.eps)
+    found, slack = evaluate(expr, float(coarsest.eps))
+    if found == value or (isnan(found) and isnan(value)):
+        return 0.0, None
+    if isinf(value) and abs(found) + slack > float(coarsest.max) and (found > 0) == (value > 0):
+        return 0.0, None
+    difference = value - found
+    if not abs(difference) <= slack:
+        underflow = float(coarsest.smallest_subnormal) * sum(1 for _ in numbers(expr))
+        if not abs(difference) <= slack + underflow:
+            return 0.0, found
+    return (difference if abs(difference) > CLOSE * abs(value) else 0.0), None
+
+
+# --- edits ---
+
+
+def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]:
+    """Every edit that the dump records and whose step is in it: its text, its step, where it applies."""
+    recorded = trace.header.get("edits", [])
+    for edit in recorded if isinstance(recorded, list) else [None]:
+        text = edit.get("edit") if isinstance(edit, dict) else None
+        if not isinstance(text, str):
+            raise AttnError('$.edits: expected a list of objects with the text of an "edit"')
+        address, _ = parse_start(text)
+        if address.step in trace:
+            yield text, address.step, address.resolve(trace)
+
+
+def within(cell: Cell, index: tuple[int | slice, ...]) -> bool:
+    """Whether a cell is among those of an index; its slices are whole axes."""
+    return all(isinstance(at, slice) or at == own for own, at in zip(cell, index, strict=True))
+
+
+def labels(trace: Trace, step: str, cell: Cell) -> Mapping[str, str]:
+    """The tokens of a cell by axis: {"query": "love", "key": "AI"}."""
+    out = {}
+    for axis, (name, at) in enumerate(zip(trace.steps[step].axes, cell, strict=True)):
+        tokens = trace.tokens_along(step, axis)
+        if tokens is not None:
+            out[name] = tokens[at]
+    return out

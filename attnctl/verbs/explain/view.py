@@ -1,0 +1,251 @@
+"""An explanation on the screen and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite, log10
+from typing import Any
+
+import numpy as np
+
+from attnctl.arithmetic import Number, display, number_text
+from attnctl.ops import Given
+from attnctl.screen.numbers import matrix_format
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import cells, pad_right
+from attnctl.store.codec import plain
+from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
+
+TERMS = 12
+"""Of a sum on a terminal: beyond, the middle is left out."""
+
+FEWER = (TERMS, 6, 4, 3, 2)
+"""Terms of a sum in the tree, where more do not fit on a line."""
+
+CHILDREN = 8
+"""Of a node of the tree on a terminal."""
+
+NARROWEST = 24
+"""Cells that an equation has at least to the right of its sign."""
+
+GUIDES, PLAIN_GUIDES = ("├── ", "└── ", "│   ", "    "), ("|-- ", "`-- ", "|   ", "    ")
+
+
+@dataclass(frozen=True)
+class View:
+    """How an explanation is shown: how many decimals, how many lines back, whether all of it."""
+
+    precision: int = 4
+    depth: int = 1
+    full: bool = False
+
+
+@dataclass(frozen=True)
+class Page:
+    """An explanation laid out for one screen."""
+
+    explainer: Explainer
+    screen: Screen
+    view: View
+
+    @property
+    def fitted(self) -> bool:
+        """Whether what is too much is left out."""
+        return self.screen.fits and not self.view.full
+
+    def lines(self, root: Node) -> Iterator[Line]:
+        """The line of the derivation, the arithmetic, the parts of a score, the tree."""
+        found = root.explanation
+        assert found is not None
+        sign = ": " if isinstance(found.step.op, Given) else " = "
+        title = [(found.step.name, "name"), (sign + found.step.formula, "formula")]
+        yield [(self.screen.ours(text), style) for text, style in title]
+        yield []
+        most = TERMS if self.fitted else None
+        if found.inputs:
+            yield from self.equation(found.name, [self.symbols(found, most)])
+        yield from self.equation(found.name, self.figures(found, most))
+        for note in self.notes(found):
+            yield from self.screen.flow([(self.screen.ours(note), "dim")], " ")
+        parts = self.explainer.parts(root)
+        if parts:
+            yield []
+            yield from self.parts(found.name, parts)
+        if self.view.depth > 1 and found.inputs:
+            yield []
+            yield [(self.screen.ours(found.name), "label")]
+            yield from self.branches(root, "", set())
+
+    # --- one line of arithmetic ---
+
+    def number(self, value: float) -> str:
+        """A number for people."""
+        return number_for_people(value, self.view.precision)
+
+    def symbols(self, found: Explanation, most: int | None) -> str:
+        """The arithmetic with cells for numbers: `Q[0,love,0]·K[0,AI,0] + …`."""
+
+        def symbol(read: Number) -> str:
+            if read.source is None:
+                return self.number(read.value)
+            return self.explainer.spell(found.step.inputs[read.source.position], read.source.cell)
+
+        return display(found.expr, symbol, most)
+
+    def figures(self, found: Explanation, most: int | None) -> list[str]:
+        """The arithmetic in numbers, unless it is just one, and what it comes to."""
+        worked_out = display(found.expr, lambda read: self.number(read.value), most)
+        result = self.number(found.value if found.gives is None else found.gives)
+        return [result] if isinstance(found.expr, Number) else [worked_out, result]
+
+    def notes(self, found: Explanation) -> Iterator[str]:
+        """What else is to be known of the cell."""
+        if found.gives is not None:
+            yield f"but the dump has {self.number(found.value)} here"
+        exact = self.number(found.value - found.rounding)
+        if isfinite(found.value) and exact != self.number(found.value):
+            kind = self.explainer.trace[found.step.name].dtype.name
+            yield f"rounding to {kind} moved it from {exact}"
+        yield from found.notes
+
+    def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
+        """`name = side = side`, going on below its first sign where it is too long."""
+        name = self.screen.ours(name)
+        terms = [term for side in sides for term in re.split(r" (?=[+/] )", f"= {side}")]
+        indent = cells(name) + 1 if cells(name) <= self.screen.width - NARROWEST else 2
+        start, text = name, ""
+        for term in map(self.screen.ours, terms):
+            if (
+                text
+                and self.screen.fits
+                and cells(start) + cells(text) + cells(term) + 1 > self.screen.width
+            ):
+                yield [(start, "label"), (text, "")]
+                start, text = " " * (indent - 1), ""
+            text += f" {term}"
+        yield [(start, "label"), (text, "")]
+
+    # --- parts ---
+
+    def parts(self, name: str, parts: Parts) -> Iterator[Line]:
+        """What each pair of parts gave to the score, one below the other."""
+        yield [(self.screen.ours(f"{name} by what it came from, query × key"), "dim")]
+        values, ascii_only = np.array(list(parts.values())), self.screen.ascii_only
+        form = matrix_format(values, self.view.precision, ascii_only=ascii_only)
+        words = [self.screen.ours(part.replace("×", " × ")) for part in parts]
+        width = max(map(cells, words))
+        for part, word, value in zip(parts, words, values.tolist(), strict=True):
+            text = form(value).replace("-", form.minus)
+            yield [
+                (f"  {pad_right(word, width)}", "label"),
+                (f"  {text}", ""),
+                (self.screen.ours(MEANT.get(part, "")), "dim"),
+            ]
+
+    # --- the tree ---
+
+    def branches(self, node: Node, before: str, told: set[str]) -> Iterator[Line]:
+        """The cells that a cell came from, and theirs; `told` are the givens that were introduced."""
+        tee, corner, bar, gap = PLAIN_GUIDES if self.screen.ascii_only else GUIDES
+        count = len(node.explanation.inputs) if node.explanation else 0
+        shown = count if not self.fitted or count <= CHILDREN + 1 else CHILDREN
+        for at, child in enumerate(islice(node.children, shown)):
+            last = at == count - 1
+            guide = before + (corner if last else tee)
+            yield [(guide, "frame"), *self.twig(child, self.screen.width - cells(guide), told)]
+            yield from self.branches(child, before + (gap if last else bar), told)
+        if shown < count:
+            yield [
+                (before + corner, "frame"),
+                (f"{self.screen.left_out(count - shown)} (--full shows them)", "dim"),
+            ]
+
+    def twig(self, node: Node, room: int, told: set[str]) -> Line:
+        """A cell in the tree: its arithmetic where there is room, its value, where it is from."""
+        name, found = self.screen.ours(node.name), node.explanation
+        sides, more = [self.number(node.value)], ""
+        if node.repeated:
+            more = "  (above)"
+        elif found is None:
+            more = f"  ({node.why_not})" if node.why_not and node.step not in told else ""
+            told |= {node.step} if node.why_not else set()
+        elif isinstance(found.step.op, Given):
+            more = "" if node.step in told else f"  {found.step.formula}"
+            told.add(node.step)
+        else:
+            sides = self.figures(found, None)
+            if self.fitted:
+                tries = (self.figures(found, most) for most in FEWER)
+                fitting = (each for each in tries if cells(" = ".join([name, *each])) <= room)
+                sides = next(fitting, sides[-1:])
+        text = self.screen.ours(f" = {' = '.join(sides)}")
+        rest = self.screen.ours(more)
+        if self.fitted:
+            rest = self.screen.short(rest, max(0, room - cells(name) - cells(text)))
+        return [(name, "label"), (text, ""), (rest, "dim")]
+
+
+MEANT = {
+    "bias": "  every product that a bias is in",
+    "rest": "  rounding, or numbers that were changed on the way",
+}
+"""What is to be said of parts that do not speak for themselves."""
+
+
+def number_for_people(value: float, precision: int) -> str:
+    """So many decimals at most, none of them trailing zeros; very small and large ones by exponent."""
+    if not isfinite(value):
+        return number_text(value).replace("-", "−").replace("Infinity", "∞")
+    size = log10(abs(value)) if value else 0.0
+    if -min(3, precision) <= size < 6:
+        text = trimmed(f"{value:.{precision}f}")
+    else:
+        mantissa, exponent = f"{value:.{precision}e}".split("e")
+        text = f"{trimmed(mantissa)}e{int(exponent)}"
+    return "0" if not value else text.replace("-", "−")
+
+
+def trimmed(digits: str) -> str:
+    """1.2000 -> 1.2, 3.0000 -> 3."""
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+# --- JSON ---
+
+
+def json_pieces(explainer: Explainer, root: Node) -> Iterator[str]:
+    """The explanation as JSON, a piece at a time: a deep one is long."""
+    assert root.explanation is not None
+    parts = explainer.parts(root)
+    yield from node_pieces(explainer, root, {"parts": parts} if parts else {}, "\n")
+    yield "\n"
+
+
+def node_pieces(explainer: Explainer, node: Node, more: dict[str, Any], newline: str) -> Iterator[str]:
+    """One cell, and the cells it came from."""
+    found = node.explanation
+    data: dict[str, Any] = {"cell": node.name, "value": node.value}
+    if found is not None:
+        data |= {"formula": found.step.formula, "expression": found.expression}
+        data |= {} if found.gives is None else {"gives": found.gives}
+        data |= {"notes": list(found.notes)} if found.notes else {}
+    data |= {"repeated": True} if node.repeated else {}
+    data |= {"why_not": node.why_not} if node.why_not else {}
+    data |= {
+        "step": node.step,
+        "index": list(node.cell),
+        "tokens": labels(explainer.trace, node.step, node.cell),
+    }
+    text = json.dumps(plain(data | more), ensure_ascii=False)
+    if found is None:
+        yield text
+        return
+    yield f'{text[:-1]}, "inputs": ['
+    for at, child in enumerate(node.children):
+        yield f"{',' if at else ''}{newline}  "
+        yield from node_pieces(explainer, child, {}, f"{newline}  ")
+    yield "]}"

@@ -1,0 +1,81 @@
+"""What was run, in a line or two: the sentence, the kind of attention, the tokens and their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import folded
+from attnctl.trace import Trace
+
+SENTENCE_LINES = 3
+"""Of a long sentence on a terminal."""
+
+
+def facts(trace: Trace) -> list[str]:
+    """What kind of attention it is, as far as the config says."""
+    config = trace.config
+    if not config:
+        return []
+    rules = config.get("rules")
+    crossed = "memory" in trace or "key_ids" in trace.header
+    said = ["cross-attention" if crossed else "self-attention"]
+    heads, kv_heads = config.get("heads"), config.get("kv_heads")
+    if heads is not None:
+        said.append("1 head" if heads == 1 else f"{heads} heads")
+    if kv_heads not in (None, heads):
+        said.append(f"{kv_heads} kv heads")
+    said += [f"{name} {config[name]}" for name in ("d_model", "d_k") if config.get(name) is not None]
+    if config.get("d_v") not in (None, config.get("d_k")):
+        said.append(f"d_v {config['d_v']}")
+    said += positions(config.get("positions"))
+    said += [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
+    said += [f"{name} {config[name]}" for name in ("scale", "seed") if config.get(name) is not None]
+    return said + ([str(config["dtype"])] if config.get("dtype") not in (None, "float64") else [])
+
+
+def positions(setting: Any) -> list[str]:
+    """Sinusoidal, rotary or learned, if there are any."""
+    if setting in (None, "none"):
+        return []
+    word = next(iter(setting)) if isinstance(setting, dict) and setting else str(setting)
+    return [f"{'rotary' if word == 'rope' else word} positions"]
+
+
+def rule_words(rule: Any) -> str:
+    """A rule of the config in a few words: causal, window 3 0, softcap 30."""
+    if not isinstance(rule, dict) or len(rule) != 1:
+        return str(rule)
+    ((name, value),) = rule.items()
+    if name in {"mask", "bias"}:
+        return f"given {name}"
+    values = value if isinstance(value, list) else [value]
+    return " ".join([str(name), ", ".join("∞" if each is None else str(each) for each in values)])
+
+
+def headline(trace: Trace, screen: Screen) -> Iterator[Line]:
+    """The sentence, what it attends to if that is another one, and the facts."""
+    for label, text in (("", trace.sentence), ("context", trace.header.get("context"))):
+        if text is not None:
+            yield from sentence(label, str(text), screen)
+    said = facts(trace)
+    if said:
+        yield from screen.flow([(screen.ours(fact), "dim") for fact in said], screen.dot)
+
+
+def sentence(label: str, text: str, screen: Screen) -> list[Line]:
+    """A sentence, folded; on a terminal only the first lines of a long one."""
+    whole = screen.ours(f"{label}  {text}" if label else text)
+    if not screen.fits:
+        return [[(whole, "sentence")]]
+    most = screen.width * SENTENCE_LINES
+    lines = folded(whole[:most], screen.width)
+    if len(lines) <= SENTENCE_LINES and len(whole) <= most:
+        return [[(line, "sentence")] for line in lines]
+    shown, at = lines[: SENTENCE_LINES - 1], 0
+    for line in shown:
+        at += len(line)
+        at += whole[at : at + 1] == " "  # where the line was broken
+    left_out = f"{screen.left_out(len(whole) - at)} characters"
+    return [*([(line, "sentence")] for line in shown), [(left_out, "dim")]]

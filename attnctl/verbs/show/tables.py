@@ -1,0 +1,66 @@
+"""A trace as tables: what was run, then a frame for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from attnctl.derivation import Step
+from attnctl.screen.output import Plain, print_lines, screen_of
+from attnctl.screen.screen import Line, Screen
+from attnctl.trace import Trace
+from attnctl.verbs.show.frames import frames, id_frames
+from attnctl.verbs.show.headline import headline
+from attnctl.verbs.show.sheet import checked_heads, loaded
+from attnctl.verbs.show.view import View, formula_of, shape_of, steps_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["View", "show", "show_all"]
+
+SHORTENED = "Fitted to this terminal: in a pipe or a file nothing is left out."
+
+
+def show(trace: Trace, output: Console | Plain, view: View | None = None) -> None:
+    """Print the trace as tables.
+
+    On a terminal they are fitted to its width, with the count of rows, columns and heads that are
+    left out; elsewhere everything is whole. Raises AttnError for a step or head that is not there.
+    """
+    print_lines(trace_lines(trace, screen_of(output), view or View()), output)
+
+
+def show_all(traces: Iterable[Trace], output: Console | Plain, view: View | None = None) -> None:
+    """Print several traces, one after the other."""
+    for number, trace in enumerate(traces):
+        if number:
+            print_lines([[]], output)
+        show(trace, output, view)
+
+
+def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Line]:
+    """The lines of `show`."""
+    chosen = steps_of(trace, view)
+    heads = checked_heads(trace, view.heads)
+    opening = list(headline(trace, screen))
+    yield from opening
+    whole = yield from id_frames(trace, screen, full=view.full)
+    for number, step in enumerate(chosen):
+        if number or opening or trace.tokens:
+            yield []
+        whole &= yield from step_lines(loaded(trace, step.name), step, screen, view, heads)
+    if not whole:
+        yield []
+        yield from screen.flow([(SHORTENED, "dim")], " ")
+
+
+def step_lines(
+    trace: Trace, step: Step, screen: Screen, view: View, heads: int
+) -> Generator[Line, None, bool]:
+    """The title of a step and its matrices; returns whether all of it was shown."""
+    framed = frames(trace, step.name, screen, view, heads)
+    title = [(step.name, "name"), (formula_of(step), "formula"), (shape_of(trace, step), "dim")]
+    notes = [(note, "dim") for note in framed.notes]
+    yield from screen.flow([(screen.ours(text), style) for text, style in title + notes], "   ")
+    return (yield from framed.lines())

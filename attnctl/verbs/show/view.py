@@ -1,0 +1,51 @@
+"""Which part of a trace is looked at, and what is said of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnctl.derivation import Step
+from attnctl.trace import Trace
+from attnctl.verbs.show.marks import WEIGHTS
+
+OUTPUTS = ("output", "concat", "head_outputs")
+"""The first of these that is there is the result."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What to show of a trace: which steps (None: all) and heads, how many decimals, how much of it.
+
+    `brief` is attention weights and result only; `full` shortens nothing on a terminal.
+    """
+
+    steps: tuple[str, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    precision: int = 4
+    brief: bool = False
+    full: bool = False
+
+
+def steps_of(trace: Trace, view: View) -> list[Step]:
+    """The steps to show, in order.
+
+    Raises AttnError naming each that is not there.
+    """
+    if view.steps is not None:
+        return list(trace.select(view.steps).steps.values())
+    if view.brief:
+        result = [name for name in OUTPUTS if name in trace][:1]
+        return [step for step in trace.steps.values() if step.name in (WEIGHTS, *result)]
+    return list(trace.steps.values())
+
+
+def formula_of(step: Step) -> str:
+    """`A = softmax over keys`; a formula that begins with its own symbol says it all."""
+    own = step.formula.startswith(f"{step.symbol} ")
+    return step.formula if own else f"{step.symbol} = {step.formula}"
+
+
+def shape_of(trace: Trace, step: Step) -> str:
+    """`2 × 3 × 3 (head, query, key)`."""
+    shape = trace[step.name].shape
+    return f"{' × '.join(map(str, shape))} ({', '.join(step.axes)})" if shape else "a single number"

@@ -1,0 +1,214 @@
+"""Measuring the heads of one dump, a block of query rows at a time.
+
+A row is one query's weights over the keys, made to sum to 1; rows that see nothing are counted and
+otherwise left out. Every measure is a mean over rows:
+
+entropy         H = −Σ p log2 p, in bits: 0 where one key gets all, log2 n where n keys get the same
+effective_keys  2^H: as many keys, equally attended, would give this entropy
+distance        Σ p |q − k|, in tokens (Vig & Belinkov 2019, section 4.2)
+previous        the share of the token just before the query, over rows that have one
+first           the share of the first key
+self            the share of the query's own token, over rows that have it among the keys
+same_token      the share of keys, other than the query itself, with the query's token on them
+                (in cross-attention, of all keys with that token)
+
+Where queries have no place among the keys (cross-attention), distance, previous and self mean
+nothing; without tokens, same_token does not. How far two heads are apart is the mean over rows of
+the Jensen–Shannon divergence of their weights, in bits: 0 the same, 1 nothing in common (Clark et
+al. 2019, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import fsum
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.errors import AttnError
+from attnctl.trace import Trace
+from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
+
+MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")
+
+WEIGHTS = "attention_weights"
+
+BLOCK = 2**19
+"""Weights that are worked on at a time: what is in memory beside the dump stays small."""
+
+UNEVEN = {"float16": 1e-2, "float32": 1e-3, "float64": 1e-3}
+"""How far from 1 a row may sum."""
+
+
+def measured(trace: Trace, name: str = "") -> DumpStats:
+    """Every head of one dump. Raises AttnError where it has no attention weights, or impossible ones."""
+    weights = weights_of(trace)
+    members, heads, queries, keys = weights.shape
+    places, words = places_of(trace, weights.shape), words_of(trace, weights.shape)
+    own = Collected([Head() for _ in range(heads)], UNEVEN.get(weights.dtype.name, 0.0))
+    rows = max(1, BLOCK // max(1, heads * keys))
+    for member in range(members):
+        for start in range(0, queries, rows):
+            block = np.asarray(weights[member, :, start : start + rows], dtype=np.float64)
+            stop = start + block.shape[1]
+            at = None if places is None else np.arange(start, stop) + places[member]
+            same = None if words is None else words[0][start:stop, None] == words[1]
+            own.add(block, at, same, (member, start))
+    worded = trace if words is not None else None
+    found = tuple(head.result(worded, batched=members > 1) for head in own.heads)
+    apart = {pair: Tally(fsum(rows), len(rows)) for pair, rows in own.apart.items()}
+    return DumpStats(name, found, apart, trace.sentence)
+
+
+@dataclass
+class Head:
+    """What was found of one head so far: a list of rows for each measure."""
+
+    rows: dict[str, list[float]] = field(default_factory=dict)
+    largest: float = 0.0
+    largest_at: tuple[int, int, int] = (0, 0, 0)
+    empty_rows: int = 0
+    uneven_rows: int = 0
+
+    def note(self, block: Array, where: tuple[int, int]) -> None:
+        """Keep the largest weight of a block (query, key), and where it is."""
+        query, key = np.unravel_index(block.argmax(), block.shape)
+        value = float(block[query, key])
+        if value > self.largest:
+            self.largest, self.largest_at = value, (where[0], where[1] + int(query), int(key))
+
+    def result(self, worded: Trace | None, *, batched: bool) -> HeadStats:
+        """The sums; `worded` has tokens for queries and keys."""
+        _, query, key = self.largest_at
+        words = None
+        if worded and worded.tokens and worded.key_tokens:
+            words = worded.tokens[query], worded.key_tokens[key]
+        at = self.largest_at if batched else self.largest_at[1:]
+        sums = {name: Tally(fsum(rows), len(rows)) for name, rows in self.rows.items()}
+        return HeadStats(
+            {name: sums.get(name) for name in MEASURES},
+            Largest(self.largest, at, words) if self.largest else None,
+            self.empty_rows,
+            self.uneven_rows,
+        )
+
+
+@dataclass
+class Collected:
+    """What was found so far of each head and of each pair of heads; rows may be `uneven` off from 1."""
+
+    heads: list[Head]
+    uneven: float
+    apart: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+
+    def add(self, block: Array, at: Array | None, same: Array | None, where: tuple[int, int]) -> None:
+        """Measure a block (head, query, key).
+
+        `at` is where its queries stand among the keys, `same` (query, key) where a key has the
+        query's token, `where` the member of the batch and the first query.
+        """
+        check(block, where)
+        total = block.sum(axis=-1)
+        seen = total > 0
+        uneven = seen & (np.abs(total - 1) > self.uneven)
+        p = block / np.where(seen, total, 1)[..., None]
+        bits = entropy(p)
+        measures = list(measure(p, bits, at, same))
+        for number, head in enumerate(self.heads):
+            for name, values, there in measures:
+                head.rows.setdefault(name, []).extend(values[number][seen[number] & there].tolist())
+            head.note(block[number], where)
+            head.empty_rows += int((~seen[number]).sum())
+            head.uneven_rows += int(uneven[number].sum())
+        for a, b in combinations(range(len(self.heads)), 2):
+            both = seen[a] & seen[b]
+            mixed = entropy((p[a] + p[b])[both] / 2)
+            divergence = np.maximum(0, mixed - (bits[a] + bits[b])[both] / 2)
+            self.apart.setdefault((a, b), []).extend(divergence.tolist())
+
+
+def measure(
+    p: Array, bits: Array, at: Array | None, same: Array | None
+) -> Iterator[tuple[str, Array, Array | bool]]:
+    """Each measure of a block: its value (head, query), and the queries it means something for."""
+    columns = np.arange(p.shape[-1])
+    yield "entropy", bits, True
+    yield "effective_keys", np.exp2(bits), True
+    yield "first", p[..., 0], True
+    if at is not None:
+        distance = np.abs(at[:, None] - columns)
+        yield "distance", (p * distance).sum(axis=-1), True
+        for name, column in (("previous", at - 1), ("self", at)):
+            there = (column >= 0) & (column < len(columns))
+            yield name, p[:, np.arange(len(at)), np.where(there, column, 0)], there
+        same = None if same is None else same & (distance > 0)
+    if same is not None:
+        yield "same_token", (p * same).sum(axis=-1), True
+
+
+def entropy(p: Array) -> Array:
+    """−Σ p log2 p along the last axis; 0 log 0 is 0."""
+    logs = np.log2(p, out=np.zeros_like(p), where=p > 0)
+    logs *= p
+    bits: Array = np.abs(logs.sum(axis=-1))
+    return bits
+
+
+def check(block: Array, where: tuple[int, int]) -> None:
+    """Refuse what is no weight: NaN, infinity, a negative number."""
+    wrong = np.argwhere(~((block >= 0) & (block < np.inf)))
+    if len(wrong):
+        head, query, key = wrong[0].tolist()
+        at = [head, where[1] + query, key]
+        raise AttnError(
+            f"{WEIGHTS}: {block[head, query, key]} at {at} (head, query, key); weights are 0 or more and "
+            "finite (attnctl check finds out what went wrong)"
+        )
+
+
+# --- what a dump says of its weights ---
+
+
+def weights_of(trace: Trace) -> Array:
+    """The attention weights as (batch, head, query, key)."""
+    if WEIGHTS not in trace:
+        has = ", ".join(trace) or "nothing"
+        raise AttnError(f"no {WEIGHTS} in this dump; it has {has} (--name THEIRS=OURS renames)")
+    weights = trace[WEIGHTS]
+    if not 2 <= weights.ndim <= 4 or 0 in weights.shape:
+        raise AttnError(f"{WEIGHTS}: shape {weights.shape}, expected ([batch,] [head,] query, key)")
+    return weights.reshape((1,) * (4 - weights.ndim) + weights.shape)
+
+
+def words_of(trace: Trace, shape: tuple[int, ...]) -> tuple[Array, Array] | None:
+    """A number for the token of each query and of each key, where there are tokens."""
+    tokens, key_tokens = trace.tokens, trace.key_tokens
+    if shape[0] > 1 or not tokens or not key_tokens or (len(tokens), len(key_tokens)) != shape[2:]:
+        return None
+    ids = {token: number for number, token in enumerate(dict.fromkeys([*tokens, *key_tokens]))}
+    return np.array([ids[token] for token in tokens]), np.array([ids[token] for token in key_tokens])
+
+
+def places_of(trace: Trace, shape: tuple[int, ...]) -> list[int] | None:
+    """The place of query 0 among the keys, for each member of the batch; None where there is none.
+
+    In cross-attention there is none. A dump says how many keys precede its queries; where none
+    does, queries and keys of one number are the same tokens.
+    """
+    members, _, queries, keys = shape
+    if "memory" in trace or "key_ids" in trace.header:
+        return None
+    said = trace.config.get("causal_offset", 0)
+    places = said if isinstance(said, list) else [said] * members
+    if len(places) != members or not all(isinstance(place, int) for place in places):
+        return None
+    rules = trace.config.get("rules")
+    ordered = isinstance(rules, list) and any(name in str(rule) for rule in rules for name in ORDERED)
+    return places if queries == keys or ordered or any(places) else None
+
+
+ORDERED = ("causal", "window", "alibi")
+"""Rules that say where queries stand among the keys."""

@@ -1,0 +1,198 @@
+"""What was measured, as sums and counts: parts of a set of dumps merge to exactly what the whole gives.
+
+A mean is kept as the sum and the number of rows it was taken over. Sums over dumps are rounded
+once, correctly (`math.fsum`), so no order and no division into parts changes a digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+from typing import Any
+
+from attnctl.errors import AttnError
+
+SCHEMA = "attnctl/stats/1"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A sum over so many rows."""
+
+    sum: float
+    rows: int
+
+    @property
+    def mean(self) -> float | None:
+        """The mean over the rows; None where there are none."""
+        return self.sum / self.rows if self.rows else None
+
+    @classmethod
+    def total(cls, tallies: Iterable[Tally]) -> Tally:
+        """All of them as one."""
+        every = list(tallies)
+        return cls(fsum(each.sum for each in every), sum(each.rows for each in every))
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest weight and where it is: ([batch,] query, key), and their tokens where they have any."""
+
+    value: float
+    at: tuple[int, ...]
+    tokens: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class HeadStats:
+    """One head: a tally for each measure (None: it means nothing here), and what is no mean."""
+
+    tallies: Mapping[str, Tally | None]
+    largest: Largest | None
+    empty_rows: int
+    uneven_rows: int
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        """The mean of each measure; None where it means nothing, or no row has it."""
+        return {name: None if tally is None else tally.mean for name, tally in self.tallies.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Means by name, then the sums and rows they were made of."""
+        largest = self.largest and {
+            "value": self.largest.value,
+            "at": list(self.largest.at),
+            "tokens": self.largest.tokens and list(self.largest.tokens),
+        }
+        return {
+            **self.means,
+            "largest": largest,
+            "empty_rows": self.empty_rows,
+            "uneven_rows": self.uneven_rows,
+            "sums": {name: tally and tally.sum for name, tally in self.tallies.items()},
+            "rows": {name: tally and tally.rows for name, tally in self.tallies.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HeadStats:
+        """What `to_dict` wrote."""
+        largest = data["largest"]
+        return cls(
+            {name: None if s is None else Tally(s, data["rows"][name]) for name, s in data["sums"].items()},
+            largest
+            and Largest(
+                largest["value"], tuple(largest["at"]), largest["tokens"] and tuple(largest["tokens"])
+            ),
+            data["empty_rows"],
+            data["uneven_rows"],
+        )
+
+
+@dataclass(frozen=True)
+class DumpStats:
+    """The heads of one dump, or of several taken together, and how far each two are apart."""
+
+    name: str
+    heads: tuple[HeadStats, ...]
+    pairs: Mapping[tuple[int, int], Tally]
+    sentence: str | None = None
+
+    def nearest(self, head: int) -> tuple[int, float] | None:
+        """The head that does most nearly the same, and how far from it that is."""
+        near = [
+            (tally.mean, pair[0] if pair[1] == head else pair[1])
+            for pair, tally in self.pairs.items()
+            if head in pair and tally.mean is not None
+        ]
+        return None if not near else (min(near)[1], min(near)[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        heads = [
+            {"head": number, **head.to_dict(), "nearest": named(self.nearest(number))}
+            for number, head in enumerate(self.heads)
+        ]
+        apart = [(tally.mean, list(pair)) for pair, tally in self.pairs.items() if tally.mean is not None]
+        alike = min(apart, default=None)
+        return {
+            "dump": self.name,
+            "sentence": self.sentence,
+            "heads": heads,
+            "most_similar": alike and {"heads": alike[1], "divergence": alike[0]},
+            "pairs": [
+                {"heads": list(pair), "divergence": tally.mean, "sum": tally.sum, "rows": tally.rows}
+                for pair, tally in self.pairs.items()
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> DumpStats:
+        """What `to_dict` wrote."""
+        return cls(
+            data["dump"],
+            tuple(map(HeadStats.from_dict, data["heads"])),
+            {
+                (a, b): Tally(pair["sum"], pair["rows"])
+                for pair in data["pairs"]
+                for a, b in [pair["heads"]]
+            },
+            data["sentence"],
+        )
+
+
+def named(nearest: tuple[int, float] | None) -> dict[str, Any] | None:
+    """A head and how far away it is, as plain data."""
+    return nearest and {"head": nearest[0], "divergence": nearest[1]}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every dump, in order."""
+
+    dumps: tuple[DumpStats, ...]
+
+    @property
+    def aggregate(self) -> DumpStats | None:
+        """All dumps taken together, head by head; None where they have different numbers of heads."""
+        if len({len(dump.heads) for dump in self.dumps}) != 1:
+            return None
+        heads = tuple(map(together, zip(*(dump.heads for dump in self.dumps), strict=True)))
+        pairs = {pair: Tally.total(dump.pairs[pair] for dump in self.dumps) for pair in self.dumps[0].pairs}
+        return DumpStats("all", heads, pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, ready for JSON."""
+        whole = self.aggregate
+        return {
+            "schema": SCHEMA,
+            "dumps": [dump.to_dict() for dump in self.dumps],
+            "aggregate": whole and whole.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+        """What `to_dict` wrote. Raises AttnError for anything else."""
+        if data.get("schema") != SCHEMA:
+            raise AttnError(f"schema {data.get('schema')!r} is not that of statistics; expected {SCHEMA!r}")
+        return cls(tuple(map(DumpStats.from_dict, data["dumps"])))
+
+
+def together(heads: Sequence[HeadStats]) -> HeadStats:
+    """The same head of several dumps as one; a measure counts where it means something."""
+    tallies: dict[str, Tally | None] = {}
+    for name in heads[0].tallies:
+        known = [tally for head in heads if (tally := head.tallies[name]) is not None]
+        tallies[name] = Tally.total(known) if known else None
+    largest = [head.largest for head in heads if head.largest]
+    return HeadStats(
+        tallies,
+        max(largest, key=lambda each: each.value, default=None),
+        sum(head.empty_rows for head in heads),
+        sum(head.uneven_rows for head in heads),
+    )
+
+
+def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The JSON of several runs of `stats` as one: what a run over all their dumps gives."""
+    return Report(tuple(dump for part in parts for dump in Report.from_dict(part).dumps)).to_dict()

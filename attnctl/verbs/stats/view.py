@@ -1,0 +1,185 @@
+"""Statistics of heads as a table and as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TextIO
+
+from attnctl.arithmetic import number_text
+from attnctl.array import Array
+from attnctl.derivation import Step
+from attnctl.ops import Unstated
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import cells, pad_left, pad_right
+from attnctl.store.long_csv import cell
+from attnctl.trace import Trace
+from attnctl.verbs.show.frames import frames
+from attnctl.verbs.show.view import View
+from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, Report
+
+HEADINGS = {
+    "entropy": "bits",
+    "effective_keys": "keys",
+    "distance": "dist",
+    "previous": "prev",
+    "first": "first",
+    "self": "self",
+    "same_token": "same",
+}
+"""What stands above each measure."""
+
+LEGEND = {
+    "bits": "entropy of a row of weights",
+    "keys": "effective number of keys, 2 to the entropy",
+    "dist": "how far away, |query − key| in tokens",
+    "prev …": "share of attention on the token before, on the first, on itself",
+    "same": "share on the same word elsewhere",
+    "nearest": "the head that attends most alike, by Jensen–Shannon divergence in bits",
+}
+"""What the columns mean; all are means over rows."""
+
+TOKEN_WIDTHS = range(12, 2, -1)
+"""Cells of a token beside the largest weight on a terminal: as many as leave room for the rest."""
+
+GAP = "  "
+
+Cells = list[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """How statistics are laid out for one screen."""
+
+    screen: Screen
+    precision: int = 2
+
+    def lines(self, report: Report) -> Iterator[Line]:
+        """A group of rows for each dump, one for all of them, and what the columns mean."""
+        groups = list(report.dumps)
+        whole = report.aggregate if len(groups) > 1 else None
+        groups += [whole] if whole else []
+        names = ["head", *HEADINGS.values(), "largest", "nearest"]
+        bodies, widths = self.fitting(groups, names)
+        yield self.line(names, widths, "label")
+        for group, body in zip(groups, bodies, strict=True):
+            yield self.title(group, "all together" if group is whole else group.name)
+            for row in body:
+                yield self.line(row, widths, "")
+            yield from self.notes(group)
+        if len(report.dumps) > 1 and whole is None:
+            yield [(self.screen.ours("no aggregate: the dumps have different numbers of heads"), "dim")]
+        yield []
+        for word, meaning in LEGEND.items():
+            yield [(f"{pad_right(self.screen.ours(word), 9)}{self.screen.ours(meaning)}", "dim")]
+
+    def fitting(self, groups: Sequence[DumpStats], names: Cells) -> tuple[list[list[Cells]], list[int]]:
+        """The rows of each group and the width of each column, tokens as short as they must be."""
+        for most in TOKEN_WIDTHS:
+            bodies = [[self.row(group, at, most) for at in range(len(group.heads))] for group in groups]
+            columns = zip(names, *chain.from_iterable(bodies), strict=True)
+            widths = [max(map(cells, column)) for column in columns]
+            if not self.screen.fits or sum(widths) + len(GAP) * (len(widths) - 1) <= self.screen.width:
+                break
+        return bodies, widths
+
+    def title(self, group: DumpStats, name: str) -> Line:
+        """The dump and its sentence."""
+        sentence = f"  {group.sentence}" if group.sentence else ""
+        room = self.screen.width - cells(name) - 2
+        return [
+            (self.screen.ours(name), "name"),
+            (self.screen.short(self.screen.ours(sentence), room), "dim"),
+        ]
+
+    def row(self, group: DumpStats, number: int, most: int) -> Cells:
+        """The numbers of one head."""
+        head, near = group.heads[number], group.nearest(number)
+        nearest = f"{near[0]} at {self.number(near[1])}" if near else self.number(None)
+        return [str(number), *map(self.number, head.means.values()), self.largest(head, most), nearest]
+
+    def number(self, value: float | None) -> str:
+        """A number, or a dash where it means nothing."""
+        return self.screen.ours("–") if value is None else f"{value:.{self.precision}f}"
+
+    def largest(self, head: HeadStats, most: int) -> str:
+        """`0.91 love→AI`."""
+        if head.largest is None:
+            return self.number(None)
+        places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
+        words = [self.screen.short(self.screen.token(place), most) for place in places]
+        return f"{self.number(head.largest.value)} {self.screen.ours('→').join(words)}"
+
+    def line(self, row: Sequence[str], widths: Sequence[int], style: str) -> Line:
+        """Cells below their headings: numbers to the right, words to the left."""
+        *numbers, largest, nearest = zip(row, widths, strict=True)
+        texts = [pad_left(*each) for each in numbers]
+        return [(GAP.join([*texts, pad_right(*largest), nearest[0]]), style)]
+
+    def notes(self, group: DumpStats) -> Iterator[Line]:
+        """What means nothing here; rows that see nothing, and rows that do not sum to 1."""
+        if all(head.tallies["distance"] is None for head in group.heads):
+            words = "queries have no place among the keys: dist, prev and self mean nothing"
+            yield from self.screen.flow([(self.screen.ours(f"      {words}"), "dim")], " ")
+        for words, counts in (
+            ("rows that see nothing", [head.empty_rows for head in group.heads]),
+            (
+                "rows that do not sum to 1, taken as shares of what they do",
+                [h.uneven_rows for h in group.heads],
+            ),
+        ):
+            if any(counts):
+                told = ", ".join(f"{count} of head {at}" for at, count in enumerate(counts) if count)
+                yield from self.screen.flow([(self.screen.ours(f"      {words}: {told}"), "dim")], " ")
+
+
+def rollout_lines(
+    rolled: Array, layers: Sequence[Trace], screen: Screen, precision: int | None
+) -> Iterator[Line]:
+    """The rollout as a matrix of tokens."""
+    formula = "Ã_L … Ã_2 Ã_1, Ã = (A + I) / 2"
+    step = Step("rollout", Unstated(), (), ("query", "key"), formula, "R")
+    trace = Trace({"rollout": step}, {"rollout": rolled}, {"tokens": layers[0].tokens})
+    view = View(precision=View.precision if precision is None else precision)
+    yield []
+    yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(layers)} layers"), "dim")]
+    yield from frames(trace, "rollout", screen, view, 0).lines()
+
+
+# --- CSV ---
+
+PLACES = ("largest", "largest_query", "largest_key", "query_token", "key_token")
+COLUMNS = ("dump", "head", *MEASURES, *PLACES, "empty_rows", "uneven_rows", "nearest_head", "divergence")
+
+
+def write_csv(report: Report, stream: TextIO) -> None:
+    """A line for each head of each dump, and for all of them together where there are several."""
+    stream.write(",".join(COLUMNS) + "\n")
+    whole = report.aggregate if len(report.dumps) > 1 else None
+    for group in [*report.dumps, *([whole] if whole else [])]:
+        stream.writelines(
+            ",".join([cell(group.name), str(number), *fields(head), *near(group, number)]) + "\n"
+            for number, head in enumerate(group.heads)
+        )
+
+
+def fields(head: HeadStats) -> Iterator[str]:
+    """The cells of one head."""
+    yield from map(text, head.means.values())
+    largest = head.largest
+    yield text(largest.value if largest else None)
+    yield from map(str, largest.at[-2:] if largest else ("", ""))
+    yield from map(cell, largest.tokens if largest and largest.tokens else ("", ""))
+    yield from (str(head.empty_rows), str(head.uneven_rows))
+
+
+def near(group: DumpStats, number: int) -> tuple[str, str]:
+    """The nearest head and how far from it."""
+    found = group.nearest(number)
+    return ("", "") if found is None else (str(found[0]), text(found[1]))
+
+
+def text(value: float | None) -> str:
+    """A number in full digits; nothing where there is none."""
+    return "" if value is None else number_text(value)

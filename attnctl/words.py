@@ -1,0 +1,53 @@
+"""Words that messages are made of: sizes, choices, quotations, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+MOST_NAMED = 12
+"""How many choices a message names."""
+
+LONGEST_QUOTE = 60
+
+
+def dims(shape: Iterable[object]) -> str:
+    """(4, 8) -> '4 × 8'; () -> 'one number'."""
+    return " × ".join(map(str, shape)) or "one number"
+
+
+def one_of(choices: Iterable[object], last_word: str = "or") -> str:
+    """['a', 'b', 'c'] -> 'a, b or c'; of very many choices the first few."""
+    named = list(map(str, choices))
+    if len(named) > MOST_NAMED:
+        return f"{', '.join(named[:MOST_NAMED])}, …"
+    *most, last = named or [""]
+    return f"{', '.join(most)} {last_word} {last}" if most else last
+
+
+def all_of(items: Iterable[object]) -> str:
+    """['a', 'b', 'c'] -> 'a, b and c'."""
+    return one_of(items, "and")
+
+
+def nearest(word: str, known: Iterable[str], most: int = 3, cutoff: float = 0.6) -> list[str]:
+    """The known words that look most like this one whatever their case, best first."""
+    from difflib import get_close_matches
+
+    by_lower = {each.lower(): each for each in reversed(list(known))}
+    return [by_lower[each] for each in get_close_matches(word.lower(), by_lower, n=most, cutoff=cutoff)]
+
+
+def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
+    """'did you mean a or b?', or `otherwise` where no known word is near."""
+    near = nearest(word, known)
+    return f"did you mean {one_of(near)}?" if near else otherwise
+
+
+def quoted(text: str) -> str:
+    """A text for a message: in quotes, escaped as Python escapes it, and short."""
+    return repr(text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…")
+
+
+def plural(count: int, noun: str) -> str:
+    """1, 'step' -> '1 step'; 3, 'step' -> '3 steps'."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
