@@ -30,7 +30,7 @@ from attnctl.ops import (
     Softmax,
     Squeeze,
 )
-from attnctl.rules import Alibi, PerBatch, Rule, Softcap
+from attnctl.rules import Alibi, PerBatch, Rule, Softcap, VisibilityRule
 
 Axes = tuple[str, ...]
 
@@ -231,7 +231,7 @@ def biases(v: Variant, at: Names, line: Line) -> Lines:
 
 def masking(v: Variant, at: Names, line: Line) -> Lines:
     """What is hidden: every visibility rule and the given mask at once."""
-    rules = tuple(rule for rule in v.rules if not isinstance(rule, (Softcap, Alibi)))
+    rules = tuple(rule for rule in v.rules if isinstance(rule, VisibilityRule))
     mask = ("mask",) if "mask" in v.given else ()
     yield from given(v, "mask", HEAD_QUERY_KEY, "mask")
     if rules or mask:

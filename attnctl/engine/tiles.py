@@ -140,7 +140,7 @@ class Stretch:
             return slice(0, self.keys)
         at = self.block(lead, rows.start)
         spans = [
-            step.op.block(at).span(rows.stop - rows.start, self.keys)
+            step.op.block(at).visible_to_any(rows.stop - rows.start, self.keys)
             for step in self.steps
             if isinstance(step.op, Hide)
         ]
