@@ -44,7 +44,8 @@ class Slope(Placed):
     def distances(self, shape: Shape) -> Array:
         """|query − key|, ([batch, 1,] query, key)."""
         query, key = self.positions(shape)
-        return np.abs(query - key)
+        distance = query - key
+        return np.abs(distance, out=distance)
 
     def slopes(self, shape: Shape) -> Array:
         """The slope of each head of these scores, (head, 1, 1), or of the one head of a block."""
@@ -55,8 +56,9 @@ class Slope(Placed):
     def apply(self, *inputs: Array, out: Array | None = None) -> Array:
         """(..., head, query, key) -> the same shape."""
         (s,) = inputs
-        lost = self.slopes(s.shape) * self.distances(s.shape)
-        return np.subtract(s, lost.astype(s.dtype), out=out)
+        lost = np.empty_like(s)
+        np.multiply(self.slopes(s.shape), self.distances(s.shape), out=lost, casting="same_kind")
+        return np.subtract(s, lost, out=lost if out is None else out)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """s − slope · distance."""
