@@ -24,6 +24,7 @@ from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.engine import blas
 from attnctl.engine.online import OnlineSoftmax
+from attnctl.names import TABLE, WEIGHTS
 from attnctl.ops import Add, Block, Given, Hide, MatMul, RowWise, Scale, Softmax
 
 Lead = tuple[int, ...]
@@ -44,9 +45,6 @@ SCRATCH = 8 * CELLS
 
 WORTH_A_POOL = 10**6
 """Fewer scores than this are done before threads have started."""
-
-SKIPPABLE = {"attention_weights", "masked_scores"}
-"""What is known of hidden cells without computing them: weights are 0, masked scores −∞."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Stretch:
     def online(self) -> bool:
         """Whether rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
         last = tuple(type(step.op) for step in self.steps[-2:])
-        return last == (Softmax, MatMul) and "attention_weights" not in self.kept
+        return last == (Softmax, MatMul) and WEIGHTS not in self.kept
 
     def tile(self) -> tuple[int, int]:
         """How many queries and keys at a time stay in cache; all keys where rows stay whole."""
@@ -81,9 +79,9 @@ class Stretch:
     def whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Every step for these queries of one head; which of them see nothing is returned."""
         values = self.carry_out(self.steps, lead, rows, self.span(lead, rows), scratch)
-        if "attention_weights" not in values or not self.may_hide:
+        if WEIGHTS not in values or not self.may_hide:
             return np.empty(0, int)
-        return np.flatnonzero(~values["attention_weights"].any(axis=-1))
+        return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
 
     def summed(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
         """The same, with softmax and A V summed over tiles of so many keys."""
@@ -136,7 +134,7 @@ class Stretch:
     def span(self, lead: Lead, rows: slice) -> slice:
         """The keys that these queries can see, where nothing is asked of the others."""
         n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
-        if not n_by_n & self.kept.keys() <= SKIPPABLE:
+        if any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
             return slice(0, self.keys)
         at = self.block(lead, rows.start)
         spans = [
@@ -153,7 +151,7 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     scores = [
         step for step in steps if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
     ]
-    return scores + [step for step in steps if "attention_weights" in step.inputs]
+    return scores + [step for step in steps if WEIGHTS in step.inputs]
 
 
 def scaled_first(steps: Sequence[Step]) -> list[Step]:

@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from attnctl.errors import AttnError, raise_all
+from attnctl.names import results
 from attnctl.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError
 from attnctl.verbs.diff.configs import ABSENT, differences
 from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure
 from attnctl.verbs.diff.split import Change, split
-
-OUTPUTS = ("head_outputs", "concat", "output")
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def diff(
     if not found:
         raise AttnError(["nothing to compare", *(f"{name}: {reason}" for name, reason in skipped.items())])
     changes, no_split = [], None
-    if why and any(name in found and not found[name].same for name in OUTPUTS):
+    if why and any(name in found and not found[name].same for name in results()):
         try:
             changes = split(alignment)
         except ApartError as error:
