@@ -18,6 +18,7 @@ from attnctl.array import Array
 from attnctl.cells import Address, parse_start, unknown_step
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError, raise_all
+from attnctl.names import BIAS, WEIGHTS
 from attnctl.trace import Trace
 from attnctl.words import dims, quoted
 
@@ -28,7 +29,6 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|-inf(inity)
 WORDS = {"true": 1.0, "false": 0.0}
 
 LIKE = "write it like attention_weights[0,love,:]=0, head_outputs[1]*=2 or attention_weights=@other.json"
-WEIGHTS = "attention_weights"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Edit:
 
     def check_result(self, changed: Array) -> None:
         """Refuse what is no finite number, but for the −∞ that hides a score."""
-        hides = self.step.endswith("scores") or self.step == "bias"
+        hides = self.step.endswith("scores") or self.step == BIAS
         wrong = ~np.isfinite(changed) & ~(np.isneginf(changed) & hides)
         if wrong.any():
             value = np.asarray(changed)[wrong][0]

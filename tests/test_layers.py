@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {"errors", "words", "array"},
+    {"errors", "words", "array", "names"},
     {"arithmetic", "rules", "ops"},
     {"derivation"},
     {"trace", "cells", "edits"},
@@ -24,7 +24,7 @@ LAYERS = [
 ]
 """Each layer may import itself and those above it in this list."""
 
-MATH = {"arithmetic", "rules", "ops", "array", "derivation"}
+MATH = {"arithmetic", "rules", "ops", "array", "derivation", "names"}
 """The rooms that import NumPy and nothing else from outside."""
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from attnctl.cli.options import Format, OutputOptions, ViewOptions
 from attnctl.errors import AttnError, raise_all
+from attnctl.names import WEIGHTS, result_in
 from attnctl.trace import Trace
 
 if TYPE_CHECKING:
     from attnctl.verbs.show.tables import View
-
-OUTPUT_STEPS = ("output", "concat", "head_outputs")
 
 
 def emit(
@@ -107,8 +106,7 @@ def selected(trace: Trace, view: ViewOptions) -> Trace:
     if wanted is not None:
         return trace.select(wanted)
     if view.brief:
-        last = [name for name in OUTPUT_STEPS if name in trace][:1]
-        return trace.select(["attention_weights", *last])
+        return trace.select([WEIGHTS, *result_in(trace)])
     return trace
 
 

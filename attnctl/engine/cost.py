@@ -7,6 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from attnctl.derivation import Derivation
+from attnctl.names import MASK
 from attnctl.ops import Given
 
 Shape = tuple[int, ...]
@@ -34,7 +35,7 @@ def cost(
         leaf = isinstance(step.op, Given)
         shapes[step.name] = shape = given[step.name] if leaf else step.op.shape(*inputs)
         flops = 0 if leaf else step.op.cost(shape, *inputs)
-        size = prod(shape) * (1 if step.name == "mask" else itemsize)
+        size = prod(shape) * (1 if step.name == MASK else itemsize)
         growth = " · ".join(step.axes)
         out.append(Cost(step.name, shape, size, flops, growth, keep is None or step.name in keep))
     return out

@@ -11,6 +11,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.engine.tiles import Progress, Stretch, blockwise, scaled_first, stretch_of
+from attnctl.names import TABLE, WEIGHTS
 from attnctl.ops import Add, Given, Hide
 
 Edit = Callable[[Array], Array]
@@ -60,7 +61,7 @@ def carry_out(
                 values.update(part.kept)
             elif empty is None or step not in stretch:
                 value = value_of(step, values, given, dtype)
-                if step.name == "attention_weights":  # before edits: a row that an edit clears is not blind
+                if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
                     unseen = empty_rows(value)
                 values[step.name] = edits[step.name](value) if step.name in edits else value
     kept = {
@@ -125,8 +126,8 @@ def laid_out(
         if step.name in keep or step.axes[-1] != "key":
             columns = sizes["key"] if step.axes[-1] == "key" else values[step.inputs[1]].shape[-1]
             kept[step.name] = np.zeros((*lead, sizes["query"], columns), q.dtype)
-            if step.name == "masked_scores":  # what no block computes is hidden
-                kept[step.name].fill(-np.inf)
+            if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
+                kept[step.name].fill(hidden)
     steps = stretch if stretch[0].name in keep else scaled_first(stretch)
     return Stretch(steps, outside, axes, kept, lead, sizes["query"], sizes["key"])
 

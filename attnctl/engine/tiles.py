@@ -25,6 +25,7 @@ from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.engine import blas
 from attnctl.engine.online import OnlineSoftmax, divisor_of
+from attnctl.names import TABLE, WEIGHTS
 from attnctl.ops import Add, Block, Given, Hide, MatMul, RowWise, Scale, Softmax
 
 Lead = tuple[int, ...]
@@ -45,9 +46,6 @@ SCRATCH_BYTES = 8 * TILE_SCORES
 
 FEWEST_FOR_THREADS = 10**6
 """Fewer scores than this are computed sooner than threads start."""
-
-SKIPPABLE = {"attention_weights", "masked_scores"}
-"""Steps whose hidden cells are known without computing them: weights are 0, masked scores −∞."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Stretch:
     def online(self) -> bool:
         """Whether rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
         last = tuple(type(step.op) for step in self.steps[-2:])
-        return last == (Softmax, MatMul) and "attention_weights" not in self.kept
+        return last == (Softmax, MatMul) and WEIGHTS not in self.kept
 
     @cached_property
     def divisor(self) -> int:
@@ -87,9 +85,9 @@ class Stretch:
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
         values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), scratch)
-        if "attention_weights" not in values or not self.may_hide:
+        if WEIGHTS not in values or not self.may_hide:
             return np.empty(0, int)
-        return np.flatnonzero(~values["attention_weights"].any(axis=-1))
+        return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
 
     def fill_in_key_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
         """The same, with softmax and A V summed over tiles of so many keys."""
@@ -142,7 +140,7 @@ class Stretch:
     def visible_keys(self, lead: Lead, rows: slice) -> slice:
         """The keys to compute for these queries: those they can see, or all where a kept step has all."""
         n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
-        if not n_by_n & self.kept.keys() <= SKIPPABLE:
+        if any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
             return slice(0, self.keys)
         at = self.block(lead, rows.start)
         spans = [
@@ -159,7 +157,7 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     scores = [
         step for step in steps if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
     ]
-    return scores + [step for step in steps if "attention_weights" in step.inputs]
+    return scores + [step for step in steps if WEIGHTS in step.inputs]
 
 
 def scaled_first(steps: Sequence[Step]) -> list[Step]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from math import prod
 from typing import Any, Protocol
 
@@ -15,10 +14,10 @@ import numpy as np
 
 from attnctl import __version__
 from attnctl.array import Array
-from attnctl.derivation import Rotary, Step, Variant, derive
+from attnctl.derivation import Step
 from attnctl.errors import AttnError, raise_all
+from attnctl.names import TABLE
 from attnctl.ops import Unstated
-from attnctl.rules import Alibi, Causal, Softcap
 from attnctl.store.codec import decode, op_of, plain, shown, under
 from attnctl.store.limits import raise_first
 from attnctl.trace import SCHEMA, Trace
@@ -179,7 +178,7 @@ def step_of(name: str, data: Any, array: Shaped | None, above: Container[str]) -
 def check_inputs(name: str, inputs: tuple[str, ...], above: Container[str], path: str) -> None:
     """A step reads what stands above it, or what attnctl knows but this dump leaves out."""
     for at, each in enumerate(inputs):
-        if each == name or (each not in above and each not in known()):
+        if each == name or (each not in above and each not in TABLE):
             raise AttnError(f"{path}.inputs[{at}]: no step {shown(each)} above this one")
 
 
@@ -201,23 +200,13 @@ def shown_shape(value: Any) -> str:
 # --- arrays of others ---
 
 
-@cache
-def known() -> dict[str, Step]:
-    """Every step that attnctl has a name for, in order, with its axes: the fullest of derivations."""
-    words = ("embeddings", "positions", "memory", "past_key", "past_value", "mask", "bias")
-    given = (*words, *(f"{kind}_{of}" for kind in "Wb" for of in "QKVO"))
-    rules = (Softcap(1.0), Alibi(), Causal())
-    full = Variant(dict.fromkeys(given, ""), d_k=1, kv_share=2, rules=rules, rotary=Rotary())
-    return {step.name: step for step in derive(full)}
-
-
 def foreign_step(name: str, array: Shaped) -> Step:
     """What the name and the dimensions of someone's array tell: its axes, not how it came about."""
     dims = len(array.shape)
-    step = known().get(name)
+    row = TABLE.get(name)
     axes: tuple[str, ...] = tuple(f"axis {i}" for i in range(dims))
-    if step and dims == len(step.axes) + 1:
-        axes = ("batch", *step.axes)
-    elif step and dims <= len(step.axes):
-        axes = step.axes[len(step.axes) - dims :]
-    return Step(name, Unstated(), (), axes, "", step.symbol if step else "")
+    if row and dims == len(row.axes) + 1:
+        axes = ("batch", *row.axes)
+    elif row and dims <= len(row.axes):
+        axes = row.axes[len(row.axes) - dims :]
+    return Step(name, Unstated(), (), axes, "", row.symbol if row else "")

@@ -11,8 +11,9 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
+from attnctl.names import TABLE
 from attnctl.store.codec import shown
-from attnctl.store.header import Shaped, check_schema, foreign_step, known, rebuild
+from attnctl.store.header import Shaped, check_schema, foreign_step, rebuild
 from attnctl.store.limits import MOST_PROBLEMS, raise_first
 from attnctl.trace import Trace
 
@@ -65,8 +66,8 @@ def assembled(
     ours = renamed(members, rename or {}, place)
     found = {ours[name]: each for name, each in members.items()}
     if header is None:
-        order = {name: at for at, name in enumerate(known())}
-        names = sorted(found, key=lambda name: order.get(name, len(order)))
+        order = list(TABLE)
+        names = sorted(found, key=lambda name: order.index(name) if name in TABLE else len(order))
         return Trace({name: foreign_step(name, found[name]) for name in names}, Arrays(found, place))
     return rebuild(with_names(header, ours), Arrays(found, place), found, place)
 

@@ -11,6 +11,7 @@ import numpy as np
 from attnctl.config.settings import Settings
 from attnctl.engine.memory import require
 from attnctl.errors import AttnError
+from attnctl.names import KEY_LENGTHS
 from attnctl.plan.intended import Intent, derived, is_stated, stated, unknown_names
 from attnctl.trace import Trace
 from attnctl.verbs.check.hints import hint, printed
@@ -24,7 +25,7 @@ from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker, nothing_che
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
 
-NOT_MEANT = {"key_lengths", "causal_offset", "edits", "renormalize"}
+NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
 
 BY_ROUNDING = Strictness()
@@ -67,7 +68,7 @@ def intended(trace: Trace, settings: Settings | None) -> Intent:
     """How the recorded steps should have come about."""
     if settings is None and is_stated(trace):
         return stated(trace)
-    lengths = trace.config.get("key_lengths")
+    lengths = trace.config.get(KEY_LENGTHS)
     if settings is None:
         return derived(trace, configured(trace), lengths)
     return derived(trace, settings, lengths, keep=False)

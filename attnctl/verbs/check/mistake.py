@@ -8,6 +8,7 @@ from typing import Any
 
 from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
+from attnctl.names import OUTPUT
 from attnctl.ops import Op
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import Known
@@ -120,7 +121,7 @@ def instead(
 
 def everywhere_or_once(*names: str) -> Iterator[tuple[str, ...]]:
     """All of them, then those before the output, then each alone: how often a mistake is made."""
-    before = tuple(name for name in names if name != "output")
+    before = tuple(name for name in names if name != OUTPUT)
     yield from dict.fromkeys(each for each in (names, before) if len(each) > 1)
     for name in names:
         yield (name,)

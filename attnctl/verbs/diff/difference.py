@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from attnctl.errors import AttnError, raise_all
+from attnctl.names import results
 from attnctl.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError
 from attnctl.verbs.diff.configs import ABSENT, differences
 from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure
 from attnctl.verbs.diff.heads import beside_other_heads, head_counts, what_the_split_did
 from attnctl.verbs.diff.split import Change, split
-
-OUTPUTS = ("head_outputs", "concat", "output")
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def diff(
         raise AttnError(["nothing to compare", *(f"{name}: {reason}" for name, reason in skipped.items())])
     changes, no_split = [], None
     heads = what_the_split_did(alignment, tolerance) if steps is None else []
-    if why and not heads and any(name in found and not found[name].same for name in OUTPUTS):
+    if why and not heads and any(name in found and not found[name].same for name in results()):
         try:
             changes = split(alignment)
         except ApartError as error:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnctl.array import Array, Shape
+from attnctl.names import B_O, CONCAT, HEAD_OUTPUTS, OUTPUT, W_O, WEIGHTS, V
 from attnctl.ops import Merge
 from attnctl.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, picked, single
@@ -62,7 +63,7 @@ def split(alignment: Alignment) -> list[Change]:
     Raises ApartError where the traces do not hold what it takes, or in shapes that do not match.
     """
     with np.errstate(all="ignore"):
-        heads = by_head(alignment, "head_outputs")
+        heads = by_head(alignment, HEAD_OUTPUTS)
         parts = with_rest(head_parts(alignment, heads), heads)
         out = [change(heads, parts, head) for head in range(heads.a.shape[-3])]
         with suppress(ApartError):
@@ -94,7 +95,7 @@ def wide(array: Array) -> Array:
 
 def head_parts(alignment: Alignment, heads: Sides) -> Parts:
     """ΔA·V, A·ΔV and ΔA·ΔV, each of the shape of head_outputs."""
-    *weights, pairings = alignment.matched("attention_weights")
+    *weights, pairings = alignment.matched(WEIGHTS)
     a, b = map(headed, weights)
     v_a, v_b = values(alignment.a, a.shape), values(alignment.b, b.shape)
     *_, queries, keys = pairings
@@ -134,7 +135,7 @@ def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Part
 
 def values(trace: Trace, weights: Shape) -> Array:
     """What attention reads: V after cache and sharing, with a head for each head of the weights."""
-    names = (*trace.steps["head_outputs"].inputs[1:], "V_shared", "present_value", "V")
+    names = (*trace.steps[HEAD_OUTPUTS].inputs[1:], "V_shared", "present_value", V)
     name = next((name for name in names if name in trace), None)
     if name is None:
         raise ApartError("no V beside attention_weights")
@@ -152,11 +153,11 @@ def last_step(alignment: Alignment, heads: Sides, parts: Parts) -> tuple[Sides, 
     Raises ApartError where it cannot be told from the traces.
     """
     merged = {name: Merge().apply(part) for name, part in parts.items() if name != REST}
-    last = alignment.sides("output" if "output" in alignment.a else "concat")
+    last = alignment.sides(OUTPUT if OUTPUT in alignment.a else CONCAT)
     last = replace(last, a=wide(last.a), b=wide(last.b))
-    if last.name == "concat":
+    if last.name == CONCAT:
         return last, with_rest(merged, last), None
-    w_o = alignment.sides("W_O")
+    w_o = alignment.sides(W_O)
     before, after = wide(w_o.a), wide(w_o.b)
     if before.shape != (merged[BOTH].shape[-1], last.a.shape[-1]):
         raise ApartError("output is not of the shape of concat W_O")
@@ -167,7 +168,7 @@ def last_step(alignment: Alignment, heads: Sides, parts: Parts) -> tuple[Sides, 
 
 def bias(trace: Trace, last: Sides) -> Array:
     """b_O, or nothing."""
-    found = wide(trace["b_O"]) if "b_O" in trace else np.zeros(last.a.shape[-1:])
+    found = wide(trace[B_O]) if B_O in trace else np.zeros(last.a.shape[-1:])
     if found.shape != last.a.shape[-1:]:
         raise ApartError("b_O does not go with output")
     return found

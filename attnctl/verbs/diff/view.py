@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import isinf, isnan
 from typing import TYPE_CHECKING, Any
 
+from attnctl.names import W_O
 from attnctl.screen.listing import Listing
 from attnctl.screen.output import Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
@@ -27,7 +28,7 @@ PARTS = {
     "attended_elsewhere": ("attended", "elsewhere", "ΔA·V"),
     "said_something_else": ("said", "something else", "A·ΔV"),
     "both": ("both", "", "ΔA·ΔV"),
-    "projection": ("another", "W_O", "Z·ΔW_O"),
+    "projection": ("another", W_O, "Z·ΔW_O"),
     "rest": ("none of", "these", ""),
 }
 """Each part of a change in words, on two lines, and as a formula."""

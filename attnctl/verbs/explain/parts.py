@@ -15,6 +15,7 @@ from math import fsum, isfinite, sqrt
 
 from attnctl.arithmetic import Cell
 from attnctl.array import Array
+from attnctl.names import EMBEDDINGS, POSITIONS
 from attnctl.ops import Append, MatMulT, Project, Repeat, Rotate, Scale
 from attnctl.rules import of_member
 from attnctl.trace import Trace
@@ -99,8 +100,8 @@ def sides(trace: Trace, name: str, at: Cell) -> Sides:
 def rows_of_x(trace: Trace, name: str, at: Cell) -> Sides:
     """The row of X (or of memory) at ([batch,] row), in parts."""
     inputs = trace.steps[name].inputs
-    if inputs == ("embeddings", "positions") and all(each in trace for each in inputs):
-        return {TOKEN: vector(trace["embeddings"], at), POSITION: vector(trace["positions"], at)}
+    if inputs == (EMBEDDINGS, POSITIONS) and all(each in trace for each in inputs):
+        return {TOKEN: vector(trace[EMBEDDINGS], at), POSITION: vector(trace[POSITIONS], at)}
     return {TOKEN: vector(trace[name], at)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from attnctl.names import BIAS, MASK, MEMORY
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import folded
 from attnctl.trace import Trace
@@ -19,7 +20,7 @@ def facts(trace: Trace) -> list[str]:
     if not config:
         return []
     rules = config.get("rules")
-    crossed = "memory" in trace or "key_ids" in trace.header
+    crossed = MEMORY in trace or "key_ids" in trace.header
     said = ["cross-attention" if crossed else "self-attention"]
     heads, kv_heads = config.get("heads"), config.get("kv_heads")
     if heads is not None:
@@ -48,7 +49,7 @@ def rule_words(rule: Any) -> str:
     if not isinstance(rule, dict) or len(rule) != 1:
         return str(rule)
     ((name, value),) = rule.items()
-    if name in {"mask", "bias"}:
+    if name in {MASK, BIAS}:
         return f"given {name}"
     values = value if isinstance(value, list) else [value]
     return " ".join([str(name), ", ".join("∞" if each is None else str(each) for each in values)])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.names import MASK, WEIGHTS
 from attnctl.ops import Block, Hide
 from attnctl.screen.grid import NUMBER, Codes, Kind, all_numbers
 from attnctl.screen.palette import STEPS
@@ -16,7 +17,6 @@ from attnctl.trace import Trace
 
 Index = tuple[int, ...]
 
-WEIGHTS = "attention_weights"
 
 GAMMA = 0.7
 """Below 1, so that differences among small weights are seen too."""
@@ -93,7 +93,7 @@ def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
     array, inputs = trace[name], trace.steps[name].inputs[1:]
     kept = [trace.arrays[each] for each in inputs if each in trace.arrays]
     masks = [mask for mask in kept if spreads(mask.shape, array.shape)]
-    words = [rule.name for rule in op.rules] + (["mask"] if inputs else [])
+    words = [rule.name for rule in op.rules] + ([MASK] if inputs else [])
 
     def codes(index: Index) -> Codes:
         member = index[0] if len(index) > 1 else 0

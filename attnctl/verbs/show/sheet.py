@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from attnctl.array import Array
 from attnctl.errors import raise_all
+from attnctl.names import Q, matrix_of
 from attnctl.ops import Hide
 from attnctl.screen.text import distinct, token_text
 from attnctl.trace import Trace
@@ -56,7 +57,7 @@ def heads_of(trace: Trace) -> int:
     if isinstance(stated, int) and stated > 0:
         return stated
     axes = {name: step.axes for name, step in trace.steps.items() if "head" in step.axes}
-    own = [name for name in axes if name == "W_Q" or "query" in axes[name]] or list(axes)
+    own = [name for name in axes if name == matrix_of(Q) or "query" in axes[name]] or list(axes)
     return trace[own[0]].shape[axes[own[0]].index("head")] if own else 0
 
 

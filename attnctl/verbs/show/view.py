@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnctl.derivation import Step
+from attnctl.names import WEIGHTS, result_in
 from attnctl.trace import Trace
-from attnctl.verbs.show.marks import WEIGHTS
-
-OUTPUTS = ("output", "concat", "head_outputs")
-"""The first of these that is there is the result."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,7 @@ def steps_of(trace: Trace, view: View) -> list[Step]:
     if view.steps is not None:
         return list(trace.select(view.steps).steps.values())
     if view.brief:
-        result = [name for name in OUTPUTS if name in trace][:1]
-        return [step for step in trace.steps.values() if step.name in (WEIGHTS, *result)]
+        return [step for step in trace.steps.values() if step.name in (WEIGHTS, *result_in(trace))]
     return list(trace.steps.values())
 
 

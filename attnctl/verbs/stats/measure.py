@@ -29,13 +29,13 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
+from attnctl.names import MEMORY, WEIGHTS
 from attnctl.rules import RULES
 from attnctl.trace import Trace
 from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
 
 MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")
 
-WEIGHTS = "attention_weights"
 
 BLOCK = 2**19
 """Weights that are worked on at a time: what is in memory beside the dump stays small."""
@@ -200,7 +200,7 @@ def places_of(trace: Trace, shape: tuple[int, ...]) -> list[int] | None:
     does, queries and keys of one number are the same tokens.
     """
     members, _, queries, keys = shape
-    if "memory" in trace or "key_ids" in trace.header:
+    if MEMORY in trace or "key_ids" in trace.header:
         return None
     said = trace.config.get("causal_offset", 0)
     places = said if isinstance(said, list) else [said] * members

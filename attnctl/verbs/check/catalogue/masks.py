@@ -7,14 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnctl.derivation import HEAD_QUERY_KEY, Step
+from attnctl.derivation import line
+from attnctl.names import MASKED, WEIGHTS
 from attnctl.ops import Copy, Hide, Softmax
 from attnctl.rules import Causal, Padding, VisibilityRule, Window
 from attnctl.verbs.check import wrong
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
-
-MASKED = "masked_scores"
-WEIGHTS = "attention_weights"
 
 FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
 
@@ -141,7 +139,7 @@ def unasked(case: Case) -> Iterator[Plant]:
         yield Plant(case.put(MASKED, replace(hide, rules=(*hide.rules, Causal()))))
     elif MASKED not in case.derivation and WEIGHTS in case.derivation:
         scores = case.derivation[WEIGHTS].inputs[:1]
-        new = Step(MASKED, Hide(rules=(Causal(),)), scores, HEAD_QUERY_KEY, "", "S")
+        new = line(MASKED, Hide(rules=(Causal(),)), scores, "")
         yield Plant(case.insert(new, before=WEIGHTS))
 
 

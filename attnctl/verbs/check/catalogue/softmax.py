@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from attnctl.names import WEIGHTS
 from attnctl.ops import Copy, Softmax
 from attnctl.verbs.check import wrong
 from attnctl.verbs.check.mistake import Case, Mistake, Plant, instead
-
-WEIGHTS = "attention_weights"
 
 
 def raw(case: Case) -> Iterator[Plant]:
