@@ -19,7 +19,7 @@ LAYERS = [
     {"prepare", "edits"},
     {"explain", "stats", "compare", "audit"},
     {"render.explain", "render.stats", "render.diff", "render.check"},
-    {"api"},
+    {"api", "formats"},
     {"cli"},
 ]
 """Each layer may import itself and those above it. What draws a verb's answer knows that verb."""

@@ -19,15 +19,15 @@ STEERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202
 """Characters that would tell a terminal something: controls, and what turns text around."""
 
 
-def write_json(traces: Sequence[Trace], stream: IO[Any], *, as_array: bool) -> None:
-    """One dump as a JSON object, or any number of them as an array."""
-    write = sink(stream)
-    write(b"[\n" if as_array else b"")
+def write_json(traces: Sequence[Trace], stream: IO[Any]) -> None:
+    """One dump as a JSON object, any other number of them as an array."""
+    write, several = sink(stream), len(traces) != 1
+    write(b"[\n" if several else b"")
     for at, trace in enumerate(traces):
         write(b",\n" if at else b"")
         for piece in texts(trace, "\n"):
             write(piece)
-    write(b"\n]\n" if as_array else b"\n")
+    write(b"\n]\n" if several else b"\n")
 
 
 def write_jsonl(traces: Iterable[Trace], stream: IO[Any]) -> None:
