@@ -1,4 +1,4 @@
-"""Writing dumps to files: the format by suffix, and the old file whole until the new one is."""
+"""Writing files: the format by suffix, and the old file stays until the new one is complete."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from attnctl.errors import AttnError
 from attnctl.store.format import Format
 from attnctl.trace import Trace
 
-ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""The signals that end a process at once unless it says otherwise."""
+ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""The signals that end a process at once unless it handles them."""
 
 
 def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], formats: Sequence[Format]) -> None:
@@ -108,11 +108,11 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
-    """Signals that would end the process at once raise SystemExit instead, so that it can tidy up."""
+    """Make signals that would end the process raise SystemExit, so that the temporary file is removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ending = [each for each in ENDING if signal.getsignal(each) is signal.SIG_DFL]
+    ending = [each for each in ENDING_SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
     for each in ending:
         signal.signal(each, leave)
     try:

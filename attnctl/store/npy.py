@@ -1,4 +1,4 @@
-"""The header of a .npy array: what its numbers are, believed only as far as it can be checked."""
+"""The header of a .npy array: shape and type of its numbers, held against the bytes that are there."""
 
 from __future__ import annotations
 
