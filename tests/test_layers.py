@@ -19,7 +19,7 @@ LAYERS = [
     {"store", "screen", "plan"},
     {"verbs.show"},
     {"verbs"},
-    {"api"},
+    {"api", "formats"},
     {"cli"},
 ]
 """Each layer may import itself and those above it in this list."""

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from enum import Enum
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
 
 from attnctl.errors import Exit, PipeClosed
+from attnctl.formats import FORMATS
 
 
 class Positions(str, Enum):
@@ -29,14 +30,12 @@ class DType(str, Enum):
     float16 = "float16"
 
 
-class Format(str, Enum):
-    """How a trace is written on stdout."""
-
-    table = "table"
-    json = "json"
-    jsonl = "jsonl"
-    csv = "csv"
-    markdown = "markdown"
+FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
+if TYPE_CHECKING:
+    FormatName = str
+else:
+    FormatName = Literal[FORMAT_NAMES]  # the choices that Typer offers
+"""How a trace is written on stdout."""
 
 
 def option(help: str, *names: str, **extra: Any) -> Any:  # noqa: A002  (Typer's own word)
@@ -173,14 +172,14 @@ class OutputOptions(NamedTuple):
     """Where a trace goes."""
 
     format: Annotated[
-        Format | None,
+        FormatName | None,
         option("How to write it on stdout (table).", envvar="ATTNCTL_FORMAT", show_envvar=True),
     ] = None
     json: Annotated[bool, option("Short for --format json.", "--json")] = False
     output: Annotated[
         list[str] | None,
         option(
-            "Write to FILE instead of stdout, by suffix: .json .jsonl .npz .safetensors .csv .md. "
+            f"Write to FILE instead of stdout, by suffix: {' '.join(each.suffix for each in FORMATS)}. "
             "May be given more than once.",
             "--output",
             "-o",

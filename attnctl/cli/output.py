@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnctl.cli.options import Format, OutputOptions, ViewOptions
+from attnctl.cli.options import OutputOptions, ViewOptions
 from attnctl.errors import AttnError, raise_all
+from attnctl.formats import FORMATS, write_all
 from attnctl.names import WEIGHTS, result_in
 from attnctl.trace import Trace
 
@@ -23,9 +24,8 @@ def emit(
     view: ViewOptions,
     *,
     inputs: Sequence[str | None] = (),
-    array: bool = False,
 ) -> None:
-    """Write traces as asked; `inputs` are files that were read, `array` makes JSON an array even of one."""
+    """Write traces as asked; `inputs` are files that were read, which are not overwritten."""
     wanted = chosen_format(output)
     raise_all(unused(output, view, wanted))
     keep_inputs(output.output or (), inputs)
@@ -33,38 +33,22 @@ def emit(
     warn(kept)
     if output.output:
         from attnctl.cli.progress import progress
-        from attnctl.store import write_all
 
         with progress("writing"):
             write_all(kept, output.output)
     else:
-        print_traces(kept, wanted, view, array=array)
+        print_traces(kept, wanted, view)
 
 
-def print_traces(traces: Sequence[Trace], wanted: Format, view: ViewOptions, *, array: bool) -> None:
+def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
     """Write traces on stdout in this format."""
-    match wanted:
-        case Format.table:
-            from attnctl.screen.output import output_for
-            from attnctl.verbs.show.tables import show_all
+    if wanted == "table":
+        from attnctl.screen.output import output_for
+        from attnctl.verbs.show.tables import show_all
 
-            show_all(traces, output_for(sys.stdout, os.environ), table_view(view))
-        case Format.json:
-            from attnctl.store import write_json
-
-            write_json(traces, sys.stdout, as_array=array)
-        case Format.jsonl:
-            from attnctl.store import write_jsonl
-
-            write_jsonl(traces, sys.stdout)
-        case Format.csv:
-            from attnctl.store import write_csv
-
-            write_csv(traces, sys.stdout)
-        case Format.markdown:
-            from attnctl.verbs.show.markdown import write_markdown
-
-            write_markdown(traces, sys.stdout)
+        show_all(traces, output_for(sys.stdout, os.environ), table_view(view))
+    else:
+        next(each for each in FORMATS if each.name == wanted).write(traces, sys.stdout)
 
 
 def keep_inputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
@@ -83,14 +67,14 @@ def keep_inputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
     )
 
 
-def chosen_format(output: OutputOptions) -> Format:
+def chosen_format(output: OutputOptions) -> str:
     """The format for stdout: --json beats --format beats the environment."""
-    return Format.json if output.json else output.format or Format.table
+    return "json" if output.json else output.format or "table"
 
 
-def unused(output: OutputOptions, view: ViewOptions, wanted: Format) -> list[str]:
+def unused(output: OutputOptions, view: ViewOptions, wanted: str) -> list[str]:
     """View options that this output would ignore."""
-    if not output.output and wanted is Format.table:
+    if not output.output and wanted == "table":
         return []
     named = {"--head": view.head, "--precision": view.precision, "--full": view.full or None}
     return [

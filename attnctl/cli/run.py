@@ -57,4 +57,4 @@ def run(  # noqa: PLR0913  (a group of options each)
         return
     with progress("attending") as moved:
         traces = run_many(sentences, settings, keep=wanted_steps(view.step), progress=moved)
-    emit(traces, output, view, inputs=[attention.config, file], array=len(sentences) > 1)
+    emit(traces, output, view, inputs=[attention.config, file])

@@ -26,4 +26,4 @@ def show(
 
     with progress("reading"):
         traces = read(dump)
-    emit(traces, output, view, inputs=[dump], array=len(traces) > 1)
+    emit(traces, output, view, inputs=[dump])

@@ -1,18 +1,22 @@
 """Reading and writing dumps."""
 
-from attnctl.store.dump_json import write_json, write_jsonl
-from attnctl.store.files import write, write_all, write_text
-from attnctl.store.long_csv import write_csv
-from attnctl.store.source import arrays, read, read_one
+from __future__ import annotations
 
-__all__ = [
-    "arrays",
-    "read",
-    "read_one",
-    "write",
-    "write_all",
-    "write_csv",
-    "write_json",
-    "write_jsonl",
-    "write_text",
-]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attnctl.store.files import write_text
+    from attnctl.store.source import arrays, read, read_one
+
+HOMES = {"arrays": "source", "read": "source", "read_one": "source", "write_text": "files"}
+
+__all__ = ["arrays", "read", "read_one", "write_text"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, and NumPy only then: the command line reads the table of formats."""
+    if name not in HOMES:
+        raise AttributeError(f"module 'attnctl.store' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"attnctl.store.{HOMES[name]}"), name)

@@ -1,16 +1,15 @@
-"""Arrays as JSON text, a bounded piece at a time; every number in the digits that read back as it.
+"""Arrays as JSON text, a bounded piece at a time.
 
-The digits are the fewest that do, as in Python's `repr` (float16 and float32 are written as the
-float64 they equal), and the text is the same with and without orjson, which has a form of its own
-for small numbers and writes null for NaN and infinity. So small numbers are written in that form
-without it too, and orjson is not shown what it does not write right.
+Every number is written with the shortest digits that read back as it (float16 and float32 as the
+float64 they equal), NaN and infinity as strings. With orjson this is several times faster. The
+standard library may spell a number otherwise (1e-05 for 0.00001), but it is the same number.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -25,29 +24,24 @@ except ImportError:
 BLOCK = 1 << 13
 """Numbers turned into text at a time: few enough for their text to stay in a processor's cache."""
 
-WIDE = 512
-"""Rows at least this wide are turned into text one by one, others many at a time."""
+WIDE = 64
+"""orjson is faster on single rows of at least this width than on a whole matrix of them."""
 
-WORDS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
-
-LEAST, MOST = 1e-4, 1e16
-"""repr writes smaller and larger numbers with an exponent: 1.5e-05, 1e+16."""
-
-BREAK = 1e111
-"""Stands at the end of each row where many are handed over at a time: too large to be part of it."""
+LARGE = 1e16
+"""Numbers at least this large are written as the standard library does: 1e+16, not orjson's 1e16."""
 
 
 def pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
-    """The array as nested lists, a row a line where `newline` says so."""
+    """The array as nested lists, with `newline` after the comma between two rows."""
     comma = b"," + newline.encode()
     if array.ndim == 0:
-        yield block_text(array.reshape(1), comma)
+        yield items_text(array.reshape(1), comma)
     elif array.ndim == 1 or (array.ndim == 2 and array.shape[-1] <= BLOCK):
         rows = max(1, BLOCK // max(1, array[:1].size))
         yield b"["
         for start in range(0, len(array), rows):
             yield b"" if not start else b"," if array.ndim == 1 else comma
-            yield block_text(array[start : start + rows], comma)
+            yield items_text(array[start : start + rows], comma)
         yield b"]"
     else:
         yield b"["
@@ -57,68 +51,41 @@ def pieces(array: Array, newline: str = "\n") -> Iterator[bytes]:
         yield b"]"
 
 
-def block_text(block: Array, comma: bytes) -> bytes:
-    """The numbers of a vector, or the rows of a matrix, with commas between them."""
-    if block.dtype.kind == "f":
-        block = np.ascontiguousarray(block, dtype=np.float64)
-        if orjson is not None and block.size:
-            return fast_text(block, comma)
-    texts = slow_texts(block.ravel())
-    if block.ndim == 1:
-        return ",".join(texts).encode()
-    count, width = block.shape
-    rows = (",".join(texts[at * width : (at + 1) * width]) for at in range(count))
-    return comma.join(b"[%b]" % row.encode() for row in rows)
+def items_text(block: Array, comma: bytes) -> bytes:
+    """The numbers of a vector, or the rows of a matrix with this comma between them."""
+    if orjson is not None and block.dtype.kind == "f" and block.size:
+        return by_orjson(np.ascontiguousarray(block, dtype=np.float64), comma)
+    return by_standard_library(block, comma)
 
 
-def slow_texts(numbers: Array) -> list[str]:
-    """The text of each number by the standard library, the words that are not JSON as strings."""
-    if numbers.dtype.kind != "f":
-        return list(map(json.dumps, numbers.tolist()))
-    texts = list(map(repr, numbers.tolist()))
-    sizes = np.abs(numbers)
-    for at in np.flatnonzero((sizes >= LEAST / 10) & (sizes < LEAST)):
-        texts[at] = without_exponent(texts[at])
-    for at in np.flatnonzero((sizes > 0) & (sizes < LEAST / 10)):
-        texts[at] = texts[at].replace("e-0", "e-")
-    for at in np.flatnonzero(~(sizes < np.inf)):
-        texts[at] = WORDS[texts[at]]
-    return texts
+def by_standard_library(block: Array, comma: bytes) -> bytes:
+    """The items of a vector or matrix of any type."""
+    text = json.dumps(block.tolist(), separators=(",", ":"))
+    if block.dtype.kind == "f" and not np.isfinite(block).all():
+        text = text.replace("NaN", '"NaN"').replace("Infinity", '"Infinity"').replace('-"', '"-')
+    return between_rows(text.encode()[1:-1], comma)
 
 
-def without_exponent(text: str) -> str:
-    """1.5e-05 -> 0.000015."""
-    digits = text[:-4].replace(".", "")
-    return f"-0.0000{digits[1:]}" if digits[0] == "-" else f"0.0000{digits}"
+def by_orjson(block: Array, comma: bytes) -> bytes:
+    """The items of a vector or matrix of float64, the large and not finite ones put in afterwards."""
+    ordinary = np.abs(block) < LARGE
+    if ordinary.all():
+        return ordinary_by_orjson(block, comma)
+    text = ordinary_by_orjson(np.where(ordinary, block, np.nan), comma)  # null for each of the others
+    others = block[~ordinary]
+    if (others == others[0]).all():  # as in masked scores
+        return text.replace(b"null", by_standard_library(others[:1], comma))
+    texts = iter(by_standard_library(others, comma).split(b","))
+    return re.sub(b"null", lambda _: next(texts), text)
 
 
-def fast_text(block: Array, comma: bytes) -> bytes:
-    """The same with orjson."""
-    alike = np.abs(block) < MOST
-    if alike.all():
-        return rows_text(block, comma)
-    text = rows_text(np.where(alike, block, np.nan), comma)  # null for each of the others
-    others = block[~alike]
-    if (others == others[0]).all():  # as where scores are hidden
-        return text.replace(b"null", slow_texts(others[:1])[0].encode())
-    told = [each.encode() for each in slow_texts(others)]
-    filled = [b""] * (2 * len(told) + 1)
-    filled[::2], filled[1::2] = text.split(b"null"), told
-    return b"".join(filled)
+def ordinary_by_orjson(block: Array, comma: bytes) -> bytes:
+    """The items of a vector or matrix of float64 that are small enough, or NaN, which becomes null."""
+    if block.ndim == 2 and block.shape[-1] >= WIDE:
+        return comma.join(orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY) for row in block)
+    return between_rows(orjson.dumps(block, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1], comma)
 
 
-def rows_text(block: Array, comma: bytes) -> bytes:
-    """The items of a vector or matrix by orjson."""
-    if block.ndim == 1:
-        return dumps(block)[1:-1]
-    if block.shape[-1] >= WIDE:
-        return comma.join(map(dumps, block))
-    ends = np.full((len(block), 1), BREAK)
-    text = dumps(np.hstack([block, ends]).ravel())
-    end = b"," + dumps(BREAK)
-    return text.replace(end + b",", b"]" + comma + b"[")[: -len(end) - 1] + b"]"
-
-
-def dumps(value: Any) -> bytes:
-    """JSON by orjson."""
-    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+def between_rows(text: bytes, comma: bytes) -> bytes:
+    """The text with this comma between two rows."""
+    return text.replace(b"],[", b"]" + comma + b"[")

@@ -15,23 +15,25 @@ from attnctl.trace import Trace
 
 Sink = Callable[[bytes], object]
 
-STEERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that would tell a terminal something: controls, and what turns text around."""
+TERMINAL_CONTROLS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+"""Characters that a terminal acts on: control characters and changes of text direction."""
 
 
-def write_json(traces: Sequence[Trace], stream: IO[Any], *, as_array: bool) -> None:
-    """One dump as a JSON object, or any number of them as an array."""
-    write = sink(stream)
-    write(b"[\n" if as_array else b"")
+def write_json(traces: Sequence[Trace], stream: IO[Any]) -> None:
+    """One dump as a JSON object, any other number of them as an array."""
+    write, several = sink(stream), len(traces) != 1
+    write(b"[\n" if several else b"")
     for at, trace in enumerate(traces):
         write(b",\n" if at else b"")
         for piece in texts(trace, "\n"):
             write(piece)
-    write(b"\n]\n" if as_array else b"\n")
+    write(b"\n]\n" if several else b"\n")
 
 
 def write_jsonl(traces: Iterable[Trace], stream: IO[Any]) -> None:
-    """A dump a line."""
+    """Each dump as one line of JSON."""
     write = sink(stream)
     for trace in traces:
         for piece in chain(texts(trace, ""), [b"\n"]):
@@ -39,7 +41,7 @@ def write_jsonl(traces: Iterable[Trace], stream: IO[Any]) -> None:
 
 
 def texts(trace: Trace, newline: str) -> Iterator[bytes]:
-    """A dump as the pieces of one JSON object."""
+    """The text of one dump, a JSON object, in pieces."""
     start = "{" + newline
     for key, value in heading(trace).items():
         yield encoded(f"{start}{json_text(key)}: {json_text(value)}")
@@ -62,13 +64,13 @@ def json_text(value: Any) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8; what would steer a terminal, and half of a surrogate pair, as JSON's own escape of it."""
-    safe = STEERS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """UTF-8, with terminal controls and unpaired surrogates as JSON escapes."""
+    safe = TERMINAL_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return safe.encode("utf-8", "backslashreplace")
 
 
 def sink(stream: IO[Any]) -> Sink:
-    """What takes bytes for this stream; text streams are written to as UTF-8 whatever their encoding."""
+    """The function that writes bytes to a stream; text streams get UTF-8 whatever their encoding."""
     if not isinstance(stream, io.TextIOBase):
         return stream.write
     stream.flush()

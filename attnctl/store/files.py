@@ -1,115 +1,46 @@
-"""Writing dumps to files: the format by suffix, and the old file whole until the new one is."""
+"""Writing files: the format by suffix, and the old file stays until the new one is complete."""
 
 from __future__ import annotations
 
 import errno
-import io
 import os
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, NoReturn, TextIO
+from typing import IO, NoReturn
 
 from attnctl.errors import AttnError
-from attnctl.store.dump_json import write_json, write_jsonl
-from attnctl.store.long_csv import write_csv
-from attnctl.store.npz import write_npz
-from attnctl.store.safetensors import write_safetensors
+from attnctl.store.format import Format
 from attnctl.trace import Trace
 
-ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""The signals that end a process at once unless it says otherwise."""
-
-Writer = Callable[[Sequence[Trace], IO[bytes]], None]
+ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""The signals that end a process at once unless it handles them."""
 
 
-def json_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
-    """One object, or an array where there are several traces."""
-    write_json(traces, stream, as_array=len(traces) != 1)
-
-
-def csv_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
-    """Long form, UTF-8."""
-    with as_text(stream) as text:
-        write_csv(traces, text)
-
-
-def markdown_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
-    """Tables of Markdown, UTF-8."""
-    from attnctl.verbs.show.markdown import write_markdown
-
-    with as_text(stream) as text:
-        write_markdown(traces, text)
-
-
-def npz_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
-    """Arrays of the one trace."""
-    write_npz(traces[0], stream)
-
-
-def safetensors_file(traces: Sequence[Trace], stream: IO[bytes]) -> None:
-    """Arrays of the one trace."""
-    write_safetensors(traces[0], stream)
-
-
-@contextmanager
-def as_text(stream: IO[bytes]) -> Iterator[TextIO]:
-    """A stream of bytes as one of text, which holds nothing back and leaves the stream open."""
-    text = io.TextIOWrapper(
-        stream, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True
-    )
-    try:
-        yield text
-    finally:
-        text.detach()
-
-
-FORMATS: dict[str, Writer] = {
-    ".json": json_file,
-    ".jsonl": write_jsonl,
-    ".npz": npz_file,
-    ".safetensors": safetensors_file,
-    ".csv": csv_file,
-    ".md": markdown_file,
-}
-OF_ONE = (".npz", ".safetensors")
-"""Formats that hold one trace."""
-
-
-def write(traces: Sequence[Trace], path: str | Path) -> None:
-    """Write traces to a file in the format that its suffix names.
-
-    A regular file is written beside its target and moved into place, so that whatever happens
-    the old file or the new one is there, whole. A device or a pipe is written to directly, and
-    as JSON where it has no suffix.
-    """
-    write_all(traces, [path])
-
-
-def write_all(traces: Sequence[Trace], paths: Sequence[str | Path]) -> None:
+def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], formats: Sequence[Format]) -> None:
     """Write traces to every file; a suffix that does not fit is refused before any is written."""
-    writers = [writer_for(path, len(traces)) for path in paths]
-    for writer, path in zip(writers, paths, strict=True):
+    chosen = [format_for(path, len(traces), formats) for path in paths]
+    for each, path in zip(chosen, paths, strict=True):
         with opened(path) as stream:
-            writer(traces, stream)
+            each.write(traces, stream)
 
 
-def writer_for(path: str | Path, count: int) -> Writer:
-    """What writes this many traces in the format of a path. Raises AttnError where nothing does."""
+def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Format:
+    """The format that a path names, for this many traces. Raises AttnError where there is none."""
     suffix = Path(path).suffix
     if not suffix and is_special(path):
         suffix = ".json"
-    if suffix not in FORMATS:
-        raise AttnError(
-            f"{path}: no format for the suffix {suffix!r}; expected one of {', '.join(FORMATS)}"
-        )
-    if suffix in OF_ONE and count != 1:
+    found = next((each for each in formats if each.suffix == suffix), None)
+    if found is None:
+        known = ", ".join(each.suffix for each in formats)
+        raise AttnError(f"{path}: no format for the suffix {suffix!r}; expected one of {known}")
+    if found.single and count != 1:
         raise AttnError(f"{path}: {suffix} holds one trace, not {count}; write .jsonl or .json instead")
-    return FORMATS[suffix]
+    return found
 
 
 def write_text(text: str, path: str | Path) -> None:
@@ -177,11 +108,11 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def signals_raise() -> Iterator[None]:
-    """Signals that would end the process at once raise SystemExit instead, so that it can tidy up."""
+    """Make signals that would end the process raise SystemExit, so that the temporary file is removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ending = [each for each in ENDING if signal.getsignal(each) is signal.SIG_DFL]
+    ending = [each for each in ENDING_SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
     for each in ending:
         signal.signal(each, leave)
     try:

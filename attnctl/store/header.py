@@ -28,9 +28,10 @@ DTYPES = {np.dtype(name) for name in ("bool", *WHOLE, "float16", "float32", "flo
 
 MOST_AXES = 8
 LARGEST, LARGEST_EMPTY = 1 << 60, 1 << 16
-"""Of an array with numbers in it, and of the other axes of one without."""
+"""The most numbers of an array; the largest product of the other axes where one axis is 0."""
 
 DEEPEST = 64
+"""Levels of nesting that a header may have."""
 
 FIELDS: dict[str, Any] = {
     "attnctl": str,

@@ -1,4 +1,4 @@
-"""How much a file may ask of this machine, and how much is said about what is wrong with it."""
+"""Limits on what reading a file may allocate, and on how many of its problems are listed."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from attnctl.array import Array
 from attnctl.store.dump_json import encoded
 from attnctl.trace import Trace
 
-RUNS = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 LEADING = ("batch", "head")
 
 
@@ -64,8 +64,8 @@ def value_text(value: float) -> str:
 
 
 def cell(text: str) -> str:
-    """A text as a cell: guarded against being run, quoted where it must be, and always UTF-8."""
+    """A text as a cell: not run as a formula, quoted where needed, and valid UTF-8."""
     text = encoded(text).decode()
-    guarded = f"'{text}" if text.startswith(RUNS) else text
+    guarded = f"'{text}" if text.startswith(FORMULA_STARTS) else text
     quoted = any(each in guarded for each in ',"\r\n')
     return '"' + guarded.replace('"', '""') + '"' if quoted else guarded

@@ -1,31 +1,50 @@
-"""The header of a .npy array: what its numbers are, believed only as far as it can be checked."""
+"""The header of a .npy array: shape and type of its numbers, held against the bytes that are there."""
 
 from __future__ import annotations
 
-import ast
-import re
 from dataclasses import dataclass
 from math import prod
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 
 from attnctl.array import Array
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
 from attnctl.store.codec import shown
-from attnctl.store.header import check_shape
+from attnctl.store.header import DTYPES, check_shape
 from attnctl.store.raw import File, array_from
 
 MAGIC = b"\x93NUMPY"
-VERSIONS = {b"\1\0": 2, b"\2\0": 4}
-"""How many bytes the length of the header has in each."""
+READERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
 
 LONGEST = 10_000
-"""Bytes of a header, as many as NumPy itself allows."""
+"""Bytes of a header, as many as NumPy allows by default."""
 
-NUMBERS = re.compile(r"[<>|=]?([biuf][1248])")
-TEXT = re.compile(r"\|S\d{1,9}")
+MALFORMED = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
+    *(SyntaxError, TokenError, TypeError, ValueError, Warning),
+)
+"""What NumPy raises for bytes that are no header: it documents ValueError alone."""
+
+
+class Head:
+    """A stream for NumPy, which reads a header of any length before it refuses to parse a long one."""
+
+    def __init__(self, stream: IO[bytes], place: str) -> None:
+        self.stream, self.place = stream, place
+        self.length = 0
+
+    def read(self, size: int = LONGEST, /) -> bytes:
+        """The next bytes. Raises AttnError for more than a header may have."""
+        if size > LONGEST:
+            most = size_text(LONGEST)
+            raise AttnError(f"{self.place}: an array header of {size_text(size)}; {most} are the most")
+        data = self.stream.read(size)
+        self.length += len(data)
+        return data
 
 
 @dataclass(frozen=True)
@@ -78,49 +97,24 @@ def npy_file(file: File) -> NpyFile:
 
 
 def npy_header(stream: IO[bytes], place: str) -> Npy:
-    """The header at the start of a stream, which then stands at the numbers."""
-    head = stream.read(8)
-    if head[:6] != MAGIC or head[6:] not in VERSIONS:
-        raise AttnError(f"{place}: not an array that np.save writes")
-    width = VERSIONS[head[6:]]
-    length = int.from_bytes(stream.read(width), "little")
-    if length > LONGEST:
-        raise AttnError(
-            f"{place}: an array header of {size_text(length)}; {size_text(LONGEST)} are the most"
-        )
-    text = stream.read(length)
+    """The header at the start of a stream, which then stands at the numbers.
+
+    NumPy makes types here that are refused afterwards (objects, records), but no array of them.
+    """
+    head = Head(stream, place)
     try:
-        told = ast.literal_eval(text.decode("latin-1").strip())
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        told = None
-    if not isinstance(told, dict) or set(told) != {"descr", "fortran_order", "shape"}:
-        raise AttnError(f"{place}: the array header is not one that np.save writes")
-    return Npy(
-        len(head) + width + length,
-        shape_in(told, place),
-        dtype_in(told, place),
-        told["fortran_order"] is True,
-    )
-
-
-def shape_in(told: dict[str, Any], place: str) -> tuple[int, ...]:
-    """The shape a header says, with sizes that can be."""
-    shape = told["shape"]
-    if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
+        read_header = READERS[read_magic(head)]
+        shape, fortran, dtype = read_header(head, max_header_size=LONGEST)
+    except MALFORMED:
+        raise AttnError(f"{place}: the array header is not one that np.save writes") from None
+    if not all(type(n) is int and n >= 0 for n in shape):
         raise AttnError(f"{place}: the shape {shown(shape)} is not one of whole numbers")
     check_shape(shape, place)
-    return shape
-
-
-def dtype_in(told: dict[str, Any], place: str) -> np.dtype[Any]:
-    """The type a header says, if it is one of numbers (or bytes, for a header of ours)."""
-    descr = told["descr"]
-    if not isinstance(descr, str) or not (NUMBERS.fullmatch(descr) or TEXT.fullmatch(descr)):
-        raise AttnError(f"{place}: type {shown(descr)}: only arrays of numbers, true and false are read")
-    try:
-        return np.dtype(descr)
-    except TypeError:
-        raise AttnError(f"{place}: there is no type {shown(descr)}") from None
+    if dtype.newbyteorder("=") not in DTYPES and dtype.kind != "S":  # S: the header of a dump of ours
+        raise AttnError(
+            f"{place}: type {shown(str(dtype))}: only arrays of numbers, true and false are read"
+        )
+    return Npy(head.length, shape, dtype, fortran)
 
 
 def check_bytes(npy: Npy, length: int, place: str) -> None:

@@ -37,15 +37,15 @@ LONGEST_HEADER = 100 << 20
 LONGEST_NAME = 1000
 MOST_MEMBERS = 10_000
 STORED, DEFLATED = 0, 8
-DENSEST = 1032
-"""The most bytes that a byte of deflated data can stand for."""
+MOST_INFLATED = 1032
+"""The most bytes that one byte of deflated data can inflate to."""
 
 CHUNK = 1 << 20
 RECENT = 4
-"""Inflated arrays that are kept; those that are mapped cost nothing to ask for again."""
+"""Inflated arrays kept in memory; mapped arrays are read from the file again at no cost."""
 
 BROKEN = (NotImplementedError, RuntimeError, EOFError, struct.error, zlib.error, ValueError, OverflowError)
-"""What zipfile raises for bytes that make no sense, beside BadZipFile."""
+"""What zipfile raises for damaged archives, beside BadZipFile."""
 
 LARGE = 1 << 30
 """Members of more bytes are written with the 64-bit sizes of zip64, 20 bytes more in their header."""
@@ -109,7 +109,7 @@ class Entry:
         self.file, self.info, self.npy, self.recent = file, info, npy, recent
         self.shape, self.dtype = npy.shape, npy.dtype
         self.place = f"{file.place}: {shown(name_of(info))}"
-        self.sound = False
+        self.checked = False
 
     def load(self) -> Array:
         """Its numbers: mapped where the archive holds them as they are, else inflated."""
@@ -126,9 +126,9 @@ class Entry:
         names, extra = struct.unpack("<HH", self.file.read(self.info.header_offset + 26, 4))
         start = self.info.header_offset + 30 + names + extra
         data = self.file.map(start, self.info.file_size)
-        if not self.sound and zlib.crc32(data) != self.info.CRC:
+        if not self.checked and zlib.crc32(data) != self.info.CRC:
             raise AttnError(f"{self.place}: damaged: its numbers do not have the checksum that was stored")
-        self.sound = True
+        self.checked = True
         return self.npy.array(data[self.npy.length :])
 
 
@@ -152,7 +152,7 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
 
 @contextmanager
 def opened(file: File) -> Iterator[ZipFile]:
-    """The archive in a file; whatever zipfile makes of a broken one is an AttnError."""
+    """The archive in a file. Raises AttnError where it is damaged."""
     import zipfile
 
     try:
@@ -181,7 +181,7 @@ def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, A
 
 
 def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
-    """What a member says it holds, held against its size."""
+    """The array header of a member, checked against the size of the member."""
     if info.compress_type not in (STORED, DEFLATED):
         raise AttnError(f"{place}: compressed in a way that np.savez never does")
     with archive.open(info) as entry:
@@ -189,7 +189,7 @@ def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
     check_bytes(npy, info.file_size, place)
     if info.compress_type == STORED and info.compress_size != info.file_size:
         raise AttnError(f"{place}: its sizes disagree")
-    if info.file_size > DENSEST * (info.compress_size + 8):
+    if info.file_size > MOST_INFLATED * (info.compress_size + 8):
         raise AttnError(
             f"{place}: {size_text(info.file_size)} cannot come out of {size_text(info.compress_size)}"
         )

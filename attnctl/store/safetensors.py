@@ -27,7 +27,7 @@ from attnctl.trace import Trace
 METADATA = "__metadata__"
 HEADER = "attnctl.json"
 LONGEST_HEADER = 100_000_000
-"""What the format itself allows."""
+"""Bytes of a header that the format allows."""
 
 DTYPES = {
     "BOOL": "|b1",
@@ -133,7 +133,7 @@ def counts(data: Any) -> bool:
 
 
 def gaps(placed: list[tuple[int, int, str, Tensor]], length: int) -> list[str]:
-    """Arrays that overlap, leave a hole, or do not end where the file does."""
+    """The problem of arrays that overlap, leave a gap, or do not end at the end of the file, if any."""
     at = 0
     for begin, end, name, _ in sorted(placed, key=lambda each: each[:2]):
         if begin != at:

@@ -16,7 +16,7 @@ from options import OPTIONS
 from sentences import SENTENCES
 
 import attnctl
-from attnctl.store import write_all
+from attnctl.formats import write_all
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE / "yaml"), str(HERE / "dumps")]

@@ -145,8 +145,9 @@ def dumps():
     import numpy as np
 
     from attnctl.derivation import Step
+    from attnctl.formats import write
     from attnctl.ops import Unstated
-    from attnctl.store import write, write_json
+    from attnctl.store.dump_json import write_json
     from attnctl.trace import Trace
 
     array = np.random.RandomState(0).randn(8, 1024, 1024)
@@ -159,7 +160,7 @@ def dumps():
 
         def to_json():
             with (folder / "b.json").open("w") as stream:
-                write_json([trace], stream, as_array=False)
+                write_json([trace], stream)
 
         yield "JSON, 64 MiB / np.savez", ratio(to_json, savez, 3), 7
         standard = lambda: (folder / "a.json").write_text(json.dumps(array.tolist()))  # noqa: E731

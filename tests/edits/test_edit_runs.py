@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.store import read_one, write
+from attnctl.formats import write
+from attnctl.store import read_one
 
 OPTIONS = {"heads": 2, "seed": 3}
 

@@ -10,7 +10,7 @@ from store_examples import carried_out, of_arrays
 
 from attnctl.derivation import Step
 from attnctl.ops import Unstated
-from attnctl.store import write_csv
+from attnctl.store.long_csv import write_csv
 from attnctl.trace import Trace
 
 

@@ -14,7 +14,9 @@ import pytest
 from store_examples import carried_out, of_arrays, typed
 
 from attnctl.errors import AttnError
-from attnctl.store import files, read_one, write
+from attnctl.formats import FORMATS, write
+from attnctl.store import read_one
+from attnctl.store.format import Format
 
 SUFFIXES = ["json", "jsonl", "npz", "safetensors", "csv", "md"]
 OLD = b"what was there before"
@@ -36,10 +38,14 @@ class Failing:
         return getattr(self.inside, name)
 
 
-def writes_of(suffix, monkeypatch, tmp_path):
+def format_of(suffix):
+    return next(each for each in FORMATS if each.suffix == f".{suffix}")
+
+
+def writes_of(suffix):
     """How many writes a whole file takes."""
     counted = Failing(io.BytesIO(), 10**9, None)
-    files.FORMATS[f".{suffix}"]([carried_out(heads=1)], counted)
+    format_of(suffix).write([carried_out(heads=1)], counted)
     return 10**9 - counted.left
 
 
@@ -50,15 +56,15 @@ def writes_of(suffix, monkeypatch, tmp_path):
 def test_a_failure_at_any_write_leaves_the_old_file_whole(suffix, error, tmp_path, monkeypatch):
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(OLD)
-    writer, count = files.FORMATS[f".{suffix}"], writes_of(suffix, monkeypatch, tmp_path)
+    writer, count = Format.write, writes_of(suffix)
     points = sorted({round(n * count / 40) for n in range(40)})
     assert len(points) > 10
     for point in points:
 
-        def failing(traces, stream, point=point):
-            writer(traces, Failing(stream, point, error))
+        def failing(self, traces, stream, point=point):
+            writer(self, traces, Failing(stream, point, error))
 
-        monkeypatch.setitem(files.FORMATS, f".{suffix}", failing)
+        monkeypatch.setattr(Format, "write", failing)
         with pytest.raises(AttnError if isinstance(error, OSError) else KeyboardInterrupt):
             write([carried_out(heads=1)], path)
         assert path.read_bytes() == OLD
@@ -81,7 +87,8 @@ def test_a_failure_of_the_system_after_the_writing(call, tmp_path, monkeypatch):
 
 SLOWLY = """
 import os, sys, time
-from attnctl.store import dump_json, files, read_one
+from attnctl import formats
+from attnctl.store import dump_json, read_one
 trace = read_one(sys.argv[1])
 texts = dump_json.texts
 def slowly(*args):
@@ -90,7 +97,7 @@ def slowly(*args):
         print(at, flush=True)
         time.sleep(0.005)
 dump_json.texts = slowly
-files.write([trace], sys.argv[2])
+formats.write([trace], sys.argv[2])
 print("done", flush=True)
 """
 
@@ -103,8 +110,7 @@ def test_a_process_that_is_ended_leaves_the_old_file_whole(number, after, tmp_pa
     path.write_bytes(OLD)
     command = [sys.executable, "-c", SLOWLY, tmp_path / "source.npz", path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while process.stdout.readline().strip() != str(after):
-            pass
+        assert any(line.strip() == str(after) for line in process.stdout)
         process.send_signal(number)
         process.communicate(timeout=30)
     assert path.read_bytes() == OLD

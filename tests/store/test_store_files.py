@@ -13,7 +13,9 @@ import pytest
 from store_examples import carried_out, of_arrays, typed
 
 from attnctl.errors import AttnError
-from attnctl.store import files, read_one, write, write_all, write_json, write_text
+from attnctl.formats import write, write_all
+from attnctl.store import files, read_one, write_text
+from attnctl.store.dump_json import write_json
 
 SUFFIXES = ["json", "jsonl", "npz", "safetensors", "csv", "md"]
 OLD = b"what was there before"
@@ -151,7 +153,8 @@ def test_a_full_disk_is_one_clear_message(suffix, tmp_path):
 
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/stdout"])
 def test_a_device_is_written_to_directly(path, tmp_path):
-    code = f"from attnctl.store import read_one, write; write([read_one('-')], {path!r})"
+    imports = "from attnctl.formats import write; from attnctl.store import read_one"
+    code = f"{imports}; write([read_one('-')], {path!r})"
     data = (Path(__file__).parent / "golden" / "typed.json").read_bytes()
     done = subprocess.run([sys.executable, "-c", code], input=data, capture_output=True, check=True)
     assert done.stdout == (data if path == "/dev/stdout" else b"")
@@ -210,6 +213,6 @@ def test_json_goes_to_streams_of_bytes_and_of_text_alike():
     data, text = io.BytesIO(), io.StringIO()
     latin = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")  # JSON is UTF-8 all the same
     for stream in (data, text, latin):
-        write_json([typed()], stream, as_array=False)
+        write_json([typed()], stream)
     assert data.getvalue() == text.getvalue().encode() == latin.buffer.getvalue()
     assert "猫" in text.getvalue()

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from store_examples import bits, carried_out, of_arrays, same, traces, typed
 
 from attnctl.errors import AttnError
+from attnctl.formats import write
 from attnctl.ops import Unstated
-from attnctl.store import arrays, digits, read, read_one, write
+from attnctl.store import arrays, digits, read, read_one
 
 GOLDEN = Path(__file__).parent / "golden"
 UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

@@ -14,7 +14,8 @@ import pytest
 from store_examples import carried_out, of_arrays, same, typed
 
 from attnctl.errors import AttnError
-from attnctl.store import npz, read_one, write
+from attnctl.formats import write
+from attnctl.store import npz, read_one
 
 GOLDEN = Path(__file__).parent / "golden" / "typed.npz"
 

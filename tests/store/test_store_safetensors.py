@@ -9,7 +9,8 @@ import pytest
 from store_examples import carried_out, of_arrays
 
 from attnctl.errors import AttnError
-from attnctl.store import read_one, write
+from attnctl.formats import write
+from attnctl.store import read_one
 
 package = pytest.importorskip("safetensors")
 package_numpy = pytest.importorskip("safetensors.numpy")

@@ -1,0 +1,48 @@
+"""Every format that traces are written in: a line here for each, and a file that writes it.
+
+The command line takes its choices of --format, its suffixes for -o and their help from this table.
+Formats are read by what is in them, not by this table: `attnctl.store.source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnctl.store.format import Format
+
+if TYPE_CHECKING:
+    from attnctl.trace import Trace
+
+FORMATS = (
+    Format("json", ".json", "attnctl.store.dump_json:write_json"),
+    Format("jsonl", ".jsonl", "attnctl.store.dump_json:write_jsonl"),
+    Format("npz", ".npz", "attnctl.store.npz:write_npz", binary=True, single=True),
+    Format(
+        "safetensors",
+        ".safetensors",
+        "attnctl.store.safetensors:write_safetensors",
+        binary=True,
+        single=True,
+    ),
+    Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
+    Format("markdown", ".md", "attnctl.verbs.show.markdown:write_markdown", text=True),
+)
+
+
+def write(traces: Sequence[Trace], path: str | Path) -> None:
+    """Write traces to a file in the format that its suffix names.
+
+    A regular file is written beside its target and moved into place, so that whatever happens
+    the old file or the new one is there, whole. A device or a pipe is written to directly, and
+    as JSON where it has no suffix.
+    """
+    write_all(traces, [path])
+
+
+def write_all(traces: Sequence[Trace], paths: Sequence[str | Path]) -> None:
+    """Write traces to every file; a suffix that does not fit is refused before any is written."""
+    from attnctl.store import files
+
+    files.write_all(traces, paths, FORMATS)
