@@ -59,6 +59,16 @@ class Address:
     step: str
     parts: tuple[Part, ...] = ()
 
+    def named(self, trace: Trace) -> Address:
+        """The same address with the step's name where it is written with a symbol: A, S, Z, Y.
+
+        Several steps have the symbol S (or Z); the first of them is meant.
+        """
+        if self.step in trace:
+            return self
+        meant = (name for name, step in trace.steps.items() if step.symbol == self.step)
+        return Address(next(meant, self.step), self.parts)
+
     def resolve(self, trace: Trace) -> tuple[Place, ...]:
         """The full index into ``trace[step]``: a number or a slice for each axis.
 

@@ -34,7 +34,7 @@ from attnctl.ops import (
     Softmax,
     Squeeze,
 )
-from attnctl.rules import Alibi, PerBatch, Rule, Softcap
+from attnctl.rules import Alibi, PerBatch, Rule, Softcap, VisibilityRule
 
 Axes = tuple[str, ...]
 
@@ -217,7 +217,7 @@ def biases(v: Variant, at: Latest) -> Lines:
 
 def masking(v: Variant, at: Latest) -> Lines:
     """What is hidden: every visibility rule and the given mask at once."""
-    rules = tuple(rule for rule in v.rules if not isinstance(rule, (Softcap, Alibi)))
+    rules = tuple(rule for rule in v.rules if isinstance(rule, VisibilityRule))
     mask = ("mask",) if "mask" in v.given else ()
     yield from given(v, "mask")
     if rules or mask:

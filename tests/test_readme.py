@@ -53,9 +53,28 @@ def test_the_python_of_the_readme_runs(workplace):
     (block,) = re.findall(
         r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
     )
-    assert workplace.run("run", "I love AI", "-o", "other.npz").returncode == 0
     done = workplace.shell(f"python - <<'PY'\n{block}\nPY")
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def prose(document):
+    """A document without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(document):
+    """What GitHub makes of each heading: lower case, without punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document):
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", prose(document)):
+        file, _, anchor = link.partition("#")
+        target = document.parent / file if file else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
 
 
 def test_there_is_something_to_run():

@@ -16,8 +16,8 @@ from attnctl.ops import Add, Given, Hide
 
 Edit = Callable[[Array], Array]
 
-SMALL = 2**20
-"""Scores up to this many are computed whole: blocks would save nothing."""
+FEWEST_FOR_TILES = 2**20
+"""Fewer scores than this are computed whole: tiles would save nothing."""
 
 
 class Outcome(NamedTuple):
@@ -53,7 +53,7 @@ def carry_out(
     unseen: list[list[int]] = []
     # Given arrays first: a mask stands after the scores it is about, and blocks read both.
     ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         for step in ordered:
             if stretch and step is stretch[0] and large(values, step, tile):
                 part = laid_out(steps, stretch, values, keep or ())
@@ -61,11 +61,20 @@ def carry_out(
                 values.update(part.kept)
             elif empty is None or step not in stretch:
                 value = value_of(step, values, given, dtype)
-                if step.name == WEIGHTS:  # as computed: a row that an edit clears may see
+                if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
                     unseen = empty_rows(value)
                 values[step.name] = edits[step.name](value) if step.name in edits else value
-    kept = {step.name: values[step.name] for step in steps if keep is None or step.name in keep}
+    kept = {
+        step.name: own(values[step.name], given.get(step.name))
+        for step in steps
+        if keep is None or step.name in keep
+    }
     return Outcome(kept, unseen if empty is None else empty)
+
+
+def own(value: Array, handed_in: Array | None) -> Array:
+    """The value, or a copy where it is the caller's own array, which they may change later."""
+    return value.copy() if value is handed_in and value.flags.writeable else value
 
 
 def value_of(step: Step, values: Mapping[str, Array], given: Mapping[str, Array], dtype: str) -> Array:
@@ -96,7 +105,7 @@ def needed(derivation: Derivation, keep: Collection[str] | None) -> list[Step]:
 def large(values: Mapping[str, Array], scores: Step, tile: tuple[int, int] | None) -> bool:
     """Whether there are so many scores that tiles pay (they are forced where a size is given)."""
     q, k = (values[name] for name in scores.inputs)
-    return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > SMALL
+    return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > FEWEST_FOR_TILES
 
 
 def laid_out(

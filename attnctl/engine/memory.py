@@ -10,7 +10,7 @@ from attnctl.errors import AttnError
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 SHARE = 0.8
-"""How much of what is free a run may take when nobody says."""
+"""Default share of free memory."""
 
 
 def size_text(size: int) -> str:

@@ -1,11 +1,11 @@
-"""The stretch from scores to head outputs, a tile of queries and keys at a time.
+"""The steps from scores to head outputs, computed a tile of queries and keys at a time.
 
-Scores and the rules on them are local to a cell, softmax and A V to a query's row, so the same
-ops carry them out for a few rows at once, in scratch that stays in cache, and only what is asked
-for is ever n × n. Where the weights themselves are not asked for, rows are cut too, and softmax
-and A V are summed over tiles of keys. What a causal or window rule hides from a whole block of
-queries is not computed at all. There is no second implementation of the steps here: a tile runs
-`step.op.block(…)` of the very steps of the derivation.
+Scores and the rules on them are local to a cell, softmax and A V to a query's row. So the same
+ops compute them for a few rows at once, in scratch memory that stays in the processor's cache,
+and only the steps that are kept are ever n × n in memory. Where the weights are not kept, a row is
+cut into tiles of keys too, and softmax and A V are summed over them. Keys that rules hide from a
+whole block of queries are not computed. There is no second implementation of the steps: a tile
+runs `step.op.block(…)` of the steps of the derivation.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -23,28 +24,28 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.engine import blas
-from attnctl.engine.online import OnlineSoftmax
+from attnctl.engine.online import OnlineSoftmax, divisor_of
 from attnctl.names import TABLE, WEIGHTS
 from attnctl.ops import Add, Block, Given, Hide, MatMul, RowWise, Scale, Softmax
 
 Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]
 
-ROWS = 480
-"""Queries in a tile: BLAS packs the keys of a tile again for every block of queries."""
+TILE_QUERIES = 480
+"""Queries in a tile. More make BLAS quicker: it packs the keys of a tile once for each block of queries."""
 
-CELLS = ROWS * 960
-"""Scores in work for each thread: few enough to stay in cache, enough for a product to be quick.
+TILE_SCORES = TILE_QUERIES * 960
+"""Scores in a tile, one tile for each thread: few enough for the cache, enough for a quick product.
 
-No power of two, or the rows of a tile would fall on the same few lines of the cache; and twice as
-many keys as queries, so that what a causal block sees ends with a tile.
+Neither side is a power of two, which would map the rows of a tile to the same few cache lines.
+There are twice as many keys as queries, so that the keys a causal block sees end with a tile.
 """
 
-SCRATCH = 8 * CELLS
-"""Bytes of that, at most."""
+SCRATCH_BYTES = 8 * TILE_SCORES
+"""Scratch bytes per thread, float64."""
 
-WORTH_A_POOL = 10**6
-"""Fewer scores than this are done before threads have started."""
+FEWEST_FOR_THREADS = 10**6
+"""Fewer scores than this are computed sooner than threads start."""
 
 
 @dataclass(frozen=True)
@@ -69,36 +70,41 @@ class Stretch:
         last = tuple(type(step.op) for step in self.steps[-2:])
         return last == (Softmax, MatMul) and WEIGHTS not in self.kept
 
+    @cached_property
+    def divisor(self) -> int:
+        """What values are divided by while they are summed, so that sums do not overflow."""
+        return divisor_of(self.outside[self.steps[-1].inputs[1]])
+
     def tile(self) -> tuple[int, int]:
         """How many queries and keys at a time stay in cache; all keys where rows stay whole."""
         if not self.online:
-            return max(1, min(self.queries, CELLS // self.keys)), self.keys
-        rows = min(self.queries, ROWS)
-        return rows, min(self.keys, CELLS // rows)
+            return max(1, min(self.queries, TILE_SCORES // self.keys)), self.keys
+        rows = min(self.queries, TILE_QUERIES)
+        return rows, min(self.keys, TILE_SCORES // rows)
 
-    def whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
-        """Every step for these queries of one head; which of them see nothing is returned."""
-        values = self.carry_out(self.steps, lead, rows, self.span(lead, rows), scratch)
+    def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
+        """Compute every step for these queries of one head; returns the queries that see nothing."""
+        values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), scratch)
         if WEIGHTS not in values or not self.may_hide:
             return np.empty(0, int)
         return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
 
-    def summed(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
+    def fill_in_key_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
         """The same, with softmax and A V summed over tiles of so many keys."""
         *cells, softmax, mix = self.steps
         outputs = self.kept[mix.name][lead][rows]
         queries, columns = outputs.shape
-        sums = OnlineSoftmax(queries, columns, outputs.dtype)
-        seen = self.span(lead, rows)
+        sums = OnlineSoftmax(queries, columns, outputs.dtype, self.divisor)
+        seen = self.visible_keys(lead, rows)
         for start in range(seen.start, seen.stop, keys):
             stop = min(start + keys, seen.stop)
-            values = self.carry_out(cells, lead, rows, slice(start, stop), scratch)
+            values = self.compute_tile(cells, lead, rows, slice(start, stop), scratch)
             s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
             sums.add(s, v, out=scratch[: s.size].reshape(s.shape))
         outputs[...] = sums.outputs()
         return sums.blind()
 
-    def carry_out(
+    def compute_tile(
         self, steps: Iterable[Step], lead: Lead, rows: slice, keys: slice, scratch: Array
     ) -> dict[str, Array]:
         """The values of these steps for these queries and keys of one head, in scratch or where kept."""
@@ -131,14 +137,14 @@ class Stretch:
         """Whether a row could see nothing."""
         return any(isinstance(step.op, (Hide, Add)) for step in self.steps)
 
-    def span(self, lead: Lead, rows: slice) -> slice:
-        """The keys that these queries can see, where nothing is asked of the others."""
+    def visible_keys(self, lead: Lead, rows: slice) -> slice:
+        """The keys to compute for these queries: those they can see, or all where a kept step has all."""
         n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
         if any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
             return slice(0, self.keys)
         at = self.block(lead, rows.start)
         spans = [
-            step.op.block(at).span(rows.stop - rows.start, self.keys)
+            step.op.block(at).visible_to_any(rows.stop - rows.start, self.keys)
             for step in self.steps
             if isinstance(step.op, Hide)
         ]
@@ -183,11 +189,11 @@ def blockwise(
             own.scratch = np.empty(queries * (keys if stretch.online else stretch.keys), dtype)
         lead, start = task
         rows = slice(start, min(start + queries, stretch.queries))
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             if stretch.online:
-                empty = stretch.summed(lead, rows, keys, own.scratch)
+                empty = stretch.fill_in_key_tiles(lead, rows, keys, own.scratch)
             else:
-                empty = stretch.whole_rows(lead, rows, own.scratch)
+                empty = stretch.fill_whole_rows(lead, rows, own.scratch)
         return [[*lead, start + int(row)] for row in empty]
 
     tasks = [
@@ -195,7 +201,7 @@ def blockwise(
     ]
     scores = prod(stretch.lead) * stretch.queries * stretch.keys
     empty: list[list[int]] = []
-    with blas.alone() if scores > WORTH_A_POOL else nullcontext(False) as alone:
+    with blas.alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
         for done, found in enumerate(in_order(work, tasks, cores() if alone else 1), 1):
             empty += found
             if progress:

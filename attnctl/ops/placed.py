@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.arithmetic import Cell, Difference, Expr, Number, Product
 from attnctl.array import Array, Shape
 from attnctl.ops.base import Block, RowWise, read
-from attnctl.rules import Padding, PerBatch, VisibilityRule, alibi_slopes, of_member, per_batch
+from attnctl.rules import PerBatch, Span, VisibilityRule, alibi_slopes, of_member, per_batch
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Slope(Placed):
     def distances(self, shape: Shape) -> Array:
         """|query − key|, ([batch, 1,] query, key)."""
         query, key = self.positions(shape)
-        return np.abs(query - key)
+        distance = query - key
+        return np.abs(distance, out=distance)
 
     def slopes(self, shape: Shape) -> Array:
         """The slope of each head of these scores, (head, 1, 1), or of the one head of a block."""
@@ -55,8 +56,9 @@ class Slope(Placed):
     def apply(self, *inputs: Array, out: Array | None = None) -> Array:
         """(..., head, query, key) -> the same shape."""
         (s,) = inputs
-        lost = self.slopes(s.shape) * self.distances(s.shape)
-        return np.subtract(s, lost.astype(s.dtype), out=out)
+        lost = np.empty_like(s)
+        np.multiply(self.slopes(s.shape), self.distances(s.shape), out=lost, casting="same_kind")
+        return np.subtract(s, lost, out=lost if out is None else out)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """s − slope · distance."""
@@ -79,17 +81,14 @@ class Hide(Placed):
 
     def block(self, at: Block) -> Hide:
         """The same op for the block of scores that starts here."""
-        rules = tuple(
-            replace(rule, lengths=of_member(rule.lengths, at.member)) if isinstance(rule, Padding) else rule
-            for rule in self.rules
-        )
+        rules = tuple(rule.of_member(at.member) for rule in self.rules)
         return replace(self, rules=rules, offset=of_member(self.offset, at.member), at=at)
 
-    def span(self, queries: int, keys: int) -> tuple[int, int]:
-        """The keys [from, to) that any of these queries can see: the rest need not be computed."""
+    def visible_to_any(self, queries: int, keys: int) -> Span:
+        """The keys that any of so many queries of this block can see: the rest need not be computed."""
         first = (self.at or Block()).query + int(np.min(self.offset))
         last = first + queries - 1 + int(np.ptp(self.offset))
-        spans = [rule.span(first, last, keys) for rule in self.rules]
+        spans = [rule.visible_to_any(first, last, keys) for rule in self.rules]
         start = max((span[0] for span in spans), default=0)
         return start, max(start, min((span[1] for span in spans), default=keys))
 
@@ -106,7 +105,7 @@ class Hide(Placed):
         hidden = s.copy() if out is None else out
         if hidden is not s:
             np.copyto(hidden, s)
-        for start, stop in [(0, s.shape[-1])] if mask else self.doubtful(s.shape):
+        for start, stop in [(0, s.shape[-1])] if mask else self.columns_to_check(s.shape):
             part = hidden[..., start:stop]
             np.copyto(part, -np.inf, where=~self.from_key(start).allowed(part.shape, *mask))
         return hidden
@@ -117,22 +116,18 @@ class Hide(Placed):
             return self
         return replace(self, at=replace(self.at, key=self.at.key + start))
 
-    def doubtful(self, shape: Shape) -> list[tuple[int, int]]:
-        """The columns [from, to) of this block that a rule may hide from a query.
+    def columns_to_check(self, shape: Shape) -> list[Span]:
+        """The columns of this block that a rule may hide from a query.
 
-        From query to query what is seen only moves on, so what the first and the last see all see.
+        The others are those that every rule promises to show to all queries of the block.
         """
         *_, queries, keys = shape
         if self.at is None or not isinstance(self.offset, int):
             return [(0, keys)]
         key, first = self.at.key, self.at.query + self.offset
-        spans = [
-            rule.span(query, query, key + keys)
-            for rule in self.rules
-            for query in (first, first + queries - 1)
-        ]
-        low = max([0, *(span[0] - key for span in spans)])
-        high = min([keys, *(span[1] - key for span in spans)])
+        promised = [rule.visible_to_all(first, first + queries - 1, key + keys) for rule in self.rules]
+        low = max([0, *(start - key for start, _ in promised)])
+        high = min([keys, *(stop - key for _, stop in promised)])
         parts = [(0, low), (high, keys)] if low < high else [(0, keys)]
         return [(start, stop) for start, stop in parts if start < stop]
 

@@ -110,10 +110,14 @@ class Squeeze(RowWise):
     def apply(self, *inputs: Array, out: Array | None = None) -> Array:
         """(...) -> the same shape, in (−cap, cap)."""
         (s,) = inputs
-        cap = s.dtype.type(self.cap)
-        squeezed = np.divide(s, cap, out=out)
+        wide = np.result_type(s, np.float32)  # half precision has no room for a small cap
+        cap = wide.type(self.cap)
+        squeezed = np.divide(s, cap, out=out if wide == s.dtype else None)
         np.tanh(squeezed, out=squeezed)
-        return np.multiply(squeezed, cap, out=squeezed)
+        np.multiply(squeezed, cap, out=squeezed)
+        if wide == s.dtype:
+            return squeezed
+        return np.add(squeezed, 0, out=np.empty_like(s) if out is None else out, casting="same_kind")
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """cap · tanh(s / cap)."""
@@ -134,8 +138,8 @@ class Softmax(RowWise):
         top = s.max(axis=-1, keepdims=True)
         e = np.subtract(s, np.where(np.isneginf(top), s.dtype.type(0), top), out=out)
         np.exp(e, out=e)
-        total = e.sum(axis=-1, keepdims=True)
-        return np.divide(e, np.where(total == 0, s.dtype.type(1), total), out=e)
+        total = e.sum(axis=-1, keepdims=True, dtype=np.result_type(s, np.float32))
+        return np.divide(e, np.where(total == 0, total.dtype.type(1), total), out=e, casting="same_kind")
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """exp(s − max) / Σ exp(s − max) over the keys that are seen."""

@@ -13,7 +13,7 @@ from attnctl.derivation import Step
 from attnctl.engine.cost import peak
 from attnctl.engine.execute import Outcome, carry_out
 from attnctl.engine.memory import require
-from attnctl.engine.tiles import SCRATCH, Progress
+from attnctl.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.names import EMBEDDINGS, MEMORY
 from attnctl.plan import embed
 from attnctl.plan.prepared import Prepared
@@ -68,7 +68,7 @@ def padded_pass(
     rows = np.stack([fill(each.given[EMBEDDINGS], lengths[longest]) for each in alone])
     given = {**model.given, EMBEDDINGS: rows}
     whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)
-    require(peak(whole.costs(keep), SCRATCH), "this batch", model.max_memory)
+    require(peak(whole.costs(keep), SCRATCH_BYTES), "this batch", model.max_memory)
     return carry_out(whole.derivation, given, model.dtype, keep=keep, progress=progress)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.config.settings import IDENTITY, FromFile, Random, Settings
 from attnctl.errors import AttnError, raise_all
-from attnctl.names import EMBEDDINGS
 from attnctl.plan.draw import draw, token_rows
 from attnctl.plan.tensors import description, first, from_file, legacy
 from attnctl.plan.vocab import PAD, Vocabulary, tokenize

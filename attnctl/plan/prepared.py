@@ -15,7 +15,7 @@ from attnctl.derivation import Axes, Derivation, Variant, derive
 from attnctl.engine.cost import Cost, cost, peak
 from attnctl.engine.execute import Outcome, carry_out, overflow
 from attnctl.engine.memory import require
-from attnctl.engine.tiles import SCRATCH, Progress
+from attnctl.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.names import TABLE
 from attnctl.trace import Trace, require_steps
 
@@ -61,7 +61,7 @@ class Prepared:
         """
         require_steps(keep or (), [step.name for step in self.derivation])
         edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
-        require(peak(self.costs(keep), SCRATCH), "this run", self.max_memory)
+        require(peak(self.costs(keep), SCRATCH_BYTES), "this run", self.max_memory)
         outcome = carry_out(
             self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
         )

@@ -20,7 +20,7 @@ from attnctl.plan import embed, tensors
 from attnctl.plan.prepared import Named, Prepared, arrays_of, mask_axes, what_if_of
 from attnctl.plan.sizes import Sizes, resolve
 from attnctl.plan.vocab import Vocabulary
-from attnctl.rules import Causal, Window
+from attnctl.rules import VisibilityRule
 from attnctl.words import dims
 
 
@@ -48,7 +48,7 @@ def prepare(settings: Settings, sentence: str | None = None, like: Prepared | No
     header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": vocab.ids(tokens)}
     if context:
         header |= {"context": settings.context, "key_tokens": context, "key_ids": vocab.ids(context)}
-    if any(isinstance(rule, (Causal, Window)) for rule in settings.rules):
+    if any(isinstance(rule, VisibilityRule) and rule.relative for rule in settings.rules):
         header["causal_offset"] = settings.causal_offset or 0
     header["config"] = complete(settings, sizes, vocab, text).to_dict()
     return Prepared(

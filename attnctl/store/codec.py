@@ -18,6 +18,7 @@ import numpy as np
 from attnctl import ops
 from attnctl.arithmetic import number_text
 from attnctl.errors import AttnError
+from attnctl.rules import RULES, Rule
 
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How a number that JSON has no digits for is written: as one of these strings."""
@@ -68,6 +69,7 @@ def op_of(data: Any, path: str) -> ops.Op:
 def decode(kind: Any, data: Any, path: str) -> Any:
     """JSON data as a value of this annotated type; AttnError with the path where it is none."""
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    options = tuple(each for option in options for each in kinds_of(option))
     named = {name_of(each): each for each in options if isinstance(each, type) and is_dataclass(each)}
     if named and (isinstance(data, dict) or len(named) == len(options)):
         return record(named, data, path)
@@ -82,6 +84,13 @@ def decode(kind: Any, data: Any, path: str) -> Any:
         if type(data) is option:
             return data
     raise AttnError(f"{path}: expected {' or '.join(map(spoken, options))}, found {shown(data)}")
+
+
+def kinds_of(option: Any) -> list[Any]:
+    """The rules that a kind of rule stands for; any other type stands for itself."""
+    if isinstance(option, type) and issubclass(option, Rule):
+        return [rule for rule in RULES.values() if issubclass(rule, option)]
+    return [option]
 
 
 def record(kinds: dict[str, type], data: Any, path: str) -> Any:

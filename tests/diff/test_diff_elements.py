@@ -116,3 +116,11 @@ def test_the_second_is_the_reference_of_a_relative_difference():
     found = measure(np.array([3.0, 0.0]), np.array([2.0, 0.0]), Tolerance(rtol=0.4, atol=0.0))
     assert (found.max_abs, found.max_rel, found.differing) == (1.0, 0.5, 1)
     assert measure(np.array([2.0]), np.array([3.0]), Tolerance(rtol=0.4, atol=0.0)).differing == 0
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "gap"), [(2**53, 2**53 + 1, 1.0), (-(2**62), 2**62, 2.0**63), (3, 3, 0.0)]
+)
+def test_whole_numbers_are_compared_as_such(a, b, gap):
+    found = measure(np.array([a, 1]), np.array([b, 1]), Tolerance())
+    assert (found.max_abs, found.differing) == (gap, int(gap > 0))

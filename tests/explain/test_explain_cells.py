@@ -13,6 +13,7 @@ from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.ops import Unstated
 from attnctl.trace import Trace
+from attnctl.verbs.explain import explain
 
 THE = Token("the")
 
@@ -193,3 +194,18 @@ def test_any_text_resolves_or_is_refused(text):
     except AttnError:
         return
     a_trace()[parse(text).step][places]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("A[1,love,AI]", "attention_weights[1,love,AI]"),
+        ("S[0,I,I]", "scores[0,I,I]"),
+        ("Z[1,love,0]", "head_outputs[1,love,0]"),
+        ("Y[AI,3]", "output[AI,3]"),
+        ("Q[0,I,1]", "Q[0,I,1]"),
+    ],
+)
+def test_a_step_may_be_written_with_its_symbol(written, meant):
+    trace = attnctl.run("I love AI", heads=2)
+    assert explain(trace, written).name == meant

@@ -33,21 +33,6 @@ def test_any_block_and_any_steps_kept_give_the_same(case, tile, data):
         assert outcome.empty_rows == np.argwhere(weights.sum(axis=-1) == 0).tolist()
 
 
-RULES = [Causal(), Window(2, 0), Window(0, 3), Window(None, 1), Window(1, None), Padding(4), Padding(0)]
-
-
-@pytest.mark.parametrize("rule", RULES, ids=str)
-def test_a_span_is_exactly_what_is_seen(rule):
-    keys = np.arange(7)
-    for first in range(-9, 10):
-        for last in range(first, 10):
-            seen = rule.allows(np.arange(first, last + 1)[:, None], keys)
-            start, stop = rule.span(first, last, 7)
-            assert 0 <= start <= stop <= 7
-            where = np.flatnonzero(np.broadcast_to(seen, (last + 1 - first, 7)).any(axis=0))
-            assert where.size == 0 or (start, stop) == (where[0], where[-1] + 1)
-
-
 @pytest.mark.parametrize("offset", [0, 3, -2, (0, 4)])
 @pytest.mark.parametrize(
     "make",
@@ -65,19 +50,6 @@ def test_an_op_of_a_block_gives_the_block(make, offset):
         op = make(offset).block(Block(member, head, 3, query, key))
         part = op.apply(scores[member, head, query:, key:])
         assert (part == whole[member, head, query:, key:]).all()
-
-
-@pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("offset", [0, 2, -3])
-def test_columns_without_doubt_are_seen_by_all(rule, offset):
-    for query, key, queries, keys in np.ndindex(6, 6, 4, 4):
-        op = Hide(offset, rules=(rule,)).block(Block(query=query, key=key))
-        shape = (queries + 1, keys + 1)
-        seen_by_all = np.broadcast_to(op.allowed(shape), shape).all(axis=0)
-        doubt = np.zeros(keys + 1, bool)
-        for start, stop in op.doubtful(shape):
-            doubt[start:stop] = True
-        assert (doubt == ~seen_by_all).all() or (doubt.all() and not seen_by_all.any())
 
 
 def test_what_hides_a_cell():

@@ -55,7 +55,7 @@ REFUSED = {
         "mask: 4 × 5 does not fit scores of 2 × 3 × 5",
     ),
     "a long mask": ({"mask": np.ones((3, 6), bool)}, {}, "mask: 3 × 6 does not fit"),
-    "a mask of one number": ({"mask": np.array(True)}, {}, "mask: a single number does not fit"),
+    "a mask of one number": ({"mask": np.array(True)}, {}, "mask: one number does not fit"),
     "two that are added": (
         {"mask": np.zeros((3, 5)), "bias": np.zeros((3, 5))},
         {},

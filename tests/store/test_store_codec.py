@@ -8,7 +8,7 @@ import pytest
 
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Hide, Repeat, Rotate, Scale, Sinusoid, Softmax, Unstated
-from attnctl.rules import Causal, Padding, Window
+from attnctl.rules import RULES, Causal, Padding, VisibilityRule, Window
 from attnctl.store.codec import decode, op_of, plain, registry
 
 TYPED = [
@@ -45,6 +45,8 @@ def value_of(kind):
     """A value of an annotated type, other than any default."""
     if get_origin(kind) is UnionType:
         return value_of(next(each for each in get_args(kind) if each is not type(None)))
+    if kind == tuple[VisibilityRule, ...]:
+        return tuple(filled(rule) for rule in RULES.values() if issubclass(rule, VisibilityRule))
     if get_origin(kind) is tuple:
         return (value_of(get_args(kind)[0]),)
     if is_dataclass(kind):

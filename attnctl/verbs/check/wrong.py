@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from attnctl.array import Array
 from attnctl.ops import Hide, Op, Softmax
-from attnctl.rules import Causal, Mask, Positions
+from attnctl.rules import Mask, Positions, VisibilityRule
 
 Move = Callable[[Array], Array]
 
@@ -67,8 +68,10 @@ class Coarse(Op):
 
 
 @dataclass(frozen=True)
-class Before(Causal):
+class Before(VisibilityRule):
     """A query sees what came before it, and not itself."""
+
+    name: ClassVar[str] = "causal"
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """(..., queries, 1), (keys,) -> (..., queries, keys)."""
@@ -76,8 +79,10 @@ class Before(Causal):
 
 
 @dataclass(frozen=True)
-class After(Causal):
+class After(VisibilityRule):
     """A query sees itself and what comes after it."""
+
+    name: ClassVar[str] = "causal"
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """(..., queries, 1), (keys,) -> (..., queries, keys)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from attnctl.errors import AttnError, raise_all
@@ -12,6 +12,7 @@ from attnctl.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError
 from attnctl.verbs.diff.configs import ABSENT, differences
 from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure
+from attnctl.verbs.diff.heads import beside_other_heads, head_counts, what_the_split_did
 from attnctl.verbs.diff.split import Change, split
 
 
@@ -52,11 +53,14 @@ class Difference:
     configs: dict[str, tuple[Any, Any]]
     split: list[Change]
     no_split: str | None = None
+    heads: list[str] = field(default_factory=list)
+    """How the heads of one make up the head of the other, where their numbers differ."""
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs, and nothing was left out because its token is on one side alone."""
-        return self.first is None and all(step.whole for step in self.steps.values())
+        """Whether every step that both have was compared whole, and no number of it differs."""
+        whole = all(step.whole for step in self.steps.values())
+        return self.first is None and whole and not self.skipped
 
     @property
     def first(self) -> str | None:
@@ -80,6 +84,7 @@ class Difference:
                 for path, values in self.configs.items()
             },
             "split": split_dict(self.split),
+            "heads": self.heads,
         }
         return dict(plain(out))
 
@@ -129,10 +134,11 @@ def diff(
             found[name] = outcome
     if steps is not None:
         raise_all(f"{name} cannot be compared: {reason}" for name, reason in skipped.items())
-    if not found:
+    if not any(step.measure.of for step in found.values()):
         raise AttnError(["nothing to compare", *(f"{name}: {reason}" for name, reason in skipped.items())])
     changes, no_split = [], None
-    if why and any(name in found and not found[name].same for name in results()):
+    heads = what_the_split_did(alignment, tolerance) if steps is None else []
+    if why and not heads and any(name in found and not found[name].same for name in results()):
         try:
             changes = split(alignment)
         except ApartError as error:
@@ -147,6 +153,7 @@ def diff(
         configs=differences(a.config, b.config),
         split=changes,
         no_split=no_split,
+        heads=heads,
     )
 
 
@@ -181,9 +188,8 @@ def attempt(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDiffer
 
 def compared(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
     """One step of both. Raises ApartError where the two cannot be laid side by side."""
-    sides = alignment.sides(name)
-    if not sides.a.size:
-        raise ApartError("no numbers")
+    other_heads = head_counts(alignment, name) is not None
+    sides = beside_other_heads(alignment, name) if other_heads else alignment.sides(name)
     found = measure(sides.a, sides.b, tolerance)
     if found.at is None or found.max_rel_at is None:
         return StepDifference(found, None, None, None, sides.whole)

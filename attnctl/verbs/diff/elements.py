@@ -79,8 +79,12 @@ def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     largest, relative = Peak(), Peak()
     counts = np.zeros(4, dtype=np.int64)
     with np.errstate(all="ignore"):
-        for start, x, y in chunks(a, b):
-            gap = distance(x, y, equal_nan=tolerance.equal_nan)
+        for start, own_x, own_y in chunks(a, b):
+            x, y = own_x.astype(np.float64, copy=False), own_y.astype(np.float64, copy=False)
+            if own_x.dtype.kind in "iu" and own_y.dtype.kind in "iu":
+                gap = whole_distance(own_x, own_y)
+            else:
+                gap = distance(x, y, equal_nan=tolerance.equal_nan)
             size = np.abs(y)
             largest.see(gap, start)
             differs = gap > size * rtol + atol
@@ -101,12 +105,12 @@ def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
 
 
 def chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
-    """The stretches in which the arrays are not equal to the bit, as float64, each with its start."""
+    """The stretches in which the arrays are not equal to the bit, each with its start."""
     flat_a, flat_b = a.reshape(-1), b.reshape(-1)
     for start in range(0, prod(a.shape), CHUNK):
         x, y = flat_a[start : start + CHUNK], flat_b[start : start + CHUNK]
         if not (x == y).all():
-            yield start, x.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
+            yield start, x, y
 
 
 def distance(x: Array, y: Array, *, equal_nan: bool) -> Array:
@@ -117,6 +121,11 @@ def distance(x: Array, y: Array, *, equal_nan: bool) -> Array:
         if equal_nan:
             gap[np.isnan(x) & np.isnan(y)] = 0.0
     return gap
+
+
+def whole_distance(x: Array, y: Array) -> Array:
+    """|x − y| of whole numbers, which may differ where the nearest floats do not."""
+    return np.array([abs(a - b) for a, b in zip(x.tolist(), y.tolist(), strict=True)], dtype=np.float64)
 
 
 def ratio(gap: Array, size: Array, *, finite: bool) -> Array:

@@ -13,7 +13,7 @@ from attnctl.screen.output import Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
 from attnctl.verbs.diff import Change, Difference, StepDifference
 from attnctl.verbs.diff.configs import ABSENT
-from attnctl.words import plural
+from attnctl.words import all_of, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,6 +70,9 @@ def verdict(found: Difference) -> str:
     numbers = plural(sum(step.measure.of for step in found.steps.values()), "number")
     largest = max(step.measure.max_abs for step in found.steps.values())
     most = f"largest difference {number(largest)}" if largest else "equal to the bit"
+    if found.skipped:
+        shapes = f"differ: {all_of(found.skipped)}, in shape"
+        return f"{shapes}; what can be compared is the same ({numbers} in {total})"
     if not found.same:
         return f"differ: the sentences; what they have in common is the same ({numbers} in {total}, {most})"
     return f"same: {numbers} in {total}, {most}"
@@ -89,6 +92,8 @@ def notes(found: Difference, screen: Screen) -> Iterator[Line]:
         reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
         yield from fact("not compared", f"{', '.join(names)} ({reason})", screen)
+    for sentence in found.heads:
+        yield from fact("heads", sentence, screen)
 
 
 def fact(label: str, text: str, screen: Screen) -> list[Line]:

@@ -182,6 +182,7 @@ class Explainer:
 
         Raises AttnError where there is no such cell, or where the dump lacks what it came from.
         """
+        address = address.named(self.trace)
         node = self.tree(address.step, address.cell(self.trace), depth)
         if node.why_not:
             raise AttnError(node.why_not)

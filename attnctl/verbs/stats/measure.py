@@ -30,6 +30,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.names import MEMORY, WEIGHTS
+from attnctl.rules import RULES
 from attnctl.trace import Trace
 from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
 
@@ -205,10 +206,13 @@ def places_of(trace: Trace, shape: tuple[int, ...]) -> list[int] | None:
     places = said if isinstance(said, list) else [said] * members
     if len(places) != members or not all(isinstance(place, int) for place in places):
         return None
+    return places if queries == keys or any(places) or has_relative_rule(trace) else None
+
+
+def has_relative_rule(trace: Trace) -> bool:
+    """Whether a rule of the run says where queries stand among the keys."""
     rules = trace.config.get("rules")
-    ordered = isinstance(rules, list) and any(name in str(rule) for rule in rules for name in ORDERED)
-    return places if queries == keys or ordered or any(places) else None
-
-
-ORDERED = ("causal", "window", "alibi")
-"""Rules that say where queries stand among the keys."""
+    if not isinstance(rules, list):
+        return False
+    named = [next(iter(rule), None) if isinstance(rule, dict) else rule for rule in rules]
+    return any(isinstance(name, str) and name in RULES and RULES[name].relative for name in named)

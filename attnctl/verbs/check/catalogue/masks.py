@@ -103,7 +103,7 @@ def misaligned(case: Case) -> Iterator[Plant]:
     """The diagonal drawn from the other corner."""
     hide = masked(case)
     queries, keys = case.size("query"), case.size("key")
-    if hide and queries and keys and any(isinstance(rule, (Causal, Window)) for rule in hide.rules):
+    if hide and queries and keys and any(rule.relative for rule in hide.rules):
         for offset, corner in ((0, "top left"), (keys - queries, "bottom right")):
             if offset != hide.offset:
                 yield Plant(case.put(MASKED, replace(hide, offset=offset)), corner)

@@ -1,0 +1,28 @@
+"""The causal rule: no query sees the future."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnctl.rules.base import Mask, Positions, Span, VisibilityRule, within
+
+
+@dataclass(frozen=True)
+class Causal(VisibilityRule):
+    """A query sees itself and what came before it."""
+
+    name: ClassVar[str] = "causal"
+    relative: ClassVar[bool] = True
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """key <= query."""
+        return key <= query
+
+    def visible_to_any(self, first: int, last: int, keys: int) -> Span:
+        """What the last query sees."""
+        return 0, within(last + 1, keys)
+
+    def visible_to_all(self, first: int, last: int, keys: int) -> Span:
+        """What the first query sees."""
+        return 0, within(first + 1, keys)

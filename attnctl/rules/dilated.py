@@ -1,0 +1,31 @@
+"""The dilated rule: a query sees every so many keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attnctl.errors import AttnError
+from attnctl.rules.base import Mask, Positions, VisibilityRule
+
+
+@dataclass(frozen=True)
+class Dilated(VisibilityRule):
+    """A query sees the keys whose distance from it is divisible by `dilation`.
+
+    With a window it is the dilated sliding window of attention-gym, and the pattern inside a
+    segment of LongNet (Ding et al. 2023, section 3). It has holes, so it promises nothing about
+    whole blocks.
+    """
+
+    name: ClassVar[str] = "dilated"
+    relative: ClassVar[bool] = True
+    dilation: int
+
+    def __post_init__(self) -> None:
+        if self.dilation < 1:
+            raise AttnError(f"dilation: {self.dilation} is not a distance between keys; use 1, 2, 3, …")
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """(query − key) mod dilation = 0."""
+        return (query - key) % self.dilation == 0

@@ -1,0 +1,22 @@
+"""The soft cap: scores squeezed into a range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
+
+from attnctl.errors import AttnError
+from attnctl.rules.base import Rule
+
+
+@dataclass(frozen=True)
+class Softcap(Rule):
+    """Scores are squeezed smoothly into (−cap, cap): cap · tanh(S / cap) (Gemma 2, section 2)."""
+
+    name: ClassVar[str] = "softcap"
+    cap: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cap < inf:
+            raise AttnError(f"softcap: {self.cap} is not a positive finite number; leave it out for no cap")
