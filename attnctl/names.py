@@ -21,6 +21,7 @@ X, MEMORY, EMBEDDINGS, POSITIONS = "X", "memory", "embeddings", "positions"
 Q, K, V = PROJECTED = ("Q", "K", "V")
 W_O, B_O = "W_O", "b_O"
 PAST_KEY, PAST_VALUE = "past_key", "past_value"
+ROTATED, SHARED = ("Q_rotated", "K_rotated"), ("K_shared", "V_shared")
 SCALED, SOFTCAPPED = "scaled_scores", "softcapped_scores"
 BIASED, MASKED = "biased_scores", "masked_scores"
 BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
@@ -65,14 +66,24 @@ class Name(NamedTuple):
         return self.own == SCORES
 
     @property
+    def broadcasts(self) -> bool:
+        """Whether it is handed in beside the scores, in any shape that broadcasts against them."""
+        return self.leaf and self.of_scores
+
+    @property
     def is_weight(self) -> bool:
         """Whether it is a matrix or a bias of the model."""
         return self.symbol in {"W", "b"}
 
     @property
+    def by_head(self) -> bool:
+        """Whether each head has its own part of it."""
+        return "head" in self.axes
+
+    @property
     def is_split(self) -> bool:
         """Whether it is a weight that each head has a part of."""
-        return self.is_weight and "head" in self.axes
+        return self.is_weight and self.by_head
 
 
 SCORES = "head query key"

@@ -1,115 +1,68 @@
-"""Anyone's arrays in our layout: which axis is which, told from names, sizes and one another.
+"""Which axis is which in anyone's arrays, told from names, sizes and one another.
 
-Each step may be laid out in a few ways (`PATTERNS`). A reading of a file picks one for each array
-so that all sizes agree; our own layout is tried first, so another one is read only where ours
+The table of names says how each array may be laid out. A reading of a file picks one layout for
+each array so that all sizes agree; our own is tried first, so another one is read only where ours
 does not fit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
 from attnctl.array import Array, Shape
 from attnctl.errors import AttnError
+from attnctl.names import HEAD_OUTPUTS, MEMORY, OUTPUT, PAST_KEY, TABLE, W_O, X
 from attnctl.words import dims
 
 Sizes = dict[str, int]
 Groups = tuple[tuple[str, ...], ...]
 """The axes of an array, each one size or the product of several: ((query,), (head, d_k))."""
 
+Same = Mapping[str, str]
+"""Axes that go by the name of another one."""
 
-def groups(pattern: str) -> Groups:
+
+def same_axes(there: Container[str]) -> Same:
+    """The axes that are one in a file of these arrays.
+
+    Without a cache all keys are new; without memory, keys and values come from X.
+    """
+    same = {"token": "query"}
+    if PAST_KEY not in there:
+        same["new"] = "key"
+    if MEMORY not in there:
+        same["d_memory"] = "d_model"
+    return same
+
+
+def groups(layout: str, same: Same) -> Groups:
     """'query head*d_k' -> ((query,), (head, d_k))."""
-    return tuple(tuple(word.split("*")) for word in pattern.split())
+    return tuple(tuple(same.get(axis, axis) for axis in word.split("*")) for word in layout.split())
 
-
-def rows(head: str, row: str, column: str) -> tuple[str, ...]:
-    """The ways to lay out vectors of several heads."""
-    return f"{head} {row} {column}", f"{row} {head}*{column}", f"{row} {head} {column}"
-
-
-def weight(head: str, column: str) -> tuple[str, ...]:
-    """The ways to lay out a projection: by head, fused, as nn.Linear keeps it, as Flax does."""
-    return (
-        f"{head} d_model {column}",
-        f"d_model {head}*{column}",
-        f"{head}*{column} d_model",
-        f"d_model {head} {column}",
-    )
-
-
-SCORES = (
-    "scores",
-    "scaled_scores",
-    "softcapped_scores",
-    "alibi_scores",
-    "biased_scores",
-    "masked_scores",
-    "attention_weights",
-)
-
-PATTERNS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(SCORES, ("head query key", "query key")),
-    "K_shared": rows("head", "key", "d_k"),
-    "V_shared": rows("head", "key", "d_v"),
-    "head_outputs": rows("head", "query", "d_v"),
-    **dict.fromkeys(("Q", "Q_rotated"), rows("head", "query", "d_k")),
-    **dict.fromkeys(("K", "K_rotated"), rows("kv_head", "new", "d_k")),
-    "V": rows("kv_head", "new", "d_v"),
-    "past_key": rows("kv_head", "past", "d_k"),
-    "past_value": rows("kv_head", "past", "d_v"),
-    "present_key": rows("kv_head", "key", "d_k"),
-    "present_value": rows("kv_head", "key", "d_v"),
-    **dict.fromkeys(("embeddings", "X"), ("query d_model",)),
-    "memory": ("new d_model",),
-    "positions": ("query d_model",),
-    "W_Q": weight("head", "d_k"),
-    "W_K": weight("kv_head", "d_k"),
-    "W_V": weight("kv_head", "d_v"),
-    "b_Q": ("head d_k", "head*d_k"),
-    "b_K": ("kv_head d_k", "kv_head*d_k"),
-    "b_V": ("kv_head d_v", "kv_head*d_v"),
-    "concat": ("query head*d_v",),
-    "W_O": ("head*d_v d_out", "d_out head*d_v", "head d_v d_out"),
-    "b_O": ("d_out",),
-    "output": ("query d_out",),
-}
-"""How each array may be laid out without a batch axis, our own layout first; scores tell most."""
-
-LINEAR = {
-    "W_Q": "head*d_k d_model",
-    "W_K": "kv_head*d_k d_model",
-    "W_V": "kv_head*d_v d_model",
-    "W_O": "d_out head*d_v",
-}
-"""The layout of nn.Linear: a square matrix has it where all the others do."""
-
-ONCE = {"positions", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O"}
-"""What a batch has once."""
 
 MOST_TRIES = 20_000
 
 
 @dataclass
 class Reading:
-    """How a file is read: the pattern of each array, and the sizes that follow."""
+    """How a file is read: the layout of each array, and the sizes that follow."""
 
-    patterns: dict[str, Groups] = field(default_factory=dict)
+    same: Same
+    layouts: dict[str, Groups] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=dict)
 
     def canonical(self, name: str) -> Groups:
         """Our own layout of an array, with the batch axis where this reading has one."""
-        pattern = PATTERNS[name][0]
-        own = groups(pattern if "new" in self.sizes else pattern.replace("new", "key"))
-        return (("batch",), *own) if "batch" in self.sizes and name not in ONCE else own
+        own = groups(TABLE[name].own, self.same)
+        return (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
 
     def lay_out(self, name: str, array: Array) -> Array:
         """The array in our layout."""
         wanted = self.canonical(name)
         inside = [axis for group in wanted for axis in group]
-        there = [axis for group in self.patterns[name] for axis in group if axis in inside]
+        there = [axis for group in self.layouts[name] for axis in group if axis in inside]
         flat = array.reshape([self.sizes[axis] for axis in there])  # without leading axes of size 1
         for axis in inside:
             if axis not in there:  # the one head of scores without a head axis
@@ -119,85 +72,113 @@ class Reading:
         return ours.reshape([prod(self.sizes[axis] for axis in group) for group in wanted])
 
 
-def read_layout(shapes: Mapping[str, Shape], sizes: Sizes, *, batch_first: bool = False) -> Reading:
-    """How to read arrays of these shapes; `sizes` are known beforehand.
-
-    Raises AttnError naming an array that cannot be brought together with the others.
-    """
-    names = sorted((name for name in shapes if name in PATTERNS), key=list(PATTERNS).index)
-    names.sort(key=lambda name: (name not in SCORES, square(shapes[name]), -len(shapes[name])))
-    stuck: list[tuple[int, str, Sizes]] = []
-    for batch in (True, False) if batch_first else (False, True):
-        search = Search(names, shapes, batch=batch, cached="past_key" in shapes)
-        found = search.go(0, Reading(sizes=dict(sizes)))
-        if found is not None:
-            return found
-        stuck.append(search.stuck)
-    _, name, known = max(stuck, key=lambda each: each[0])
-    raise AttnError(misfit(name, shapes[name], known))
-
-
-def square(shape: Shape) -> bool:
-    """Whether it is that of a square matrix, which says nothing of its layout."""
-    return len(shape) == 2 and shape[0] == shape[1]
-
-
-def misfit(name: str, shape: Shape, known: Sizes) -> str:
-    """That an array does not go with the others, and what they show."""
-    told = ", ".join(f"{axis} {size}" for axis, size in known.items())
-    patterns = (pattern.replace("*", "·").replace("new", "key").split() for pattern in PATTERNS[name])
-    ways = " or ".join(f"({', '.join(pattern)})" for pattern in patterns)
-    hint = ""
-    if name in SCORES and len(shape) < 4 and known.get("head", 1) > 1:
-        hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
-    if name == "output":
-        hint = "; where it still has its heads, call it head_outputs (--name output=head_outputs)"
-    return f"{name}: {dims(shape)} does not go with the other arrays ({told}); expected {ways}{hint}"
-
-
 @dataclass
 class Search:
-    """Looks for a reading, array by array, and goes back where one cannot be read."""
+    """Looks for a reading, array by array, and goes back where one cannot be read.
 
-    names: Sequence[str]
+    `documented` keeps to the layouts that `attend` documents: no leading axis of size 1, no layout
+    that only a search finds, and W_O is (out, in) only where its rows are the columns of X.
+    """
+
     shapes: Mapping[str, Shape]
     batch: bool
-    cached: bool
+    documented: bool = False
     tries: int = 0
     stuck: tuple[int, str, Sizes] = (-1, "", {})
+
+    def __post_init__(self) -> None:
+        self.same = same_axes(self.shapes)
+        self.names = [name for name in TABLE if name in self.shapes]
+        self.names.sort(key=self.rank)
+
+    def rank(self, name: str) -> tuple[bool, bool, int]:
+        """Scores first, they tell most; square matrices last, which say nothing of their layout."""
+        row, shape = TABLE[name], self.shapes[name]
+        square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
+        return not row.of_scores, square, -len(shape)
+
+    def reading(self, sizes: Sizes) -> Reading | None:
+        """How to read these arrays where these sizes are known; None where they do not go together."""
+        return self.go(0, Reading(self.same, sizes=dict(sizes)))
 
     def go(self, at: int, reading: Reading) -> Reading | None:
         """The reading of the arrays from here on, None where there is none."""
         if at == len(self.names):
             return reading if consistent(reading.sizes) else None
         name = self.names[at]
-        for pattern in self.patterns(name, reading):
+        for layout in self.layouts(name, reading):
             self.tries += 1
-            sizes = unified(pattern, self.shapes[name], reading.sizes)
+            sizes = unified(layout, self.shapes[name], reading.sizes)
             if sizes is None or self.tries > MOST_TRIES:
                 continue
-            found = self.go(at + 1, Reading({**reading.patterns, name: pattern}, sizes))
+            found = self.go(at + 1, Reading(self.same, {**reading.layouts, name: layout}, sizes))
             if found is not None:
                 return found
         if at > self.stuck[0]:
             self.stuck = (at, name, dict(reading.sizes))
         return None
 
-    def patterns(self, name: str, reading: Reading) -> Iterator[Groups]:
-        """The ways this array may be laid out, ours first; as other matrices are where they show theirs."""
-        ways = PATTERNS[name]
-        others = {
-            reading.patterns[each] == groups(LINEAR[each]) for each in LINEAR if each in reading.patterns
-        }
-        if name in LINEAR and others == {True}:
-            ways = (LINEAR[name], *ways)
-        for pattern in ways:
-            own = groups(pattern if self.cached else pattern.replace("new", "key"))
-            if not self.batch or name in ONCE:
-                yield own
-                yield (("one",), *own)
-            else:
+    def layouts(self, name: str, reading: Reading) -> Iterator[Groups]:
+        """The layouts this array may have, ours first; nn.Linear's where other matrices show it."""
+        row = TABLE[name]
+        ways = row.layouts if self.documented else (*row.layouts, *row.searched)
+        if row.linear and not self.may_be_linear(name):
+            ways = tuple(way for way in ways if way != row.linear)
+        elif row.linear and self.others_are_linear(reading):
+            ways = (row.linear, *ways)
+        for way in ways:
+            own = groups(way, self.same)
+            if self.batch and not row.once:
                 yield (("batch",), *own)
+                continue
+            yield own
+            if not self.documented:
+                yield (("one",), *own)
+
+    def others_are_linear(self, reading: Reading) -> bool:
+        """Whether every matrix that is read so far is as nn.Linear keeps it."""
+        found = {
+            layout == groups(linear, self.same)
+            for name, layout in reading.layouts.items()
+            if (linear := TABLE[name].linear)
+        }
+        return found == {True}
+
+    def may_be_linear(self, name: str) -> bool:
+        """Whether a matrix may be (out, in): of documented ones W_O gives as many columns as X has."""
+        free = not self.documented or name != W_O or X not in self.shapes
+        return free or self.shapes[name][:1] == self.shapes[X][-1:]
+
+    def misfit(self) -> str:
+        """The array that does not go with the others, and what they show."""
+        _, name, known = self.stuck
+        row, shape = TABLE[name], self.shapes[name]
+        told = ", ".join(f"{axis} {size}" for axis, size in known.items())
+        ways = (groups(way, self.same) for way in (*row.layouts, *row.searched))
+        expected = " or ".join(f"({', '.join(map('·'.join, way))})" for way in ways)
+        hint = ""
+        if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:
+            hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
+        if name == OUTPUT:
+            hint = (
+                f"; where it still has its heads, call it {HEAD_OUTPUTS} (--name {OUTPUT}={HEAD_OUTPUTS})"
+            )
+        return (
+            f"{name}: {dims(shape)} does not go with the other arrays ({told}); expected {expected}{hint}"
+        )
+
+
+def search(shapes: Mapping[str, Shape], sizes: Sizes, *, batch_first: bool = False) -> Reading:
+    """How to read arrays of these shapes, in any layout we know; `sizes` are known beforehand.
+
+    Raises AttnError naming an array that cannot be brought together with the others.
+    """
+    tried = [Search(shapes, batch) for batch in (batch_first, not batch_first)]
+    for each in tried:
+        found = each.reading(sizes)
+        if found is not None:
+            return found
+    raise AttnError(max(tried, key=lambda each: each.stuck[0]).misfit())
 
 
 def unified(pattern: Groups, shape: Shape, known: Sizes) -> Sizes | None:
@@ -230,26 +211,3 @@ def consistent(sizes: Sizes) -> bool:
         return False
     head, kv_head = sizes.get("head"), sizes.get("kv_head")
     return not (head and kv_head and head % kv_head)
-
-
-def lay_out_mask(name: str, mask: Array, sizes: Sizes) -> Array:
-    """A mask or bias that broadcasts against ([batch,] head, query, key).
-
-    Raises AttnError where its axes cannot be told.
-    """
-    full = [
-        sizes.get(axis) for axis in ("batch", "head", "query", "key") if axis != "batch" or "batch" in sizes
-    ]
-    batch, queries = sizes.get("batch"), sizes.get("query")
-    if mask.ndim == 3 and batch and mask.shape[0] == batch != sizes.get("head"):
-        mask = mask[:, None]
-    elif mask.ndim == 2 and batch and mask.shape[0] == batch != queries:
-        mask = mask[:, None, None]
-    pairs = zip(reversed(mask.shape), reversed(full), strict=False)
-    if not 1 <= mask.ndim <= len(full) or any(b is not None and a not in {1, b} for a, b in pairs):
-        told = ", ".join(f"{axis} {size}" for axis, size in sizes.items())
-        raise AttnError(
-            f"{name}: {dims(mask.shape)} does not go with the other arrays ({told}); "
-            "expected what broadcasts against ([batch,] head, query, key)"
-        )
-    return mask

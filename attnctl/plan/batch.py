@@ -14,6 +14,7 @@ from attnctl.engine.cost import peak
 from attnctl.engine.execute import Outcome, carry_out
 from attnctl.engine.memory import require
 from attnctl.engine.tiles import SCRATCH_BYTES, Progress
+from attnctl.names import EMBEDDINGS, MEMORY
 from attnctl.plan import embed
 from attnctl.plan.prepared import Prepared
 from attnctl.plan.sentence import prepare
@@ -62,10 +63,10 @@ def padded_pass(
     """Carry out the longest sentence's derivation for the whole batch, padding hidden."""
     longest = max(range(len(alone)), key=lengths.__getitem__)
     model = alone[longest]
-    own_keys = "memory" not in model.given
+    own_keys = MEMORY not in model.given
     rules = (*model.variant.rules, Padding(lengths)) if own_keys else model.variant.rules
-    rows = np.stack([fill(each.given["embeddings"], lengths[longest]) for each in alone])
-    given = {**model.given, "embeddings": rows}
+    rows = np.stack([fill(each.given[EMBEDDINGS], lengths[longest]) for each in alone])
+    given = {**model.given, EMBEDDINGS: rows}
     whole = replace(model, variant=replace(model.variant, rules=rules, batch=True), given=given)
     require(peak(whole.costs(keep), SCRATCH_BYTES), "this batch", model.max_memory)
     return carry_out(whole.derivation, given, model.dtype, keep=keep, progress=progress)
@@ -78,7 +79,7 @@ def fill(rows: Array, length: int) -> Array:
 
 def member_of(outcome: Outcome, alone: Prepared, member: int, length: int) -> Outcome:
     """One member of the batch, without its padding, as it would have come out alone."""
-    padded = {"token", "query"} if "memory" in alone.given else {"token", "query", "key"}
+    padded = {"token", "query"} if MEMORY in alone.given else {"token", "query", "key"}
     values = {
         step.name: cut(outcome.values[step.name], step, member, length, padded)
         for step in alone.derivation

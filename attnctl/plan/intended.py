@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.arrays.fit import Facts, rotary
-from attnctl.arrays.layout import PATTERNS, Reading, lay_out_mask, read_layout
-from attnctl.config.settings import SINUSOIDAL, Settings
+from attnctl.arrays.problems import rotary
+from attnctl.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
+from attnctl.config.settings import NONE, SINUSOIDAL, Settings
 from attnctl.derivation import Derivation, Rotary, Step, Variant, derive
+from attnctl.names import (
+    BIAS,
+    BIASED,
+    EMBEDDINGS,
+    KEY_LENGTHS,
+    MASK,
+    MASKED,
+    OUTPUT,
+    POSITIONS,
+    ROTATED,
+    SCALED,
+    SHARED,
+    SOFTCAPPED,
+    TABLE,
+    W_O,
+    leaves,
+)
 from attnctl.ops import Copy, Unstated
 from attnctl.plan import operator
 from attnctl.rules import Alibi, Rule, Softcap, VisibilityRule, Window
 from attnctl.trace import Trace
-
-LEAVES = (
-    "embeddings",
-    "positions",
-    "X",
-    "memory",
-    *(f"{kind}_{of}" for kind in "Wb" for of in "QKVO"),
-    *("Q", "K", "V", "past_key", "past_value", "bias", "mask"),
-)
-"""What may be handed in; anything else follows."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ def stated(trace: Trace) -> Intent:
 
 def anyones(arrays: Mapping[str, Any]) -> Trace:
     """Arrays of no file as a trace that says nothing of how they came about."""
-    found = {name: operator.as_array(name, array) for name, array in arrays.items()}
+    found = {name: as_array(name, array) for name, array in arrays.items()}
     steps = {
         name: Step(name, Unstated(), (), tuple(f"axis {at}" for at in range(array.ndim)), "", name)
         for name, array in found.items()
@@ -72,96 +79,60 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
     `lengths` are those of the keys where the file has no `key_lengths`; with `keep` False the
     settings overrule what steps say of themselves.
     """
-    arrays = {name: np.asarray(trace[name]) for name in trace}
-    settings_arrays(arrays, settings)
-    reading = read_layout(
-        {name: array.shape for name, array in arrays.items()},
-        asked(settings),
+    laid = read_any(
+        with_written(trace, settings, lengths),
+        settings,
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
     )
-    complete(reading.sizes, arrays)
-    facts = facts_of(reading.sizes)
-    ours = {
-        name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.patterns
-    }
-    for name in ("mask", "bias"):
-        if name in arrays:
-            ours[name] = lay_out_mask(name, operator.widen(arrays[name], facts), reading.sizes)
-    if lengths is not None:
-        arrays.setdefault("key_lengths", np.asarray(lengths))
-    derivation = derive_from(ours, settings, facts, operator.key_lengths(arrays, facts))
+    derivation = derive_from(laid, settings)
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
         derivation = Derivation(tuple(own.get(step.name, step) for step in derivation))
-    steps = {name: derivation[name] if name in derivation else aside(name, reading) for name in ours}
-    return Intent(Trace(steps, ours, trace.header), reading.sizes, derivation)
+    steps = {
+        name: derivation[name] if name in derivation else aside(name, array)
+        for name, array in laid.arrays.items()
+    }
+    return Intent(Trace(steps, laid.arrays, trace.header), laid.sizes, derivation)
 
 
-def aside(name: str, reading: Reading) -> Step:
+def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Array]:
+    """The arrays of a file, and what it leaves out of those that settings and a config write out."""
+    arrays = {name: np.asarray(trace[name]) for name in trace}
+    if isinstance(settings.positions, list) and EMBEDDINGS in arrays:
+        arrays.setdefault(POSITIONS, operator.position_rows(settings, arrays[EMBEDDINGS].shape, 0))
+    if lengths is not None:
+        arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
+    recorded = by_kind(arrays)
+    return written_masks(settings) | recorded
+
+
+def aside(name: str, array: Array) -> Step:
     """A recorded step that this derivation has no use for."""
-    axes = tuple("·".join(group) for group in reading.canonical(name))
+    axes = ("batch", *TABLE[name].axes)[-array.ndim :]
     return Step(name, Unstated(), (), axes, "", name)
 
 
-def settings_arrays(arrays: dict[str, Array], settings: Settings) -> None:
-    """Add what the settings write out and the file leaves out; a float mask is a bias."""
-    if "mask" in arrays:
-        mask = arrays.pop("mask")
-        floats = mask.dtype.kind == "f"
-        arrays["bias" if floats else "mask"] = mask if floats else mask.astype(bool)
-    if settings.mask is not None:
-        arrays.setdefault("mask", np.array(settings.mask, dtype=bool))
-    if settings.bias is not None:
-        arrays.setdefault("bias", np.array(settings.bias, dtype=np.float64))
-    if isinstance(settings.positions, list) and "embeddings" in arrays:
-        rows = operator.position_rows(settings, arrays["embeddings"].shape, 0)
-        arrays.setdefault("positions", rows)
-
-
-def asked(settings: Settings) -> dict[str, int]:
-    """The sizes that settings say."""
-    said = {"head": settings.heads, "kv_head": settings.kv_heads}
-    said |= {name: getattr(settings, name) for name in ("d_model", "d_k", "d_v")}
-    return {axis: size for axis, size in said.items() if size is not None}
-
-
-def complete(sizes: dict[str, int], arrays: Mapping[str, Array]) -> None:
-    """Write down the sizes that follow from others: a sentence that attends to itself has its own keys."""
-    if {"X", "embeddings"} & arrays.keys() and "memory" not in arrays:
-        new = sizes.setdefault("new" if "past" in sizes else "key", sizes["query"])
-        sizes.setdefault("key", new + sizes.get("past", 0))
-    sizes.setdefault("head", sizes.get("kv_head", 1))
-    sizes.setdefault("kv_head", sizes["head"])
-
-
-def facts_of(s: Mapping[str, int]) -> Facts:
-    """The sizes in the form that options are turned into rules from."""
-    keys = s.get("key", s.get("query", 0))
-    return Facts(
-        s.get("batch"), s["head"], s["kv_head"], s.get("query", 0), keys, s.get("d_k", 0), s.get("past", 0)
-    )
-
-
-def derive_from(arrays: Mapping[str, Array], settings: Settings, facts: Facts, lengths: Any) -> Derivation:
+def derive_from(laid: Laid, settings: Settings) -> Derivation:
     """The derivation of arrays in our layout.
 
     A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.
     Without W_O the output is the heads side by side.
     """
-    sinusoidal = settings.positions == SINUSOIDAL and "embeddings" in arrays
-    given = {name: (arrays[name], "given") for name in LEAVES if name in arrays}
+    arrays, facts = laid.arrays, laid.facts
+    sinusoidal = settings.positions == SINUSOIDAL and EMBEDDINGS in arrays
+    given = {name: (arrays[name], "given") for name in leaves() if name in arrays}
     if sinusoidal:
-        given.pop("positions", None)
-    settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else "none")
-    settings = operator.with_padding(settings, lengths)
-    offset = operator.causal_offset(settings, facts, lengths)
+        given.pop(POSITIONS, None)
+    settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
+    settings = operator.with_padding(settings, laid.lengths)
+    offset = operator.causal_offset(settings, facts, laid.lengths)
     variant = operator.variant(settings, given, facts, offset)
-    variant, unasked = with_unasked(variant, arrays, facts)
-    unknown = set(unasked) | ({"scaled_scores"} if not facts.d_k and settings.scale is None else set())
+    variant, unasked = with_unasked(variant, arrays)
+    unknown = set(unasked) | ({SCALED} if not facts.d_k and settings.scale is None else set())
     steps = [unstated(step) if step.name in unknown else step for step in derive(variant)]
-    if "output" in arrays and "W_O" not in arrays:
+    if OUTPUT in arrays and W_O not in arrays:
         concat = steps[-1]
-        steps.append(Step("output", Copy(), (concat.name,), concat.axes, concat.name, "Y"))
+        steps.append(Step(OUTPUT, Copy(), (concat.name,), concat.axes, concat.name, TABLE[OUTPUT].symbol))
     return Derivation(tuple(steps))
 
 
@@ -170,32 +141,32 @@ def unstated(step: Step) -> Step:
     return Step(step.name, Unstated(), step.inputs, step.axes, step.formula, step.symbol)
 
 
-def with_unasked(v: Variant, arrays: Mapping[str, Array], facts: Facts) -> tuple[Variant, list[str]]:
+def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, list[str]]:
     """The variant with the steps that are recorded though it does not have them, and their names."""
     unasked: list[str] = []
     kinds = {type(rule) for rule in v.rules}
     rules: list[Rule] = list(v.rules)
-    if "softcapped_scores" in arrays and Softcap not in kinds:
+    if SOFTCAPPED in recorded and Softcap not in kinds:
         rules.append(Softcap(1.0))
-        unasked.append("softcapped_scores")
-    if "biased_scores" in arrays and "bias" not in v.given and Alibi not in kinds:
+        unasked.append(SOFTCAPPED)
+    if BIASED in recorded and BIAS not in v.given and Alibi not in kinds:
         rules.append(Alibi())
-        unasked.append("biased_scores")
-    hides = "mask" in v.given or any(isinstance(rule, VisibilityRule) for rule in rules)
-    if "masked_scores" in arrays and not hides:
+        unasked.append(BIASED)
+    hides = MASK in v.given or any(isinstance(rule, VisibilityRule) for rule in rules)
+    if MASKED in recorded and not hides:
         rules.append(Window())
-        unasked.append("masked_scores")
+        unasked.append(MASKED)
     turned = v.rotary
-    if turned is None and {"Q_rotated", "K_rotated"} & arrays.keys():
+    if turned is None and any(name in recorded for name in ROTATED):
         turned = Rotary()
-        unasked += ["Q_rotated", "K_rotated"]
+        unasked += ROTATED
     share = v.kv_share
-    if share == 1 and {"K_shared", "V_shared"} & arrays.keys():
+    if share == 1 and any(name in recorded for name in SHARED):
         share = 2
-        unasked += ["K_shared", "V_shared"]
+        unasked += SHARED
     return replace(v, rules=tuple(rules), rotary=turned, kv_share=share), unasked
 
 
 def unknown_names(trace: Trace) -> list[str]:
     """Recorded arrays that attnctl has no name for."""
-    return [name for name in trace if name not in PATTERNS and name not in {"mask", "bias", "key_lengths"}]
+    return [name for name in trace if name not in TABLE]

@@ -9,22 +9,14 @@ from typing import Any
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.arrays.fit import (
-    Facts,
-    adds_positions,
-    facts_of,
-    mask_misfits,
-    misfits,
-    missing,
-    rotary,
-    unusable,
-)
-from attnctl.arrays.layouts import INPUTS, Named, laid_out
+from attnctl.arrays.problems import adds_positions, rotary
+from attnctl.arrays.reader import Facts, as_array, read_strictly, written_masks
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.derivation import Variant
-from attnctl.errors import AttnError, raise_all
+from attnctl.errors import AttnError
+from attnctl.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, POSITIONS, X, where
 from attnctl.ops import Sinusoid
-from attnctl.plan.prepared import Prepared, arrays_of, mask_axes, what_if_of
+from attnctl.plan.prepared import Named, Prepared, arrays_of, mask_axes, what_if_of
 from attnctl.rules import Padding, PerBatch
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
@@ -37,28 +29,24 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias,
     past_key, past_value, key_lengths. Q, K, V are (n, d), (head, n, d), (batch, head, n, d), or
     (n, heads·d) and (batch, n, heads·d) when `settings.heads` is given; a cache has the layout of
-    K, or its heads split. `header` may bring tokens.
+    K, or its heads split. Weights are by head, (d_model, heads·d), or as nn.Linear keeps them where
+    that shows: a square matrix is (in, out) unless all others are (out, in). `header` may bring
+    tokens.
 
     Raises AttnError with every array that is missing, not finite or does not fit.
     """
-    found = read(arrays, settings)
-    raise_all(missing(found, settings))
-    raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
-    named = {name: (array, "given") for name, array in laid_out(found, settings).items()}
-    raise_all(misfits(named, settings))
-    facts = facts_of(named)
-    lengths = key_lengths(found, facts)
-    named |= {name: (widen(named[name][0], facts), "given") for name in ("mask", "bias") if name in named}
-    raise_all(mask_misfits(named, facts))
+    laid = read_strictly(read(arrays, settings), settings)
+    facts, lengths = laid.facts, laid.lengths
+    named = {name: (array, "given") for name, array in laid.arrays.items()}
     offset = causal_offset(settings, facts, lengths)
     if adds_positions(settings):
-        named = with_positions(named, settings, facts.past, whole="embeddings" in arrays)
+        named = with_positions(named, settings, facts.past, whole=EMBEDDINGS in arrays)
     kind = variant(with_padding(settings, lengths), named, facts, offset)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": facts.heads, "kv_heads": facts.kv_heads}
     config["causal_offset"] = listed(offset)
     if lengths is not None:
-        config["key_lengths"] = listed(lengths)
+        config[KEY_LENGTHS] = listed(lengths)
     out = {**words(header, facts), "config": config}
     return Prepared(
         kind,
@@ -76,52 +64,18 @@ def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     A dump of ours has X with its positions added; where they are to be added, its embeddings are
     taken. Raises AttnError for rows of different lengths, and for two masks that differ.
     """
-    found = {name: as_array(name, arrays[name]) for name in INPUTS if name in arrays}
-    if adds_positions(settings) and "embeddings" in arrays:
-        found["X"] = as_array("embeddings", arrays["embeddings"])
-    for name, rows, dtype in (("mask", settings.mask, bool), ("bias", settings.bias, np.float64)):
-        if rows is None:
-            continue
-        ours = np.array(rows, dtype=dtype)
+    found = {name: as_array(name, arrays[name]) for name in where(lambda row: row.input) if name in arrays}
+    if adds_positions(settings) and EMBEDDINGS in arrays:
+        found[X] = as_array(EMBEDDINGS, arrays[EMBEDDINGS])
+    for name, ours in written_masks(settings).items():
         if not np.array_equal(found.setdefault(name, ours), ours):
             raise AttnError(f"{settings.where(('rules', name))}: the arrays hold another {name}; give one")
     return found
 
 
-def as_array(name: str, value: Any) -> Array:
-    """A NumPy array; bfloat16, which NumPy has not, as the float32 that holds it exactly."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise AttnError(f"{name}: its rows are of different lengths; give a matrix") from error
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
-
-
 def listed(value: PerBatch) -> int | list[int]:
     """One number, or a list of one for each member of the batch: as JSON holds it."""
     return value if isinstance(value, int) else list(value)
-
-
-def widen(mask: Array, facts: Facts) -> Array:
-    """A mask shorter than the keys hides the rest; one of a single column is that column for all."""
-    short = facts.keys - mask.shape[-1] if mask.ndim and mask.shape[-1] != 1 else 0
-    if short <= 0:
-        return mask
-    fill = False if mask.dtype == bool else -np.inf
-    return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, short)], constant_values=fill)
-
-
-def key_lengths(found: Mapping[str, Array], facts: Facts) -> PerBatch | None:
-    """How many keys are real: one number, or one for each member of the batch."""
-    if "key_lengths" not in found:
-        return None
-    lengths = found["key_lengths"].reshape(-1).tolist()
-    members = facts.batch or 1
-    if len(lengths) != members or any(length not in range(facts.keys + 1) for length in lengths):
-        expected = f"{members} × a whole number from 0 to {facts.keys} (the keys there are)"
-        raise AttnError(f"key_lengths: {lengths}, expected {expected}")
-    whole = tuple(map(int, lengths))
-    return whole[0] if facts.batch is None else whole
 
 
 def with_padding(settings: Settings, lengths: PerBatch | None) -> Settings:
@@ -145,14 +99,14 @@ def with_positions(named: Named, settings: Settings, past: int, *, whole: bool) 
 
     `whole` says that memory has them already.
     """
-    x, how = named["X"]
-    out = {"embeddings": (x, how), **{name: each for name, each in named.items() if name != "X"}}
+    x, how = named[X]
+    out = {EMBEDDINGS: (x, how), **{name: each for name, each in named.items() if name != X}}
     if settings.positions != SINUSOIDAL:
-        out["positions"] = position_rows(settings, x.shape, past), "learned table"
-    if "memory" in out and not whole:
-        memory = out["memory"][0]
+        out[POSITIONS] = position_rows(settings, x.shape, past), "learned table"
+    if MEMORY in out and not whole:
+        memory = out[MEMORY][0]
         rows = position_rows(settings, memory.shape, past)
-        out["memory"] = memory + rows, "given, with positions"
+        out[MEMORY] = memory + rows, "given, with positions"
     return out
 
 
@@ -168,7 +122,7 @@ def position_rows(settings: Settings, shape: tuple[int, ...], past: int) -> Arra
 
 def variant(settings: Settings, named: Named, facts: Facts, offset: PerBatch) -> Variant:
     """The kind of attention these arrays and settings ask for."""
-    x = named["embeddings"][0] if settings.positions == SINUSOIDAL else None
+    x = named[EMBEDDINGS][0] if settings.positions == SINUSOIDAL else None
     return Variant(
         given={name: how for name, (_, how) in named.items()},
         d_k=facts.d_k,

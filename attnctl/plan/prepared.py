@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,17 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.arrays.layouts import Named
 from attnctl.config.settings import Settings
 from attnctl.derivation import Axes, Derivation, Variant, derive
 from attnctl.engine.cost import Cost, cost, peak
 from attnctl.engine.execute import Outcome, carry_out, overflow
 from attnctl.engine.memory import require
 from attnctl.engine.tiles import SCRATCH_BYTES, Progress
+from attnctl.names import TABLE
 from attnctl.trace import Trace, require_steps
 
 if TYPE_CHECKING:
     from attnctl.edits import WhatIf
+
+
+Named = dict[str, tuple[Array, str]]
+"""Arrays by name, each with how it came about."""
 
 
 def arrays_of(named: Named) -> dict[str, Array]:
@@ -93,7 +97,10 @@ def what_if_of(settings: Settings) -> WhatIf | None:
     return what_if(settings.edits, read_one, renormalize=settings.renormalize)
 
 
-def mask_axes(named: Mapping[str, tuple[Array, str]]) -> dict[str, Axes]:
+def mask_axes(named: Named) -> dict[str, Axes]:
     """The axes of a given mask and bias: the last ones of the scores', as many as it has."""
-    full = ("batch", "head", "query", "key")
-    return {name: full[-named[name][0].ndim :] for name in ("mask", "bias") if name in named}
+    return {
+        name: ("batch", *TABLE[name].axes)[-array.ndim :]
+        for name, (array, _) in named.items()
+        if TABLE[name].broadcasts
+    }

@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arrays.fit import rotary
-from attnctl.arrays.layouts import Named
+from attnctl.arrays.problems import rotary
+from attnctl.arrays.reader import written_masks
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.derivation import Variant
 from attnctl.engine.memory import require
 from attnctl.errors import AttnError
+from attnctl.names import EMBEDDINGS, MEMORY, POSITIONS, where
 from attnctl.ops import Sinusoid
 from attnctl.plan import embed, tensors
-from attnctl.plan.prepared import Prepared, arrays_of, mask_axes, what_if_of
+from attnctl.plan.prepared import Named, Prepared, arrays_of, mask_axes, what_if_of
 from attnctl.plan.sizes import Sizes, resolve
 from attnctl.plan.vocab import Vocabulary
 from attnctl.rules import VisibilityRule
@@ -57,8 +58,8 @@ def prepare(settings: Settings, sentence: str | None = None, like: Prepared | No
 
 def weights_of(other: Prepared) -> Named:
     """The weights of another sentence of the same settings, and how they came about."""
-    names = other.given.keys() & set(tensors.WEIGHTS)
-    return {name: (other.given[name], other.variant.given[name]) for name in names}
+    weights = where(lambda row: row.is_weight)
+    return {name: (other.given[name], other.variant.given[name]) for name in weights if name in other.given}
 
 
 def weight_bytes(sizes: Sizes, tokens: int) -> int:
@@ -74,27 +75,24 @@ def sentence_arrays(
 ) -> Named:
     """Embeddings, learned positions, and the other sentence's X as memory."""
     rows, how = embed.embeddings(settings, vocab, [*tokens, *context], sizes.d_model)
-    named: Named = {"embeddings": (np.array([rows[token] for token in tokens]), how)}
+    named: Named = {EMBEDDINGS: (np.array([rows[token] for token in tokens]), how)}
     has_table = isinstance(settings.positions, list)
     if has_table:
-        named["positions"] = embed.learned(settings, tokens, sizes.d_model), "learned table"
+        named[POSITIONS] = embed.learned(settings, tokens, sizes.d_model), "learned table"
     if context:
         memory = np.array([rows[token] for token in context])
         if has_table:
             memory = memory + embed.learned(settings, context, sizes.d_model)
         if settings.positions == SINUSOIDAL:
             memory = memory + Sinusoid(len(context), sizes.d_model).apply()
-        named["memory"] = memory, "X of the context"
+        named[MEMORY] = memory, "X of the context"
     return named
 
 
 def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
     """The mask and the bias that the config writes out, held to the scores' shape."""
     named: Named = {}
-    for name, rows, dtype in (("mask", settings.mask, bool), ("bias", settings.bias, np.float64)):
-        if rows is None:
-            continue
-        array = np.array(rows, dtype=dtype)
+    for name, array in written_masks(settings).items():
         if array.shape not in {(queries, keys), (1, keys), (queries, 1), (sizes.heads, queries, keys)}:
             raise AttnError(
                 f"{settings.where(('rules', name))}: {dims(array.shape)}, expected "

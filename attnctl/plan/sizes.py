@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from attnctl.arrays.fit import unrotatable
+from attnctl.arrays.problems import unrotatable
 from attnctl.config.settings import Path, Settings
 from attnctl.errors import raise_all
+from attnctl.names import PROJECTED, K, Q, V, matrix_of
 from attnctl.words import one_of
 
 Shapes = Mapping[Path, tuple[int, ...]]
@@ -40,10 +41,10 @@ def resolve(settings: Settings, d_model: int | None, shapes: Shapes) -> Sizes:
     kv_heads = settings.kv_heads or heads
     width = d_model or settings.d_model or rows_of(shapes) or DEFAULT_D_MODEL
     raise_all(contradictions(settings, d_model, heads, kv_heads))
-    shares = {"K": kv_heads, "V": kv_heads, "Q": heads}
+    shares = {Q: heads, K: kv_heads, V: kv_heads}
     shown = {
-        "d_k": columns_of(shapes, "Q", shares) or columns_of(shapes, "K", shares),
-        "d_v": columns_of(shapes, "V", shares),
+        "d_k": columns_of(shapes, Q, shares) or columns_of(shapes, K, shares),
+        "d_v": columns_of(shapes, V, shares),
     }
     raise_all(undivided(settings, width, heads, shown))
     d_k = settings.d_k or shown["d_k"] or width // heads
@@ -85,7 +86,7 @@ def undivided(s: Settings, d_model: int, heads: int, shown: Mapping[str, int | N
 def rows_of(shapes: Shapes) -> int | None:
     """d_model, as the rows of the first projection show it."""
     for path, shape in shapes.items():
-        if path[-1] in {"W", "W_Q", "W_K", "W_V"}:
+        if path[-1] in {"W", *map(matrix_of, PROJECTED)}:
             return shape[0]
     return None
 
@@ -93,7 +94,7 @@ def rows_of(shapes: Shapes) -> int | None:
 def columns_of(shapes: Shapes, symbol: str, shares: Mapping[str, int]) -> int | None:
     """The size of one head of Q, K or V, as the columns of its matrix show it."""
     for path, shape in shapes.items():
-        if path[-1] in {f"W_{symbol}", "W"} and len(shape) > 1:
+        if path[-1] in {matrix_of(symbol), "W"} and len(shape) > 1:
             by_head = path[1] == "heads"
             return shape[1] if by_head else shape[1] // shares[symbol]
     return None

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.arrays.layouts import Named, split_heads
 from attnctl.config.settings import IDENTITY, NONE, FromFile, Path, Random, Settings
 from attnctl.errors import AttnError, raise_all
+from attnctl.names import PROJECTED, SHOWN_AS, TABLE, W_O, matrix_of, where
 from attnctl.plan.draw import draw, stream
+from attnctl.plan.prepared import Named
 from attnctl.plan.sizes import Sizes
 from attnctl.words import dims
 
-SPLIT = ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")
-WEIGHTS = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
+PROJECTIONS = [matrix_of(name) for name in PROJECTED]
+"""The matrices that W stands for, where one is used for all."""
 
 
 def from_file(source: FromFile, place: str) -> Array:
@@ -43,11 +45,11 @@ def with_file(settings: Settings) -> Settings:
         return settings
     from attnctl.store import arrays as arrays_of
 
-    names = [name for name in arrays_of(weights.file) if name in WEIGHTS]
-    if not names:
+    named = [name for name in arrays_of(weights.file) if name in TABLE and TABLE[name].is_weight]
+    if not named:
         place = settings.where(("weights", "file"))
-        raise AttnError(f"{place}: no {', '.join(WEIGHTS[:4])} or bias in {weights.file}")
-    found = {name: FromFile(weights.file, name) for name in names}
+        raise AttnError(f"{place}: no {', '.join(PROJECTIONS)}, {W_O} or bias in {weights.file}")
+    found = {name: FromFile(weights.file, name) for name in named}
     return settings.with_(weights=replace(weights, tensors={**found, **weights.tensors}, file=None))
 
 
@@ -64,7 +66,7 @@ def given_arrays(settings: Settings) -> dict[Path, Array]:
 
 def fused(name: str, array: Array) -> Array:
     """A weight with its heads side by side; a dump has it by head."""
-    by_head = name in SPLIT and array.ndim == (3 if name.startswith("W") else 2)
+    by_head = is_split(name) and array.ndim == len(TABLE[name].axes)
     return np.concatenate(list(array), axis=-1) if by_head else array
 
 
@@ -79,16 +81,38 @@ def written_tensors(settings: Settings) -> Iterator[tuple[Path, Any]]:
 
 def fused_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     """The shape of each weight with its heads side by side, in the order they are drawn."""
-    s = sizes
-    q, k, v = s.heads * s.d_k, s.kv_heads * s.d_k, s.kv_heads * s.d_v
-    matrices = {"W_Q": (s.d_model, q), "W_K": (s.d_model, k), "W_V": (s.d_model, v)}
-    biases = {"b_Q": (q,), "b_K": (k,), "b_V": (v,), "b_O": (s.d_model,)}
-    return {**matrices, "W_O": (s.heads * s.d_v, s.d_model), **biases}
+    return {
+        name: tuple(prod(axis_size(axis, sizes) for axis in word.split("*")) for word in side_by_side(name))
+        for name in where(lambda row: row.is_weight)
+    }
+
+
+def side_by_side(name: str) -> list[str]:
+    """The axes of a weight with its heads side by side: ['d_model', 'kv_head*d_k']."""
+    row = TABLE[name]
+    return (row.layouts[1] if row.is_split else row.own).split()
+
+
+def axis_size(axis: str, sizes: Sizes) -> int:
+    """The size of an axis of a weight."""
+    heads = {"head": sizes.heads, "kv_head": sizes.kv_heads}
+    return heads[axis] if axis in heads else int(getattr(sizes, SHOWN_AS.get(axis, axis)))
 
 
 def heads_of(name: str, sizes: Sizes) -> int:
-    """How many heads this weight has."""
-    return sizes.heads if name.endswith("Q") else sizes.kv_heads
+    """How many heads this weight is split into; W_O and b_O into none."""
+    return axis_size(TABLE[name].own.split()[0], sizes) if is_split(name) else 1
+
+
+def is_split(name: str) -> bool:
+    """Whether each head has its own part of this weight."""
+    return TABLE[name].is_split
+
+
+def split_heads(fused: Array, heads: int) -> Array:
+    """(d_model, heads·d), or a bias (heads·d,), split by head: (head, d_model, d) or (head, d)."""
+    *rows, columns = fused.shape
+    return np.moveaxis(fused.reshape(*rows, heads, columns // heads), -2, 0)
 
 
 def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Named:
@@ -102,19 +126,19 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
         found = whole(settings, sizes, given, name, shape)
         if found is not None:
             array, how = found
-            out[name] = (split_heads(array, heads_of(name, sizes)) if name in SPLIT else array), how
+            out[name] = (split_heads(array, heads_of(name, sizes)) if is_split(name) else array), how
         by_head = [settings.weights.heads[h].get(name) for h in range(len(settings.weights.heads))]
-        if name in SPLIT and any(each is not None for each in by_head):
+        if is_split(name) and any(each is not None for each in by_head):
             out[name] = np.stack(list(head_parts(settings, sizes, given, name))), "given per head"
-    if settings.weights.tensors.get("W_O") == NONE:
-        out.pop("W_O", None)
+    if settings.weights.tensors.get(W_O) == NONE:
+        out.pop(W_O, None)
     return out
 
 
 def source(settings: Settings, name: str) -> tuple[Path, Any]:
     """Where a fused weight is written: under its own name, or as W for all three projections."""
     tensors = settings.weights.tensors
-    key = "W" if name in {"W_Q", "W_K", "W_V"} and name not in tensors else name
+    key = "W" if name in PROJECTIONS and name not in tensors else name
     return ("weights", key), tensors.get(key)
 
 
@@ -134,7 +158,7 @@ def whole(
     if isinstance(tensor, Random):
         seed = first(tensor.seed, settings.weights.random.seed, settings.seed)
         own = np.random.RandomState(seed) if legacy(tensor) else stream(seed, "tensor", str(path[-1]))
-        heads = heads_of(name, sizes) if name in SPLIT else 1
+        heads = heads_of(name, sizes)
         return fused_draw(own, shape, heads, tensor, sizes.d_model), description(tensor, seed)
     return None
 
@@ -168,9 +192,9 @@ def drawn(settings: Settings, sizes: Sizes) -> Named:
     out: Named = {}
     for name, shape in shapes.items():
         rng = one if legacy(how) else stream(seed, "tensor", name)
-        heads = heads_of(name, sizes) if name in SPLIT else 1
+        heads = heads_of(name, sizes)
         array = fused_draw(rng, shape, heads, how, sizes.d_model)
-        out[name] = (split_heads(array, heads) if name in SPLIT else array), text
+        out[name] = (split_heads(array, heads) if is_split(name) else array), text
     return out
 
 
@@ -187,7 +211,7 @@ def textbook(
     how: Random,
 ) -> dict[str, Array]:
     """One stream for all, head by head W_Q, W_K, W_V, and W_O at the end."""
-    parts: dict[str, list[Array]] = {name: [] for name in shapes if name in SPLIT}
+    parts: dict[str, list[Array]] = {name: [] for name in shapes if is_split(name)}
     for number in range(sizes.heads):
         for name, own in parts.items():
             rows, columns = shapes[name]
@@ -195,8 +219,8 @@ def textbook(
                 shape = (rows, columns // heads_of(name, sizes))
                 own.append(draw(rng, shape, how.distribution, sizes.d_model))
     out = {name: np.stack(own) for name, own in parts.items()}
-    if "W_O" in shapes:
-        out["W_O"] = draw(rng, shapes["W_O"], how.distribution, sizes.d_model)
+    if W_O in shapes:
+        out[W_O] = draw(rng, shapes[W_O], how.distribution, sizes.d_model)
     return out
 
 
@@ -214,12 +238,12 @@ def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> It
     """Every given weight whose shape is not the one the sizes ask for."""
     fused = fused_shapes(sizes)
     for path, tensor in written_tensors(settings):
-        name = "W_Q" if path[-1] == "W" else str(path[-1])
+        name = PROJECTIONS[0] if path[-1] == "W" else str(path[-1])
         expected = fused[name]
         if path[1] == "heads":
             expected = (*expected[:-1], expected[-1] // heads_of(name, sizes))
         place = settings.where(path)
-        if path[-1] == "W" and len({fused[each] for each in ("W_Q", "W_K", "W_V")}) > 1:
+        if path[-1] == "W" and len({fused[each] for each in PROJECTIONS}) > 1:
             yield f"{place}: one matrix for Q, K and V needs d_k = d_v and kv_heads = heads"
             continue
         if tensor == IDENTITY and len(expected) == 2 and expected[0] != expected[1]:
@@ -233,12 +257,10 @@ def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> It
 
 def meaning(name: str, path: Path) -> str:
     """What the axes of a weight are, in words."""
-    size = "d_v" if name in {"W_V", "b_V"} else "d_k"
     heads = "" if path[1] == "heads" else "heads·"
-    columns = {"W_O": "d_model", "b_O": "d_model"}.get(name, f"{heads}{size}")
-    if name.startswith("b"):
-        return columns
-    return f"{'heads·d_v' if name == 'W_O' else 'd_model'} × {columns}"
+    axes = (SHOWN_AS.get(axis, axis).replace("kv_head*", "head*") for axis in side_by_side(name))
+    own = heads if is_split(name) else "heads·"
+    return dims(axis.replace("head*", own) for axis in axes)
 
 
 def description(how: Random, seed: int) -> str:

@@ -174,14 +174,14 @@ def test_a_cache_comes_before_the_new_keys():
     [
         ({"K": np.zeros((2, 6, 4))}, "K: 2 × 6 × 4 does not go with the other arrays"),
         ({"attention_weights": np.zeros((6, 6))}, "average_attn_weights=False"),
-        ({"mask": np.ones((4, 6), bool)}, "mask: 4 × 6 does not go with the other arrays"),
+        ({"mask": np.ones((4, 6), bool)}, "mask: 4 × 6 does not fit scores of 2 × 6 × 6"),
         ({"output": np.zeros((2, 6, 5))}, "call it head_outputs"),
     ],
 )
 def test_what_does_not_go_together_is_said(change, said):
     arrays = own.attend(own.CAUSAL)
     kept = {name: arrays[name] for name in ("Q", "K", "V", "attention_weights", "head_outputs")} | change
-    with pytest.raises(AttnError, match="go with") as error:
+    with pytest.raises(AttnError, match="go with|fit") as error:
         attnctl.check(foreign(kept), meant(own.CAUSAL))
     assert said in str(error.value)
 

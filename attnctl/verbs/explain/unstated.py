@@ -11,8 +11,9 @@ from attnctl.array import Array
 from attnctl.config.settings import Settings
 from attnctl.derivation import Step
 from attnctl.errors import AttnError
+from attnctl.names import leaves
 from attnctl.ops import Given, Unstated
-from attnctl.plan.intended import LEAVES, derived
+from attnctl.plan.intended import derived
 from attnctl.trace import Trace
 
 
@@ -70,7 +71,7 @@ def described(step: Step, arrays: Mapping[str, Array]) -> Step:
     axes = step.axes
     if step.name in arrays and len(axes) != arrays[step.name].ndim:
         axes = tuple(f"axis {at}" for at in range(arrays[step.name].ndim))
-    if isinstance(step.op, Unstated) and step.name in LEAVES:
+    if isinstance(step.op, Unstated) and step.name in leaves():
         return Step(step.name, Given(), (), axes, "given", step.symbol)
     return Step(step.name, step.op, step.inputs, axes, step.formula, step.symbol)
 

@@ -1,0 +1,261 @@
+"""Why arrays cannot be attended over: what is missing, not finite, or does not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+
+import numpy as np
+
+from attnctl.array import Array, Shape
+from attnctl.config.settings import SINUSOIDAL, Settings
+from attnctl.derivation import Rotary
+from attnctl.names import (
+    B_O,
+    KEY_LENGTHS,
+    MASK,
+    MEMORY,
+    PAST_KEY,
+    PAST_VALUE,
+    PROJECTED,
+    TABLE,
+    W_O,
+    K,
+    Q,
+    V,
+    X,
+    bias_of,
+    matrix_of,
+    where,
+)
+from attnctl.words import dims
+
+FROM_X = (X, *map(matrix_of, PROJECTED))
+
+
+def from_x(found: Container[str]) -> bool:
+    """Whether Q, K and V are to be computed: X and its weights are there."""
+    return all(name in found for name in FROM_X)
+
+
+def inputs_among(found: Container[str]) -> list[str]:
+    """The arrays that attention reads here: X and what makes Q, K and V of it, or these alone."""
+    needless = set(PROJECTED) if from_x(found) else {X, MEMORY, *where(lambda row: row.is_split)}
+    return [name for name in where(lambda row: row.input) if name in found and name not in needless]
+
+
+def missing(found: Container[str], settings: Settings) -> Iterator[str]:
+    """What a file lacks to be attended over."""
+    wanted = FROM_X if X in found and Q not in found else PROJECTED
+    lacking = [name for name in wanted if name not in found]
+    if lacking and not from_x(found):
+        yield (
+            f"no {', '.join(lacking)} in the arrays; attention needs Q, K and V, or X with W_Q, W_K "
+            "and W_V (--name THEIRS=OURS renames)"
+        )
+    if adds_positions(settings) and not from_x(found):
+        yield "sinusoidal and learned positions are added to X; give X, W_Q, W_K and W_V"
+    if (PAST_KEY in found) != (PAST_VALUE in found):
+        yield "past_key and past_value go together; give both"
+    if B_O in found and W_O not in found:
+        yield "b_O is added to concat W_O; give W_O too"
+
+
+def adds_positions(settings: Settings) -> bool:
+    """Whether positions are added to X: sinusoids, or a learned table."""
+    return settings.positions == SINUSOIDAL or isinstance(settings.positions, list)
+
+
+def unusable(name: str, array: Array, dtype: str) -> Iterator[str]:
+    """Why an array cannot be computed with in this type of number."""
+    if array.dtype.kind not in ("fiub" if name == MASK else "fiu"):
+        yield f"{name}: numbers of type {array.dtype}, expected floats"
+        return
+    if not array.size:
+        if name not in {PAST_KEY, PAST_VALUE}:
+            yield f"{name}: {dims(array.shape)}, nothing to attend with"
+        return
+    low, high, wanted = limits(name, array, dtype)
+    if low <= float(array.min()) and float(array.max()) <= high:
+        return
+    numbers = array.astype(np.float64)
+    bad = np.argwhere(~((numbers >= low) & (numbers <= high))).tolist()
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    yield f"{name}: {array[tuple(bad[0])]} at {bad[0]}{more}; {wanted}"
+
+
+def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
+    """The least and the greatest number an array may hold, and how to say so.
+
+    −∞ is fine in a bias or a float mask; so is what this type of number turns into it.
+    """
+    if name == MASK and array.dtype.kind in "iu":
+        return 0, 1, "write 0 (hidden) or 1 (may attend), or floats to be added to the scores"
+    if name == KEY_LENGTHS:
+        return 0, np.inf, "write how many keys are real"
+    greatest = float(np.finfo(dtype).max)
+    low = -np.inf if TABLE[name].broadcasts else -greatest
+    return low, greatest, f"every number must be finite and within ±{greatest:.5g} ({dtype})"
+
+
+def mixed(shapes: Mapping[str, Shape], settings: Settings) -> bool:
+    """Whether only some of Q, K and V have a batch axis, as far as their number of axes tells."""
+    return settings.heads is None and len({has_batch(shapes, settings, name) for name in PROJECTED}) > 1
+
+
+def has_batch(shapes: Mapping[str, Shape], settings: Settings, name: str = Q) -> bool:
+    """Whether X, or else one of Q, K and V, has a batch axis; with --heads (batch, n, heads·d) has."""
+    if X in shapes:
+        return len(shapes[X]) == 3
+    return len(shapes[name]) > (3 if settings.heads is None else 2)
+
+
+def misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Why these arrays do not go together in the layouts that `attend` documents."""
+    shapes = linear_turned(shapes)
+    laid = {name: by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
+    apart = [unsplit(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
+    s = {name: shape for name, shape in laid.items() if shape is not None}
+    yield from apart or source_misfits(s) or [*weight_misfits(s), *projected_misfits(s, settings)]
+
+
+def linear_turned(shapes: Mapping[str, Shape]) -> Mapping[str, Shape]:
+    """The shapes with (out, in) turned round, where none of the projections can be (in, out)."""
+    if X not in shapes:
+        return shapes
+    sources = {name: MEMORY if name != Q and MEMORY in shapes else X for name in PROJECTED}
+    columns = {matrix_of(name): shapes[source][-1:] for name, source in sources.items()}
+    if any(shapes[name][1:] != d or shapes[name][:1] == d for name, d in columns.items()):
+        return shapes
+    return {**shapes, **{name: shapes[name][::-1] for name in columns}}
+
+
+def by_head(name: str, shape: Shape, shapes: Mapping[str, Shape], settings: Settings) -> Shape | None:
+    """The shape of an array by head, as documented; None where its columns cannot be split so."""
+    row = TABLE[name]
+    if not row.by_head:
+        return shape
+    axes = len(row.axes)
+    if not row.is_weight:  # a cache has a batch axis where K has one
+        axes += has_batch(shapes, settings, name if name in PROJECTED else K)
+    if len(shape) == axes:
+        return shape
+    heads = heads_asked(name, settings)
+    if len(shape) != axes - 1 or shape[-1] % heads:
+        return None
+    *rest, columns = shape
+    return (*rest[:-1], heads, *rest[-1:], columns // heads)
+
+
+def heads_asked(name: str, settings: Settings) -> int:
+    """How many heads an array has by the options: those of queries, or of keys and values."""
+    own = TABLE[name].own.startswith("head")
+    return (settings.heads if own else settings.kv_heads or settings.heads) or 1
+
+
+def unsplit(name: str, shape: Shape, settings: Settings) -> str:
+    """That an array cannot be brought to (…, head, …)."""
+    heads = heads_asked(name, settings)
+    if TABLE[name].is_weight:
+        expected = "(d_model, heads·d)" if TABLE[name].linear else "(heads·d,)"
+        return f"{name}: {dims(shape)}, expected {expected} with {heads} heads, or by head"
+    if len(shape) in {2, 3, 4} and shape[-1] % heads:
+        return f"{name}: {dims(shape)}, but {heads} heads do not divide {shape[-1]} columns"
+    return (
+        f"{name}: {dims(shape)}, expected (n, d), (head, n, d), (batch, head, n, d), "
+        "or (batch, n, heads·d) with --heads"
+    )
+
+
+def source_misfits(shapes: Mapping[str, Shape]) -> list[str]:
+    """X and memory that are no rows of vectors, or in different batches."""
+    flat = [name for name in (X, MEMORY) if name in shapes and len(shapes[name]) not in {2, 3}]
+    if flat:
+        expected = "expected (n, d_model) or (batch, n, d_model)"
+        return [f"{name}: {dims(shapes[name])}, {expected}" for name in flat]
+    if MEMORY in shapes and shapes[MEMORY][:-2] != shapes[X][:-2]:
+        x, memory = dims(shapes[X]), dims(shapes[MEMORY])
+        return [f"X is {x}, memory {memory}: give both with the same batch, or neither with one"]
+    return []
+
+
+def weight_misfits(shapes: Mapping[str, Shape]) -> Iterator[str]:
+    """Weights whose rows or columns do not fit what they are multiplied with."""
+    for symbol in PROJECTED if X in shapes else ():
+        name, bias = matrix_of(symbol), bias_of(symbol)
+        source = MEMORY if symbol != Q and MEMORY in shapes else X
+        heads, rows, size = shapes[name]
+        if rows != shapes[source][-1]:
+            yield f"{name}: {rows} rows, but {source} has {shapes[source][-1]} columns"
+        if shapes.get(bias, (heads, size)) != (heads, size):
+            expected = f"{dims((heads, size))} (head × columns of {name})"
+            yield f"{bias}: {dims(shapes[bias])}, expected {expected}"
+    if W_O not in shapes:
+        return
+    q, v = projected_shapes(shapes)[Q], projected_shapes(shapes)[V]
+    w_o, rows = shapes[W_O], q[-3] * v[-1]
+    if len(w_o) != 2 or w_o[0] != rows:
+        yield f"{W_O}: {dims(w_o)}, expected {rows} rows (heads·d_v)"
+    if shapes.get(B_O, w_o[1:]) != w_o[1:]:
+        yield f"{B_O}: {dims(shapes[B_O])}, expected {dims(w_o[1:])} (the columns of W_O)"
+
+
+def projected_shapes(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """The shapes of Q, K and V, whether given or to be computed."""
+    if X not in shapes:
+        return {name: shapes[name] for name in PROJECTED}
+    *batch, _, _ = shapes[X]
+    rows = {name: shapes.get(MEMORY, shapes[X])[-2] for name in PROJECTED} | {Q: shapes[X][-2]}
+    weights = {name: shapes[matrix_of(name)] for name in PROJECTED}
+    return {name: (*batch, weights[name][0], rows[name], weights[name][-1]) for name in PROJECTED}
+
+
+def projected_misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Q, K and V that do not go with one another, with a cache, or with what was asked for."""
+    q, k, v = projected_shapes(shapes).values()
+    if len({len(q), len(k), len(v)}) > 1:
+        yield f"Q is {dims(q)}, K {dims(k)}, V {dims(v)}: give all with the same axes"
+        return
+    if q[-1] != k[-1]:
+        yield f"Q has d_k {q[-1]} but K has {k[-1]}; they must be equal"
+    if k[:-1] != v[:-1]:
+        yield f"K is {dims(k)} but V is {dims(v)}; they must agree in all but d_k and d_v"
+    if q[:-3] != k[:-3]:
+        yield f"Q has a batch of {q[0]} but K of {k[0]}"
+    if not k[-3] or q[-3] % k[-3]:
+        yield f"{k[-3]} kv heads do not divide {q[-3]} heads"
+    yield from past_misfits(shapes, {PAST_KEY: k, PAST_VALUE: v})
+    shown = {"heads": q[-3], "kv_heads": k[-3], "d_k": q[-1], "d_v": v[-1]}
+    shown |= {"d_model": shapes[X][-1]} if X in shapes else {}
+    for option, size in shown.items():
+        asked = getattr(settings, option)
+        if asked is not None and asked != size:
+            yield f"{settings.where((option,))}: {asked}, but the arrays have {size}"
+    yield from unrotatable(settings, q[-1])
+
+
+def past_misfits(shapes: Mapping[str, Shape], new: Mapping[str, Shape]) -> Iterator[str]:
+    """A cache that does not continue in K and V."""
+    past = {name: shapes[name] for name in new if name in shapes}
+    for name, shape in past.items():
+        if shape[:-2] + shape[-1:] != new[name][:-2] + new[name][-1:]:
+            yield (
+                f"{name}: {dims(shape)} does not continue in {dims(new[name])}; "
+                "all but the key axis must agree"
+            )
+    lengths = sorted({shape[-2] for shape in past.values()})
+    if len(lengths) > 1:
+        yield f"past_key and past_value hold different numbers of keys: {lengths}"
+
+
+def rotary(settings: Settings) -> Rotary | None:
+    """The rotary positions, if these are the ones that were asked for."""
+    return settings.positions if isinstance(settings.positions, Rotary) else None
+
+
+def unrotatable(settings: Settings, d_k: int) -> Iterator[str]:
+    """Rotary positions that this size of head cannot have."""
+    turns = rotary(settings)
+    dims = d_k if turns is None else turns.dims or d_k
+    if turns is not None and (dims > d_k or dims % 2):
+        place = settings.where(("positions",))
+        yield f"{place}: rotating {dims} of d_k {d_k} columns; they turn in pairs: use an even number"

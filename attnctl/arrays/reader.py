@@ -1,0 +1,206 @@
+"""The one reader of anyone's arrays: brought to our layout, with the sizes of their axes.
+
+`attend` reads strictly: our layout and those it documents. `check` and `explain` let it search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.array import Array, Shape
+from attnctl.arrays.layout import Reading, Search, Sizes, search
+from attnctl.arrays.problems import has_batch, inputs_among, misfits, missing, mixed, unrotatable, unusable
+from attnctl.config.settings import Settings
+from attnctl.errors import AttnError, raise_all
+from attnctl.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, TABLE, X
+from attnctl.rules import PerBatch
+from attnctl.words import dims
+
+
+class Facts(NamedTuple):
+    """What the arrays show of the run: sizes and whether there is a batch axis."""
+
+    batch: int | None
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    d_k: int
+    past: int
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Arrays in our layout, the size of each axis, and how many keys are real where that is given."""
+
+    arrays: dict[str, Array]
+    sizes: Sizes
+    facts: Facts
+    lengths: PerBatch | None
+
+
+def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
+    """The inputs of attention, read in the layouts that `attend` documents.
+
+    Raises AttnError with every array that is missing, not finite or does not fit.
+    """
+    raise_all(missing(found, settings))
+    raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
+    inputs = by_kind({name: found[name] for name in inputs_among(found)})
+    shapes = shapes_of(inputs)
+    tried = Search(shapes, has_batch(shapes, settings), documented=True)
+    reading = None if mixed(shapes, settings) else tried.reading(asked(settings))
+    if reading is None:
+        raise_all(misfits(shapes, settings))
+        raise AttnError(tried.misfit())
+    laid = laid_out(inputs, reading)
+    raise_all(unrotatable(settings, laid.facts.d_k))
+    return laid
+
+
+def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: bool = False) -> Laid:
+    """Arrays under any of our names, in any layout in which they go together.
+
+    Raises AttnError naming one that does not go with the others.
+    """
+    arrays = by_kind(found)
+    return laid_out(arrays, search(shapes_of(arrays), asked(settings), batch_first=batch_first))
+
+
+def as_array(name: str, value: Any) -> Array:
+    """A NumPy array; bfloat16, which NumPy has not, as the float32 that holds it exactly."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise AttnError(f"{name}: its rows are of different lengths; give a matrix") from error
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def written_masks(settings: Settings) -> dict[str, Array]:
+    """The mask and the bias that settings write out."""
+    written = {MASK: (settings.mask, bool), BIAS: (settings.bias, np.float64)}
+    return {name: np.array(rows, dtype) for name, (rows, dtype) in written.items() if rows is not None}
+
+
+def by_kind(found: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays with a mask of floats as the bias it is, and any other mask true and false.
+
+    Raises AttnError where there is a bias already.
+    """
+    out = dict(found)
+    if MASK not in out:
+        return out
+    mask = out.pop(MASK)
+    if mask.dtype.kind != "f":
+        return out | {MASK: mask.astype(bool)}
+    if BIAS in out:
+        raise AttnError(
+            "mask holds floats, so it is added to the scores as bias is; give their sum as bias"
+        )
+    return out | {BIAS: mask}
+
+
+def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
+    """The shapes of what has a layout: all we have a name for but masks and lengths."""
+    return {
+        name: array.shape
+        for name, array in arrays.items()
+        if name in TABLE and not TABLE[name].broadcasts and name != KEY_LENGTHS
+    }
+
+
+def asked(settings: Settings) -> Sizes:
+    """The sizes that settings say."""
+    said = {"head": settings.heads, "kv_head": settings.kv_heads}
+    said |= {name: getattr(settings, name) for name in ("d_model", "d_k", "d_v")}
+    return {axis: size for axis, size in said.items() if size is not None}
+
+
+def laid_out(arrays: Mapping[str, Array], reading: Reading) -> Laid:
+    """The arrays in our layout. Raises AttnError for masks and lengths that do not fit the others."""
+    sizes = complete(reading.sizes, arrays)
+    facts = facts_of(sizes)
+    lengths = key_lengths(arrays, facts)
+    ours = {name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.layouts}
+    masks = {name: widened(array, facts) for name, array in arrays.items() if name in {MASK, BIAS}}
+    placed = {name: beside_scores(mask, sizes) for name, mask in masks.items()}
+    raise_all(ill_placed(name, masks[name], sizes) for name, mask in placed.items() if mask is None)
+    ours |= {name: mask for name, mask in placed.items() if mask is not None}
+    return Laid(ours, sizes, facts, lengths)
+
+
+def complete(sizes: Sizes, there: Container[str]) -> Sizes:
+    """The sizes and those that follow: a sentence that attends to itself has its own keys."""
+    out = dict(sizes)
+    if (X in there or EMBEDDINGS in there) and MEMORY not in there:
+        new = out.setdefault("new" if "past" in out else "key", out["query"])
+        out.setdefault("key", new + out.get("past", 0))
+    out.setdefault("head", out.get("kv_head", 1))
+    out.setdefault("kv_head", out["head"])
+    return out
+
+
+def facts_of(sizes: Sizes) -> Facts:
+    """The sizes in the form that options are turned into rules from."""
+    s = sizes
+    keys = s.get("key", s.get("query", 0))
+    return Facts(
+        s.get("batch"), s["head"], s["kv_head"], s.get("query", 0), keys, s.get("d_k", 0), s.get("past", 0)
+    )
+
+
+def key_lengths(arrays: Mapping[str, Array], facts: Facts) -> PerBatch | None:
+    """How many keys are real: one number, or one for each member of the batch."""
+    if KEY_LENGTHS not in arrays:
+        return None
+    lengths = arrays[KEY_LENGTHS].reshape(-1).tolist()
+    members = facts.batch or 1
+    if len(lengths) != members or any(length not in range(facts.keys + 1) for length in lengths):
+        expected = f"{members} × a whole number from 0 to {facts.keys} (the keys there are)"
+        raise AttnError(f"{KEY_LENGTHS}: {lengths}, expected {expected}")
+    whole = tuple(map(int, lengths))
+    return whole[0] if facts.batch is None else whole
+
+
+# --- masks ---
+
+
+def widened(mask: Array, facts: Facts) -> Array:
+    """A mask shorter than the keys hides the rest; one of a single column is that column for all."""
+    short = facts.keys - mask.shape[-1] if mask.ndim and mask.shape[-1] != 1 else 0
+    if short <= 0:
+        return mask
+    fill = False if mask.dtype == bool else -np.inf
+    return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, short)], constant_values=fill)
+
+
+def score_sizes(sizes: Sizes) -> list[int | str]:
+    """The shape of the scores, an axis of unknown size by its name."""
+    batch = ["batch"] if "batch" in sizes else []
+    return [sizes.get(axis, axis) for axis in (*batch, *TABLE[MASK].axes)]
+
+
+def beside_scores(mask: Array, sizes: Sizes) -> Array | None:
+    """A mask as it broadcasts against the scores; (batch, key) and (batch, query, key) where it does not.
+
+    None where it fits in no way.
+    """
+    ways = [mask]
+    if "batch" in sizes and mask.ndim in {2, 3}:
+        ways.append(mask[:, None, None] if mask.ndim == 2 else mask[:, None])
+    scores = score_sizes(sizes)
+    for way in ways:
+        pairs = zip(reversed(way.shape), reversed(scores), strict=False)
+        if 1 <= way.ndim <= len(scores) and all(a in {1, b} or isinstance(b, str) for a, b in pairs):
+            return way
+    return None
+
+
+def ill_placed(name: str, mask: Array, sizes: Sizes) -> str:
+    """That a mask or bias does not go with the scores."""
+    scores = dims(score_sizes(sizes))
+    return f"{name}: {dims(mask.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"
