@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from attnctl.config import yaml
-from attnctl.config.scalars import MAX_PROBLEMS, BadValueError
-from attnctl.config.settings import Path, Settings
+from attnctl.config.settings import Settings
+from attnctl.values import MAX_PROBLEMS, BadValueError, Path, json_path
 from attnctl.errors import AttnError
 
 
@@ -66,7 +66,7 @@ def placed(text: str, name: str, problems: list[tuple[Path, str]]) -> list[tuple
     """Each problem with its line, and its place written before it."""
     lines = yaml.lines(text, [path for path, _ in problems])
     return [
-        (lines[path], f"{name}:{lines[path]} {yaml.json_path(path)}: {what}") for path, what in problems
+        (lines[path], f"{name}:{lines[path]} {json_path(path)}: {what}") for path, what in problems
     ]
 
 
@@ -81,7 +81,7 @@ def places_in(text: str, name: str) -> Callable[[Path], str]:
 
     def where(path: Path) -> str:
         written = as_written(text, path)
-        return f"{name}:{yaml.lines(text, [written])[written]} {yaml.json_path(written)}"
+        return f"{name}:{yaml.lines(text, [written])[written]} {json_path(written)}"
 
     return where
 

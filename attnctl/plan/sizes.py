@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from attnctl.arrays.fit import unrotatable
-from attnctl.config.settings import Path, Settings
+from attnctl.config.settings import Settings
+from attnctl.values import Path
 from attnctl.errors import raise_all
 from attnctl.words import one_of
 
