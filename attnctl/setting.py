@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from attnctl.values import SWITCH, Json, Reader
+from attnctl.values import SWITCH, Json, Plain, Reader
 
 ATTENTION, SENTENCE, EDIT = "attention", "sentence", "edit"
 """Groups of flags: the commands that take one of a group take them all."""
@@ -26,8 +26,8 @@ class Flag:
     more: str = ""
     """Help that only the shell needs, behind that of the setting."""
 
-    parts: Callable[[str], Any] | None = None
-    """From the flag's text to what the reader takes, where that is not the text itself."""
+    parts: Callable[[str], Any] = Plain
+    """From the flag's text to what the reader takes."""
 
     repeated: bool = False
     """Whether it may be given more than once, for a list."""
@@ -60,3 +60,12 @@ class Setting:
     def keyword(self) -> str:
         """The flag as a Python keyword: --dilation -> dilation."""
         return self.flag.name.lstrip("-").replace("-", "_") if self.flag else self.name
+
+    def read_flag(self, given: Any) -> Any:
+        """What its flag was given: a text, several, or on and off. Raises BadValueError."""
+        assert self.flag is not None
+        if self.switch:
+            return given
+        return self.reader(
+            list(map(self.flag.parts, given)) if self.flag.repeated else self.flag.parts(given)
+        )

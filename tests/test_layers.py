@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {"errors", "words", "array"},
+    {"errors", "words", "array", "values", "setting"},
     {"arithmetic", "rules", "ops"},
     {"derivation"},
     {"trace", "cells", "edits"},

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from attnctl.cli.options import Format, OutputOptions, ViewOptions
+from attnctl.cli.options import OutputOptions, ViewOptions
 from attnctl.cli.output import chosen_format, wanted_steps
 from attnctl.engine.cost import Cost
 from attnctl.engine.memory import size_text
@@ -19,13 +19,13 @@ from attnctl.trace import require_steps
 def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptions) -> None:
     """Print what each step of each run would take; nothing is computed."""
     wanted = chosen_format(output)
-    if output.output or wanted not in {Format.table, Format.json}:
+    if output.output or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
     keep = wanted_steps(view.step)
     for run in runs:
         require_steps(keep or (), [step.name for step in run.derivation])
         costs = run.costs(keep)
-        if wanted is Format.json:
+        if wanted == "json":
             sys.stdout.write(json.dumps({"steps": {each.name: as_data(each) for each in costs}}) + "\n")
         else:
             print_table(costs)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnctl.cli.options import Format, OutputOptions, ViewOptions
+from attnctl.cli.options import OutputOptions, ViewOptions
 from attnctl.errors import AttnError, raise_all
 from attnctl.trace import Trace
 
@@ -42,27 +42,27 @@ def emit(
         print_traces(kept, wanted, view, array=array)
 
 
-def print_traces(traces: Sequence[Trace], wanted: Format, view: ViewOptions, *, array: bool) -> None:
+def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions, *, array: bool) -> None:
     """Write traces on stdout in this format."""
     match wanted:
-        case Format.table:
+        case "table":
             from attnctl.screen.output import output_for
             from attnctl.verbs.show.tables import show_all
 
             show_all(traces, output_for(sys.stdout, os.environ), table_view(view))
-        case Format.json:
+        case "json":
             from attnctl.store import write_json
 
             write_json(traces, sys.stdout, as_array=array)
-        case Format.jsonl:
+        case "jsonl":
             from attnctl.store import write_jsonl
 
             write_jsonl(traces, sys.stdout)
-        case Format.csv:
+        case "csv":
             from attnctl.store import write_csv
 
             write_csv(traces, sys.stdout)
-        case Format.markdown:
+        case "markdown":
             from attnctl.verbs.show.markdown import write_markdown
 
             write_markdown(traces, sys.stdout)
@@ -84,14 +84,14 @@ def keep_inputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
     )
 
 
-def chosen_format(output: OutputOptions) -> Format:
+def chosen_format(output: OutputOptions) -> str:
     """The format for stdout: --json beats --format beats the environment."""
-    return Format.json if output.json else output.format or Format.table
+    return "json" if output.json else output.format or "table"
 
 
-def unused(output: OutputOptions, view: ViewOptions, wanted: Format) -> list[str]:
+def unused(output: OutputOptions, view: ViewOptions, wanted: str) -> list[str]:
     """View options that this output would ignore."""
-    if not output.output and wanted is Format.table:
+    if not output.output and wanted == "table":
         return []
     named = {"--head": view.head, "--precision": view.precision, "--full": view.full or None}
     return [
@@ -142,14 +142,5 @@ def table_view(view: ViewOptions) -> View:
     """How tables are drawn."""
     from attnctl.verbs.show.tables import View
 
-    heads = None if view.head is None else tuple(parse_heads(view.head))
     precision = View.precision if view.precision is None else view.precision
-    return View(heads=heads, precision=precision, full=view.full)
-
-
-def parse_heads(text: str) -> list[int]:
-    """'0,2' -> [0, 2]."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise AttnError(f"--head: {text!r} is not a list of heads; write numbers from 0, like 0,2")
-    return [int(part) for part in parts]
+    return View(heads=view.head, precision=precision, full=view.full)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import Format, command, option
+from attnctl.cli.options import FORMATS, PRECISION, NameOption, command, option
 from attnctl.errors import raise_all
+from attnctl.values import words
 
 if TYPE_CHECKING:
     from attnctl.array import Array
@@ -27,30 +28,29 @@ class StatsOptions(NamedTuple):
         bool, option("Take the dumps as layers of one sentence and roll attention out.", "--rollout")
     ] = False
     precision: Annotated[
-        int | None, option("Digits after the point (2). (Tables.)", metavar="N", min=0, max=17)
+        int | None, option("Digits after the point, 0 to 17 (2). (Tables.)"), PRECISION
     ] = None
     format: Annotated[
-        Format | None,
+        str | None,
         option(
             "How to write it on stdout: table (the default), json or csv.",
             envvar="ATTNCTL_FORMAT",
             show_envvar=True,
         ),
+        words(*FORMATS),
     ] = None
     json: Annotated[bool, option("Short for --format json.", "--json")] = False
 
 
-NAME = option("An array of the files under another name; may be repeated.", "--name", metavar="THEIRS=OURS")
 DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
 
 
-@app.command()
-@command
+@command(app)
 def stats(
     *,
     dump: Annotated[list[str], typer.Argument(help=DUMPS, metavar="DUMP...")],
     how: StatsOptions,
-    name: Annotated[list[str] | None, NAME] = None,
+    name: NameOption = None,
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
 
@@ -78,7 +78,7 @@ def stats(
     from attnctl.store import read
     from attnctl.verbs.stats import Report, measured, rollout
 
-    wanted = Format.json if how.json else how.format or Format.table
+    wanted = "json" if how.json else how.format or "table"
     raise_all(unusable(how, wanted))
     rename = renames(name or [])
     layers: list[Trace] = []
@@ -91,25 +91,23 @@ def stats(
     show(Report(tuple(found)), layers, rollout(layers) if layers else None, wanted, how)
 
 
-def unusable(how: StatsOptions, wanted: Format) -> Iterator[str]:
+def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:
     """Options that this output has no use for."""
-    if wanted not in {Format.table, Format.json, Format.csv}:
-        yield f"--format {wanted.value}: statistics are written as table, json or csv"
-    if how.precision is not None and wanted is not Format.table:
+    if wanted not in {"table", "json", "csv"}:
+        yield f"--format {wanted}: statistics are written as table, json or csv"
+    if how.precision is not None and wanted != "table":
         yield "--precision: only tables have that; files keep every digit"
-    if how.rollout and wanted is Format.csv:
+    if how.rollout and wanted == "csv":
         yield "--rollout: a matrix has no place in this CSV; use --json, or a table"
 
 
-def show(
-    report: Report, layers: list[Trace], rolled: Array | None, wanted: Format, how: StatsOptions
-) -> None:
+def show(report: Report, layers: list[Trace], rolled: Array | None, wanted: str, how: StatsOptions) -> None:
     """Write it in the format that is wanted."""
-    if wanted is Format.csv:
+    if wanted == "csv":
         from attnctl.verbs.stats.view import write_csv
 
         write_csv(report, sys.stdout)
-    elif wanted is Format.json:
+    elif wanted == "json":
         from json import dumps
 
         from attnctl.store.dump_json import encoded, sink

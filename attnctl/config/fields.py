@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from attnctl.config.flow import flow
 from attnctl.config.forms import Choice, Form, ListOf, word_or_mapping
 from attnctl.config.settings import DTYPES, NONE, SINUSOIDAL, Settings, Tokenizer
-from attnctl.config.flow import flow
 from attnctl.config.tables import BIAS, MASK, MATRIX, VOCABULARY, repeats
 from attnctl.config.tensors import EMBEDDINGS, WEIGHTS
 from attnctl.rules import RULES, Rule
@@ -69,17 +69,22 @@ ROPE_OPTIONS = Form(
     "RopeOptions",
     "Rotary positions for Q and K.",
     [
-        Setting("theta", POSITIVE, "The base of the angles.", flag=Flag("--theta")),
+        Setting(
+            "theta",
+            POSITIVE,
+            "The base of the rotary angles.",
+            flag=Flag("--theta", more="Left out, 10000."),
+        ),
         Setting(
             "dims",
             Reader(even, {"type": "integer", "minimum": 2, "multipleOf": 2}, "N"),
-            "How many of a head's dimensions turn; left out, all.",
+            "How many of a head's dimensions turn with rotary positions; left out, all.",
             flag=Flag("--rotary-dims"),
         ),
         Setting(
             "interleaved",
             SWITCH,
-            "Pairs are neighbours (GPT-J), not a half apart (Llama).",
+            "Rotary pairs are neighbours (GPT-J), not a half apart (Llama).",
             flag=Flag("--interleaved"),
         ),
     ],
@@ -172,14 +177,22 @@ FIELDS: dict[str, Setting] = {
         Setting(
             "tokenizer", TOKENIZER, "How a sentence falls into tokens: whitespace, words or characters."
         ),
-        Setting("d_model", SIZE, "The width of an embedding.", 4, Flag("--d-model", SENTENCE)),
-        Setting("heads", SIZE, "How many heads attend side by side.", 1, Flag("--heads")),
+        Setting(
+            "d_model",
+            SIZE,
+            "The width of an embedding.",
+            4,
+            Flag("--d-model", SENTENCE, more="Left out, 4."),
+        ),
+        Setting(
+            "heads", SIZE, "How many heads attend side by side.", 1, Flag("--heads", more="Left out, 1.")
+        ),
         Setting(
             "kv_heads",
             SIZE,
             "How many heads K and V have; fewer than heads are shared (grouped heads).",
             1,
-            Flag("--kv-heads"),
+            Flag("--kv-heads", more="Left out, heads."),
         ),
         Setting(
             "d_k",
@@ -195,11 +208,17 @@ FIELDS: dict[str, Setting] = {
             4,
             Flag("--d-v", SENTENCE),
         ),
-        Setting("seed", SEED, "What everything drawn is drawn from.", flag=Flag("--seed", SENTENCE)),
+        Setting(
+            "seed",
+            SEED,
+            "What everything drawn is drawn from.",
+            flag=Flag("--seed", SENTENCE, more="Left out, 0."),
+        ),
         Setting(
             "embeddings",
             EMBEDDINGS,
-            "A row of d_model numbers for each token: {token: [0.1, 0.2], …}, rows, identity, random or file.",
+            "A row of d_model numbers for each token: {token: [0.1, 0.2], …}, rows, identity, random "
+            "or file.",
         ),
         Setting(
             "positions",
@@ -213,9 +232,7 @@ FIELDS: dict[str, Setting] = {
             "W_Q, W_K, W_V, W_O and biases; what is not given is drawn.",
             {"W_Q": "identity", "W_O": "none"},
         ),
-        Setting(
-            "scale", REAL, "What scores are multiplied by; left out, 1 / √d_k.", 0.5, Flag("--scale")
-        ),
+        Setting("scale", REAL, "What scores are multiplied by; left out, 1 / √d_k.", 0.5, Flag("--scale")),
         Setting(
             "rules", ListOf(RULE, once), "Who may attend to whom, and how scores bend.", rule_examples()
         ),
@@ -226,7 +243,12 @@ FIELDS: dict[str, Setting] = {
             0,
             Flag("--causal-offset", more="keys - queries aligns bottom-right (FlashAttention)."),
         ),
-        Setting("dtype", words(*DTYPES), "The precision of every step.", flag=Flag("--dtype")),
+        Setting(
+            "dtype",
+            words(*DTYPES),
+            "The precision of every step.",
+            flag=Flag("--dtype", more="Left out, float64."),
+        ),
         Setting(
             "edits",
             ListOf(WORD),
@@ -238,6 +260,7 @@ FIELDS: dict[str, Setting] = {
                 "CELL=VALUE",
                 "Like 'attention_weights[0,love,:]=0', 'head_outputs[1]*=2' or "
                 "'attention_weights=@other.json' (the same cells of another dump). May be repeated.",
+                parts=str,
                 repeated=True,
             ),
         ),
@@ -261,12 +284,12 @@ KEYWORDS: dict[str, Setting] = {
 
 
 def flagged(group: str) -> dict[str, Setting]:
-    """The settings whose flags are of this group, each by its keyword."""
-    every: list[Setting] = []
-    for setting in FIELDS.values():
-        every += [setting, *(SETTABLE if setting.name == "rules" else ())]
-        every += ROPE_OPTIONS.keys.values() if setting.name == "positions" else ()
-    return {each.keyword: each for each in every if each.flag and each.flag.group == group}
+    """The settings whose flags are of this group, by keyword."""
+    every: dict[str, Setting] = {}
+    for name, setting in FIELDS.items():
+        more = {"rules": SETTABLE, "positions": ROPE_OPTIONS.keys.values()}.get(name, ())
+        every |= {name: setting} | {each.keyword: each for each in more}
+    return {name: each for name, each in every.items() if each.flag and each.flag.group == group}
 
 
 def laid(base: Settings, given: Mapping[str, Any]) -> Settings:

@@ -23,7 +23,7 @@ from attnctl.values import (
 from attnctl.words import nearest, one_of
 
 ENOUGH = 4 * MAX_PROBLEMS
-"""How many problems of a mapping are put in words: more than are listed, since the first lines come first."""
+"""How many problems of a mapping are put in words: more than are listed, the first lines being listed."""
 
 
 class Form(Reader):
@@ -51,9 +51,7 @@ class Form(Reader):
         """The value that a mapping describes."""
         if not isinstance(value, dict):
             first = next(iter(self.keys))
-            raise BadValueError(
-                f"{shown(value)} is not a mapping; write keys and values, like {first}: …"
-            )
+            raise BadValueError(f"{shown(value)} is not a mapping; write keys and values, like {first}: …")
         given: Json = {}
         problems: list[Problem] = []
         for name, key in self.keys.items():
@@ -120,9 +118,7 @@ class Choice(Reader):
         return form(value)
 
 
-def word_or_mapping(
-    known: Sequence[str], word: Reader, mapping: Reader
-) -> Callable[[Any], Reader | None]:
+def word_or_mapping(known: Sequence[str], word: Reader, mapping: Reader) -> Callable[[Any], Reader | None]:
     """Picks between one of the known words and a mapping."""
 
     def pick(value: Any) -> Reader | None:
@@ -144,7 +140,8 @@ class ListOf(Reader):
         """Every item read."""
         if not isinstance(value, list):
             raise BadValueError(
-                f"{shown(value)} is not a list; write one like [a, b], or a line that begins with - for each"
+                f"{shown(value)} is not a list; write one like [a, b], "
+                "or a line that begins with - for each"
             )
         items = every(enumerate(value), self.item)
         if self.check is not None:

@@ -60,6 +60,9 @@ class FromFile:
     name: str | None = None
 
 
+STANDARD_NORMAL = Random(distribution="standard_normal")
+"""How embeddings are drawn."""
+
 DTYPES = ("float64", "float32", "float16")
 
 IDENTITY = "identity"
@@ -89,6 +92,7 @@ Embeddings = Mapping[str, list[float]] | Rows | Random | FromFile | str
 
 SINUSOIDAL = "sinusoidal"
 
+
 def unplaced(path: Path) -> str:
     """Where a value came from, when nobody says: its dotted path."""
     return dotted(path)
@@ -113,7 +117,7 @@ class Settings:
     d_k: int | None = None
     d_v: int | None = None
     seed: int = 0
-    embeddings: Embeddings = Random(distribution="standard_normal")
+    embeddings: Embeddings = STANDARD_NORMAL
     positions: str | Rotary | Rows = NONE
     """NONE, SINUSOIDAL, rotary, or a learned table. (ALiBi is a rule.)"""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from attnctl.config.forms import Choice, Form, ListOf
-from attnctl.config.settings import IDENTITY, NONE, FromFile, Random, Settings, Weights
+from attnctl.config.settings import IDENTITY, NONE, STANDARD_NORMAL, FromFile, Random, Weights
 from attnctl.config.tables import BY_TOKEN, MATRIX, VECTOR
 from attnctl.setting import Setting
 from attnctl.values import FILE_NAME, SEED, WORD, Json, Reader, words
@@ -88,7 +87,7 @@ ROWS_OR_SOURCE = source(
     MATRIX,
     IDENTITY,
     expected="embeddings; write {token: [0.1, 0.2], …}, rows in the order of vocab, identity",
-    left_out=Settings.embeddings,
+    left_out=STANDARD_NORMAL,
 )
 
 
@@ -130,7 +129,9 @@ WEIGHTS = Form(
         Setting("W_Q", TENSOR, "Fused: d_model rows of heads · d_k numbers, the heads side by side."),
         Setting("W_K", TENSOR, "Fused: d_model rows of kv_heads · d_k numbers."),
         Setting("W_V", TENSOR, "Fused: d_model rows of kv_heads · d_v numbers."),
-        Setting("W_O", OUTPUT_TENSOR, "heads · d_v rows of d_model numbers; none leaves the projection out."),
+        Setting(
+            "W_O", OUTPUT_TENSOR, "heads · d_v rows of d_model numbers; none leaves the projection out."
+        ),
         Setting("b_Q", OFFSETS, "heads · d_k numbers, added to Q."),
         Setting("b_K", OFFSETS, "kv_heads · d_k numbers, added to K."),
         Setting("b_V", OFFSETS, "kv_heads · d_v numbers, added to V."),

@@ -39,9 +39,7 @@ def commented(settings: Settings) -> str:
     return "\n".join(out)
 
 
-def entry(
-    key: str, value: Any, indent: str, known: Mapping[str, Setting] | None = None
-) -> Iterator[str]:
+def entry(key: str, value: Any, indent: str, known: Mapping[str, Setting] | None = None) -> Iterator[str]:
     """The lines of one key and its value; where the keys below are `known`, with a comment on each."""
     name = text(key)
     start = f"{indent}{name}:" if len(name) <= LONGEST_KEY else f"{indent}? {name}\n{indent}:"

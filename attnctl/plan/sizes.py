@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from attnctl.arrays.fit import unrotatable
 from attnctl.config.settings import Settings
-from attnctl.values import Path
 from attnctl.errors import raise_all
+from attnctl.values import Path
 from attnctl.words import one_of
 
 Shapes = Mapping[Path, tuple[int, ...]]

@@ -11,10 +11,10 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.arrays.layouts import Named, split_heads
 from attnctl.config.settings import IDENTITY, NONE, FromFile, Random, Settings
-from attnctl.values import Path
 from attnctl.errors import AttnError, raise_all
 from attnctl.plan.draw import draw, stream
 from attnctl.plan.sizes import Sizes
+from attnctl.values import Path
 from attnctl.words import dims
 
 SPLIT = ("W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V")

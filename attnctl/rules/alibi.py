@@ -17,7 +17,9 @@ class Alibi(Rule):
 
     name: ClassVar[str] = "alibi"
     relative: ClassVar[bool] = True
-    setting: ClassVar[Setting] = Setting(name, SWITCH, "Scores lose slope · distance, a slope for each head.")
+    setting: ClassVar[Setting] = Setting(
+        name, SWITCH, "Scores lose slope · distance, a slope for each head."
+    )
 
 
 def alibi_slopes(heads: int) -> Array:
@@ -26,7 +28,6 @@ def alibi_slopes(heads: int) -> Array:
     For other n the paper's reference code takes the slopes of the next lower power of two and
     fills up with every other slope of the next higher one (Press et al. 2022, `get_slopes`).
     """
-
     import numpy as np
 
     def geometric(n: int) -> list[float]:

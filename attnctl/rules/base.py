@@ -39,7 +39,8 @@ class Rule:
     @classmethod
     def of(cls, value: Any) -> Rule:
         """The rule with the value that its setting's reader read; on or off is for rules without any."""
-        return cls() if value is True else cls(*value) if isinstance(value, tuple) else cls(value)
+        make: Any = cls
+        return make() if value is True else make(*value) if isinstance(value, tuple) else make(value)
 
     def plain(self) -> Any:
         """The rule in the form a config writes it: causal, {softcap: 30.0}, {window: [3, 0]}."""

@@ -20,7 +20,7 @@ class Softcap(Rule):
     setting: ClassVar[Setting] = Setting(
         name,
         POSITIVE,
-        "Scaled scores are squeezed into (-X, X): X · tanh(scores / X), before bias and mask.",
+        "The cap c: scaled scores become c · tanh(scores / c), before bias and mask.",
         30,
         Flag("--softcap"),
     )

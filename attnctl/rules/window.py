@@ -60,7 +60,7 @@ class Window(VisibilityRule):
     setting: ClassVar[Setting] = Setting(
         name,
         ENDS,
-        "Query i sees keys i - L to i + R, ends included; one number is both, inf opens a side.",
+        "L and R: query i sees keys i - L to i + R, ends included; one number is both, inf opens a side.",
         [3, 0],
         Flag(
             "--window",
