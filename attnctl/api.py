@@ -3,53 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import is_dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.array import Array
-from attnctl.config.settings import DTYPES, NONE, SINUSOIDAL, PositionSetting, Settings
-from attnctl.derivation import Rotary
+from attnctl.config.fields import KEYWORDS, laid
+from attnctl.config.settings import Settings, dotted
 from attnctl.engine.tiles import Progress
-from attnctl.errors import AttnError
+from attnctl.errors import raise_all
 from attnctl.plan.sentence import prepare as prepare_sentence
-from attnctl.rules import Alibi, Causal, Rule, Softcap, Window
 from attnctl.trace import Trace
+from attnctl.values import BadValueError
 
 if TYPE_CHECKING:
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.diff import Difference
-
-
-def with_rules(
-    settings: Settings,
-    *,
-    causal: bool = False,
-    window: tuple[int | None, int | None] | None = None,
-    softcap: float | None = None,
-    positions: Any = None,
-) -> Settings:
-    """The settings with these rules added; a rule given here replaces its like."""
-    rules: list[Rule] = []
-    if causal:
-        rules.append(Causal())
-    if window is not None:
-        rules.append(Window(*window))
-    if softcap is not None:
-        rules.append(Softcap(softcap))
-    if positions == "alibi":
-        rules.append(Alibi())
-    kept = [rule for rule in settings.rules if type(rule) not in set(map(type, rules))]
-    changed = settings.with_(rules=(*kept, *rules))
-    return changed if positions in (None, "alibi") else changed.with_(positions=position_of(positions))
-
-
-def position_of(positions: Any) -> PositionSetting:
-    """Positions by name, as Rotary(…), or as the rows of a learned table."""
-    if positions == "rope":
-        return Rotary()
-    if isinstance(positions, (Rotary, list)) or positions in (NONE, SINUSOIDAL):
-        return positions
-    raise AttnError(f"positions: {positions!r}; give none, sinusoidal, rope, alibi, Rotary(…) or rows")
 
 
 def run(
@@ -62,8 +31,8 @@ def run(
 ) -> Trace:
     """Tokenize, attend, and record every step, or just those to `keep`.
 
-    Options are those of Settings (heads, d_model, seed, …) and of `with_rules` (causal, window,
-    softcap). Raises AttnError with every problem found.
+    Options are settings (heads, d_model, seed, …) and rules by the names of their flags (causal,
+    window, dilation, …), each as a config has it. Raises AttnError with every problem found.
     """
     return prepare_sentence(chosen(settings, options), sentence).run(keep, progress)
 
@@ -159,11 +128,37 @@ def check(
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
 
-def chosen(settings: Settings | None, options: dict[str, Any]) -> Settings:
-    """Settings with options laid over them."""
-    ruled = ("causal", "window", "softcap", "positions")
-    rules = {name: options.pop(name) for name in ruled if name in options}
-    changed = with_rules((settings or Settings()).with_(**options), **rules)
-    if changed.dtype not in DTYPES:
-        raise AttnError(f"dtype: {changed.dtype!r}; give {', '.join(DTYPES)}")
-    return changed
+def chosen(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
+    """Settings with options laid over them. Raises AttnError with every option that has no meaning."""
+    given: dict[str, Any] = {}
+    problems: list[str] = []
+    for name, value in options.items():
+        try:
+            given[name] = read_option(name, value)
+        except BadValueError as wrong:
+            problems += (f"{dotted((name, *path))}: {text}" for path, text in wrong.problems)
+    raise_all(problems)
+    return laid(settings or Settings(), given)
+
+
+def read_option(name: str, value: Any) -> Any:
+    """A keyword's value: as in a config, or an object that `Settings` holds, which stays as it is."""
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    if value is None or name not in KEYWORDS or any(map(is_dataclass, parts)):
+        return value
+    data = as_data(value)
+    if name == "positions" and isinstance(data, list):
+        data = {"learned": data}
+    return KEYWORDS[name].reader(data)
+
+
+def as_data(value: Any) -> Any:
+    """The value as JSON would give it: tuples are lists, and so are arrays."""
+    match value:
+        case tuple() | list():
+            return list(map(as_data, value))
+        case Mapping():
+            return {name: as_data(each) for name, each in value.items()}
+        case str():
+            return value
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-Array = NDArray[Any]
+    Array = NDArray[Any]
+else:  # the help of a command has the flags of all rules, and starts without NumPy
+    Array = Any
 Shape = tuple[int, ...]

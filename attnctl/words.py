@@ -15,13 +15,13 @@ def dims(shape: Iterable[object]) -> str:
     return " × ".join(map(str, shape)) or "one number"
 
 
-def one_of(choices: Iterable[object], last_word: str = "or") -> str:
-    """['a', 'b', 'c'] -> 'a, b or c'; of very many choices the first few."""
+def one_of(choices: Iterable[object], last_word: str = "or", most: int = MOST_NAMED) -> str:
+    """['a', 'b', 'c'] -> 'a, b or c'; of more than `most` choices the first few."""
     named = list(map(str, choices))
-    if len(named) > MOST_NAMED:
-        return f"{', '.join(named[:MOST_NAMED])}, …"
-    *most, last = named or [""]
-    return f"{', '.join(most)} {last_word} {last}" if most else last
+    if len(named) > most:
+        return f"{', '.join(named[:most])}, …"
+    *others, last = named or [""]
+    return f"{', '.join(others)} {last_word} {last}" if others else last
 
 
 def all_of(items: Iterable[object]) -> str:

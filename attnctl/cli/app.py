@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
 from attnctl import __version__
+from attnctl.cli.unconverted import UnconvertedGroup
 
 COMMANDS = {
     "run": "Tokenize a sentence, attend, show every step.",
@@ -30,7 +30,7 @@ Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70
 """
 
 
-class Lazy(TyperGroup):
+class Lazy(UnconvertedGroup):
     """A group that knows its commands by name and imports only the one that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -8,29 +8,25 @@ import typer
 
 from attnctl.cli.options import (
     AttentionOptions,
+    ConfigOption,
     CostOptions,
     EditOptions,
+    NameOption,
     OutputOptions,
     ViewOptions,
     command,
-    option,
 )
 from attnctl.errors import AttnError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
-@command
-def attend(
+@command(app)
+def attend(  # noqa: PLR0913  (a group of options each)
     *,
     file: Annotated[str, typer.Argument(help="Arrays (.npz .safetensors .json), or - for stdin.")],
-    name: Annotated[
-        list[str] | None,
-        option(
-            "An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"
-        ),
-    ] = None,
+    name: NameOption = None,
+    config: ConfigOption = None,
     attention: AttentionOptions,
     cost: CostOptions,
     edits: EditOptions,
@@ -55,7 +51,7 @@ def attend(
 
     with progress("reading"):
         trace = read_one(file, rename=renames(name or []))
-    settings = settings_from(attention, max_memory=cost.max_memory, **edits.settings)
+    settings = settings_from(config, {**attention, **edits}, max_memory=cost.max_memory)
     prepared = prepare(trace, settings, trace.header)
     if cost.cost:
         from attnctl.cli.costs import print_costs
@@ -64,7 +60,7 @@ def attend(
         return
     with progress("attending") as moved:
         done = prepared.run(wanted_steps(view.step), moved)
-    emit([done], output, view, inputs=[file, attention.config])
+    emit([done], output, view, inputs=[file, config])
 
 
 def renames(pairs: list[str]) -> dict[str, str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from attnctl.cli.explain import NAME
-from attnctl.cli.options import AttentionOptions, command, option
+from attnctl.cli.options import AttentionOptions, ConfigOption, Given, NameOption, command, option
 from attnctl.errors import AttnError, Exit, raise_all
+from attnctl.values import TOLERANCE, whole
 
 if TYPE_CHECKING:
     from attnctl.trace import Trace
@@ -25,35 +24,31 @@ class CheckOptions(NamedTuple):
 
     decimals: Annotated[
         int | None,
-        option(
-            "The numbers were rounded to N decimals (by hand, or when they were printed).",
-            metavar="N",
-            min=0,
-            max=15,
-        ),
+        option("The numbers were rounded to N decimals (by hand, or when they were printed), 0 to 15."),
+        whole(0, 15),
     ] = None
     rtol: Annotated[
         float | None,
         option(
             "Numbers may be atol + rtol·|expected| off. Otherwise they may be as far off as rounding puts "
-            "them, which follows from their type and the arithmetic.",
-            metavar="X",
+            "them, which follows from their type and the arithmetic."
         ),
+        TOLERANCE,
     ] = None
-    atol: Annotated[float | None, option("See --rtol.", metavar="X")] = None
+    atol: Annotated[float | None, option("See --rtol."), TOLERANCE] = None
     quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
 
-@app.command()
-@command
+@command(app)
 def check(
     *,
     dump: Annotated[
         str, typer.Argument(help="A dump or anyone's arrays (.json .npz .safetensors), or - for stdin.")
     ],
     how: CheckOptions,
-    name: Annotated[list[str] | None, NAME] = None,
+    name: NameOption = None,
+    config: ConfigOption = None,
     attention: AttentionOptions,
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
@@ -75,7 +70,7 @@ def check(
     exercise = read(dump, renames(name or []))
     report = check_trace(
         exercise.trace,
-        settings_for(exercise.trace, attention),
+        settings_for(exercise.trace, config, attention),
         strictness(how, exercise.trace),
         exercise.begun,
         exercise.unfilled,
@@ -94,12 +89,7 @@ def check(
 
 def senseless(how: CheckOptions) -> list[str]:
     """Options that mean nothing."""
-    tolerances = {"--rtol": how.rtol, "--atol": how.atol}
-    problems = [
-        f"{flag}: {value} is not a tolerance; use a number from 0"
-        for flag, value in tolerances.items()
-        if value is not None and not (isfinite(value) and value >= 0)
-    ]
+    problems = []
     if how.quiet and how.json:
         problems.append("--quiet prints nothing; leave it out to have --json")
     if how.decimals is not None and (how.rtol, how.atol) != (None, None):
@@ -107,14 +97,14 @@ def senseless(how: CheckOptions) -> list[str]:
     return problems
 
 
-def settings_for(trace: Trace, options: AttentionOptions) -> Any:
+def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
     """What was intended, by the options over the dump's own config; None where only the dump says it."""
-    if options == AttentionOptions():
+    if not (config or attention):
         return None
     from attnctl.cli.settings import settings_from
     from attnctl.verbs.check.check import configured
 
-    return settings_from(options, None if options.config else configured(trace))
+    return settings_from(config, attention, base=None if config else configured(trace))
 
 
 def strictness(how: CheckOptions, trace: Trace) -> Strictness:

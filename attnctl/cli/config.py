@@ -8,24 +8,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attnctl.cli.options import AttentionOptions, SentenceOptions, command, option
+from attnctl.cli.options import AttentionOptions, ConfigOption, SentenceOptions, command, option
+from attnctl.cli.unconverted import UnconvertedGroup
 
 if TYPE_CHECKING:
     from attnctl.config.settings import Settings
 
 app = typer.Typer(
-    rich_markup_mode=None, add_completion=False, help="Write, check and describe YAML configs."
+    cls=UnconvertedGroup,
+    rich_markup_mode=None,
+    add_completion=False,
+    help="Write, check and describe YAML configs.",
 )
 
 
-@app.command()
-@command
+@command(app)
 def init(
     *,
     sentence: Annotated[
         str | None, typer.Argument(help="The sentence the config is for.", show_default=False)
     ] = None,
     more: SentenceOptions,
+    config: ConfigOption = None,
     attention: AttentionOptions,
     output: Annotated[
         str | None, option("Write to FILE instead of stdout.", "--output", "-o", metavar="FILE")
@@ -35,7 +39,7 @@ def init(
     from attnctl.cli.settings import settings_from
     from attnctl.config.write import commented
 
-    settings = settings_from(attention, sentence=sentence, **more._asdict())
+    settings = settings_from(config, {**more, **attention}, sentence=sentence)
     text = commented(settings)
     if output is None:
         sys.stdout.write(text)
@@ -43,12 +47,11 @@ def init(
     from attnctl.cli.output import keep_inputs
     from attnctl.store import write_text
 
-    keep_inputs([output], [attention.config])
+    keep_inputs([output], [config])
     write_text(text, output)
 
 
-@app.command()
-@command
+@command(app)
 def check(
     file: Annotated[list[str], typer.Argument(help="The configs to check.", metavar="FILE...")],
 ) -> None:
@@ -77,8 +80,7 @@ def known_token(settings: Settings) -> str:
     return known[0] if known else "attention"
 
 
-@app.command()
-@command
+@command(app)
 def schema() -> None:
     """Print the JSON Schema of a config, for an editor's completion."""
     import json

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from math import isfinite
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from attnctl.cli.options import command, option
-from attnctl.errors import AttnError, Exit, raise_all
+from attnctl.errors import AttnError, Exit
+from attnctl.values import TOLERANCE
 
 if TYPE_CHECKING:
     from attnctl.trace import Trace
@@ -28,11 +28,11 @@ class ComparisonOptions(NamedTuple):
         float | None,
         option(
             "Numbers differ when |a - b| > atol + rtol·|b|. From the coarser type of the two: "
-            "float64 1e-7, float32 1.3e-6, float16 1e-3.",
-            metavar="X",
+            "float64 1e-7, float32 1.3e-6, float16 1e-3."
         ),
+        TOLERANCE,
     ] = None
-    atol: Annotated[float | None, option("float64 1e-7, float32 and float16 1e-5.", metavar="X")] = None
+    atol: Annotated[float | None, option("float64 1e-7, float32 and float16 1e-5."), TOLERANCE] = None
     equal_nan: Annotated[bool, option("NaN equals NaN.", "--equal-nan")] = False
     by_position: Annotated[
         bool, option("Compare place by place, whatever the tokens are.", "--by-position")
@@ -42,8 +42,7 @@ class ComparisonOptions(NamedTuple):
 DUMP = "A dump (.json .jsonl .npz .safetensors), or - for stdin."
 
 
-@app.command()
-@command
+@command(app)
 def diff(
     *,
     a: Annotated[str, typer.Argument(help=DUMP, metavar="A")],
@@ -65,7 +64,8 @@ def diff(
     from attnctl.verbs.diff import Tolerance
     from attnctl.verbs.diff import diff as compare
 
-    raise_all(senseless(a, b, how))
+    if a == b == "-":
+        raise AttnError("both dumps cannot come from stdin; name a file for one")
     if quiet and json:
         raise AttnError("--quiet prints nothing; leave it out to have --json")
     names = wanted_steps(how.step)
@@ -93,12 +93,3 @@ def dump(source: str) -> Trace:
     if source == os.devnull:
         raise AttnError(f"{source}: no dump on this side; git shows a file so that was added or removed")
     return read_one(source)
-
-
-def senseless(a: str, b: str, how: ComparisonOptions) -> list[str]:
-    """What can mean nothing."""
-    problems = ["both dumps cannot come from stdin; name a file for one"] if a == b == "-" else []
-    for name, value in (("--rtol", how.rtol), ("--atol", how.atol)):
-        if value is not None and not (isfinite(value) and value >= 0):
-            problems.append(f"{name}: {value} is not a tolerance; use 0 or a positive number")
-    return problems

@@ -8,29 +8,34 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import AttentionOptions, command, option
+from attnctl.cli.options import (
+    PRECISION,
+    AttentionOptions,
+    ConfigOption,
+    NameOption,
+    command,
+    option,
+)
 from attnctl.errors import raise_all
+from attnctl.values import whole
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-NAME = option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS")
 
 
 class ExplainOptions(NamedTuple):
     """How much of an explanation to show."""
 
-    depth: Annotated[
-        int, option("Lines of the derivation to go back, as a tree (1).", metavar="N", min=1)
-    ] = 1
+    depth: Annotated[int | None, option("Lines of the derivation to go back, as a tree (1)."), whole(1)] = (
+        None
+    )
     precision: Annotated[
-        int | None, option("Digits after the point (4); JSON has every digit.", metavar="N", min=0, max=17)
+        int | None, option("Digits after the point, 0 to 17 (4); JSON has every digit."), PRECISION
     ] = None
     full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False
     json: Annotated[bool, option("Write JSON.", "--json")] = False
 
 
-@app.command()
-@command
+@command(app)
 def explain(
     *,
     dump: Annotated[
@@ -40,7 +45,8 @@ def explain(
         str, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
     ],
     how: ExplainOptions,
-    name: Annotated[list[str] | None, NAME] = None,
+    name: NameOption = None,
+    config: ConfigOption = None,
     attention: AttentionOptions,
 ) -> None:
     """Show the arithmetic behind one cell of a dump.
@@ -65,10 +71,10 @@ def explain(
     raise_all(
         f"{flag}: JSON has every digit and every term anyway" for flag, given in unused.items() if given
     )
-    address = parse(cell)
-    meant = None if attention == AttentionOptions() else settings_from(attention)
+    address, depth = parse(cell), how.depth or 1
+    meant = settings_from(config, attention) if config or attention else None
     explainer = Explainer(read_one(dump, rename=renames(name or [])), meant)
-    root = explainer.root(address, how.depth)
+    root = explainer.root(address, depth)
     if how.json:
         from attnctl.store.dump_json import encoded, sink
         from attnctl.verbs.explain.view import json_pieces
@@ -82,5 +88,5 @@ def explain(
 
     output = output_for(sys.stdout, os.environ)
     precision = View.precision if how.precision is None else how.precision
-    view = View(precision, how.depth, how.full)
+    view = View(precision, depth, how.full)
     print_lines(Page(explainer, screen_of(output), view).lines(root), output)

@@ -1,41 +1,29 @@
-"""Options that several commands share, as named tuples a command takes whole."""
+"""Options of the commands: Typer takes their text, and `attnctl.values` reads it, all problems at once.
+
+An option is a parameter `name: Annotated[type, option(help, …), reader]`; one without a reader is
+text, or on and off. Options that several commands share are named tuples, or come from the table of
+settings: a command takes such a group whole, as one parameter.
+"""
 
 # Typer reads these annotations as types: written as text, each would be compiled again.
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from attnctl.errors import Exit, PipeClosed
+from attnctl.cli.unconverted import UnconvertedCommand
+from attnctl.config.fields import flagged
+from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.formats import FORMATS
-
-
-class Positions(str, Enum):
-    """Where a token stands."""
-
-    none = "none"
-    sinusoidal = "sinusoidal"
-    rope = "rope"
-    alibi = "alibi"
-
-
-class DType(str, Enum):
-    """The type of number every step is carried out in."""
-
-    float64 = "float64"
-    float32 = "float32"
-    float16 = "float16"
-
+from attnctl.setting import ATTENTION, EDIT, SENTENCE, Setting
+from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
 
 FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
-if TYPE_CHECKING:
-    FormatName = str
-else:
-    FormatName = Literal[FORMAT_NAMES]  # the choices that Typer offers
 """How a trace is written on stdout."""
+
+PRECISION = whole(0, 17)
 
 
 def option(help: str, *names: str, **extra: Any) -> Any:  # noqa: A002  (Typer's own word)
@@ -43,107 +31,48 @@ def option(help: str, *names: str, **extra: Any) -> Any:  # noqa: A002  (Typer's
     return typer.Option(*names, help=help, show_default=False, **extra)
 
 
-class AttentionOptions(NamedTuple):
-    """The kind of attention: the same options wherever there is attention."""
+def read_size(text: str) -> int:
+    """Bytes, from a text like 512M."""
+    from attnctl.engine.memory import parse_size
 
-    config: Annotated[
-        str | None,
-        option("A YAML config (attnctl config init writes one).", "--config", "-c", metavar="FILE"),
-    ] = None
-    heads: Annotated[int | None, option("Number of heads.", metavar="N")] = None
-    kv_heads: Annotated[
-        int | None,
-        option("Heads of K and V; each serves heads/N query heads (grouped-query attention).", metavar="N"),
-    ] = None
-    scale: Annotated[float | None, option("Factor for the scores instead of 1/√d_k.", metavar="X")] = None
-    softcap: Annotated[
-        float | None,
-        option("Squeeze scaled scores into (-X, X): X·tanh(S/X), before bias and mask.", metavar="X"),
-    ] = None
-    causal: Annotated[
-        bool,
-        option(
-            "Query i sees key j only when j <= i + offset (top-left aligned unless there is a cache).",
-            "--causal",
-        ),
-    ] = False
-    causal_offset: Annotated[
-        int | None,
-        option(
-            "Number of keys before query 0; keys - queries aligns bottom-right (FlashAttention).",
-            metavar="N",
-        ),
-    ] = None
-    window: Annotated[
-        str | None,
-        option(
-            "Query i sees keys i-L to i+R, ends included; R is L when left out, inf opens a side. "
-            "A model's sliding_window W is --causal --window W-1.",
-            metavar="L[,R]",
-        ),
-    ] = None
-    positions: Annotated[
-        Positions | None,
-        option("Positions: added to X (sinusoidal), turning Q and K (rope), or biasing scores (alibi)."),
-    ] = None
-    theta: Annotated[float | None, option("Base of the rotary angles (10000).", metavar="X")] = None
-    rotary_dims: Annotated[
-        int | None, option("Rotate only the first N columns of each head.", metavar="N")
-    ] = None
-    interleaved: Annotated[
-        bool, option("Rotate neighbouring columns (GPT-J) instead of halves (Llama).", "--interleaved")
-    ] = False
-    dtype: Annotated[DType | None, option("Type of number every step is carried out in (float64).")] = None
+    return parse_size(text)
+
+
+def read_heads(text: str) -> tuple[int, ...]:
+    """'0,2' -> (0, 2)."""
+    return tuple(whole(0, MOST)(Plain(part.strip())) for part in text.split(","))
+
+
+SIZE = Reader(read_size, {}, "SIZE")
+HEADS = Reader(read_heads, {}, "N,…")
+
+Given = dict[str, Any]
+"""The settings that are given by flags, by keyword."""
+
+AttentionOptions = Annotated[Given, flagged(ATTENTION)]
+SentenceOptions = Annotated[Given, flagged(SENTENCE)]
+EditOptions = Annotated[Given, flagged(EDIT)]
+ConfigOption = Annotated[
+    str | None,
+    option("A YAML config (attnctl config init writes one).", "--config", "-c", metavar="FILE"),
+]
+NameOption = Annotated[
+    list[str] | None,
+    option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"),
+]
 
 
 class CostOptions(NamedTuple):
     """What a run may take, and what it would."""
 
     max_memory: Annotated[
-        str | None,
-        option(
-            "Refuse what needs more memory than this, like 512M or 8G (most of what is free).",
-            metavar="SIZE",
-        ),
+        int | None,
+        option("Refuse what needs more memory than this, like 512M or 8G (most of what is free)."),
+        SIZE,
     ] = None
     cost: Annotated[
         bool, option("Print each step's shape, bytes and operations instead of running.", "--cost")
     ] = False
-
-
-class SentenceOptions(NamedTuple):
-    """What a run of a sentence has beside the kind of attention."""
-
-    context: Annotated[
-        str | None,
-        option("Another sentence that keys and values come from (cross-attention).", metavar="TEXT"),
-    ] = None
-    seed: Annotated[int | None, option("Seed of everything that is drawn (0).", metavar="N")] = None
-    d_model: Annotated[int | None, option("Size of an embedding (4).", metavar="N")] = None
-    d_k: Annotated[int | None, option("Size of a head of Q and K (d_model / heads).", metavar="N")] = None
-    d_v: Annotated[int | None, option("Size of a head of V (d_model / heads).", metavar="N")] = None
-
-
-class EditOptions(NamedTuple):
-    """What if."""
-
-    edit: Annotated[
-        list[str] | None,
-        option(
-            "Change a step before the next reads it: 'attention_weights[0,love,:]=0', "
-            "'head_outputs[1]*=2', 'attention_weights=@other.json' (the same cells of another dump). "
-            "May be repeated.",
-            metavar="CELL=VALUE",
-        ),
-    ] = None
-    renormalize: Annotated[
-        bool, option("Make edited rows of attention_weights sum to 1 again.", "--renormalize")
-    ] = False
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """As settings, None where nothing is asked for."""
-        return {"edits": tuple(self.edit or ()) or None, "renormalize": self.renormalize or None}
 
 
 class ViewOptions(NamedTuple):
@@ -153,16 +82,12 @@ class ViewOptions(NamedTuple):
         str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
     ] = None
     head: Annotated[
-        str | None, option("Only these heads, from 0. (Tables and Markdown.)", metavar="N,…")
+        tuple[int, ...] | None, option("Only these heads, from 0. (Tables and Markdown.)"), HEADS
     ] = None
     precision: Annotated[
         int | None,
-        option(
-            "Digits after the point (4). (Tables and Markdown; files keep every digit.)",
-            metavar="N",
-            min=0,
-            max=17,
-        ),
+        option("Digits after the point, 0 to 17 (4). (Tables and Markdown; files keep every digit.)"),
+        PRECISION,
     ] = None
     brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
     full: Annotated[bool, option("Leave nothing out, however large. (Tables.)", "--full")] = False
@@ -172,8 +97,9 @@ class OutputOptions(NamedTuple):
     """Where a trace goes."""
 
     format: Annotated[
-        FormatName | None,
+        str | None,
         option("How to write it on stdout (table).", envvar="ATTNCTL_FORMAT", show_envvar=True),
+        words(*FORMAT_NAMES),
     ] = None
     json: Annotated[bool, option("Short for --format json.", "--json")] = False
     output: Annotated[
@@ -188,36 +114,111 @@ class OutputOptions(NamedTuple):
     ] = None
 
 
-def command(function: Callable[..., Exit | None]) -> Callable[..., int]:
-    """Let a command take option groups: a parameter that is a named tuple becomes its fields."""
-    # Not get_type_hints: in Python 3.10 it hides Annotated[…] in an Optional where the default is None.
-    own = signature(function, eval_str=True).parameters.values()
-    groups = {each.name: each.annotation for each in own if hasattr(each.annotation, "_field_defaults")}
-    parameters: list[Parameter] = []
-    for parameter in own:
-        if parameter.name in groups:
-            parameters += parameters_of(groups[parameter.name])
-        else:
-            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+class Option(NamedTuple):
+    """One option of a command: the parameter that Typer sees, and what reads its value."""
 
-    @wraps(function)
-    def run(**values: Any) -> int:
-        for name, group in groups.items():
-            values[name] = group(**{field: values.pop(field) for field in group._fields})
-        try:
-            return int(function(**values) or Exit.OK)
-        except BrokenPipeError as error:
-            raise PipeClosed from error
+    parameter: Parameter
+    read: Callable[[Any], Any]
 
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    @property
+    def flag(self) -> str:
+        """What messages call it: --d-model."""
+        info = self.parameter.annotation.__metadata__[0]
+        names = getattr(info, "param_decls", None)
+        return names[0] if names else f"--{self.parameter.name.replace('_', '-')}"
 
 
-def parameters_of(group: Any) -> list[Parameter]:
-    """The fields of an option group, as parameters."""
-    hints = get_type_hints(group, include_extras=True)
-    return [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
-        for name, default in group._field_defaults.items()
-    ]
+def command(app: typer.Typer) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
+    """Make a function a command of the app; each of its groups of options becomes many options."""
+
+    def register(function: Callable[..., Exit | None]) -> Callable[..., int]:
+        # Not get_type_hints: in Python 3.10 it hides Annotated[…] in an Optional where the default is None.
+        taken = {
+            name: (parameter.annotation, list(options_of(parameter)))
+            for name, parameter in signature(function, eval_str=True).parameters.items()
+        }
+        options = [each for _, group in taken.values() for each in group]
+
+        @wraps(function)
+        def run(**texts: Any) -> int:
+            values = read_all(options, texts)
+            try:
+                return int(
+                    function(**{name: gathered(*each, values) for name, each in taken.items()}) or Exit.OK
+                )
+            except BrokenPipeError as error:
+                raise PipeClosed from error
+
+        run.__signature__ = Signature([each.parameter for each in options])  # type: ignore[attr-defined]
+        run.__annotations__ = {each.parameter.name: each.parameter.annotation for each in options}
+        app.command(cls=UnconvertedCommand)(run)
+        return run
+
+    return register
+
+
+def options_of(parameter: Parameter) -> Iterator[Option]:
+    """The options that one parameter of a command stands for."""
+    annotation = parameter.annotation
+    if hasattr(annotation, "_field_defaults"):
+        hints = get_type_hints(annotation, include_extras=True)
+        for name, default in annotation._field_defaults.items():
+            yield typed_option(name, hints[name], default)
+    elif isinstance(annotation.__metadata__[0], dict):
+        for name, setting in annotation.__metadata__[0].items():
+            yield setting_option(name, setting)
+    else:
+        yield typed_option(parameter.name, annotation, parameter.default)
+
+
+def typed_option(name: str, annotation: Any, default: Any) -> Option:
+    """The option of an annotation `Annotated[type, info, reader]`; Typer takes its text."""
+    info, *readers = annotation.__metadata__
+    if not readers:
+        return Option(keyword(name, annotation, default), lambda value: value)
+    info.metavar = info.metavar or readers[0].metavar
+    return Option(keyword(name, Annotated[str | None, info], default), lambda text: readers[0](Plain(text)))
+
+
+def setting_option(name: str, setting: Setting) -> Option:
+    """The option of a setting."""
+    flag = setting.flag
+    assert flag is not None
+    kind: Any = bool if setting.switch else list[str] | None if flag.repeated else str | None
+    metavar = None if setting.switch else flag.metavar or setting.reader.metavar
+    info = option(f"{setting.help} {flag.more}".rstrip(), flag.name, metavar=metavar)
+    default = False if setting.switch else None
+    return Option(keyword(name, Annotated[kind, info], default), setting.read_flag)
+
+
+def keyword(name: str, annotation: Any, default: Any) -> Parameter:
+    """A parameter of a command."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def read_all(options: list[Option], texts: Given) -> Given:
+    """The value of every option that is given. Raises AttnError with every problem."""
+    values: Given = {}
+    problems: list[str] = []
+    for option in options:
+        name = option.parameter.name
+        values[name] = texts[name]
+        if texts[name] is not None:
+            try:
+                values[name] = option.read(texts[name])
+            except BadValueError as wrong:
+                problems += (f"{option.flag}: {text}" for _, text in wrong.problems)
+            except AttnError as error:
+                problems += error.problems
+    raise_all(problems)
+    return values
+
+
+def gathered(annotation: Any, options: list[Option], values: Given) -> Any:
+    """What a command takes for one parameter: a value, a named tuple, or the settings that are given."""
+    mine = {each.parameter.name: values[each.parameter.name] for each in options}
+    if hasattr(annotation, "_field_defaults"):
+        return annotation(**mine)
+    if isinstance(annotation.__metadata__[0], dict):
+        return {name: value for name, value in mine.items() if value not in (None, False)}
+    return next(iter(mine.values()))

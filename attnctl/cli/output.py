@@ -124,14 +124,5 @@ def table_view(view: ViewOptions) -> View:
     """How tables are drawn."""
     from attnctl.verbs.show.tables import View
 
-    heads = None if view.head is None else tuple(parse_heads(view.head))
     precision = View.precision if view.precision is None else view.precision
-    return View(heads=heads, precision=precision, full=view.full)
-
-
-def parse_heads(text: str) -> list[int]:
-    """'0,2' -> [0, 2]."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise AttnError(f"--head: {text!r} is not a list of heads; write numbers from 0, like 0,2")
-    return [int(part) for part in parts]
+    return View(heads=view.head, precision=precision, full=view.full)

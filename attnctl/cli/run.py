@@ -8,6 +8,7 @@ import typer
 
 from attnctl.cli.options import (
     AttentionOptions,
+    ConfigOption,
     CostOptions,
     EditOptions,
     OutputOptions,
@@ -22,13 +23,13 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 SENTENCE = typer.Argument(help="One or more sentences; - reads one a line from stdin.", show_default=False)
 
 
-@app.command()
-@command
+@command(app)
 def run(  # noqa: PLR0913  (a group of options each)
     *,
     sentence: Annotated[list[str] | None, SENTENCE] = None,
     file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
     more: SentenceOptions,
+    config: ConfigOption = None,
     attention: AttentionOptions,
     cost: CostOptions,
     edits: EditOptions,
@@ -47,7 +48,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.settings import settings_from
 
     sentences = gathered(sentence or [], file)
-    settings = settings_from(attention, max_memory=cost.max_memory, **more._asdict(), **edits.settings)
+    settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
     if cost.cost:
         from attnctl.cli.costs import print_costs
         from attnctl.plan.sentence import prepare
@@ -57,4 +58,4 @@ def run(  # noqa: PLR0913  (a group of options each)
         return
     with progress("attending") as moved:
         traces = run_many(sentences, settings, keep=wanted_steps(view.step), progress=moved)
-    emit(traces, output, view, inputs=[attention.config, file])
+    emit(traces, output, view, inputs=[config, file])

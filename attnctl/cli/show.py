@@ -11,8 +11,7 @@ from attnctl.cli.options import OutputOptions, ViewOptions, command
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
-@command
+@command(app)
 def show(
     *,
     dump: Annotated[str, typer.Argument(help="A dump (.json .jsonl .npz .safetensors), or - for stdin.")],

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import FormatName, command, option
+from attnctl.cli.options import FORMAT_NAMES, PRECISION, NameOption, command, option
 from attnctl.errors import raise_all
+from attnctl.values import words
 
 if TYPE_CHECKING:
     from attnctl.array import Array
@@ -27,30 +28,29 @@ class StatsOptions(NamedTuple):
         bool, option("Take the dumps as layers of one sentence and roll attention out.", "--rollout")
     ] = False
     precision: Annotated[
-        int | None, option("Digits after the point (2). (Tables.)", metavar="N", min=0, max=17)
+        int | None, option("Digits after the point, 0 to 17 (2). (Tables.)"), PRECISION
     ] = None
     format: Annotated[
-        FormatName | None,
+        str | None,
         option(
             "How to write it on stdout: table (the default), json or csv.",
             envvar="ATTNCTL_FORMAT",
             show_envvar=True,
         ),
+        words(*FORMAT_NAMES),
     ] = None
     json: Annotated[bool, option("Short for --format json.", "--json")] = False
 
 
-NAME = option("An array of the files under another name; may be repeated.", "--name", metavar="THEIRS=OURS")
 DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
 
 
-@app.command()
-@command
+@command(app)
 def stats(
     *,
     dump: Annotated[list[str], typer.Argument(help=DUMPS, metavar="DUMP...")],
     how: StatsOptions,
-    name: Annotated[list[str] | None, NAME] = None,
+    name: NameOption = None,
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
 

@@ -1,195 +1,161 @@
-"""How the models of the schema read values and speak of problems: the part that knows pydantic."""
+"""Readers of whole structures: mappings of known keys, one of several forms, lists.
+
+Each reads plain data and raises BadValueError with every problem in it, each at its path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    Tag,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
+from attnctl.setting import Setting
+from attnctl.values import (
+    MAX_PROBLEMS,
+    BadValueError,
+    Json,
+    Problem,
+    Reader,
+    every,
+    shown,
+    wrong_at,
 )
-from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
-
-from attnctl.config.scalars import MAX_PROBLEMS, BadValueError, Problem, listed, shown
-from attnctl.config.settings import Path
-
-Json = dict[str, Any]
-Known = dict[int, tuple[str, ...]]
-"""The keys that a mapping (or what stands where one should) may have, by its id."""
+from attnctl.words import nearest, one_of
 
 ENOUGH = 4 * MAX_PROBLEMS
-"""How many problems are put in words: more than are listed, since the first lines come first."""
-
-TAG = "\0"
-"""Begins the name of a form within a union, to tell it from the keys of a path."""
+"""How many problems of a mapping are put in words: more than are listed, the first lines being listed."""
 
 
-def tag(name: str) -> Tag:
-    """Marks one form of a union."""
-    return Tag(TAG + name)
+class Form(Reader):
+    """A mapping of known keys, each of which may be left out.
 
-
-def choice(pick: Callable[[Any], str | None], expected: str) -> Discriminator:
-    """Holds a value to the one form that `pick` names; `expected` is said where it names none.
-
-    Only that form's problems are reported, not those of every form that was not meant.
+    `make` makes the value of the keys that are given. With `just_one`, one key must be.
     """
 
-    def tagged(value: Any) -> str | None:
-        name = pick(value)
-        return None if name is None else TAG + name
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        keys: Iterable[Setting],
+        make: Callable[[Json], Any] = dict,
+        *,
+        just_one: bool = False,
+        required: Sequence[str] = (),
+    ) -> None:
+        super().__init__(self.read_mapping, {"$ref": f"#/$defs/{name}"})
+        self.name, self.about, self.make = name, about, make
+        self.keys = {each.name: each for each in keys}
+        self.just_one, self.required = just_one, required
 
-    return Discriminator(
-        tagged,
-        custom_error_type="no_form",
-        custom_error_message="{expected}",
-        custom_error_context={"expected": expected},
-    )
+    def read_mapping(self, value: Any) -> Any:
+        """The value that a mapping describes."""
+        if not isinstance(value, dict):
+            first = next(iter(self.keys))
+            raise BadValueError(f"{shown(value)} is not a mapping; write keys and values, like {first}: …")
+        given: Json = {}
+        problems: list[Problem] = []
+        for name, key in self.keys.items():
+            try:
+                given |= {name: key.reader(value[name])} if name in value else {}
+            except BadValueError as wrong:
+                problems += wrong_at(name, wrong)
+        problems += islice((self.unknown(key) for key in value if key not in self.keys), ENOUGH)
+        if problems:
+            raise BadValueError(*problems[:ENOUGH])
+        if self.just_one and len(given) != 1:
+            raise BadValueError(f"{len(given)} keys in one; write just one of {one_of(self.keys)} here")
+        return self.make(given)
 
+    def unknown(self, key: Any) -> Problem:
+        """What to say of a key that nobody reads."""
+        if not isinstance(key, str):
+            return (key,), "a key that is no text; write a word"
+        if any("\ud800" <= character < "\ue000" for character in key):
+            return (), "a key that is no text; write a word"
+        near = nearest(key, self.keys, most=1)
+        instead = f"did you mean {near[0]}?" if near else f"use {one_of(self.keys, most=len(self.keys))}"
+        return (key,), f"unknown key; {instead}"
 
-def source(*known: str, by_token: bool = False) -> Callable[[Any], str | None]:
-    """Picks among the forms of a source of numbers; `known` are the words that may stand for one.
-
-    With `by_token`, the name of a form is also the name of a token where a list stands behind it.
-    """
-
-    def pick(value: Any) -> str | None:
-        match value:
-            case list():
-                return "rows"
-            case str():
-                return "word" if value in known else None
-            case {"random": found} if not (by_token and isinstance(found, list)):
-                return "random"
-            case {"file": found} if not (by_token and isinstance(found, list)):
-                return "file"
-        return "by token" if by_token and isinstance(value, dict) else None
-
-    return pick
-
-
-def word_or_mapping(*known: str) -> Callable[[Any], str | None]:
-    """Picks between one of the known words and a mapping."""
-
-    def pick(value: Any) -> str | None:
-        if isinstance(value, dict):
-            return "mapping"
-        return "word" if isinstance(value, str) and value in known else None
-
-    return pick
-
-
-def checked(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The reader as pydantic wants it: every problem of a BadValueError becomes an error of its own."""
-
-    def validator(value: Any) -> Any:
-        try:
-            return read(value)
-        except BadValueError as wrong:
-            errors = [
-                InitErrorDetails(
-                    type=PydanticCustomError("problem", "{text}", {"text": text}), loc=path, input=None
-                )
-                for path, text in wrong.problems
-            ]
-            raise ValidationError.from_exception_data("config", errors) from None
-
-    return validator
-
-
-@dataclass(frozen=True, eq=False)
-class Reads:
-    """An annotation: this reader makes the value, and this is its JSON Schema."""
-
-    read: Callable[[Any], Any]
-    schema: Json
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(checked(self.read))
-
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> Json:
-        return dict(self.schema)
-
-
-class Form(BaseModel):
-    """A mapping of known keys."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def note_known_keys(cls, data: Any, info: ValidationInfo) -> Any:
-        """Write down what keys this mapping may have, for whoever finds one that it may not."""
-        known: Any = info.context
-        known[id(data)] = tuple(cls.model_fields)
-        return data
-
-    def given(self) -> Json:
-        """What the file says, and nothing that it leaves out."""
+    @property
+    def definition(self) -> Json:
+        """The JSON Schema of the mapping."""
+        counts = {"minProperties": 1, "maxProperties": 1} if self.just_one else {}
+        required = {"required": list(self.required)} if self.required else {}
         return {
-            name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set
+            "title": self.name,
+            "description": self.about,
+            "type": "object",
+            "properties": {name: key.schema for name, key in self.keys.items()},
+            "additionalProperties": False,
+            **counts,
+            **required,
         }
 
-
-def validated(form: type[Form], data: Any) -> Any:
-    """The data as this form. Raises BadValueError with every problem in it."""
-    known: Known = {}
-    try:
-        return form.model_validate(data, context=known)
-    except ValidationError as errors:
-        first = errors.errors(include_url=False)[:ENOUGH]
-        raise BadValueError(*(problem(error, data, known) for error in first)) from None
+    def definitions(self) -> Iterator[tuple[str, Json]]:
+        """The JSON Schema of this form and of every form within it, by name."""
+        yield self.name, self.definition
+        for key in self.keys.values():
+            yield from definitions(key.reader)
 
 
-def problem(error: Any, data: Any, known: Known) -> Problem:
-    """One of pydantic's errors as a path and a text in our words."""
-    path, inside = place_of(error["loc"], data)
-    found = shown(error["input"])
-    match error["type"]:
-        case "problem":
-            what = error["ctx"]["text"]
-        case "no_form":
-            what = f"{found} is not {error['ctx']['expected']}"
-        case "extra_forbidden":
-            what = unknown_key(str(path[-1]), known.get(id(inside), ()))
-        case "list_type":
-            what = f"{found} is not a list; write one like [a, b], or a line that begins with - for each"
-        case "model_type":
-            what = (
-                f"{found} is not a mapping; write keys and values, like {known[id(error['input'])][0]}: …"
+class Choice(Reader):
+    """One of several forms, picked by what the value is; `expected` is said where none is.
+
+    Only the problems of that form are reported, not those of every form that was not meant.
+    """
+
+    def __init__(
+        self, pick: Callable[[Any], Reader | None], forms: Sequence[Reader], expected: str
+    ) -> None:
+        super().__init__(self.read_form, {"oneOf": [form.schema for form in forms]})
+        self.pick, self.forms, self.expected = pick, forms, expected
+
+    def read_form(self, value: Any) -> Any:
+        """The value, read as the form it has."""
+        form = self.pick(value)
+        if form is None:
+            raise BadValueError(f"{shown(value)} is not {self.expected}")
+        return form(value)
+
+
+def word_or_mapping(known: Sequence[str], word: Reader, mapping: Reader) -> Callable[[Any], Reader | None]:
+    """Picks between one of the known words and a mapping."""
+
+    def pick(value: Any) -> Reader | None:
+        if isinstance(value, dict):
+            return mapping
+        return word if isinstance(value, str) and value in known else None
+
+    return pick
+
+
+class ListOf(Reader):
+    """A list of values of one kind; `check` refuses those that do not go together."""
+
+    def __init__(self, item: Reader, check: Callable[[list[Any]], None] | None = None) -> None:
+        super().__init__(self.read_list, {"type": "array", "items": item.schema})
+        self.item, self.check = item, check
+
+    def read_list(self, value: Any) -> tuple[Any, ...]:
+        """Every item read."""
+        if not isinstance(value, list):
+            raise BadValueError(
+                f"{shown(value)} is not a list; write one like [a, b], "
+                "or a line that begins with - for each"
             )
-        case _:  # invalid_key or string_unicode
-            what = "a key that is no text; write a word"
-    return path, what
+        items = every(enumerate(value), self.item)
+        if self.check is not None:
+            self.check(items)
+        return tuple(items)
 
 
-def place_of(loc: Path, data: Any) -> tuple[Path, Any]:
-    """The path of an error (its `loc` without the names of forms), and what the end of it is in."""
-    path: Path = ()
-    inside = None
-    for part in loc:
-        is_key = isinstance(data, dict) and part in data
-        if is_key or not str(part).startswith(TAG):
-            path, inside = (*path, part), data
-            data = data[part] if is_key or isinstance(data, list) else None
-    return path, inside
-
-
-def unknown_key(key: str, known: tuple[str, ...]) -> str:
-    """What to say of a key that nobody reads."""
-    from difflib import get_close_matches
-
-    by_lower = {each.lower(): each for each in known}
-    near = get_close_matches(key.lower(), by_lower, n=1)
-    if near:
-        return f"unknown key; did you mean {by_lower[near[0]]}?"
-    return f"unknown key; use {listed(known) if known else 'another'}"
+def definitions(reader: Reader) -> Iterator[tuple[str, Json]]:
+    """The JSON Schema of every form that a reader may meet, by name."""
+    match reader:
+        case Form():
+            yield from reader.definitions()
+        case Choice(forms=forms):
+            for form in forms:
+                yield from definitions(form)
+        case ListOf(item=item):
+            yield from definitions(item)

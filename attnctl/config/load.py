@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from attnctl.config import yaml
-from attnctl.config.scalars import MAX_PROBLEMS, BadValueError
-from attnctl.config.settings import Path, Settings
+from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
+from attnctl.values import MAX_PROBLEMS, BadValueError, Path, json_path
 
 
 def load(path: str | pathlib.Path) -> Settings:
@@ -65,9 +65,7 @@ def settings_of_text(text: str, name: str, base: pathlib.Path) -> Settings:
 def placed(text: str, name: str, problems: list[tuple[Path, str]]) -> list[tuple[int, str]]:
     """Each problem with its line, and its place written before it."""
     lines = yaml.lines(text, [path for path, _ in problems])
-    return [
-        (lines[path], f"{name}:{lines[path]} {yaml.json_path(path)}: {what}") for path, what in problems
-    ]
+    return [(lines[path], f"{name}:{lines[path]} {json_path(path)}: {what}") for path, what in problems]
 
 
 def listed(problems: list[tuple[int, str]]) -> Iterable[str]:
@@ -81,7 +79,7 @@ def places_in(text: str, name: str) -> Callable[[Path], str]:
 
     def where(path: Path) -> str:
         written = as_written(text, path)
-        return f"{name}:{yaml.lines(text, [written])[written]} {yaml.json_path(written)}"
+        return f"{name}:{yaml.lines(text, [written])[written]} {json_path(written)}"
 
     return where
 

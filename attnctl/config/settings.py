@@ -1,20 +1,22 @@
 """What to run, as plain values: the nouns that a YAML file, flags and keyword arguments all become.
 
-Nothing here reads a file or checks sizes: `attnctl.config.yaml` reads, `attnctl.config.schema`
-holds a file to its types, `attnctl.plan` checks that everything fits together and makes arrays
-of it.
+Nothing here reads a file or checks sizes: `attnctl.config.yaml` reads, `attnctl.config.fields`
+says how each setting is read, `attnctl.plan` checks that everything fits together and makes
+arrays of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
-from attnctl.derivation import Rotary
-from attnctl.rules import Alibi, Causal, Rule, Softcap, Window
+from attnctl.rules import Rule
+from attnctl.values import Path
 
-Path = tuple[str | int, ...]
+if TYPE_CHECKING:
+    from attnctl.derivation import Rotary
+
 Rows = list[list[float]]
 
 
@@ -58,6 +60,9 @@ class FromFile:
     name: str | None = None
 
 
+STANDARD_NORMAL = Random(distribution="standard_normal")
+"""How embeddings are drawn."""
+
 DTYPES = ("float64", "float32", "float16")
 
 IDENTITY = "identity"
@@ -87,9 +92,6 @@ Embeddings = Mapping[str, list[float]] | Rows | Random | FromFile | str
 
 SINUSOIDAL = "sinusoidal"
 
-PositionSetting = str | Rotary | Rows
-"""NONE, SINUSOIDAL, rotary, or a learned table. (ALiBi is a rule.)"""
-
 
 def unplaced(path: Path) -> str:
     """Where a value came from, when nobody says: its dotted path."""
@@ -115,8 +117,10 @@ class Settings:
     d_k: int | None = None
     d_v: int | None = None
     seed: int = 0
-    embeddings: Embeddings = Random(distribution="standard_normal")
-    positions: PositionSetting = NONE
+    embeddings: Embeddings = STANDARD_NORMAL
+    positions: str | Rotary | Rows = NONE
+    """NONE, SINUSOIDAL, rotary, or a learned table. (ALiBi is a rule.)"""
+
     weights: Weights = Weights()
     scale: float | None = None
     rules: tuple[Rule, ...] = ()
@@ -131,73 +135,50 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """The same in the form of a YAML config: what a dump carries and `config init` writes."""
-        out: dict[str, Any] = {
-            "sentence": self.sentence,
-            "context": self.context,
-            "vocab": None if self.vocab is None else list(self.vocab),
-            "tokenizer": {"split": self.tokenizer.split, "lowercase": self.tokenizer.lowercase},
-            "d_model": self.d_model,
-            "heads": self.heads,
-            "kv_heads": self.kv_heads,
-            "d_k": self.d_k,
-            "d_v": self.d_v,
-            "seed": self.seed,
-            "embeddings": written(self.embeddings),
-            "positions": {"learned": self.positions}
-            if isinstance(self.positions, list)
-            else written(self.positions),
-            "weights": weights_dict(self.weights),
-            "scale": self.scale,
-            "rules": [written_rule(rule) for rule in self.rules],
-            "causal_offset": self.causal_offset,
-            "dtype": self.dtype,
-            "edits": list(self.edits) or None,
-            "renormalize": self.renormalize or None,
-        }
-        out["rules"] += [{"mask": self.mask}] if self.mask is not None else []
-        out["rules"] += [{"bias": self.bias}] if self.bias is not None else []
-        return {key: value for key, value in out.items() if value is not None}
+        out = {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+        out = {name: value for name, value in out.items() if value is not None and name not in NOT_WRITTEN}
+        if isinstance(self.positions, list):
+            out["positions"] = {"learned": self.positions}
+        out["rules"] += [{name: out.pop(name)} for name in ("mask", "bias") if name in out]
+        return {name: value for name, value in out.items() if value or name not in WRITTEN_WHERE_SET}
 
     def with_(self, **changes: Any) -> Settings:
         """A copy with these values."""
         return replace(self, **changes)
 
 
-def written(value: Any) -> Any:
-    """A source of numbers in the form a config writes it."""
+NOT_WRITTEN = {"max_memory", "where"}
+WRITTEN_WHERE_SET = {"edits", "renormalize"}
+
+
+def plain(value: Any) -> Any:
+    """A value of a setting in the form a config writes it."""
+    from attnctl.derivation import Rotary
+
     match value:
         case Random():
-            named = {name: getattr(value, name) for name in ("seed", "distribution", "layout", "stream")}
-            return {"random": {name: each for name, each in named.items() if each is not None}}
-        case FromFile(path, None):
-            return {"file": path}
+            return {"random": without_none(vars(value))}
         case FromFile(path, name):
-            return {"file": path, "name": name}
-        case Rotary(theta, dims, interleaved):
-            return {"rope": {"theta": theta, "interleaved": interleaved} | ({"dims": dims} if dims else {})}
+            return without_none({"file": path, "name": name})
+        case Tokenizer():
+            return dict(vars(value))
+        case Weights():
+            tensors = {name: plain(tensor) for name, tensor in value.tensors.items()}
+            heads = {"heads": plain(value.heads)} if value.heads else {}
+            file = {"file": value.file} if value.file else {}
+            return plain(value.random) | tensors | heads | file
+        case Rule():
+            return value.plain()
+        case tuple():
+            return list(map(plain, value))
         case Mapping():
-            return dict(value)
+            return {name: plain(each) for name, each in value.items()}
+        case Rotary(theta, dims, interleaved):
+            return {"rope": without_none({"theta": theta, "interleaved": interleaved, "dims": dims})}
         case _:
             return value
 
 
-def weights_dict(weights: Weights) -> dict[str, Any]:
-    """Weights in the form a config writes them."""
-    out = dict(written(weights.random))
-    out |= {name: written(tensor) for name, tensor in weights.tensors.items()}
-    if weights.heads:
-        out["heads"] = [{n: written(t) for n, t in head.items()} for head in weights.heads]
-    return out | ({"file": weights.file} if weights.file else {})
-
-
-def written_rule(rule: Rule) -> Any:
-    """A rule in the form a config writes it."""
-    match rule:
-        case Causal() | Alibi():
-            return rule.name
-        case Window(left, right):
-            return {"window": [left, right]}
-        case Softcap(cap):
-            return {"softcap": cap}
-        case _:
-            raise AssertionError(f"{rule.name} is not a rule that a config can hold")
+def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not None."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Lists of values: rows, matrices, windows and vocabularies.
+"""Lists of values: rows, matrices and vocabularies, each with the JSON Schema of what it may be.
 
 A matrix is read a row at a time in C; only a row that this refuses is read cell by cell, to say
 which cell it is.
@@ -8,39 +8,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from math import isfinite
-from typing import Any, TypeVar
+from math import inf, isfinite
+from typing import Any
 
-from attnctl.config.scalars import (
-    MAX_PROBLEMS,
+from attnctl.values import (
+    WORD,
     BadValueError,
-    Problem,
-    added,
-    distance,
-    may_attend,
-    real,
+    Json,
+    Plain,
+    Reader,
+    each,
+    every,
+    read_real,
+    read_switch,
+    read_word,
+    refuse,
     shown,
-    side,
-    word,
+    whole,
 )
-from attnctl.config.yaml import Plain
 
-T = TypeVar("T")
 Row = list[float]
-
-ENOUGH = MAX_PROBLEMS + 1
-"""How many problems of one value are looked for: the ones to list, and whether there are more."""
 
 ROW = json.JSONDecoder(parse_int=float)
 """JSON's numbers are also YAML's, so a row of them is read in one call."""
 
+MINUS_INFINITY = ("-.inf", "-.Inf", "-.INF", "-inf", "-Infinity")
 
-def vector(value: Any) -> Row:
+
+def read_vector(value: Any) -> Row:
     """A list of finite numbers."""
     if not isinstance(value, list):
         raise BadValueError(f"{shown(value)} is not a list of numbers; write one like [0.1, 0.2]")
-    return quick_row(value) or each(value, real)
+    return quick_row(value) or each(value, read_real)
 
 
 def quick_row(cells: list[Any]) -> Row | None:
@@ -56,30 +55,8 @@ def quick_row(cells: list[Any]) -> Row | None:
     return row if plainly else None
 
 
-def each(cells: list[Any], read: Callable[[Any], T]) -> list[T]:
-    """Every cell read on its own, or every cell's problem."""
-    if not cells:
-        raise BadValueError("an empty list; write at least one number")
-    return every(enumerate(cells), read)
-
-
-def every(cells: Iterable[tuple[Any, Any]], read: Callable[[Any], T]) -> list[T]:
-    """Every (place, value) read, or every one's problem at its place."""
-    out: list[T] = []
-    problems: list[Problem] = []
-    for i, cell in cells:
-        try:
-            out.append(read(cell))
-        except BadValueError as wrong:
-            problems += [((i, *path), text) for path, text in wrong.problems]
-            if len(problems) >= ENOUGH:
-                break
-    refuse(problems)
-    return out
-
-
-def matrix_of(read_row: Callable[[Any], Row]) -> Callable[[Any], list[Row]]:
-    """A reader of rows that are all as long as the first."""
+def matrix_of(read_row: Callable[[Any], Row], cell: Json) -> Reader:
+    """Rows that are all as long as the first; `cell` is the JSON Schema of one of their numbers."""
 
     def read(value: Any) -> list[Row]:
         if not isinstance(value, list):
@@ -88,7 +65,8 @@ def matrix_of(read_row: Callable[[Any], Row]) -> Callable[[Any], list[Row]]:
         same_length(dict(enumerate(rows)))
         return rows
 
-    return read
+    row = {"type": "array", "minItems": 1, "items": cell}
+    return Reader(read, {"type": "array", "minItems": 1, "items": row})
 
 
 def same_length(rows: dict[Any, Row]) -> None:
@@ -101,10 +79,10 @@ def same_length(rows: dict[Any, Row]) -> None:
     )
 
 
-def by_token(value: dict[Any, Any]) -> dict[str, Row]:
+def read_by_token(value: dict[Any, Any]) -> dict[str, Row]:
     """A row for each token, all as long as the first."""
-    tokens = every(((key, key) for key in value), token)
-    rows = dict(zip(tokens, every(value.items(), vector), strict=True))
+    tokens = every(((key, key) for key in value), read_token)
+    rows = dict(zip(tokens, every(value.items(), read_vector), strict=True))
     same_length(rows)
     return rows
 
@@ -120,36 +98,38 @@ def row_of(read_cell: Callable[[Any], float]) -> Callable[[Any], Row]:
     return read
 
 
-matrix = matrix_of(vector)
-mask = matrix_of(row_of(may_attend))
-bias = matrix_of(row_of(added))
+def may_attend(value: Any) -> int:
+    """A cell of a mask: 1 or true may attend, 0 or false may not."""
+    for read in (read_real, read_switch):
+        try:
+            number = read(value)
+        except BadValueError:
+            continue
+        if number in (0, 1):
+            return int(number)
+    raise BadValueError(f"{shown(value)} is neither 0 nor 1; 1 (or true) may attend, 0 (or false) may not")
 
 
-def window(value: Any) -> tuple[int | None, int | None]:
-    """L or [L, R]: how many keys back and ahead; inf or null is no limit."""
-    if not isinstance(value, list):
-        return side(value), side(value)
-    if len(value) != 2:
-        raise BadValueError(
-            f"a list of {len(value)}; write [back, ahead], like [3, 0], or one number for both"
-        )
-    left, right = each(value, side)
-    return left, right
+def added(value: Any) -> float:
+    """A cell of a bias: a finite number, or -inf, which hides."""
+    if value == -inf or (isinstance(value, str) and value in MINUS_INFINITY):
+        return -inf
+    return read_real(value)
 
 
-def vocabulary(value: Any) -> tuple[str, ...]:
+def read_vocabulary(value: Any) -> tuple[str, ...]:
     """The tokens in the order of their ids, from a list or from a mapping {token: id}."""
     match value:
         case list():
-            tokens = each(value, token)
+            tokens = each(value, read_token)
             refuse(
                 ((i,), f"{shown(a)} again, after entry {first}; a token has one id")
                 for i, a, first in repeats(enumerate(tokens))
             )
             return tuple(tokens)
         case dict():
-            every(((key, key) for key in value), token)
-            ids = dict(zip(value, every(value.items(), distance), strict=True))
+            every(((key, key) for key in value), read_token)
+            ids = dict(zip(value, every(value.items(), whole(0)), strict=True))
             last = len(ids) - 1
             refuse(
                 ((a,), f"id {i}, but {len(ids)} tokens have the ids 0 to {last}; write one of those")
@@ -166,11 +146,11 @@ def vocabulary(value: Any) -> tuple[str, ...]:
     )
 
 
-def token(value: Any) -> str:
+def read_token(value: Any) -> str:
     """A word that is not empty."""
     if value == "":
         raise BadValueError("an empty token; write a word, or leave it out")
-    return word(value)
+    return read_word(value)
 
 
 def repeats(values: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]:
@@ -182,8 +162,22 @@ def repeats(values: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any, Any]]
         first.setdefault(value, place)
 
 
-def refuse(problems: Iterable[Problem]) -> None:
-    """Raise BadValueError with these problems (the first of many), or return where there is none."""
-    found = list(islice(problems, ENOUGH))
-    if found:
-        raise BadValueError(*found)
+NUMBERS: Json = {"type": "array", "minItems": 1, "items": {"type": "number"}}
+VECTOR = Reader(read_vector, NUMBERS)
+MATRIX = matrix_of(read_vector, {"type": "number"})
+MASK = matrix_of(row_of(may_attend), {"enum": [0, 1, True, False]})
+BIAS = matrix_of(row_of(added), {"anyOf": [{"type": "number"}, {"enum": list(MINUS_INFINITY)}]})
+BY_TOKEN = Reader(read_by_token, {"type": "object", "additionalProperties": NUMBERS})
+VOCABULARY = Reader(
+    read_vocabulary,
+    {
+        "oneOf": [
+            {"type": "array", "minItems": 1, "items": WORD.schema, "uniqueItems": True},
+            {
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": {"type": "integer", "minimum": 0},
+            },
+        ]
+    },
+)

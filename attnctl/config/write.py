@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from math import isinf
 from typing import Any
 
-from attnctl.config.format import Config, WeightsForm
-from attnctl.config.forms import Form
-from attnctl.config.scalars import quoted
+from attnctl.config.fields import FIELDS
+from attnctl.config.flow import flow, text
 from attnctl.config.settings import Settings
+from attnctl.config.tensors import WEIGHTS
+from attnctl.setting import Setting
 
 HEADER = """\
 # yaml-language-server: $schema=attnctl.schema.json
@@ -22,10 +21,6 @@ WIDTH = 100
 LONGEST_KEY = 1000
 """A longer key has to be announced by a question mark (YAML 1.2, section 7.4.2)."""
 
-PLAIN = re.compile(r"[^\W\d_][\w'’-]*( [\w'’-]+)*")
-"""Words that every YAML reader takes as they stand, but for these:"""
-RESERVED = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
-
 
 def commented(settings: Settings) -> str:
     """The settings as YAML with a comment on each key; reading it gives the same settings."""
@@ -33,19 +28,19 @@ def commented(settings: Settings) -> str:
     if given["weights"]["random"] == default["weights"]["random"] and len(given["weights"]) > 1:
         del given["weights"]["random"]
     out = [HEADER]
-    for name, field in Config.model_fields.items():
-        out.append(f"# {field.description}")
+    for name, setting in FIELDS.items():
+        out.append(f"# {setting.help}")
         if given.get(name) != default.get(name):
-            out += entry(name, given[name], "", WeightsForm if name == "weights" else None)
+            out += entry(name, given[name], "", WEIGHTS.keys if setting.reader is WEIGHTS else None)
         else:
-            example = field.examples[0] if field.examples else default[name]
+            example = default[name] if setting.example is None else setting.example
             out.append(f"# {name}: {flow(example)}")
         out.append("")
     return "\n".join(out)
 
 
-def entry(key: str, value: Any, indent: str, form: type[Form] | None = None) -> Iterator[str]:
-    """The lines of one key and its value; of a `form`, with a comment on each key below."""
+def entry(key: str, value: Any, indent: str, known: Mapping[str, Setting] | None = None) -> Iterator[str]:
+    """The lines of one key and its value; where the keys below are `known`, with a comment on each."""
     name = text(key)
     start = f"{indent}{name}:" if len(name) <= LONGEST_KEY else f"{indent}? {name}\n{indent}:"
     if on_one_line(value, indent + name):
@@ -55,8 +50,8 @@ def entry(key: str, value: Any, indent: str, form: type[Form] | None = None) -> 
     below = indent + "  "
     if isinstance(value, Mapping):
         for each, inner in value.items():
-            if form is not None:
-                yield f"{below}# {form.model_fields[each].description}"
+            if known is not None:
+                yield f"{below}# {known[each].help}"
             yield from entry(each, inner, below)
     else:
         for item in value:
@@ -90,35 +85,3 @@ def flat(values: Iterable[Any]) -> bool:
     return not any(
         isinstance(each, list) or (isinstance(each, Mapping) and not flat(each.values())) for each in values
     )
-
-
-def flow(value: Any) -> str:
-    """The value in one line of YAML, every digit of its numbers kept."""
-    match value:
-        case str():
-            return text(value)
-        case bool():
-            return "true" if value else "false"
-        case None:
-            return "inf"  # the open side of a window: nothing else in a config is None
-        case int():
-            return str(int(value))
-        case float():
-            return number(float(value))
-        case Mapping():
-            return "{" + ", ".join(f"{text(key)}: {flow(inner)}" for key, inner in value.items()) + "}"
-        case _:
-            return "[" + ", ".join(map(flow, value)) + "]"
-
-
-def number(value: float) -> str:
-    """The shortest digits that read back the same; 1e-05 as 1.0e-05, which is a number in YAML 1.1, too."""
-    if isinf(value):
-        return ".inf" if value > 0 else "-.inf"
-    digits = repr(value)
-    return digits if "." in digits else digits.replace("e", ".0e")
-
-
-def text(value: str) -> str:
-    """The text, in quotes wherever some reader of YAML would take it for anything else."""
-    return value if PLAIN.fullmatch(value) and value.lower() not in RESERVED else quoted(value)

@@ -29,8 +29,8 @@ from yaml.events import (
 )
 from yaml.reader import Reader as YamlReader
 
-from attnctl.config.settings import Path
 from attnctl.errors import AttnError
+from attnctl.values import Path, Plain, json_path, short
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 64
@@ -55,26 +55,6 @@ INSTEAD = "keep large matrices in a .npz file and write {file: weights.npz, name
 
 NOT_ALLOWED = YamlReader.NON_PRINTABLE
 NextEvent = Callable[[], Any]
-
-
-class Plain(str):
-    """A scalar without quotes: text that may be read as a number where one is wanted."""
-
-    __slots__ = ()
-
-
-def short(text: str, most: int = 40) -> str:
-    """The text, its end left out where it is long."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def json_path(path: Path) -> str:
-    """("weights", "W_Q", 2) -> "$.weights.W_Q[2]"; a key that is no identifier is quoted."""
-    names = (short(part) if isinstance(part, str) else part for part in path)
-    return "$" + "".join(
-        f".{part}" if isinstance(part, str) and part.isascii() and part.isidentifier() else f"[{part!r}]"
-        for part in names
-    )
 
 
 def decode(raw: bytes, name: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from attnctl.arrays.problems import unrotatable
-from attnctl.config.settings import Path, Settings
+from attnctl.config.settings import Settings
 from attnctl.errors import raise_all
 from attnctl.names import PROJECTED, K, Q, V, matrix_of
+from attnctl.values import Path
 from attnctl.words import one_of
 
 Shapes = Mapping[Path, tuple[int, ...]]

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.config.settings import IDENTITY, NONE, FromFile, Path, Random, Settings
+from attnctl.config.settings import IDENTITY, NONE, FromFile, Random, Settings
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import PROJECTED, SHOWN_AS, TABLE, W_O, matrix_of, where
 from attnctl.plan.draw import draw, stream
 from attnctl.plan.prepared import Named
 from attnctl.plan.sizes import Sizes
+from attnctl.values import Path
 from attnctl.words import dims
 
 PROJECTIONS = [matrix_of(name) for name in PROJECTED]

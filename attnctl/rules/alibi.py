@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from attnctl.array import Array
 from attnctl.rules.base import Rule
+from attnctl.setting import Setting
+from attnctl.values import SWITCH
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class Alibi(Rule):
 
     name: ClassVar[str] = "alibi"
     relative: ClassVar[bool] = True
+    setting: ClassVar[Setting] = Setting(
+        name, SWITCH, "Scores lose slope · distance, a slope for each head."
+    )
 
 
 def alibi_slopes(heads: int) -> Array:
@@ -25,6 +28,7 @@ def alibi_slopes(heads: int) -> Array:
     For other n the paper's reference code takes the slopes of the next lower power of two and
     fills up with every other slope of the next higher one (Press et al. 2022, `get_slopes`).
     """
+    import numpy as np
 
     def geometric(n: int) -> list[float]:
         return [2.0 ** (-8.0 * (h + 1) / n) for h in range(n)]

@@ -3,15 +3,17 @@
 Rules are functions of absolute positions, combined by "and", and evaluated for whatever block of
 positions is asked for: no (query, key) mask is ever built whole for them. `True` means *may
 attend*, everywhere.
+
+A rule's file imports NumPy where it computes: help texts list every rule's flag, and come without it.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import numpy as np
+from dataclasses import astuple
+from typing import Any, ClassVar
 
 from attnctl.array import Array
+from attnctl.setting import Setting
 
 Positions = Array
 Mask = Array
@@ -30,6 +32,22 @@ class Rule:
 
     relative: ClassVar[bool] = False
     """Whether it depends on where a query stands among the keys."""
+
+    setting: ClassVar[Setting | None] = None
+    """How a person asks for it: in a config, by a flag, by a keyword. None: no one can."""
+
+    @classmethod
+    def of(cls, value: Any) -> Rule:
+        """The rule with the value that its setting's reader read; on or off is for rules without any."""
+        make: Any = cls
+        return make() if value is True else make(*value) if isinstance(value, tuple) else make(value)
+
+    def plain(self) -> Any:
+        """The rule in the form a config writes it: causal, {softcap: 30.0}, {window: [3, 0]}."""
+        values = astuple(self)  # type: ignore[call-overload]  # every rule is a dataclass
+        if not values:
+            return self.name
+        return {self.name: values[0] if len(values) == 1 else list(values)}
 
     def of_member(self, member: int) -> Rule:
         """The same rule for one member of the batch."""
@@ -67,6 +85,8 @@ def within(position: int, keys: int) -> int:
 
 def per_batch(value: PerBatch, axes: int = 3) -> Array:
     """One number as it is; one for each member as (batch, 1, …), to broadcast against `axes` more axes."""
+    import numpy as np
+
     array = np.asarray(value)
     return array.reshape(*array.shape, *(1,) * axes) if array.ndim else array
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attnctl.rules.base import Mask, Positions, Span, VisibilityRule, within
+from attnctl.setting import Flag, Setting
+from attnctl.values import SWITCH
 
 
 @dataclass(frozen=True)
@@ -14,6 +16,12 @@ class Causal(VisibilityRule):
 
     name: ClassVar[str] = "causal"
     relative: ClassVar[bool] = True
+    setting: ClassVar[Setting] = Setting(
+        name,
+        SWITCH,
+        "Query i sees key j only when j <= i + offset (top-left aligned unless there is a cache).",
+        flag=Flag("--causal"),
+    )
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """key <= query."""

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from attnctl.errors import AttnError
 from attnctl.rules.base import Mask, Positions, VisibilityRule
+from attnctl.setting import Flag, Setting
+from attnctl.values import SIZE
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,13 @@ class Dilated(VisibilityRule):
 
     name: ClassVar[str] = "dilated"
     relative: ClassVar[bool] = True
+    setting: ClassVar[Setting] = Setting(
+        name,
+        SIZE,
+        "Query i sees only keys whose distance from i is divisible by this number.",
+        2,
+        Flag("--dilation", metavar="K"),
+    )
     dilation: int
 
     def __post_init__(self) -> None:

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from attnctl.errors import AttnError
 from attnctl.rules.base import Rule
+from attnctl.setting import Flag, Setting
+from attnctl.values import POSITIVE
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,13 @@ class Softcap(Rule):
     """Scores are squeezed smoothly into (−cap, cap): cap · tanh(S / cap) (Gemma 2, section 2)."""
 
     name: ClassVar[str] = "softcap"
+    setting: ClassVar[Setting] = Setting(
+        name,
+        POSITIVE,
+        "The cap c: scaled scores become c · tanh(scores / c), before bias and mask.",
+        30,
+        Flag("--softcap"),
+    )
     cap: float
 
     def __post_init__(self) -> None:

@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
+from typing import Any, ClassVar
 
 from attnctl.errors import AttnError
 from attnctl.rules.base import Mask, Positions, Span, VisibilityRule, within
+from attnctl.setting import Flag, Setting
+from attnctl.values import BadValueError, Json, Plain, Reader, each, shown, unlimited, whole
 
 FAR = 2**53
 """Further than any two positions are apart: larger limits need not fit NumPy's integers."""
+
+KEYS = whole(0, 10**30)
+END: Json = {"anyOf": [{"type": "integer", "minimum": 0}, {"enum": [None, "inf"]}]}
+
+
+def read_end(value: Any) -> int | None:
+    """How far a window reaches: a number of keys, or None without limit."""
+    return None if unlimited(value) else KEYS(value)
+
+
+def read_ends(value: Any) -> tuple[int | None, int | None]:
+    """L or [L, R]: how many keys back and ahead."""
+    if not isinstance(value, list):
+        return read_end(value), read_end(value)
+    if len(value) != 2:
+        raise BadValueError(
+            f"a list of {len(value)}; write [back, ahead], like [3, 0], or one number for both"
+        )
+    left, right = each(value, read_end)
+    return left, right
+
+
+def ends_of_text(text: str) -> Any:
+    """'3,0' -> ['3', '0'], as a config has it; '3' -> '3'."""
+    ends = [Plain(part.strip()) for part in text.split(",")]
+    if len(ends) > 2 or not all(ends):
+        raise BadValueError(f"{shown(Plain(text))} is not L or L,R; write whole numbers or inf, like 3,0")
+    return ends if len(ends) == 2 else ends[0]
+
+
+ENDS = Reader(
+    read_ends, {"anyOf": [END, {"type": "array", "items": END, "minItems": 2, "maxItems": 2}]}, "L[,R]"
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +57,17 @@ class Window(VisibilityRule):
 
     name: ClassVar[str] = "window"
     relative: ClassVar[bool] = True
+    setting: ClassVar[Setting] = Setting(
+        name,
+        ENDS,
+        "L and R: query i sees keys i - L to i + R, ends included; one number is both, inf opens a side.",
+        [3, 0],
+        Flag(
+            "--window",
+            more="A model's sliding_window W is --causal --window W-1.",
+            parts=ends_of_text,
+        ),
+    )
     left: int | None = None
     right: int | None = None
 
@@ -36,6 +80,8 @@ class Window(VisibilityRule):
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """query − left <= key <= query + right."""
+        import numpy as np
+
         near = np.ones(np.broadcast_shapes(query.shape, key.shape), dtype=bool)
         if self.left is not None:
             near &= key >= query - min(self.left, FAR)

@@ -181,7 +181,7 @@ def test_a_cache_comes_before_the_new_keys():
 def test_what_does_not_go_together_is_said(change, said):
     arrays = own.attend(own.CAUSAL)
     kept = {name: arrays[name] for name in ("Q", "K", "V", "attention_weights", "head_outputs")} | change
-    with pytest.raises(AttnError, match="go with|fit") as error:
+    with pytest.raises(AttnError, match=r"go with|fit") as error:
         attnctl.check(foreign(kept), meant(own.CAUSAL))
     assert said in str(error.value)
 

@@ -19,13 +19,13 @@ REFUSED = [
     (["run", "   "], ["sentence: no tokens in '   '"]),
     (["run"], ["no sentence"]),
     (["run", "I love AI", "--heads", "3"], ["--heads: 3 does not divide d_model 4; use 1, 2 or 4, or give d_k"]),
-    (["run", "I love AI", "--heads", "0"], ["--heads: 0 is not a size"]),
-    (["run", "I love AI", "--heads", "2.0"], ["--heads", "2.0", "not a valid int"]),
+    (["run", "I love AI", "--heads", "0"], ["--heads: 0 is too small; write 1 or more"]),
+    (["run", "I love AI", "--heads", "2.0"], ["--heads: 2.0 is not a whole number; write one like 4"]),
     (["run", "I love AI", "--scale", "nan"], ["--scale: nan is not a finite number"]),
-    (["run", "I love AI", "--softcap", "0"], ["--softcap: 0.0 is not a positive finite number"]),
-    (["run", "I love AI", "--seed", "-1"], ["--seed: -1 is not a seed"]),
+    (["run", "I love AI", "--softcap", "0"], ["--softcap: 0 is not above 0; write a number like 1.5"]),
+    (["run", "I love AI", "--seed", "-1"], ["--seed: -1 is too small; write 0 or more"]),
     (["run", "I love AI", "--kv-heads", "3", "--heads", "4"], ["--kv-heads: 3 does not divide heads 4; use 1, 2 or 4"]),
-    (["run", "I love AI", "--window", "a"], ["--window: 'a' is not L or L,R"]),
+    (["run", "I love AI", "--window", "a"], ["--window: a is not a whole number"]),
     (["run", "I love AI", "--theta", "5"], ["--theta: only rotary positions have that; add --positions rope"]),
     (["run", "I love AI", "--d-model", "1000000000"], ["of memory, more than", "--max-memory"]),
     (["run", "I love AI", "--max-memory", "lots"], ["--max-memory: 'lots' is not a size"]),
@@ -83,7 +83,7 @@ def test_no_colour_in_a_pipe_unless_forced(workplace):
 
 def test_a_bug_of_ours_is_exit_70_with_one_line(workplace):
     (workplace.folder / "sitecustomize.py").write_text(
-        "import attnctl.plan.vocab\ndef broken(*a, **k): raise RuntimeError('boom')\nattnctl.vocab.tokenize = broken\n"
+        "import attnctl.plan.vocab\ndef broken(*a, **k): raise RuntimeError('boom')\nattnctl.plan.vocab.tokenize = broken\n"
     )
     done = workplace.run("run", "I love AI", PYTHONPATH=str(workplace.folder))
     assert (done.returncode, done.stderr.count(b"\n")) == (70, 1)

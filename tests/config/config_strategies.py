@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.derivation import Rotary
-from attnctl.rules import Alibi, Causal, Softcap, Window
+from attnctl.rules import Alibi, Causal, Dilated, Softcap, Window
 
 MOST = 2**31 - 1
 
@@ -58,6 +58,7 @@ rules = st.tuples(
     st.just(Causal()),
     st.just(Alibi()),
     st.builds(Window, sides, sides),
+    st.builds(Dilated, sizes),
     st.builds(Softcap, st.floats(0, exclude_min=True, allow_infinity=False)),
 ).flatmap(lambda each: st.lists(st.sampled_from(each), unique=True).map(tuple))
 rotary = st.builds(

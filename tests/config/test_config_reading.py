@@ -8,13 +8,12 @@ import yaml
 
 from attnctl.config import yaml as reader
 from attnctl.config.load import load, parse
-from attnctl.config.scalars import BadValueError
 from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
-from attnctl.config.tables import bias, mask, matrix, vector
-from attnctl.config.yaml import Plain
+from attnctl.config.tables import BIAS, MASK, MATRIX, VECTOR
 from attnctl.derivation import Rotary
 from attnctl.errors import AttnError
-from attnctl.rules import Alibi, Causal, Softcap, Window
+from attnctl.rules import Alibi, Causal, Dilated, Softcap, Window
+from attnctl.values import BadValueError, Plain
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -99,8 +98,8 @@ def test_a_character_that_yaml_forbids_is_named():
     ],
 )
 def test_numbers_are_those_of_yaml_and_json(text, value):
-    assert vector([Plain(text)]) == [value]
-    assert all(type(number) is float for number in vector([Plain(text)]))
+    assert VECTOR([Plain(text)]) == [value]
+    assert all(type(number) is float for number in VECTOR([Plain(text)]))
 
 
 @pytest.mark.parametrize(
@@ -112,28 +111,28 @@ def test_numbers_are_those_of_yaml_and_json(text, value):
 def test_what_is_no_number_is_refused_alone_and_within_a_row(text):
     for row, at in [([text], 0), (["1", text, "2"], 1)]:
         with pytest.raises(BadValueError) as caught:
-            vector(list(map(Plain, row)))
+            VECTOR(list(map(Plain, row)))
         assert [path for path, _ in caught.value.problems] == [(at,)]
 
 
 def test_quoted_numbers_and_python_truth_values_are_no_numbers():
     for cell in ("1", True, None, [1.0], inf, -inf, 10**400):
         with pytest.raises(BadValueError):
-            vector([1.0, cell])
+            VECTOR([1.0, cell])
 
 
 def test_a_matrix_is_made_of_floats_whatever_it_was_written_as():
-    rows = matrix([[Plain("1"), Plain("2")], [Plain(".5"), Plain("1e-3")], [1, 2.5]])
+    rows = MATRIX([[Plain("1"), Plain("2")], [Plain(".5"), Plain("1e-3")], [1, 2.5]])
     assert rows == [[1.0, 2.0], [0.5, 0.001], [1.0, 2.5]]
     assert {type(cell) for row in rows for cell in row} == {float}
 
 
 def test_masks_take_truth_values_and_biases_minus_infinity():
-    assert mask([list(map(Plain, ["1", "0", "true", "False", "1.0"])), [True, False, 0, 1.0, 0.0]]) == [
+    assert MASK([list(map(Plain, ["1", "0", "true", "False", "1.0"])), [True, False, 0, 1.0, 0.0]]) == [
         [1, 0, 1, 0, 1],
         [1, 0, 0, 1, 0],
     ]
-    assert bias([[Plain("-.inf"), "-Infinity", -inf, Plain("0.5")]]) == [[-inf, -inf, -inf, 0.5]]
+    assert BIAS([[Plain("-.inf"), "-Infinity", -inf, Plain("0.5")]]) == [[-inf, -inf, -inf, 0.5]]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +178,7 @@ def test_masks_take_truth_values_and_biases_minus_infinity():
         ("rules: [{window: 3}]", Settings(rules=(Window(3, 3),))),
         ("rules: [{window: [3, inf]}]", Settings(rules=(Window(3, None),))),
         ("rules: [{window: [.inf, null]}]", Settings(rules=(Window(None, None),))),
+        ("rules: [{window: [1, inf]}, {dilated: 2}]", Settings(rules=(Window(1, None), Dilated(2)))),
         ("rules: [{mask: [[1, false]]}, {bias: [[-.inf, 1]]}]",
          Settings(mask=[[1, 0]], bias=[[-inf, 1.0]])),
         ("edits: [scores=1, 2]\nrenormalize: true", Settings(edits=("scores=1", "2"), renormalize=True)),

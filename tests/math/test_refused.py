@@ -125,9 +125,9 @@ def test_refused(arrays, options, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: attnctl.attend(QKV, softcap=0), "softcap: 0 is not a positive finite number"),
+        (lambda: attnctl.attend(QKV, softcap=0), "softcap: 0 is not above 0"),
         (lambda: attnctl.attend(QKV, softcap=np.inf), "softcap: inf"),
-        (lambda: attnctl.attend(QKV, window=(-1, 0)), "window: -1 is not a number of keys"),
+        (lambda: attnctl.attend(QKV, window=(-1, 0)), "-1 is too small; write 0 or more"),
         (lambda: Rotary(theta=0.0), "theta: 0.0 is not a positive finite number"),
         (lambda: Rotary(dims=3), "rotary dims: 3 columns do not make pairs"),
     ],

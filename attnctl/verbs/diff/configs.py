@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attnctl.config.settings import Path, dotted
+from attnctl.config.settings import dotted
+from attnctl.values import Path
 
 ABSENT: Any = object()
 """What a config has at a path that it does not have."""

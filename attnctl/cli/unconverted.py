@@ -1,0 +1,40 @@
+"""Commands whose parameters are text and switches: nothing is left for Typer to convert.
+
+From 0.29 on Typer converts even text to text with pydantic, which takes 70 ms to import: half a start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class Unconverted:
+    """Commands that get the text of their options as the shell gave it."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Every parameter, the help option among them."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the command's other base
+        for parameter in parameters:
+            if "process_value" not in vars(parameter):
+                parameter.process_value = partial(text_of, parameter, parameter.process_value)
+        return parameters
+
+
+class UnconvertedCommand(Unconverted, TyperCommand):
+    """A command that gets the text of its options."""
+
+
+class UnconvertedGroup(Unconverted, TyperGroup):
+    """A group that gets the text of its options."""
+
+
+def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """What the shell gave; Typer sees to what is missing, and to options with a callback."""
+    missing = value in (None, ())
+    if (missing and parameter.required) or (parameter.callback and not missing):
+        return convert(context, value)
+    return value
