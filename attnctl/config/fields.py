@@ -10,11 +10,11 @@ from typing import Any
 
 from attnctl.config.flow import flow
 from attnctl.config.forms import Choice, Form, ListOf, word_or_mapping
-from attnctl.config.settings import DTYPES, NONE, SINUSOIDAL, Settings, Tokenizer
+from attnctl.config.settings import DTYPES, LAYOUTS, LENGTHS, NONE, SINUSOIDAL, Settings, Tokenizer
 from attnctl.config.tables import BIAS, MASK, MATRIX, VOCABULARY, repeats
 from attnctl.config.tensors import EMBEDDINGS, WEIGHTS
 from attnctl.rules import RULES, Rule
-from attnctl.setting import EDIT, SENTENCE, Flag, Setting
+from attnctl.setting import ARRAYS, EDIT, SENTENCE, Flag, Setting
 from attnctl.values import (
     MOST,
     POSITIVE,
@@ -90,6 +90,15 @@ ROPE_OPTIONS = Form(
     ],
     rotary,
 )
+def offset(value: Any) -> int | str:
+    """A number of keys, or the word for what lengths say."""
+    if isinstance(value, str) and value == LENGTHS:
+        return LENGTHS
+    number: int = whole(-MOST)(value)
+    return number
+
+
+OFFSET = Reader(offset, {"anyOf": [whole(-MOST).schema, {"enum": [LENGTHS]}]}, "N")
 POSITION_WORDS = (NONE, SINUSOIDAL, ROPE, ALIBI)
 POSITION_WORD = Reader(
     lambda word: rotary({}) if word == ROPE else str(word), words(*POSITION_WORDS).schema
@@ -238,10 +247,22 @@ FIELDS: dict[str, Setting] = {
         ),
         Setting(
             "causal_offset",
-            whole(-MOST),
+            OFFSET,
             "With causal, query i sees key j when j ≤ i + causal_offset.",
             0,
-            Flag("--causal-offset", more="keys - queries aligns bottom-right (FlashAttention)."),
+            Flag(
+                "--causal-offset",
+                metavar="N",
+                more="keys - queries aligns bottom-right (FlashAttention); the word lengths is "
+                "key_lengths - queries (ONNX).",
+            ),
+        ),
+        Setting(
+            "layout",
+            words(*LAYOUTS),
+            "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
+            "bhnd",
+            Flag("--layout", ARRAYS),
         ),
         Setting(
             "dtype",

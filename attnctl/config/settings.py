@@ -92,6 +92,12 @@ Embeddings = Mapping[str, list[float]] | Rows | Random | FromFile | str
 
 SINUSOIDAL = "sinusoidal"
 
+LENGTHS = "lengths"
+"""The causal offset that follows from key_lengths alone: lengths − queries (ONNX's rule)."""
+
+LAYOUTS = ("nd", "hnd", "bhnd", "bnhd", "bnd")
+"""How Q, K and V may be laid out: batch, head, row (n), columns (d)."""
+
 
 def unplaced(path: Path) -> str:
     """Where a value came from, when nobody says: its dotted path."""
@@ -126,7 +132,8 @@ class Settings:
     rules: tuple[Rule, ...] = ()
     mask: Rows | None = None
     bias: Rows | None = None
-    causal_offset: int | None = None
+    causal_offset: int | str | None = None
+    layout: str | None = None
     dtype: str = "float64"
     edits: tuple[str, ...] = ()
     renormalize: bool = False

@@ -12,7 +12,7 @@ from attnctl.array import Array
 from attnctl.arrays.problems import rotary
 from attnctl.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
 from attnctl.config.settings import NONE, SINUSOIDAL, Settings
-from attnctl.derivation import Derivation, Rotary, Step, Variant, derive
+from attnctl.derivation import Derivation, Rotary, Step, Variant, batched, derive, unprojected
 from attnctl.names import (
     BIAS,
     BIASED,
@@ -27,10 +27,9 @@ from attnctl.names import (
     SHARED,
     SOFTCAPPED,
     TABLE,
-    W_O,
     leaves,
 )
-from attnctl.ops import Copy, Unstated
+from attnctl.ops import Unstated
 from attnctl.plan import operator
 from attnctl.rules import Alibi, Rule, Softcap, VisibilityRule, Window
 from attnctl.trace import Trace
@@ -130,9 +129,9 @@ def derive_from(laid: Laid, settings: Settings) -> Derivation:
     variant, unasked = with_unasked(variant, arrays)
     unknown = set(unasked) | ({SCALED} if not facts.d_k and settings.scale is None else set())
     steps = [unstated(step) if step.name in unknown else step for step in derive(variant)]
-    if OUTPUT in arrays and W_O not in arrays:
-        concat = steps[-1]
-        steps.append(Step(OUTPUT, Copy(), (concat.name,), concat.axes, concat.name, TABLE[OUTPUT].symbol))
+    if OUTPUT in arrays and steps[-1].name != OUTPUT:
+        output = unprojected(steps[-1].name)
+        steps.append(batched(output) if variant.batch else output)
     return Derivation(tuple(steps))
 
 
