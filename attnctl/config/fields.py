@@ -258,13 +258,6 @@ FIELDS: dict[str, Setting] = {
             ),
         ),
         Setting(
-            "layout",
-            words(*LAYOUTS),
-            "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
-            "bhnd",
-            Flag("--layout", ARRAYS),
-        ),
-        Setting(
             "dtype",
             words(*DTYPES),
             "The precision of every step.",
@@ -296,8 +289,17 @@ FIELDS: dict[str, Setting] = {
 }
 """What a config may hold, in the order of `Settings`."""
 
+LAYOUT = Setting(
+    "layout",
+    words(*LAYOUTS),
+    "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
+    flag=Flag("--layout", ARRAYS),
+)
+"""Of the arrays that are read, and so in no config: a dump's own are all in one layout."""
+
 KEYWORDS: dict[str, Setting] = {
     **FIELDS,
+    LAYOUT.name: LAYOUT,
     **{setting.name: setting for setting in RULE_TABLES},
     **{setting.keyword: setting for setting in SETTABLE if setting.flag},
 }
@@ -306,7 +308,7 @@ KEYWORDS: dict[str, Setting] = {
 
 def flagged(group: str) -> dict[str, Setting]:
     """The settings whose flags are of this group, by keyword."""
-    every: dict[str, Setting] = {}
+    every: dict[str, Setting] = {LAYOUT.name: LAYOUT}
     for name, setting in FIELDS.items():
         more = {"rules": SETTABLE, "positions": ROPE_OPTIONS.keys.values()}.get(name, ())
         every |= {name: setting} | {each.keyword: each for each in more}

@@ -109,7 +109,7 @@ class Settings:
     """Everything a run needs; what is None follows from the rest.
 
     `max_memory` is in bytes, None for most of what is free: how a run is carried out, not what it
-    is, so no config holds it. `where` turns a path into the place a person wrote it
+    is, so no config holds it; nor `layout`, which is how arrays are read. `where` turns a path into the place a person wrote it
     (``x.yaml:14 $.heads``, ``--heads``).
     """
 
@@ -133,10 +133,10 @@ class Settings:
     mask: Rows | None = None
     bias: Rows | None = None
     causal_offset: int | str | None = None
-    layout: str | None = None
     dtype: str = "float64"
     edits: tuple[str, ...] = ()
     renormalize: bool = False
+    layout: str | None = field(default=None, compare=False)
     max_memory: int | None = field(default=None, compare=False)
     where: Callable[[Path], str] = field(default=unplaced, compare=False, repr=False)
 
@@ -154,7 +154,7 @@ class Settings:
         return replace(self, **changes)
 
 
-NOT_WRITTEN = {"max_memory", "where"}
+NOT_WRITTEN = {"layout", "max_memory", "where"}
 WRITTEN_WHERE_SET = {"edits", "renormalize"}
 
 
