@@ -8,8 +8,9 @@ import pytest
 
 import attnctl
 from attnctl.cli.program import program
-from attnctl.config.fields import FIELDS, KEYWORDS, SETTABLE, flagged
+from attnctl.config.fields import FIELDS, KEYWORDS, flagged
 from attnctl.config.load import parse
+from attnctl.config.rules import SETTABLE
 from attnctl.config.settings import Settings
 from attnctl.rules import RULES
 from attnctl.setting import ATTENTION, EDIT, SENTENCE
@@ -97,3 +98,13 @@ def test_a_flag_replaces_the_rule_of_a_config_that_is_like_it(tmp_path):
         {"window": [0, 0]},
         {"mask": [[1, 1], [1, 1]]},
     ]
+
+
+def test_a_flag_of_zero_is_given(tmp_path):
+    config = tmp_path / "x.yaml"
+    config.write_text("{seed: 5, scale: 2, rules: [causal], causal_offset: 1}\n")
+    out = StringIO()
+    flags = ["--seed", "0", "--scale", "0", "--causal-offset", "0"]
+    assert program(["run", "to be", "-c", str(config), *flags, "--json"], stdout=out) == 0
+    asked = json.loads(out.getvalue())["config"]
+    assert (asked["seed"], asked["scale"], asked["causal_offset"]) == (0, 0.0, 0)
