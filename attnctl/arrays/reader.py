@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -187,17 +187,21 @@ def score_sizes(sizes: Sizes) -> list[int | str]:
 def beside_scores(mask: Array, sizes: Sizes) -> Array | None:
     """A mask as it broadcasts against the scores; (batch, key) and (batch, query, key) where it does not.
 
-    None where it fits in no way.
+    Without a batch axis a leading one of size 1 goes. None where it fits in no way.
     """
     ways = [mask]
     if "batch" in sizes and mask.ndim in {2, 3}:
         ways.append(mask[:, None, None] if mask.ndim == 2 else mask[:, None])
-    scores = score_sizes(sizes)
-    for way in ways:
-        pairs = zip(reversed(way.shape), reversed(scores), strict=False)
-        if 1 <= way.ndim <= len(scores) and all(a in {1, b} or isinstance(b, str) for a, b in pairs):
-            return way
-    return None
+    elif "batch" not in sizes and mask.shape[:1] == (1,):
+        ways.append(mask[0])
+    return next((way for way in ways if broadcasts(way.shape, score_sizes(sizes))), None)
+
+
+def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
+    """Whether an array of this shape can be laid over the scores; a size that is not known fits any."""
+    pairs = zip(reversed(shape), reversed(scores), strict=False)
+    fits = all(a in {1, b} or isinstance(b, str) for a, b in pairs)
+    return fits and 1 <= len(shape) <= len(scores)
 
 
 def ill_placed(name: str, mask: Array, sizes: Sizes) -> str:
