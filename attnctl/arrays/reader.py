@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,13 +13,22 @@ import numpy as np
 
 from attnctl.array import Array, Shape
 from attnctl.arrays.layout import Reading, Search, Sizes, search
-from attnctl.arrays.problems import has_batch, inputs_among, misfits, missing, mixed, unrotatable, unusable
+from attnctl.arrays.problems import (
+    has_batch,
+    has_vectors,
+    inputs_among,
+    misfits,
+    missing,
+    mixed,
+    unlike_layout,
+    unrotatable,
+    unusable,
+)
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, TABLE, X
 from attnctl.rules import PerBatch
 from attnctl.words import dims
-
 
 ZEROS_AND_ONES = "mask holds 0 and 1 alone: 1 may attend, 0 may not (other floats are added to the scores)"
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
@@ -57,6 +66,8 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
     raise_all(missing(found, settings))
     raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
     inputs, notes = by_kind({name: found[name] for name in inputs_among(found)})
+    raise_all(unlike_layout(shapes_of(inputs), settings))
+    inputs = heads_first(inputs, settings)
     shapes = shapes_of(inputs)
     tried = Search(shapes, has_batch(shapes, settings), documented=True)
     reading = None if mixed(shapes, settings) else tried.reading(asked(settings))
@@ -113,6 +124,15 @@ def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ..
             "mask holds floats, so it is added to the scores as bias is; give their sum as bias"
         )
     return out | {BIAS: mask}, notes if mask.any() else (ZEROS,)
+
+
+def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
+    """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
+    turned = has_vectors if settings.layout == "bnhd" else lambda _: False
+    return {
+        name: array.swapaxes(1, 2) if turned(name) and array.ndim == 4 else array
+        for name, array in arrays.items()
+    }
 
 
 def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
@@ -198,17 +218,21 @@ def score_sizes(sizes: Sizes) -> list[int | str]:
 def beside_scores(mask: Array, sizes: Sizes) -> Array | None:
     """A mask as it broadcasts against the scores; (batch, key) and (batch, query, key) where it does not.
 
-    None where it fits in no way.
+    Without a batch axis a leading one of size 1 goes. None where it fits in no way.
     """
     ways = [mask]
     if "batch" in sizes and mask.ndim in {2, 3}:
         ways.append(mask[:, None, None] if mask.ndim == 2 else mask[:, None])
-    scores = score_sizes(sizes)
-    for way in ways:
-        pairs = zip(reversed(way.shape), reversed(scores), strict=False)
-        if 1 <= way.ndim <= len(scores) and all(a in {1, b} or isinstance(b, str) for a, b in pairs):
-            return way
-    return None
+    elif "batch" not in sizes and mask.shape[:1] == (1,):
+        ways.append(mask[0])
+    return next((way for way in ways if broadcasts(way.shape, score_sizes(sizes))), None)
+
+
+def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
+    """Whether an array of this shape can be laid over the scores; a size that is not known fits any."""
+    pairs = zip(reversed(shape), reversed(scores), strict=False)
+    fits = all(a in {1, b} or isinstance(b, str) for a, b in pairs)
+    return fits and 1 <= len(shape) <= len(scores)
 
 
 def ill_placed(name: str, mask: Array, sizes: Sizes) -> str:

@@ -109,8 +109,8 @@ class Settings:
     """Everything a run needs; what is None follows from the rest.
 
     `max_memory` is in bytes, None for most of what is free: how a run is carried out, not what it
-    is, so no config holds it; nor `layout`, which is how arrays are read. `where` turns a path into the place a person wrote it
-    (``x.yaml:14 $.heads``, ``--heads``).
+    is, so no config holds it; nor `layout`, which is how arrays are read. `where` turns a path into
+    the place a person wrote it (``x.yaml:14 $.heads``, ``--heads``).
     """
 
     sentence: str | None = None

@@ -125,9 +125,7 @@ def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> Derivati
         given.pop(POSITIONS, None)
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
     asked = asks_for_padding(settings.rules)
-    settings = replace(
-        settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ())
-    )
+    settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
     offset = operator.causal_offset(settings, facts, laid.lengths)
     variant = operator.variant(settings, given, facts, offset)
     variant, unasked = with_unasked(variant, arrays)
