@@ -39,8 +39,9 @@ def attend(  # noqa: PLR0913  (a group of options each)
     b_O]; beside them, where wanted, mask, bias, past_key, past_value and key_lengths.
 
     Arrays are (n, d), (head, n, d), (batch, head, n, d), or (n, heads·d) and (batch, n, heads·d)
-    with --heads. A boolean mask is true where a query MAY attend; a float mask is added to the
-    scores; one that is shorter than the keys hides the rest. Scores are scaled, soft-capped,
+    with --heads. Weights are (d_model, heads·d), or (heads·d, d_model) as nn.Linear keeps them
+    where their sides tell. A boolean mask is true where a query MAY attend; a float mask is added
+    to the scores; one that is shorter than the keys hides the rest. Scores are scaled, soft-capped,
     biased, masked, then go through softmax. A query that may see nothing gets zeros.
     """
     from attnctl.cli.output import emit, wanted_steps
