@@ -10,9 +10,11 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.screen.fit import Left, Pieces, blocks_of, columns_shown, reachable, rows_shown
-from attnctl.screen.grid import CAPTION_FRAME, Grid, Panel
+from attnctl.screen.frame import CAPTION_FRAME
+from attnctl.screen.grid import Grid, Panel
 from attnctl.screen.numbers import Format, matrix_format
-from attnctl.screen.screen import Line, Screen
+from attnctl.screen.output import Element
+from attnctl.screen.screen import Screen
 from attnctl.screen.text import cells, distinct
 from attnctl.trace import Trace
 from attnctl.verbs.show.marks import marks
@@ -42,7 +44,7 @@ class Frames:
     fitted: bool
     notes: tuple[str, ...] = ()
 
-    def lines(self) -> Generator[Line, None, bool]:
+    def lines(self) -> Generator[Element, None, bool]:
         """The frames, then what is left out; returns whether nothing is."""
         if not self.panels:
             return True
@@ -50,7 +52,7 @@ class Frames:
         shown = yield from self.stacked(blocks[0]) if len(blocks) == 1 else self.split(blocks)
         if shown < len(self.panels):
             words = self.grid.screen.ours(self.sheet.left_out(shown))
-            yield from self.grid.screen.flow([("  ", ""), (words, "dim")], "")
+            yield from self.grid.screen.flow([("  ", ""), (words, "aside")], "")
         return shown == len(self.panels) and self.whole(blocks[0])
 
     def whole(self, block: Pieces) -> bool:
@@ -79,7 +81,7 @@ class Frames:
         few = min(few, MAX_PANELS - 1)
         return few if self.fitted and few < total - 1 else total
 
-    def stacked(self, block: Pieces) -> Generator[Line, None, int]:
+    def stacked(self, block: Pieces) -> Generator[Element, None, int]:
         """As many matrices side by side as fit, then the next below; returns how many are shown."""
         width = self.grid.panel_width(self.sheet.captions, block) + 1
         across = max(1, (self.grid.screen.width - self.grid.frame_width) // width)
@@ -87,11 +89,11 @@ class Frames:
         shown = self.panels[: self.most(block, rows + 1, across)]
         across = -(-len(shown) // -(-len(shown) // across))
         bands = [shown[start : start + across] for start in range(0, len(shown), across)]
-        for joined in [bands] if rows <= JOINED_ROWS else [[band] for band in bands]:
-            yield from self.grid.draw(joined, block)
+        for joined in [bands] if 0 < rows <= JOINED_ROWS else [[band] for band in bands]:
+            yield self.grid.frame(joined, block)
         return len(shown)
 
-    def split(self, blocks: Sequence[Pieces]) -> Generator[Line, None, int]:
+    def split(self, blocks: Sequence[Pieces]) -> Generator[Element, None, int]:
         """A frame for each block of columns of each matrix; returns how many matrices are shown."""
         lines = (height(self.grid.rows) + 4) * len(blocks)
         shown = self.panels[: self.most(blocks[0], lines)]
@@ -99,7 +101,7 @@ class Frames:
             for block in blocks:
                 words = self.grid.screen.dot.join(filter(None, [panel.caption, self.said(block)]))
                 caption = self.grid.screen.short(words, self.room - CAPTION_FRAME)
-                yield from self.grid.draw([[panel._replace(caption=caption)]], block)
+                yield self.grid.frame([[panel._replace(caption=caption)]], block)
         return len(shown)
 
     def said(self, block: Pieces) -> str:
@@ -133,7 +135,7 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     return Frames(sheet, grid, panels, fitted, found.notes)
 
 
-def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Line, None, bool]:
+def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element, None, bool]:
     """The tokens with their ids, the context's below; returns whether all of them were shown."""
     whole = True
     for words, ids in ((trace.tokens, trace.ids), (trace.key_tokens, trace.header.get("key_ids"))):

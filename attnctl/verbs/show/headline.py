@@ -61,7 +61,7 @@ def headline(trace: Trace, screen: Screen) -> Iterator[Line]:
             yield from sentence(label, str(text), screen)
     said = facts(trace)
     if said:
-        yield from screen.flow([(screen.ours(fact), "dim") for fact in said], screen.dot)
+        yield from screen.flow([(screen.ours(fact), "aside") for fact in said], screen.dot)
 
 
 def sentence(label: str, text: str, screen: Screen) -> list[Line]:
@@ -78,4 +78,4 @@ def sentence(label: str, text: str, screen: Screen) -> list[Line]:
         at += len(line)
         at += whole[at : at + 1] == " "  # where the line was broken
     left_out = f"{screen.left_out(len(whole) - at)} characters"
-    return [*([(line, "sentence")] for line in shown), [(left_out, "dim")]]
+    return [*([(line, "sentence")] for line in shown), [(left_out, "aside")]]

@@ -66,7 +66,7 @@ def seen(array: Array, screen: Screen) -> Marks:
     def codes(index: Index) -> Codes:
         return lambda rows, columns: np.where(part(array[index], rows, columns), 1, 2)
 
-    kinds = (NUMBER, Kind("see"), Kind(dot, "dim"))
+    kinds = (NUMBER, Kind("see"), Kind(dot, "aside"))
     return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
 
 
@@ -85,7 +85,7 @@ def shaded(array: Array, sample: Array) -> Marks:
         return block
 
     heat = [Kind(style=f"heat{level}") for level in range(1, STEPS + 1)]
-    return Marks((NUMBER, Kind(style="dim"), *heat), codes)
+    return Marks((NUMBER, Kind(style="aside"), *heat), codes)
 
 
 def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
@@ -110,7 +110,7 @@ def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
 
         return block
 
-    return Marks((NUMBER, *(Kind(screen.ours(word), "dim") for word in words)), codes)
+    return Marks((NUMBER, *(Kind(screen.ours(word), "aside") for word in words)), codes)
 
 
 def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
