@@ -66,7 +66,7 @@ def row_text(row: Row, bar: str) -> str:
 
 def border(corners: str, widths: Sequence[int], captions: Sequence[str] = ()) -> str:
     """A horizontal line of a frame, captions set into it."""
-    first, dash, between, last = corners
+    first, dash, between, last = tuple(corners)
     parts = []
     for width, caption in zip_longest(widths, captions, fillvalue=""):
         words = f"{dash} {caption} " if caption else ""

@@ -117,7 +117,7 @@ class Grid:
 
     def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
-        needed = [sum(columns.edges[-1] for columns in self.laid_out(block))]
+        needed = [1, sum(columns.edges[-1] for columns in self.laid_out(block))]
         needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
         needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, Left)]
         return max(needed)

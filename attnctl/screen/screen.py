@@ -57,13 +57,13 @@ class Screen(NamedTuple):
         used = 0
         for text, style in spans:
             if lines[-1] and (not self.fits or used + len(gap) + cells(text) <= self.width):
-                lines[-1].append((gap, "" if gap.isspace() else "dim"))
+                lines[-1].append((gap, "" if gap.isspace() else "aside"))
                 used += len(gap)
             elif lines[-1]:
                 lines.append([("  ", "")])
                 used = 2
             whole = not self.fits or used + cells(text) <= self.width
-            first, *rest = [text] if whole else folded(text, max(1, self.width - used))
+            first, *rest = [text] if whole else folded(text, max(1, self.width - max(used, 2)))
             lines[-1].append((first, style))
             lines += [[("  ", ""), (each, style)] for each in rest]
             used = cells(first) + used if not rest else 2 + cells(rest[-1])

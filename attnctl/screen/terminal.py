@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Literal
 
 from rich.box import Box
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, Group
+from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
-from rich.text import Text
 
 from attnctl.screen.frame import Frame, border
 from attnctl.screen.palette import STYLES, ramp
@@ -26,12 +26,12 @@ class CaptionBox(Box):
     def __init__(self, characters: str, captions: Sequence[Sequence[str]]) -> None:
         top, bar, separator, bottom = characters[:4], characters[4], characters[5:9], characters[9:13]
         row = f"{bar} {bar}{bar}"
-        super().__init__("\n".join([top, row, separator, row, separator, separator, row, bottom]))
+        super().__init__(f"{top}\n{row}\n{separator}\n{row}\n{separator}\n{separator}\n{row}\n{bottom}")
         self.corners = top, separator
         self.captions = captions
         self.rest = iter(captions)
 
-    def substitute(self, options: ConsoleOptions, safe: bool = True) -> Box:  # noqa: FBT001, FBT002
+    def substitute(self, options: ConsoleOptions, safe: bool = True) -> Box:
         """Return this box: its characters were chosen for the screen."""
         return self
 
@@ -44,39 +44,41 @@ class CaptionBox(Box):
         self,
         widths: Sequence[int],
         level: Literal["head", "row", "foot", "mid"] = "row",
-        edge: bool = True,  # noqa: FBT001, FBT002
+        edge: bool = True,
     ) -> str:
         """The border below the headings, or the one above the next band."""
         return border(self.corners[1], widths, () if level == "head" else next(self.rest))
 
 
-def renderable(element: Line | Frame, styles: Styles) -> Text | Table:
-    """A line as a Rich text, a frame as a Rich table."""
-    return rich_table(element, styles) if isinstance(element, Frame) else rich_text(element, styles)
+def renderable(element: Line | Frame, styles: Styles) -> Segments | Table:
+    """A line as Rich segments, a frame as a Rich table."""
+    if isinstance(element, Frame):
+        return rich_table(element, styles)
+    return Segments([*segments(element, styles), Segment.line()])
 
 
-def rich_text(line: Line, styles: Styles) -> Text:
-    """A line in its styles, neither wrapped nor cropped."""
-    text = Text(no_wrap=True, overflow="ignore", end="\n")
-    for part, style in line:
-        text.append(part, styles.get(style))
-    return text
+def segments(line: Line, styles: Styles) -> list[Segment]:
+    """A line in its styles; segments are neither wrapped nor cropped, and take half the time of a Text."""
+    return [Segment(text, styles.get(style)) for text, style in line]
 
 
 def rich_table(frame: Frame, styles: Styles) -> Table:
     """The frame as a Rich table: its columns are the columns of the frame, its sections the bands."""
-    box = CaptionBox(frame.box, [band.captions for band in frame.bands])
     table = Table(
-        box=box, width=frame.width, padding=0, show_header=bool(frame.headings), header_style="", highlight=False
+        box=CaptionBox(frame.box, [band.captions for band in frame.bands]),
+        width=frame.width,
+        padding=0,
+        show_header=bool(frame.headings),
+        header_style="",
     )
     for column, width in enumerate(frame.widths):
-        headings = [rich_text(row[column], styles) for row in frame.headings]
-        table.add_column(Text("\n").join(headings), width=width, no_wrap=True)
+        headings = [Segments([*segments(row[column], styles), Segment.line()]) for row in frame.headings]
+        table.add_column(Group(*headings), width=width, no_wrap=True)
     for number, band in enumerate(frame.bands):
         if number:
             table.add_section()
         for row in band.rows:
-            table.add_row(*[rich_text(cell, styles) for cell in row])
+            table.add_row(*[Segments(segments(cell, styles)) for cell in row])
     return table
 
 

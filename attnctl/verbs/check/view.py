@@ -8,7 +8,7 @@ from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 from attnctl.screen.listing import Listing
-from attnctl.screen.output import Plain, print_lines, screen_of
+from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.walk import Checked, Gap, Verdict
@@ -23,7 +23,7 @@ WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 """A place in brackets is not broken."""
 
 WHERE = 4
-"""The column that gives way on a narrow terminal."""
+"""The column that the numbers go below on a narrow terminal."""
 
 
 def show_report(report: Report, output: Console | Plain) -> None:
@@ -31,7 +31,7 @@ def show_report(report: Report, output: Console | Plain) -> None:
     print_lines(report_lines(report, screen_of(output)), output)
 
 
-def report_lines(report: Report, screen: Screen) -> Iterator[Line]:
+def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     """The lines of `show_report`."""
     before = None
     for finding in report.findings:
@@ -134,13 +134,11 @@ def number(value: float) -> str:
 
 
 def steps_listing(report: Report, screen: Screen) -> Listing:
-    """Every step in order; the numbers themselves where there are wrong ones and room for them."""
+    """Every step in order; the numbers themselves where there are wrong ones."""
     titles = ["", "step", "", "off by", "at", "found", "should be"]
     rows = [step_row(report, step, screen) for step in report.steps.values()]
     count = max(WHERE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
     listing = columns(screen, titles, rows, count)
-    if screen.fits and listing.width > screen.width:
-        listing = columns(screen, titles, rows, min(count, WHERE + 1))
     return listing.fitted(WHERE) if count > WHERE else listing
 
 

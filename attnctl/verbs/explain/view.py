@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Number, display, number_text
-from attnctl.ops import Given
+from attnctl.arithmetic import Call, Difference, Number, Quotient, display, number_text
+from attnctl.ops import Given, Softmax
 from attnctl.screen.numbers import matrix_format
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import cells, pad_right
@@ -70,7 +70,7 @@ class Page:
             yield from self.equation(found.name, [self.symbols(found, most)])
         yield from self.equation(found.name, self.figures(found, most))
         for note in self.notes(found):
-            yield from self.screen.flow([(self.screen.ours(note), "dim")], " ")
+            yield from self.screen.flow([(self.screen.ours(note), "aside")], " ")
         parts = self.explainer.parts(root)
         if parts:
             yield []
@@ -110,6 +110,9 @@ class Page:
         if isfinite(found.value) and exact != self.number(found.value):
             kind = self.explainer.trace[found.step.name].dtype.name
             yield f"rounding to {kind} moved it from {exact}"
+        match found.step.op, found.expr:
+            case Softmax(), Quotient(Call(_, Difference(_, Number(top)))):
+                yield f"{self.number(top)} is the maximum of the row: softmax subtracts it from every score"
         yield from found.notes
 
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
@@ -133,17 +136,16 @@ class Page:
 
     def parts(self, name: str, parts: Parts) -> Iterator[Line]:
         """What each pair of parts gave to the score, one below the other."""
-        yield [(self.screen.ours(f"{name} by what it came from, query × key"), "dim")]
+        yield [(self.screen.ours(f"{name} by what it came from, query × key"), "aside")]
         values, ascii_only = np.array(list(parts.values())), self.screen.ascii_only
         form = matrix_format(values, self.view.precision, ascii_only=ascii_only)
         words = [self.screen.ours(part.replace("×", " × ")) for part in parts]
         width = max(map(cells, words))
         for part, word, value in zip(parts, words, values.tolist(), strict=True):
-            text = form(value).replace("-", form.minus)
             yield [
                 (f"  {pad_right(word, width)}", "label"),
-                (f"  {text}", ""),
-                (self.screen.ours(MEANT.get(part, "")), "dim"),
+                (f"  {form(value)}", ""),
+                (self.screen.ours(MEANT.get(part, "")), "aside"),
             ]
 
     # --- the tree ---
@@ -161,7 +163,7 @@ class Page:
         if shown < count:
             yield [
                 (before + corner, "frame"),
-                (f"{self.screen.left_out(count - shown)} (--full shows them)", "dim"),
+                (f"{self.screen.left_out(count - shown)} (--full shows them)", "aside"),
             ]
 
     def twig(self, node: Node, room: int, told: set[str]) -> Line:
@@ -186,7 +188,7 @@ class Page:
         rest = self.screen.ours(more)
         if self.fitted:
             rest = self.screen.short(rest, max(0, room - cells(name) - cells(text)))
-        return [(name, "label"), (text, ""), (rest, "dim")]
+        return [(name, "label"), (text, ""), (rest, "aside")]
 
 
 MEANT = {
@@ -199,14 +201,14 @@ MEANT = {
 def number_for_people(value: float, precision: int) -> str:
     """So many decimals at most, none of them trailing zeros; very small and large ones by exponent."""
     if not isfinite(value):
-        return number_text(value).replace("-", "−").replace("Infinity", "∞")
+        return number_text(value).replace("Infinity", "∞")
     size = log10(abs(value)) if value else 0.0
     if -min(3, precision) <= size < 6:
         text = trimmed(f"{value:.{precision}f}")
     else:
         mantissa, exponent = f"{value:.{precision}e}".split("e")
         text = f"{trimmed(mantissa)}e{int(exponent)}"
-    return "0" if not value else text.replace("-", "−")
+    return "0" if not value else text
 
 
 def trimmed(digits: str) -> str:

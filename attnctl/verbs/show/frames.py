@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -176,8 +177,19 @@ def number_format(sample: Array, precision: int, screen: Screen) -> Format:
 
 
 def fitting(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
-    """Labels that leave room for numbers: on a terminal long ones are shortened."""
-    return [screen.short(label, width) for label in labels]
+    """Labels that leave room for numbers: on a terminal long ones are shortened.
+
+    Those that would be the same have their place in front, as `explain` takes it: `4:internat…ion`.
+    """
+    short = [screen.short(label, width) for label in labels]
+    if short == list(labels):
+        return short
+    times = Counter(short)
+    for place, (label, text) in enumerate(zip(labels, short, strict=True)):
+        if times[text] > 1:
+            mark = f"{place}:"
+            short[place] = mark + screen.short(label, max(0, width - len(mark)))
+    return short
 
 
 def height(rows: Pieces) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["View", "show", "show_all"]
 
-SHORTENED = "Fitted to this terminal: in a pipe or a file nothing is left out."
+SHORTENED = "Fitted to this terminal: --full leaves nothing out, nor does a pipe or a file."
 
 
 def show(trace: Trace, output: Console | Plain, view: View | None = None) -> None:
@@ -43,7 +43,7 @@ def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
     """The lines of `show`."""
     chosen = steps_of(trace, view)
     heads = checked_heads(trace, view.heads)
-    opening = list(headline(trace, screen))
+    opening = list(headline(trace, screen, full=view.full))
     yield from opening
     whole = yield from id_frames(trace, screen, full=view.full)
     for number, step in enumerate(chosen):
