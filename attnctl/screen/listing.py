@@ -108,7 +108,12 @@ class Listing:
         def cells_of(spans: Sequence[Span]) -> Iterator[Row]:
             for texts in zip_longest(*(text.split("\n") for text, _ in spans), fillvalue=""):
                 yield [
-                    [(f" {(pad_right if at in self.left else pad_left)(text, width)} ", style)]
+                    [
+                        (
+                            f" {(pad_right if at in self.left else pad_left)(text, width)} ",
+                            style if text else "",
+                        )
+                    ]
                     for at, (text, (_, style), width) in enumerate(zip(texts, spans, widths, strict=True))
                 ]
 

@@ -17,16 +17,20 @@ STYLES = {
 """The styles of words; a name that is not here is shown as the terminal shows text."""
 
 STEPS = 8
-"""Levels of the ramp behind attention weights: one blue, lighter with every level."""
+"""Levels of the ramp behind attention weights: one hue, from slate to blue.
+
+A level is lighter than the one before, which shows on dark terminals, and more vivid, which shows
+on light ones too.
+"""
 
 TRUECOLOR = (
-    *("#ffffff on #00468c", "#ffffff on #10569c", "#ffffff on #1f65ad", "#ffffff on #2f75bd"),
-    *("#000000 on #3f85ce", "#000000 on #4f95de", "#000000 on #5ea4ef", "#000000 on #6eb4ff"),
+    *("#ffffff on #5f6d80", "#ffffff on #587392", "#ffffff on #5178a4", "#000000 on #4a7eb6"),
+    *("#000000 on #4283c9", "#000000 on #3b89db", "#000000 on #348eed", "#000000 on #2d94ff"),
 )
 
 FIXED = (
-    *("#ffffff on color(25)", "#ffffff on color(25)", "#ffffff on color(26)", "#ffffff on color(27)"),
-    *("#000000 on color(33)", "#000000 on color(33)", "#000000 on color(75)", "#000000 on color(75)"),
+    *("#000000 on color(67)", "#000000 on color(67)", "#000000 on color(33)", "#000000 on color(33)"),
+    *("#000000 on color(39)", "#000000 on color(39)", "#000000 on color(75)", "#000000 on color(75)"),
 )
 """Of the 256 colours those that no theme changes."""
 

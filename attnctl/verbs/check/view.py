@@ -72,7 +72,7 @@ def sentences(
         yield f"{finding.step} is wrong too: {far}.", ""
     if finding.mistake:
         yield f"It is what you get when {finding.words}: {finding.fix}.", ""
-        yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "dim"
+        yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
         return
     differ = f"{gap.differing} of {gap.filled} differ" if gap.filled > 1 else "it differs"
     there = f"there it is {number(gap.found)} and should be {number(gap.expected)}"
@@ -127,7 +127,7 @@ def number(value: float) -> str:
     if isnan(value):
         return "NaN"
     text = "∞" if isinf(value) else f"{abs(value):.4g}"
-    return f"−{text}" if value < 0 else text
+    return f"-{text}" if value < 0 else text
 
 
 # --- step by step ---
@@ -149,7 +149,7 @@ def columns(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[Span]
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
     """What one step has to show: dim where nothing could be checked."""
-    sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "dim"))
+    sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "aside"))
     wrong = step.verdict is Verdict.WRONG
     texts = [verdict_words(step), "", "", "", ""]
     if step.gap:
@@ -158,10 +158,10 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
         texts[2] = place(report, step.name, step.gap, screen)
     if step.gap and wrong:
         texts[3:] = number(step.gap.found), number(step.gap.expected)
-    text_style = "" if wrong else "dim"
+    text_style = "" if wrong else "aside"
     return [
         (ascii_sign if screen.ascii_only else sign, style),
-        (screen.ours(step.name), "name" if wrong else "" if step.gap else "dim"),
+        (screen.ours(step.name), "name" if wrong else "" if step.gap else "aside"),
         *((screen.ours(text), text_style) for text in texts),
     ]
 

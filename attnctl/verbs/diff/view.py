@@ -171,12 +171,16 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     if last.head is None:
         titles.append(f"share of\nthe change\nof {last.step}")
         rows = [[*row, percent(change.of_output)] for row, change in zip(rows, found.split, strict=True)]
-    yield from Listing(
-        screen,
-        [["\n".join(map(screen.ours, title.split("\n"))) for title in titles]],
-        [[(screen.ours(text), "" if at else "name") for at, text in enumerate(row)] for row in rows],
-        left={0},
-    ).fitted(1, rest=len(shown) + 2).lines()
+    yield from (
+        Listing(
+            screen,
+            [["\n".join(map(screen.ours, title.split("\n"))) for title in titles]],
+            [[(screen.ours(text), "" if at else "name") for at, text in enumerate(row)] for row in rows],
+            left={0},
+        )
+        .fitted(1, rest=len(shown) + 2)
+        .lines()
+    )
     if last.norm:
         yield from screen.flow([(screen.ours(word), "") for word in sum_words(last)], " ")
 

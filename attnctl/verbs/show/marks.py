@@ -80,12 +80,12 @@ def shaded(array: Array, sample: Array) -> Marks:
             weights = part(array[index], rows, columns).astype(float)
             share = np.clip(np.nan_to_num(weights / top), 0.0, 1.0) ** GAMMA
             levels = np.ceil(share * (STEPS + UNSHADED) - UNSHADED).astype(int)
-            return np.where(weights == 0, 1, np.where(levels > 0, levels + 1, 0))
+            return np.maximum(levels, 0)
 
         return block
 
     heat = [Kind(style=f"heat{level}") for level in range(1, STEPS + 1)]
-    return Marks((NUMBER, Kind(style="aside"), *heat), codes)
+    return Marks((NUMBER, *heat), codes)
 
 
 def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
