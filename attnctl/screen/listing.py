@@ -95,7 +95,7 @@ class Listing:
         names = [" ".join(" ".join(lines).split()) for lines in zip(*self.titles, strict=True)]
         for row in self.rows:
             spans = [
-                (f"{name}: {text}".replace("\n", " ") if name and at else text, style)
+                ((f"{name}: {text}" if name and at else text).replace("\n", " "), style)
                 for at, (name, (text, style)) in enumerate(zip(names, row, strict=True))
                 if text
             ]
