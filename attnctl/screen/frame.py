@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
-from attnctl.screen.screen import Line
+from attnctl.screen.screen import Box, Line
 from attnctl.screen.text import cells
 
 Row = Sequence[Line]
@@ -28,11 +28,10 @@ class Band(NamedTuple):
 class Frame:
     """A table: rows of headings, then bands of rows with a border above each.
 
-    `box` has the characters of the frame: four of the top, the bar, four of a separator, four of
-    the bottom. Drawn as text by `text`, as a rich.table.Table by `attnctl.screen.terminal`.
+    `text` draws it as plain text, `attnctl.screen.terminal.rich_table` as a rich.table.Table.
     """
 
-    box: str
+    box: Box
     widths: Sequence[int]
     headings: Sequence[Row]
     bands: Sequence[Band]
@@ -44,7 +43,7 @@ class Frame:
 
     def text(self) -> Iterator[str]:
         """The table as plain text, a line at a time."""
-        top, bar, separator, bottom = self.box[:4], self.box[4], self.box[5:9], self.box[9:13]
+        top, bar, separator, bottom = self.box
         yield border(top, self.widths, self.bands[0].captions)
         for row in self.headings:
             yield row_text(row, bar)
@@ -64,11 +63,11 @@ def row_text(row: Row, bar: str) -> str:
     return f"{bar}{inside}{bar}"
 
 
-def border(corners: str, widths: Sequence[int], captions: Sequence[str] = ()) -> str:
+def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ()) -> str:
     """A horizontal line of a frame, captions set into it."""
-    first, dash, between, last = tuple(corners)
+    first, dash, divider, last = tuple(characters)
     parts = []
     for width, caption in zip_longest(widths, captions, fillvalue=""):
         words = f"{dash} {caption} " if caption else ""
         parts.append(words + dash * (int(width) - cells(words)))
-    return first + between.join(parts) + last
+    return first + divider.join(parts) + last

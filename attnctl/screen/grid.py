@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.screen.fit import Left, Piece, Pieces
+from attnctl.screen.fit import LeftOut, Piece, Pieces
 from attnctl.screen.frame import CAPTION_FRAME, Band, Frame, Row
 from attnctl.screen.numbers import Format
 from attnctl.screen.screen import Line, Screen, Span
@@ -107,7 +107,7 @@ class Grid:
         """The columns of a block, ready to be written."""
         out = []
         for piece in block:
-            if isinstance(piece, Left):
+            if isinstance(piece, LeftOut):
                 widths, template = [cells(self.left_out(piece))], ""
             else:
                 widths = [self.column_width(column) for column in piece]
@@ -119,10 +119,10 @@ class Grid:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
         needed = [1, sum(columns.edges[-1] for columns in self.laid_out(block))]
         needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
-        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, Left)]
+        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, LeftOut)]
         return max(needed)
 
-    def left_out(self, piece: Left) -> str:
+    def left_out(self, piece: LeftOut) -> str:
         """The words that stand for rows or columns left out."""
         return f" {self.screen.left_out(piece.rest)} "
 
@@ -155,7 +155,7 @@ class Grid:
         spare = width - sum(columns.edges[-1] for columns in laid)
         step = max(1, CHUNK // max(1, len(self.column_labels)))
         for piece in self.rows:
-            if isinstance(piece, Left):
+            if isinstance(piece, LeftOut):
                 gap = padded([(self.left_out(piece), "aside")], width)
                 yield self.row(self.screen.ours("…"), [*[gap] * len(panels), *blanks])
                 continue
@@ -170,7 +170,7 @@ class Grid:
         lines: list[Line] = [[] for _ in rows]
         for columns in laid:
             piece = columns.piece
-            if isinstance(piece, Left):
+            if isinstance(piece, LeftOut):
                 gap = (self.screen.ours("…").center(columns.edges[-1]), "aside")
                 for line in lines:
                     line.append(gap)
@@ -200,7 +200,7 @@ class Grid:
         """The labels above the columns of one matrix."""
         spans: Line = []
         for piece, widths, *_ in laid:
-            if isinstance(piece, Left):
+            if isinstance(piece, LeftOut):
                 spans.append((self.left_out(piece), "aside"))
                 continue
             labels = zip(self.column_labels[piece.start : piece.stop], widths, strict=True)

@@ -104,17 +104,14 @@ class Listing:
     def frame(self) -> Frame:
         """The table."""
         widths = self.widths
+        pads = [pad_right if at in self.left else pad_left for at in range(len(widths))]
 
         def cells_of(spans: Sequence[Span]) -> Iterator[Row]:
+            styles = [style for _, style in spans]
             for texts in zip_longest(*(text.split("\n") for text, _ in spans), fillvalue=""):
                 yield [
-                    [
-                        (
-                            f" {(pad_right if at in self.left else pad_left)(text, width)} ",
-                            style if text else "",
-                        )
-                    ]
-                    for at, (text, (_, style), width) in enumerate(zip(texts, spans, widths, strict=True))
+                    [(f" {pad(text, width)} ", style if text else "")]
+                    for text, style, width, pad in zip(texts, styles, widths, pads, strict=True)
                 ]
 
         headings = [row for line in self.titles for row in cells_of([(title, "label") for title in line])]

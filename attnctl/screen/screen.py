@@ -11,9 +11,18 @@ Span = tuple[str, str]
 
 Line = list[Span]
 
-ROUND = "╭─┬╮│├─┼┤╰─┴╯"
-PLAIN = "+-++|+-+++-++"
-"""The characters of a frame: four of the top, the bar, four of a separator, four of the bottom."""
+
+class Box(NamedTuple):
+    """The characters of a frame: a horizontal line has a left end, a dash, a divider and a right end."""
+
+    top: str
+    bar: str
+    separator: str
+    bottom: str
+
+
+ROUND = Box("╭─┬╮", "│", "├─┼┤", "╰─┴╯")
+ASCII = Box("+-++", "|", "+-++", "+-++")
 
 
 class Screen(NamedTuple):
@@ -30,9 +39,9 @@ class Screen(NamedTuple):
         return not self.encoding.lower().startswith("utf")
 
     @property
-    def box(self) -> str:
+    def box(self) -> Box:
         """The characters to draw a frame with."""
-        return PLAIN if self.ascii_only else ROUND
+        return ASCII if self.ascii_only else ROUND
 
     @property
     def dot(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from rich.box import Box
+from rich.box import Box as RichBox
 from rich.console import Console, ConsoleOptions, Group
 from rich.segment import Segment, Segments
 from rich.style import Style
@@ -14,31 +14,31 @@ from rich.table import Table
 
 from attnctl.screen.frame import Frame, border
 from attnctl.screen.palette import STYLES, ramp
-from attnctl.screen.screen import Line
+from attnctl.screen.screen import Box, Line
 
 Styles = Mapping[str, Style]
 """A Rich style for each name; a name that is missing has none."""
 
 
-class CaptionBox(Box):
+class CaptionBox(RichBox):
     """A box that sets the captions of each band into the border above it."""
 
-    def __init__(self, characters: str, captions: Sequence[Sequence[str]]) -> None:
-        top, bar, separator, bottom = characters[:4], characters[4], characters[5:9], characters[9:13]
+    def __init__(self, box: Box, captions: Sequence[Sequence[str]]) -> None:
+        top, bar, separator, bottom = box
         row = f"{bar} {bar}{bar}"
         super().__init__(f"{top}\n{row}\n{separator}\n{row}\n{separator}\n{separator}\n{row}\n{bottom}")
-        self.corners = top, separator
+        self.box = box
         self.captions = captions
         self.rest = iter(captions)
 
-    def substitute(self, options: ConsoleOptions, safe: bool = True) -> Box:
+    def substitute(self, options: ConsoleOptions, safe: bool = True) -> RichBox:
         """Return this box: its characters were chosen for the screen."""
         return self
 
     def get_top(self, widths: Sequence[int]) -> str:  # type: ignore[override]
         """The border above the first band; Rich asks for it before any other."""
         self.rest = iter(self.captions)
-        return border(self.corners[0], widths, next(self.rest))
+        return border(self.box.top, widths, next(self.rest))
 
     def get_row(  # type: ignore[override]
         self,
@@ -47,7 +47,7 @@ class CaptionBox(Box):
         edge: bool = True,
     ) -> str:
         """The border below the headings, or the one above the next band."""
-        return border(self.corners[1], widths, () if level == "head" else next(self.rest))
+        return border(self.box.separator, widths, () if level == "head" else next(self.rest))
 
 
 def renderable(element: Line | Frame, styles: Styles) -> Segments | Table:

@@ -78,7 +78,7 @@ class Page:
         if self.view.depth > 1 and found.inputs:
             yield []
             yield [(self.screen.ours(found.name), "label")]
-            yield from self.branches(root, "", set())
+            yield from self.tree_lines(root, "", set())
 
     # --- one line of arithmetic ---
 
@@ -145,12 +145,12 @@ class Page:
             yield [
                 (f"  {pad_right(word, width)}", "label"),
                 (f"  {form(value)}", ""),
-                (self.screen.ours(MEANT.get(part, "")), "aside"),
+                (self.screen.ours(PART_NOTES.get(part, "")), "aside"),
             ]
 
     # --- the tree ---
 
-    def branches(self, node: Node, before: str, told: set[str]) -> Iterator[Line]:
+    def tree_lines(self, node: Node, before: str, told: set[str]) -> Iterator[Line]:
         """The cells that a cell came from, and theirs; `told` are the givens that were introduced."""
         tee, corner, bar, gap = PLAIN_GUIDES if self.screen.ascii_only else GUIDES
         count = len(node.explanation.inputs) if node.explanation else 0
@@ -158,15 +158,15 @@ class Page:
         for at, child in enumerate(islice(node.children, shown)):
             last = at == count - 1
             guide = before + (corner if last else tee)
-            yield [(guide, "frame"), *self.twig(child, self.screen.width - cells(guide), told)]
-            yield from self.branches(child, before + (gap if last else bar), told)
+            yield [(guide, "frame"), *self.child_line(child, self.screen.width - cells(guide), told)]
+            yield from self.tree_lines(child, before + (gap if last else bar), told)
         if shown < count:
             yield [
                 (before + corner, "frame"),
                 (f"{self.screen.left_out(count - shown)} (--full shows them)", "aside"),
             ]
 
-    def twig(self, node: Node, room: int, told: set[str]) -> Line:
+    def child_line(self, node: Node, room: int, told: set[str]) -> Line:
         """A cell in the tree: its arithmetic where there is room, its value, where it is from."""
         name, found = self.screen.ours(node.name), node.explanation
         sides, more = [self.number(node.value)], ""
@@ -191,11 +191,11 @@ class Page:
         return [(name, "label"), (text, ""), (rest, "aside")]
 
 
-MEANT = {
+PART_NOTES = {
     "bias": "  every product that a bias is in",
     "rest": "  rounding, or numbers that were changed on the way",
 }
-"""What is to be said of parts that do not speak for themselves."""
+"""What stands beside a part whose name does not say what it is."""
 
 
 def number_for_people(value: float, precision: int) -> str:

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.screen.fit import Left, Pieces, blocks_of, columns_shown, reachable, rows_shown
+from attnctl.screen.fit import LeftOut, Pieces, blocks_of, columns_shown, reachable, rows_shown
 from attnctl.screen.frame import CAPTION_FRAME
 from attnctl.screen.grid import Grid, Panel
 from attnctl.screen.numbers import Format, matrix_format
@@ -58,7 +58,7 @@ class Frames:
 
     def whole(self, block: Pieces) -> bool:
         """Whether the first block leaves out no rows and no columns."""
-        return not any(isinstance(piece, Left) for piece in (*self.grid.rows, *block))
+        return not any(isinstance(piece, LeftOut) for piece in (*self.grid.rows, *block))
 
     def blocks(self) -> list[Pieces]:
         """The columns of each frame."""
@@ -75,8 +75,8 @@ class Frames:
         """The cells there are for one matrix between its bars."""
         return self.grid.screen.width - self.grid.frame_width - 1
 
-    def most(self, block: Pieces, lines: int, across: int = 1) -> int:
-        """How many matrices are shown, `across` in so many lines; the last one is never left out alone."""
+    def count_shown(self, block: Pieces, lines: int, across: int = 1) -> int:
+        """How many matrices to show, where `across` of them take so many lines; never all but one."""
         limit = MAX_LINES if self.whole(block) else FEW_LINES
         few, total = across * max(1, limit // lines), len(self.panels)
         few = min(few, MAX_PANELS - 1)
@@ -86,8 +86,8 @@ class Frames:
         """As many matrices side by side as fit, then the next below; returns how many are shown."""
         width = self.grid.panel_width(self.sheet.captions, block) + 1
         across = max(1, (self.grid.screen.width - self.grid.frame_width) // width)
-        rows = height(self.grid.rows)
-        shown = self.panels[: self.most(block, rows + 1, across)]
+        rows = line_count(self.grid.rows)
+        shown = self.panels[: self.count_shown(block, rows + 1, across)]
         across = -(-len(shown) // -(-len(shown) // across))
         bands = [shown[start : start + across] for start in range(0, len(shown), across)]
         for joined in [bands] if 0 < rows <= JOINED_ROWS else [[band] for band in bands]:
@@ -96,17 +96,17 @@ class Frames:
 
     def split(self, blocks: Sequence[Pieces]) -> Generator[Element, None, int]:
         """A frame for each block of columns of each matrix; returns how many matrices are shown."""
-        lines = (height(self.grid.rows) + 4) * len(blocks)
-        shown = self.panels[: self.most(blocks[0], lines)]
+        lines = (line_count(self.grid.rows) + 4) * len(blocks)
+        shown = self.panels[: self.count_shown(blocks[0], lines)]
         for panel in shown:
             for block in blocks:
-                words = self.grid.screen.dot.join(filter(None, [panel.caption, self.said(block)]))
+                words = self.grid.screen.dot.join(filter(None, [panel.caption, self.columns_of(block)]))
                 caption = self.grid.screen.short(words, self.room - CAPTION_FRAME)
                 yield self.grid.frame([[panel._replace(caption=caption)]], block)
         return len(shown)
 
-    def said(self, block: Pieces) -> str:
-        """`d_k 0–7 of 16`."""
+    def columns_of(self, block: Pieces) -> str:
+        """Which columns a block has: `d_k 0–7 of 16`."""
         columns = [column for piece in block if isinstance(piece, range) for column in piece]
         words = f"{self.sheet.column_axis} {columns[0]}–{columns[-1]} of {len(self.sheet.columns)}"
         return self.grid.screen.ours(words)
@@ -127,8 +127,8 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     )
     grid = Grid(
         screen,
-        row_labels=fitting(sheet.rows, screen, min(LABEL, screen.width // 4)),
-        column_labels=fitting(sheet.columns, screen, COLUMN_LABEL),
+        row_labels=shortened_labels(sheet.rows, screen, min(LABEL, screen.width // 4)),
+        column_labels=shortened_labels(sheet.columns, screen, COLUMN_LABEL),
         format=number_format(sample, view.precision, screen),
         rows=shown,
         kinds=found.kinds,
@@ -146,7 +146,11 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
         array = np.array([ids])
         sheet = Sheet(array, ((),), ("",), ["id"], labels, "token")
         grid = Grid(
-            screen, ["id"], fitting(labels, screen, COLUMN_LABEL), matrix_format(array), (range(1),)
+            screen,
+            ["id"],
+            shortened_labels(labels, screen, COLUMN_LABEL),
+            matrix_format(array),
+            (range(1),),
         )
         panel = Panel("", array)
         whole &= yield from Frames(sheet, grid, (panel,), screen.fits and not full).lines()
@@ -176,7 +180,7 @@ def number_format(sample: Array, precision: int, screen: Screen) -> Format:
     return matrix_format(sample, precision, ascii_only=screen.ascii_only)
 
 
-def fitting(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
+def shortened_labels(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
     """Labels that leave room for numbers: on a terminal long ones are shortened.
 
     Those that would be the same have their place in front, as `explain` takes it: `4:internat…ion`.
@@ -192,6 +196,6 @@ def fitting(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
     return short
 
 
-def height(rows: Pieces) -> int:
+def line_count(rows: Pieces) -> int:
     """The lines that these rows take."""
-    return sum(1 if isinstance(piece, Left) else len(piece) for piece in rows)
+    return sum(1 if isinstance(piece, LeftOut) else len(piece) for piece in rows)

@@ -19,10 +19,10 @@ Index = tuple[int, ...]
 WEIGHTS = "attention_weights"
 
 GAMMA = 0.7
-"""Below 1, so that differences among small weights are seen too."""
+"""The exponent of a weight's share: below 1, so that small weights differ visibly too."""
 
 UNSHADED = 1.0
-"""Of a level: what is smaller has no background at all."""
+"""The part of a level below which a weight has no background."""
 
 
 def unmarked(index: Index) -> Codes:
