@@ -9,9 +9,9 @@ from diff_traces import trace_of
 from rich.console import Console
 
 import attnctl
+from attnctl.screen.numbers import four_digits
 from attnctl.screen.output import Plain
 from attnctl.screen.text import cells
-from attnctl.screen.numbers import four_digits
 from attnctl.verbs.diff.view import percent, show_difference
 
 FOLDER = Path(__file__).parent / "golden"
@@ -21,12 +21,12 @@ def love(**options):
     return attnctl.run("I love AI", heads=2, **options)
 
 
-def terminal(a, b, width, colours=None):
+def terminal(a, b, width, colours=None, *, full=False):
     stream = StringIO()
     console = Console(
         file=stream, force_terminal=True, width=width, color_system=colours, legacy_windows=False
     )
-    show_difference(attnctl.diff(a, b), console)
+    show_difference(attnctl.diff(a, b), console, full=full)
     return stream.getvalue()
 
 
@@ -87,7 +87,17 @@ def test_a_pipe_gets_every_line_whole():
     a, b = trace_of({"X": np.eye(2)}, config=config), trace_of({"X": np.eye(2)}, config={})
     assert piped(a, b).count("config: key") == 30
     assert terminal(a, b, 80).count("config: key") == 8
-    assert "config: … 22 more" in terminal(a, b, 80)
+    assert "config: … 22 more (--full shows them)" in terminal(a, b, 80)
+    assert terminal(a, b, 80, full=True).count("config: key") == 30
+
+
+@pytest.mark.parametrize("width", [30, 60, 80])
+def test_both_numbers_are_there_however_narrow_the_terminal(width):
+    found = attnctl.diff(love(), love(seed=1)).steps
+    text = " ".join(terminal(love(), love(seed=1), width).split())
+    for step in found.values():
+        assert f"{four_digits(step.a)} · {four_digits(step.b)}" in text
+    assert "share of" in text
 
 
 @pytest.mark.parametrize(
