@@ -17,7 +17,7 @@ from attnctl.cli.unconverted import UnconvertedCommand
 from attnctl.config.fields import flagged, is_given
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.formats import FORMATS
-from attnctl.setting import ATTENTION, EDIT, SENTENCE, Setting
+from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
 from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
 
 FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
@@ -49,6 +49,7 @@ HEADS = Reader(read_heads, {}, "N,…")
 Given = dict[str, Any]
 """The settings that are given by flags, by keyword."""
 
+ArrayOptions = Annotated[Given, flagged(ARRAYS)]
 AttentionOptions = Annotated[Given, flagged(ATTENTION)]
 SentenceOptions = Annotated[Given, flagged(SENTENCE)]
 EditOptions = Annotated[Given, flagged(EDIT)]

@@ -11,11 +11,11 @@ from typing import Any
 from attnctl.config.forms import Form, ListOf
 from attnctl.config.positions import ALIBI, POSITION_WORDS, POSITIONS, ROPE_OPTIONS
 from attnctl.config.rules import LIST_OF_RULES, RULE_TABLES, SETTABLE, rule_examples
-from attnctl.config.settings import DTYPES, NONE, Settings, Tokenizer
+from attnctl.config.settings import DTYPES, LAYOUTS, LENGTHS, NONE, Settings, Tokenizer
 from attnctl.config.tables import VOCABULARY
 from attnctl.config.tensors import EMBEDDINGS, WEIGHTS
 from attnctl.rules import RULES, Rule
-from attnctl.setting import EDIT, SENTENCE, Flag, Setting
+from attnctl.setting import ARRAYS, EDIT, SENTENCE, Flag, Setting
 from attnctl.values import (
     MOST,
     REAL,
@@ -23,6 +23,7 @@ from attnctl.values import (
     SIZE,
     SWITCH,
     WORD,
+    Reader,
     whole,
     words,
 )
@@ -41,6 +42,16 @@ TOKENIZER = Form(
     lambda given: Tokenizer(**given),
 )
 
+
+def offset(value: Any) -> int | str:
+    """A number of keys, or the word for what lengths say."""
+    if isinstance(value, str) and value == LENGTHS:
+        return LENGTHS
+    number: int = whole(-MOST)(value)
+    return number
+
+
+OFFSET = Reader(offset, {"anyOf": [whole(-MOST).schema, {"enum": [LENGTHS]}]}, "N")
 
 FIELDS: dict[str, Setting] = {
     each.name: each
@@ -121,10 +132,15 @@ FIELDS: dict[str, Setting] = {
         Setting("rules", LIST_OF_RULES, "Who may attend to whom, and how scores bend.", rule_examples()),
         Setting(
             "causal_offset",
-            whole(-MOST),
+            OFFSET,
             "With causal, query i sees key j when j ≤ i + causal_offset.",
             0,
-            Flag("--causal-offset", more="keys - queries aligns bottom-right (FlashAttention)."),
+            Flag(
+                "--causal-offset",
+                metavar="N",
+                more="keys - queries aligns bottom-right (FlashAttention); the word lengths is "
+                "key_lengths - queries (ONNX).",
+            ),
         ),
         Setting(
             "dtype",
@@ -158,8 +174,17 @@ FIELDS: dict[str, Setting] = {
 }
 """What a config may hold, in the order of `Settings`."""
 
+LAYOUT = Setting(
+    "layout",
+    words(*LAYOUTS),
+    "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
+    flag=Flag("--layout", ARRAYS),
+)
+"""Of the arrays that are read, and so in no config: a dump's own are all in one layout."""
+
 KEYWORDS: dict[str, Setting] = {
     **FIELDS,
+    LAYOUT.name: LAYOUT,
     **{setting.name: setting for setting in RULE_TABLES},
     **{setting.keyword: setting for setting in SETTABLE if setting.flag},
 }
@@ -168,7 +193,7 @@ KEYWORDS: dict[str, Setting] = {
 
 def flagged(group: str) -> dict[str, Setting]:
     """The settings whose flags are of this group, by keyword."""
-    every: dict[str, Setting] = {}
+    every: dict[str, Setting] = {LAYOUT.name: LAYOUT}
     for name, setting in FIELDS.items():
         more = {"rules": SETTABLE, "positions": ROPE_OPTIONS.keys.values()}.get(name, ())
         every |= {name: setting} | {each.keyword: each for each in more}

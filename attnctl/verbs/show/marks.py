@@ -64,7 +64,7 @@ def seen(array: Array, screen: Screen) -> Marks:
     dot = "." if screen.ascii_only else "·"
 
     def codes(index: Index) -> Codes:
-        return lambda rows, columns: np.where(part(array[index], rows, columns), 1, 2)
+        return lambda rows, columns: np.where(part(np.atleast_2d(array[index]), rows, columns), 1, 2)
 
     kinds = (NUMBER, Kind("see"), Kind(dot, "aside"))
     return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
