@@ -41,10 +41,13 @@ def attend(  # noqa: PLR0913  (a group of options each)
     b_O]; beside them, where wanted, mask, bias, past_key, past_value and key_lengths.
 
     Arrays are (n, d), (head, n, d), (batch, head, n, d), or (n, heads·d) and (batch, n, heads·d)
-    with --heads; --layout says which where sizes do not tell. A boolean mask is true where a query
-    MAY attend, and so is one of 0 and 1 alone; any other float mask is added to the scores; one that
-    is shorter than the keys hides the rest. Scores are scaled, soft-capped,
-    biased, masked, then go through softmax. A query that may see nothing gets zeros.
+    with --heads; --layout says which where sizes do not tell. Weights are (d_model, heads·d), or
+    (heads·d, d_model) as nn.Linear keeps them where their sides tell.
+
+    A boolean mask is true where a query MAY attend, and so is one of 0 and 1 alone; any other
+    float mask is added to the scores; one that is shorter than the keys hides the rest. Scores are
+    scaled, soft-capped, biased, masked, then go through softmax. A query that may see nothing
+    gets zeros.
     """
     from attnctl.cli.output import emit, wanted_steps
     from attnctl.cli.progress import progress
