@@ -127,11 +127,11 @@ def needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int]) -> dict[st
 
     Rows that are found by token need these tokens alone; those that are found by id need all.
     """
+    tokens = [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)] or [PAD]
     match settings.embeddings:
         case Random() as how if not legacy(how):
-            return {"vocab": [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)]}
+            return {"vocab": tokens}
         case Mapping() as by_token:
-            tokens = [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)]
             rows = {token: row for token, row in by_token.items() if token in {*tokens, PAD}}
             return {"vocab": tokens, "embeddings": rows}
     return {"vocab": list(vocab.tokens)}
