@@ -67,17 +67,16 @@ def run_many(
     Each trace has the length of its sentence, or, where they are to be seen `padded`, of the
     longest.
     """
-    from attnctl.plan.batch import run_batch
-    from attnctl.plan.embed import padded as filled_up
+    from attnctl.plan import batch
 
     check_kept(keep)
     check_words(*sentences)
     asked = chosen(settings, options)
     if padded:
-        sentences = filled_up(asked, sentences)
+        asked, sentences = batch.padded(asked, sentences)
     if len(sentences) < 2:
         return [run(sentences[0] if sentences else None, asked, keep=keep, progress=progress)]
-    return list(map(Trace.of, run_batch(asked, sentences, keep, progress)))
+    return list(map(Trace.of, batch.run_batch(asked, sentences, keep, progress)))
 
 
 @spelled_out(ArrayOptions)

@@ -52,10 +52,10 @@ def run(  # noqa: PLR0913  (a group of options each)
 
     sentences = gathered(sentence or [], file)
     settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
-    if padded and sentences:
-        from attnctl.plan.embed import padded as filled_up
+    if padded:
+        from attnctl.plan import batch
 
-        sentences = filled_up(settings, sentences)
+        settings, sentences = batch.padded(settings, sentences)
     if cost.cost:
         from attnctl.cli.costs import print_costs
         from attnctl.plan.sentence import prepare

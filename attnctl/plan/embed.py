@@ -145,16 +145,6 @@ def missing(settings: Settings, by_token: Mapping[str, Any], tokens: Iterable[st
             yield f"{place}: no row for {token!r}, which the vocabulary has; add one"
 
 
-def padded(settings: Settings, sentences: Sequence[str]) -> list[str]:
-    """The sentences, each filled up with [PAD] to the tokens of the longest."""
-    counts = [len(tokens_of(settings, sentence)) for sentence in sentences]
-    between = "" if settings.tokenizer.split == "characters" else " "
-    return [
-        between.join([sentence, *[PAD] * (max(counts) - count)])
-        for sentence, count in zip(sentences, counts, strict=True)
-    ]
-
-
 def learned(settings: Settings, tokens: Sequence[str], d_model: int) -> Array:
     """The rows of a learned table of positions for this many tokens.
 

@@ -107,12 +107,15 @@ def asks_for_padding(rules: Sequence[Rule]) -> bool:
 def with_padding(
     rules: Sequence[Rule], lengths: PerBatch | None = None, keys: Sequence[str] = ()
 ) -> tuple[Rule, ...]:
-    """The rules with padding as it is here: the keys from `lengths` on, or those that are [PAD]."""
+    """The rules with padding as it is here: the keys from `lengths` on, or those that are [PAD].
+
+    Where no key is, the rule hides nothing, and is there only if it is asked for.
+    """
     others = tuple(rule for rule in rules if not isinstance(rule, Padding))
     if lengths is not None:
         return (*others, Padding(lengths))
     real = [place for place, key in enumerate(keys) if key != PAD]
-    if len(real) == len(keys):
+    if not keys or (len(real) == len(keys) and not asks_for_padding(rules)):
         return others
     length = real[-1] + 1 if real else 0
     return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))

@@ -131,7 +131,20 @@ def test_padding_is_no_word_of_the_vocabulary():
 
 
 def test_padding_hides_nothing_where_there_is_none():
-    assert "masked_scores" not in attnctl.run("a b", rules=["padding"])
+    assert "masked_scores" not in attnctl.run("a b")
+    asked = attnctl.run("a b", rules=["padding"])
+    assert asked["masked_scores"].tolist() == asked["scaled_scores"].tolist()
+
+
+def test_each_trace_of_a_padded_batch_has_the_steps_of_all():
+    traces = attnctl.run_many(SENTENCES, padded=True)
+    assert list(traces[0]) == list(traces[1])
+    assert {trace.config["rules"][-1] for trace in traces} == {"padding"}
+    assert attnctl.run_many(SENTENCES, padded=True, keep=["masked_scores"])[1]["masked_scores"].shape == (
+        1,
+        6,
+        6,
+    )
 
 
 @pytest.mark.parametrize("split", ["whitespace", "words", "characters"])
