@@ -22,7 +22,7 @@ from attnctl.verbs.check.precision import (
     on_grid,
     own,
 )
-from attnctl.verbs.check.rounding import Known
+from attnctl.verbs.check.rounding import Known, exactly, noise, rounded
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,19 @@ class Record:
         return self.precisions.get(name, self.unrecorded)
 
     def known(self, name: str) -> Known:
-        """A recorded step: what was written down is right to its last digit."""
+        """A recorded step: it was rounded when it was written down, and is right to its last digit."""
         value = self.value(name)
         if value.dtype == bool:
-            return Known(value, np.zeros(value.shape))
-        error = self.precision(name).unit * np.abs(value)
-        if not isinstance(self.intended[name].op, Given) or self.strictness.rounded(value):
-            error = error + self.strictness.last_place
-        return Known(value, np.where(np.isfinite(error), error, 0.0))
+            return exactly(value)
+        unit = self.precision(name).unit
+        printed = not isinstance(self.intended[name].op, Given) or self.strictness.rounded(value)
+        last = self.strictness.last_place / 2 if printed else 0.0
+
+        def run(number: int) -> Array:
+            moved = rounded(value, unit, name, number)
+            return moved + last * noise(f"{name} printed", number, value.shape) if last else moved
+
+        return Known(value, run)
 
     def unseen(self, s: Array) -> Array:
         """The rows of scores that are meant to see nothing, (..., query, 1)."""

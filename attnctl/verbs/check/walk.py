@@ -13,7 +13,7 @@ from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Softmax, Unstated
 from attnctl.verbs.check.record import Record, with_shapes
-from attnctl.verbs.check.rounding import ANYTHING, Known, carried, free
+from attnctl.verbs.check.rounding import Known, anything, carried, either, free
 
 Index = tuple[int, ...]
 
@@ -122,10 +122,7 @@ class Walker:
             return checked(name, compared(record, name, expected)), None
         if blank.all():
             return Checked(name, Verdict.NOT_FILLED), expected
-        own = record.known(name)
-        filled = Known(
-            np.where(blank, expected.value, own.value), np.where(blank, expected.error, own.error)
-        )
+        filled = either(blank, expected, record.known(name))
         return checked(name, compared(record, name, expected, blank)), filled
 
     def expected(self, step: Step, values: dict[str, Known | None]) -> Known | None:
@@ -137,7 +134,7 @@ class Walker:
         if len(found) < len(inputs):
             return None
         try:
-            value = carried(step.op, found, self.record.precision(step.name).unit)
+            value = carried(step.op, found, self.record.precision(step.name).unit, step.name)
         except (
             ValueError,
             IndexError,
@@ -151,7 +148,7 @@ class Walker:
             raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
         recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in self.record)
         if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
-            value = Known(value.value, np.where(np.isnan(value.value), ANYTHING, value.error))
+            value = anything(value, np.isnan(value.value))
         return self.excused(value, found[0].value) if isinstance(step.op, Softmax) else value
 
     def input(self, name: str, values: dict[str, Known | None]) -> Known | None:
@@ -167,7 +164,7 @@ class Walker:
             nothing = nothing & ~self.record.unseen(scores)
         if not nothing.any():
             return weights
-        return Known(weights.value, np.where(nothing, ANYTHING, weights.error))
+        return anything(weights, nothing)
 
 
 def checked(name: str, gap: Gap) -> Checked:
