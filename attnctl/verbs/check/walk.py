@@ -13,9 +13,12 @@ from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Softmax, Unstated
 from attnctl.verbs.check.record import Record, with_shapes
-from attnctl.verbs.check.rounding import Known, anything, carried, either, free
+from attnctl.verbs.check.rounding import Known, anything, carried, either, free, typical
 
 Index = tuple[int, ...]
+
+SAME = 1e-12
+"""Rows that differ by less than this part of their largest number are the same row."""
 
 
 class Verdict(str, Enum):
@@ -23,10 +26,11 @@ class Verdict(str, Enum):
 
     AGREES = "agrees"
     WRONG = "wrong"
+    CANNOT_TELL = "cannot tell"
     GIVEN = "given"
     EDITED = "edited"
     NOT_RECORDED = "not recorded"
-    NOT_FILLED = "not yet filled"
+    NOT_FILLED = "not filled in"
     NOT_CHECKABLE = "not checkable"
 
 
@@ -35,6 +39,8 @@ class Gap:
     """How far a recorded step is from what it should be: its largest difference, and where that is."""
 
     largest: float
+    allowed: float
+    """What that number may be off by."""
     at: Index
     found: float
     expected: float
@@ -53,6 +59,8 @@ class Checked:
     name: str
     verdict: Verdict
     gap: Gap | None = None
+    blurred: float = 0.0
+    """What is allowed, as a part of what tells this step's numbers apart."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +127,11 @@ class Walker:
         with_shapes(name, record.trace[name], expected.value)
         blank = record.blanks.get(name)
         if blank is None:
-            return checked(name, compared(record, name, expected)), None
+            return checked(record, name, expected), None
         if blank.all():
             return Checked(name, Verdict.NOT_FILLED), expected
         filled = either(blank, expected, record.known(name))
-        return checked(name, compared(record, name, expected, blank)), filled
+        return checked(record, name, expected, blank), filled
 
     def expected(self, step: Step, values: dict[str, Known | None]) -> Known | None:
         """What the step's inputs make of it; None where they do not tell."""
@@ -134,7 +142,8 @@ class Walker:
         if len(found) < len(inputs):
             return None
         try:
-            value = carried(step.op, found, self.record.precision(step.name).unit, step.name)
+            unit, factors = self.record.units(step.name)
+            value = carried(step.op, found, unit, step.name, factors)
         except (
             ValueError,
             IndexError,
@@ -167,26 +176,69 @@ class Walker:
         return anything(weights, nothing)
 
 
-def checked(name: str, gap: Gap) -> Checked:
-    """The verdict that a gap gives."""
-    return Checked(name, Verdict.WRONG if gap.differing else Verdict.AGREES, gap)
+@dataclass(frozen=True)
+class Judged:
+    """Found and expected numbers side by side, each with what it may be off by."""
+
+    gap: Array
+    """|found − expected|."""
+    allowed: Array
+    wrong: Array
+    """Which numbers rounding does not explain."""
+    blurred: float
+    """What is allowed, as a part of what tells this step's numbers apart."""
 
 
-def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:
-    """|found − expected| for each number, and which of them rounding does not explain."""
-    found, value = record.value(name), expected.value
-    precision = record.precision(name)
+def judged(record: Record, name: str, expected: Known) -> Judged:
+    """A recorded step beside what it should be, number by number."""
+    found, value, scatter = record.value(name), expected.value, expected.scatter
+    precision, asked = record.precision(name), record.strictness
     size = np.where(np.isfinite(value), np.abs(value), 0.0)
-    rounding = expected.error + precision.unit * size + precision.smallest + record.strictness.last_place
-    allowed = record.strictness.allowed(value, rounding)
+    rounding = expected.error + precision.unit * size + precision.smallest + asked.last_place
+    allowed = asked.allowed(value, rounding)
     gap = np.abs(found - value)
+    told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
+    most = typical(value[..., 0].size)
+    if not asked.told and told.any():
+        beyond = np.maximum(gap - precision.smallest - asked.last_place, 0.0)[told] / scatter[told]
+        if root_mean_square(beyond) > most:
+            together = most * scatter + precision.smallest + asked.last_place
+            allowed = np.where(told, np.minimum(allowed, together), allowed)
     fine = (gap <= allowed) | (found == value) | free(expected.error)
     fine |= np.isnan(value) & np.isnan(found)
     gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     if np.isneginf(value).any():
         fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
         gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
-    return gap, ~fine
+    blur = most * root_mean_square(scatter[told]) + asked.last_place
+    return Judged(gap, allowed, ~fine, 0.0 if asked.told else blur / spread(value, told))
+
+
+def root_mean_square(x: Array) -> float:
+    """Of all numbers; 0 of none."""
+    return float(np.sqrt(np.square(x).mean())) if x.size else 0.0
+
+
+def spread(value: Array, told: Array) -> float:
+    """What tells the numbers of a step apart: how far a column varies from row to row.
+
+    Where all rows are the same, how far all numbers vary; where there is but one, its size.
+    """
+    known, largest = np.where(told, value, 0.0), float(np.abs(value[told]).max(initial=0.0))
+    if value.ndim > 1:
+        count = np.maximum(told.sum(axis=-2, keepdims=True), 1)
+        off = np.where(told, known - known.sum(axis=-2, keepdims=True) / count, 0.0)
+        if (by_row := root_mean_square(off[told])) > SAME * largest:
+            return by_row
+    if told.any() and (over_all := float(value[told].std())) > SAME * largest:
+        return over_all
+    return largest or np.inf
+
+
+def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:
+    """|found − expected| for each number, and which of them rounding does not explain."""
+    judgement = judged(record, name, expected)
+    return judgement.gap, judgement.wrong
 
 
 def vanishes(found: Array, hidden: Array, limit: float) -> Array:
@@ -195,9 +247,19 @@ def vanishes(found: Array, hidden: Array, limit: float) -> Array:
     return found - top < limit
 
 
-def compared(record: Record, name: str, expected: Known, blank: Array | None = None) -> Gap:
-    """A recorded step beside what it should be; cells still blank are left out."""
-    gap, wrong = differing(record, name, expected)
+def checked(record: Record, name: str, expected: Known, blank: Array | None = None) -> Checked:
+    """The verdict on a recorded step; cells still blank are left out."""
+    judgement = judged(record, name, expected)
+    gap = gap_of(judgement, record.value(name), expected.value, blank)
+    if gap.differing:
+        return Checked(name, Verdict.WRONG, gap)
+    told = judgement.blurred <= record.strictness.blur
+    return Checked(name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, judgement.blurred)
+
+
+def gap_of(judgement: Judged, found: Array, expected: Array, blank: Array | None) -> Gap:
+    """The largest difference of a step, and how many there are."""
+    gap, wrong = judgement.gap, judgement.wrong
     if blank is not None:
         wrong, gap = wrong & ~blank, np.where(blank, 0.0, gap)
     count = int(wrong.sum())
@@ -205,20 +267,19 @@ def compared(record: Record, name: str, expected: Known, blank: Array | None = N
     nan = np.isnan(among)
     ranked = np.where(nan, -0.5 if count else -1.0, among)  # a NaN is shown where there is nothing else
     at = tuple(int(i) for i in np.unravel_index(int(ranked.argmax()), ranked.shape))
-    found = record.value(name)[at]
-    filled = gap.size if blank is None else int((~blank).sum())
     return Gap(
         float(gap[at]) if count or not nan[at] else 0.0,
+        float(judgement.allowed[at]),
         at,
-        float(found),
-        float(expected.value[at]),
+        float(found[at]),
+        float(expected[at]),
         count,
         int((wrong & nan).sum()),
         gap.size,
-        filled,
+        gap.size if blank is None else int((~blank).sum()),
     )
 
 
 def nothing_checked(steps: Iterable[Checked]) -> bool:
     """Whether no step could be compared with anything."""
-    return not any(step.verdict in {Verdict.AGREES, Verdict.WRONG} for step in steps)
+    return not any(step.verdict in {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL} for step in steps)
