@@ -11,6 +11,7 @@ from planted import bfloat16
 
 QUERIES = 64
 HEADS = 8
+INPUTS = ("X", "W_Q", "W_K", "W_V", "W_O")
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 D_MODELS = (64, 256, 1024)

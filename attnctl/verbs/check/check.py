@@ -58,7 +58,7 @@ def check(
     record = with_precisions(record, DTYPES.get(str(dtype), FLOAT64))
     walk = Walker(record).walk(record.intended)
     record = with_products(record, walk)
-    if record.products:
+    if record.factors.short:
         walk = Walker(record).walk(record.intended)
     unknown = unknown_names(trace) if intent.trace is not trace else []
     if nothing_checked(walk.steps.values()):
@@ -73,7 +73,7 @@ def check(
         str(strictness),
         tuple(unknown),
         tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps)),
-        (IN_TF32,) if record.products else (),
+        (IN_TF32,) if record.factors.short else (),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -13,18 +13,22 @@ from attnctl.ops import Given, MatMul, MatMulT, Project, Unstated
 from attnctl.verbs.check.precision import FLOAT32, Precision, evident, on_grid
 from attnctl.verbs.check.precision import rounded as nearest
 from attnctl.verbs.check.record import Record
+from attnctl.verbs.check.rounding import Factors
 from attnctl.verbs.check.walk import Walk, Walker
 
 Rounding = Callable[[Array], Array]
 
-ALIKE = 0.5
-"""The correlation from which errors are taken to have the same source."""
+LEFT = 0.25
+"""The part of its error that a simulation may leave of a number that was rounded as it is."""
+
+MOST = 0.5
+"""The part of the numbers that a simulation has to explain."""
 
 UNRELATED = 0.1
 """The correlation of errors with the numbers up to which they may be rounding."""
 
 FEWEST = 4
-"""Numbers that show a correlation."""
+"""Numbers that show how they were rounded."""
 
 TF32 = replace(FLOAT32, name="TF32", bits=11)
 """float32 with ten bits after the leading one: what goes into products of matrices on NVIDIA's GPUs."""
@@ -60,12 +64,13 @@ def recomputed(
 
 
 def same_errors(found: Array, right: Array, simulated: Array) -> bool:
-    """Whether found numbers are off where, and as far as, a simulation is."""
+    """Whether most found numbers are off just as a simulation is."""
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
-    off, by_rounding = (found - right)[told], (simulated - right)[told]
-    if off.size < FEWEST or not off.any() or not by_rounding.any():
+    by_rounding, left = np.abs(simulated - right)[told], np.abs(found - simulated)[told]
+    rounds = by_rounding > 0
+    if rounds.sum() < FEWEST:
         return False
-    return correlation(off, by_rounding) >= ALIKE and bool(np.std(off) <= 4 * np.std(by_rounding))
+    return bool((left[rounds] <= LEFT * by_rounding[rounds]).mean() >= MOST)
 
 
 def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precision) -> bool:
@@ -92,23 +97,19 @@ def with_products(record: Record, walk: Walk) -> Record:
     first = walk.wrong[0]
     expected = Walker(record).expected(walk.derivation[first], walk.values)
     steps = stretch(walk.derivation, record, first)
-    if expected is None or not any(isinstance(step.op, (MatMul, MatMulT, Project)) for step in steps):
-        return record
     found = record.value(first)
-    for simulated in tf32(record, steps):
+    if expected is None or on_grid(found, TF32.bits):  # sums of TF32 have the digits of float32
+        return record
+    for short in (to_tf32, cut_to_tf32):
+        simulated = recomputed(record, steps, in_products(short), lambda _: unrounded)
         if simulated is not None and same_errors(found, expected.value, simulated):
-            return replace(record, products=TF32_UNIT)
+            return replace(record, factors=Factors(TF32_UNIT, short))
     return record
 
 
-def tf32(record: Record, steps: list[Step]) -> Iterator[Array | None]:
-    """The last step with the factors of every product rounded to TF32, and cut off to it."""
-    for short in (lambda x: nearest(x, TF32), cut):
-
-        def before(step: Step, short: Rounding = short) -> Rounding:
-            return short if isinstance(step.op, (MatMul, MatMulT, Project)) else unrounded
-
-        yield recomputed(record, steps, before, lambda _: unrounded)
+def in_products(short: Rounding) -> Callable[[Step], Rounding]:
+    """Rounds the factors of products of matrices, and nothing else."""
+    return lambda step: short if isinstance(step.op, (MatMul, MatMulT, Project)) else unrounded
 
 
 def unrounded(x: Array) -> Array:
@@ -116,7 +117,12 @@ def unrounded(x: Array) -> Array:
     return x
 
 
-def cut(x: Array) -> Array:
+def to_tf32(x: Array) -> Array:
+    """The nearest numbers of TF32."""
+    return nearest(x, TF32)
+
+
+def cut_to_tf32(x: Array) -> Array:
     """Numbers cut off to the digits of TF32."""
     significand, exponent = np.frexp(x)
     return np.ldexp(np.trunc(significand * 2.0**TF32.bits) / 2.0**TF32.bits, exponent)

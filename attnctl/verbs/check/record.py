@@ -22,9 +22,9 @@ from attnctl.verbs.check.precision import (
     on_grid,
     own,
 )
-from attnctl.verbs.check.rounding import Known, exactly, noise, rounded
+from attnctl.verbs.check.rounding import Factors, Known, exactly, noise, rounded
 
-BLUR = 0.03
+BLUR = 0.05
 """The part of a step's spread that rounding may put its numbers off, as a root mean square; beyond it
 nobody can tell a right program from a wrong one."""
 
@@ -50,7 +50,7 @@ class Strictness:
 
     @property
     def blur(self) -> float:
-        """What may be allowed, as a part of what tells a step's numbers apart, before they tell nothing."""
+        """What may be allowed, as a part of how far a step's numbers vary, before they tell nothing."""
         return BLUR if self.decimals is None else BLUR_OF_DECIMALS
 
     @property
@@ -95,8 +95,8 @@ class Record:
     precisions: Mapping[str, Precision] = field(default_factory=dict)
     unrecorded: Precision = FLOAT64
     """What a step that is not recorded may have been carried out in."""
-    products: float = 0.0
-    """The relative error of what goes into products of matrices, where it is rounded for them (TF32)."""
+    factors: Factors = Factors()
+    """What becomes of the factors of products of matrices."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.trace
@@ -119,13 +119,14 @@ class Record:
         """What a step may have been carried out in."""
         return self.precisions.get(name, self.unrecorded)
 
-    def units(self, name: str) -> tuple[float, float]:
-        """The relative errors of a step's numbers, and of what goes into a product of matrices there.
+    def factors_of(self, name: str) -> Factors:
+        """What becomes of the factors of a product of matrices.
 
         A step that is written down in more digits may still have been made of factors in fewer.
         """
-        unit, factors = self.precision(name).unit, self.unrecorded.unit
-        return unit, max(self.products, factors if factors > unit else 0.0)
+        coarse = self.unrecorded.unit
+        fewer = coarse > max(self.precision(name).unit, self.factors.unit)
+        return Factors(coarse) if fewer else self.factors
 
     def known(self, name: str) -> Known:
         """A recorded step: it was rounded when it was written down, and is right to its last digit."""

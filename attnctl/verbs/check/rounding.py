@@ -88,6 +88,17 @@ class Known:
 Inputs = Sequence[Known]
 
 
+@dataclass(frozen=True)
+class Factors:
+    """What becomes of the factors of a product of matrices, where a program rounds them for that alone."""
+
+    unit: float = 0.0
+    """How far off each may be, as a part of it."""
+    short: Callable[[Array], Array] | None = None
+    """How each is rounded, where that is known (TF32)."""
+
+
+
 def exactly(value: Array) -> Known:
     """A value that every program has."""
     return Known(value, lambda _: value)
@@ -108,16 +119,17 @@ def rounded(value: Array, unit: float, name: str, run: int) -> Array:
     return value * (1.0 + unit * noise(name, run, value.shape))
 
 
-def carried(op: Op, inputs: Inputs, unit: float, name: str = "", products: float = 0.0) -> Known:
+def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factors = Factors()) -> Known:
     """The result of an op on numbers that are known so well, as a step of this name.
 
-    `unit` is the relative error of one rounding; `products` that of what goes into a product of
-    matrices, where a program rounds it for that alone (TF32).
+    `unit` is the relative error of one rounding.
     """
-    unit = max(unit, getattr(op, "unit", 0.0))
+    coarse = getattr(op, "unit", 0.0)
+    unit = max(unit, coarse)
     terms = max((each.value.shape[-1] for each in inputs if each.value.ndim), default=1)
     sums = min(unit, FLOAT32.unit) * sqrt(terms)
-    inside = max(sums, products if isinstance(op, (MatMul, MatMulT, Project)) else 0.0)
+    product = isinstance(op, (MatMul, MatMulT, Project))
+    inside = max(sums, coarse, factors.unit if product else 0.0)
 
     def run(number: int) -> Array:
         with np.errstate(all="ignore"):
@@ -127,8 +139,11 @@ def carried(op: Op, inputs: Inputs, unit: float, name: str = "", products: float
             result = rounded(op.apply(*moved), unit + sums, name, number)
             return result + displaced(op, moved, result, unit, name, number)
 
+    values = [each.value for each in inputs]
     with np.errstate(all="ignore"):
-        return Known(op.apply(*(each.value for each in inputs)), run)
+        if product and factors.short is not None:
+            values = [factors.short(value) for value in values]
+        return Known(op.apply(*values), run)
 
 
 def displaced(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:

@@ -19,10 +19,12 @@ class Untold:
     step: str
     words: str
     record: tuple[str, ...]
+    otherwise: str = ""
+    """What would help where no other step does."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {"step": self.step, "words": self.words, "record": list(self.record)}
+        return {"step": self.step, "words": self.words, "record": list(self.record), "otherwise": self.otherwise or None}
 
 
 def untold(record: Record, walk: Walk, steps: Mapping[str, Checked]) -> Iterator[Untold]:
@@ -41,16 +43,18 @@ def blurred(record: Record, walk: Walk, name: str, checked: Checked) -> Untold:
     steps = stretch(walk.derivation, record, name)[:-1]
     unrecorded = {step.name for step in steps}
     first = tuple(step.name for step in steps if unrecorded.isdisjoint(step.inputs))
-    precision = record.unrecorded.name if steps else record.precision(name).name
-    why = f"rounding in {precision} may put it off by {checked.blurred:.0%} of what tells its numbers apart"
-    return Untold(name, why, first)
+    kind = str(record.strictness)
+    if record.strictness.decimals is None:
+        kind += f" in {(record.unrecorded if steps else record.precision(name)).name}"
+    why = f"{kind} may put it off by {checked.blurred:.0%} of how far its numbers vary"
+    return Untold(name, why, first, "Record it and what it is computed from in more digits")
 
 
 def unfounded(record: Record, walk: Walk, name: str) -> Untold:
     """A step that nothing recorded leads to."""
     step = walk.derivation[name]
     if isinstance(step.op, Unstated):
-        return Untold(name, "nothing says how it came about", ())
+        return Untold(name, "nothing says how it came about", (), "Say so by the options, or leave it out")
     missing = tuple(
         each for each in step.inputs if each not in record and walk.values.get(each) is None
     )

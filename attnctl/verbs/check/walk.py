@@ -13,12 +13,12 @@ from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Softmax, Unstated
 from attnctl.verbs.check.record import Record, with_shapes
-from attnctl.verbs.check.rounding import Known, anything, carried, either, free, typical
+from attnctl.verbs.check.rounding import FACTOR, Known, anything, carried, either, free, typical
 
 Index = tuple[int, ...]
 
 SAME = 1e-12
-"""Rows that differ by less than this part of their largest number are the same row."""
+"""Numbers that vary by less than this part of the largest are all the same."""
 
 
 class Verdict(str, Enum):
@@ -60,7 +60,7 @@ class Checked:
     verdict: Verdict
     gap: Gap | None = None
     blurred: float = 0.0
-    """What is allowed, as a part of what tells this step's numbers apart."""
+    """What all numbers may be off by, as a part of how far they vary."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Walker:
         if len(found) < len(inputs):
             return None
         try:
-            unit, factors = self.record.units(step.name)
+            unit, factors = self.record.precision(step.name).unit, self.record.factors_of(step.name)
             value = carried(step.op, found, unit, step.name, factors)
         except (
             ValueError,
@@ -186,7 +186,7 @@ class Judged:
     wrong: Array
     """Which numbers rounding does not explain."""
     blurred: float
-    """What is allowed, as a part of what tells this step's numbers apart."""
+    """What all numbers may be off by, as a part of how far they vary."""
 
 
 def judged(record: Record, name: str, expected: Known) -> Judged:
@@ -201,7 +201,7 @@ def judged(record: Record, name: str, expected: Known) -> Judged:
     most = typical(value[..., 0].size)
     if not asked.told and told.any():
         beyond = np.maximum(gap - precision.smallest - asked.last_place, 0.0)[told] / scatter[told]
-        if root_mean_square(beyond) > most:
+        if root_mean_square(beyond[beyond <= FACTOR]) > most:  # a single wrong number makes no other wrong
             together = most * scatter + precision.smallest + asked.last_place
             allowed = np.where(told, np.minimum(allowed, together), allowed)
     fine = (gap <= allowed) | (found == value) | free(expected.error)
@@ -220,19 +220,11 @@ def root_mean_square(x: Array) -> float:
 
 
 def spread(value: Array, told: Array) -> float:
-    """What tells the numbers of a step apart: how far a column varies from row to row.
-
-    Where all rows are the same, how far all numbers vary; where there is but one, its size.
-    """
-    known, largest = np.where(told, value, 0.0), float(np.abs(value[told]).max(initial=0.0))
-    if value.ndim > 1:
-        count = np.maximum(told.sum(axis=-2, keepdims=True), 1)
-        off = np.where(told, known - known.sum(axis=-2, keepdims=True) / count, 0.0)
-        if (by_row := root_mean_square(off[told])) > SAME * largest:
-            return by_row
-    if told.any() and (over_all := float(value[told].std())) > SAME * largest:
-        return over_all
-    return largest or np.inf
+    """How far the numbers of a step vary; where they are all the same, their size."""
+    numbers = value[told]
+    largest = float(np.abs(numbers).max(initial=0.0))
+    varied = float(numbers.std()) if numbers.size else 0.0
+    return varied if varied > SAME * largest else largest or np.inf
 
 
 def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:
