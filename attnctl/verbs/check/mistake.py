@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.ops import Op
+from attnctl.verbs.check.probe import Probe
 from attnctl.verbs.check.record import Record
-from attnctl.verbs.check.rounding import Known
+from attnctl.verbs.check.rounding import Known, free
+from attnctl.verbs.check.walk import Walk
+
+
+@dataclass
+class Effort:
+    """How much a search has computed."""
+
+    numbers: int = 0
+    exceeded: bool = False
+    """Whether there was more to try."""
+
+
+LEAST_EFFORT = 15_000
+"""Numbers that could be computed in the time that it takes to try a plant on next to none."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +41,39 @@ class Case:
     expected: Known
     differs: Array
     """Which numbers of it rounding does not explain."""
+    walk: Walk
+    """What every step should be, as far as what is recorded tells."""
+    effort: Effort = field(default_factory=Effort)
+
+    def value(self, derivation: Derivation) -> Array | None:
+        """What a program makes of the step; None where it cannot be told, or is the same up to there."""
+        probe = Probe(self.record, self.walk, derivation)
+        try:
+            value = probe.computed(self.first)
+        except (ValueError, IndexError):  # shapes that only the right derivation brings together
+            return None
+        finally:
+            self.effort.numbers += max(probe.numbers, LEAST_EFFORT) if probe.anew else 0
+        same = not probe.anew or value is None or value.shape != self.found.shape
+        return None if same else value
+
+    def misfit(self, value: Array | None) -> float:
+        """How far a value is from what was found: the root of the mean square, ∞ where there is none.
+
+        A number that is finite in one of them only counts as far off as the largest there is.
+        """
+        if value is None:
+            return np.inf
+        told = ~np.isnan(self.found) & ~free(self.expected.error)
+        told = told & ~self.record.blank(self.first)
+        found, other = self.found[told], value[told]
+        left = np.where(found == other, 0.0, np.abs(found - other))
+        strange = ~np.isfinite(left)
+        if strange.any():
+            size = np.abs(found[np.isfinite(found)]).max(initial=1.0)
+            left = np.where(strange, size, left)
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
 
     def planted(self, derivation: Derivation) -> Case:
         """The same step, of a program that makes one mistake already."""
@@ -97,6 +147,12 @@ class Mistake:
     plants: Callable[[Case], Iterable[Plant]]
     exact: bool = True
     """Whether the mistake gives certain numbers, or only says how far off they may be."""
+    subject: str = ""
+    """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
+
+    def contradicts(self, other: Mistake) -> bool:
+        """Whether nobody makes both."""
+        return self.name == other.name or (self.subject != "" and self.subject == other.subject)
 
     def at(self, case: Case) -> Iterator[Plant]:
         """The plants, where there is a step to make the mistake at."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 
-from attnctl.ops import Add, Copy, MatMul, MatMulT, Project, Slope
+from attnctl.array import Array
+from attnctl.derivation import Derivation
+from attnctl.ops import Add, Copy, MatMul, MatMulT, Merge, Op, Project, Scale, Slope
 from attnctl.verbs.check import wrong
+from attnctl.verbs.check.fit import planted_fit, spoken
 from attnctl.verbs.check.mistake import Case, Mistake, Plant, everywhere_or_once
 
 PROJECTED = ("Q", "K", "V")
@@ -100,11 +104,150 @@ def concat_width(case: Case) -> int:
     return int(case.record.trace[weight].shape[0]) if weight in case.record else 0
 
 
-def without_positions(case: Case) -> Iterator[Plant]:
-    """X as the embeddings alone."""
-    step = case.derivation["X"]
-    if isinstance(step.op, Add):
-        yield Plant(case.put("X", Copy(), step.inputs[:1]))
+def mixed_up(case: Case) -> Iterator[Plant]:
+    """Q, K and V projected with each other's matrices: in another order, or one of them for two."""
+    able = projections(case)
+    for letters in product(able, repeat=len(able)):
+        others = {name: letter for name, letter in zip(able, letters, strict=True) if name != letter}
+        if not others or others == {"Q": "K", "K": "Q"}:
+            continue
+        if len(set(letters)) < len(able) and len(others) > 1:
+            continue
+        said = " and ".join(f"{name} with W_{letter}" for name, letter in others.items())
+        for with_bias in (True, False):
+            inputs = {name: mixed(case, name, letter, with_bias) for name, letter in others.items()}
+            yield Plant(case.put_all({name: case.derivation[name].op for name in others}, inputs), said)
+
+
+def mixed(case: Case, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:  # noqa: FBT001
+    """What a projection reads that takes another's matrix, and that one's bias or its own."""
+    source, _, *own = case.derivation[name].inputs
+    _, weight, *other = case.derivation[letter].inputs
+    return (source, weight, *(other if with_bias else own))
+
+
+def not_projected(case: Case) -> Iterator[Plant]:
+    """X itself, split into heads, for Q, K or V."""
+    for names in everywhere_or_once(*projections(case)):
+        yield Plant(case.put_all({name: wrong.By(into_heads) for name in names}), " and ".join(names))
+
+
+def into_heads(x: Array, w: Array, *_: Array) -> Array:
+    """X in as many heads as the matrix has."""
+    return wrong.side_into_heads(x, w.shape[0])
+
+
+def twice_projected(case: Case) -> Iterator[Plant]:
+    """concat W_O W_O."""
+    op = case.op("output")
+    if isinstance(op, MatMul):
+        yield Plant(case.put("output", wrong.By(lambda c, w, *b: op.apply(op.apply(c, w, *b), w, *b))))
+        yield Plant(case.put("output", wrong.By(lambda c, w, *b: op.apply(c @ w, w, *b))))
+
+
+def residual(case: Case) -> Iterator[Plant]:
+    """What came in added to what goes out, or to concat; or what goes out taken from it."""
+    for name in ("output", "concat"):
+        for source in ("X", "embeddings", "memory"):
+            if name in case.derivation and source in case.derivation:
+                step = case.derivation[name]
+                inputs = (source, *step.inputs)
+                yield Plant(case.put(name, wrong.By(plus(step.op)), inputs), f"{source} is added to {name}")
+
+
+def plus(op: Op) -> Callable[..., Array]:
+    """x + what the op makes of the other inputs."""
+    return lambda x, *inputs: x + op.apply(*inputs)
+
+
+def exchanged(case: Case) -> Iterator[Plant]:
+    """Queries from memory, keys or values from X."""
+    able = projections(case)
+    if "memory" not in case.derivation:
+        return
+    right = tuple(case.derivation[name].inputs[0] for name in able)
+    for sources in product(("X", "memory"), repeat=len(able)):
+        if sources != right:
+            inputs = {
+                name: (source, *case.derivation[name].inputs[1:])
+                for name, source in zip(able, sources, strict=True)
+            }
+            said = ", ".join(f"{name} from {source}" for name, source in zip(able, sources, strict=True))
+            yield Plant(case.put_all({name: case.derivation[name].op for name in able}, inputs), said)
+
+
+NORMS = (
+    ("to mean 0 and variance 1", wrong.of_unit_variance),
+    ("to a mean square of 1", wrong.of_unit_mean_square),
+    ("to length 1", wrong.of_unit_length),
+)
+
+
+def normalized(case: Case) -> Iterator[Plant]:
+    """X before it is projected, Q and K and V after it, concat or the output."""
+    able = projections(case)
+    late = [name for name in ("concat", "output") if name in case.derivation]
+    for said, norm in NORMS:
+        if able:
+            yield Plant(
+                case.put_all({name: first(norm, case.derivation[name].op) for name in able}),
+                f"X is normalized {said}",
+            )
+        for names in (*everywhere_or_once(*[name for name in able if name != "V"]), *((x,) for x in late)):
+            ops = {name: wrong.By(then(norm, case.derivation[name].op)) for name in names}
+            many = " are" if len(names) > 1 else " is"
+            yield Plant(case.put_all(ops), f"{' and '.join(names)}{many} normalized {said}")
+
+
+def first(norm: wrong.Move, op: Op) -> wrong.By:
+    """The op on a normalized first input."""
+    return wrong.By(lambda x, *rest: op.apply(norm(x), *rest))
+
+
+def then(norm: wrong.Move, op: Op) -> Callable[..., Array]:
+    """The op's result, normalized."""
+    return lambda *inputs: norm(op.apply(*inputs))
+
+
+def multiplied(case: Case) -> Iterator[Plant]:
+    """Any step multiplied by one and the same number, the last ones first: where it shows, it was made."""
+    kinds = (Project, MatMul, Merge)
+    for name in ("output", "concat", "head_outputs", "V", "K", "Q"):
+        op = case.op(name)
+        if isinstance(op, kinds) and (name not in "QK" or name == case.first):
+            yield from planted_fit(
+                case, times(case, name, op), (0.25, 1.0, 4.0, -1.0), said_of(f"{name} is multiplied by ")
+            )
+
+
+def times(case: Case, name: str, op: Op) -> Callable[[float], Derivation]:
+    """The step times a factor."""
+    return lambda factor: case.put(name, wrong.Then(op, Scale(factor=factor)))
+
+
+def said_of(words: str) -> Callable[[float], str]:
+    """The words, and the number after them."""
+    return lambda value: words + spoken(value)
+
+
+def other_bias(case: Case) -> Iterator[Plant]:
+    """A bias added some other number of times, or that of another projection."""
+    able = [name for name in (*projections(case), "output") if name in case.derivation]
+    biased = {name: case.derivation[name] for name in able if len(case.derivation[name].inputs) > 2}  # noqa: PLR2004
+    for name, step in biased.items():
+        yield from planted_fit(
+            case, bias_times(case, name, step.op), (-1.0, 0.5, 3.0), said_of(f"b_{letter(name)} is multiplied by ")
+        )
+        for other in biased:
+            if other != name:
+                inputs = (*step.inputs[:2], *biased[other].inputs[2:])
+                said = f"b_{letter(other)} is added to {name} for b_{letter(name)}"
+                yield Plant(case.put(name, step.op, inputs), said)
+
+
+def bias_times(case: Case, name: str, op: Op) -> Callable[[float], Derivation]:
+    """The projection with its bias times a factor."""
+    return lambda factor: case.put(name, wrong.By(lambda x, w, b: op.apply(x, w, factor * b)))
 
 
 PROJECTIONS = (
@@ -121,6 +264,7 @@ PROJECTIONS = (
         "queries and keys are swapped",
         "take Q @ K.T: queries are rows, keys are columns",
         swapped,
+        subject="projection",
     ),
     Mistake(
         "bias-missing",
@@ -137,10 +281,64 @@ PROJECTIONS = (
         unprojected,
     ),
     Mistake(
-        "positions-missing",
-        ("X",),
-        "positions are not added to the embeddings",
-        "attend over embeddings + positions",
-        without_positions,
+        "projection-mixed-up",
+        PROJECTED,
+        "{} is projected",
+        "project each with its own matrix; of a packed one, take the parts in the order Q, K, V",
+        mixed_up,
+        subject="projection",
+    ),
+    Mistake(
+        "projection-missing",
+        PROJECTED,
+        "{} is X itself, in heads, rather than its projection",
+        "multiply by W_Q, W_K and W_V first",
+        not_projected,
+        subject="projection",
+    ),
+    Mistake(
+        "output-projection-twice",
+        ("output",),
+        "the heads are projected by W_O twice",
+        "take concat @ W_O once",
+        twice_projected,
+    ),
+    Mistake(
+        "residual-added",
+        ("concat", "output"),
+        "{}",
+        "compare before the residual is added",
+        residual,
+    ),
+    Mistake(
+        "memory-exchanged",
+        PROJECTED,
+        "the sentences are exchanged ({})",
+        "take Q from X, K and V from memory",
+        exchanged,
+    ),
+)
+
+FITTED = (
+    Mistake(
+        "bias-wrong",
+        ("Q", "K", "V", "output"),
+        "{}",
+        "add each bias once, to its own projection",
+        other_bias,
+    ),
+    Mistake(
+        "normalized",
+        ("Q", "K", "V", "concat", "output"),
+        "{}, which nothing asks for",
+        "leave it as it is, or compare with a model that does so",
+        normalized,
+    ),
+    Mistake(
+        "constant-factor",
+        ("Q", "K", "V", "head_outputs", "concat", "output"),
+        "{}",
+        "leave the factor out",
+        multiplied,
     ),
 )

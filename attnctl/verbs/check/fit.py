@@ -1,0 +1,147 @@
+"""Fitting a mistake's number to the recorded ones: a factor, a base, an end of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isfinite, sqrt
+from typing import TypeVar
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.derivation import Derivation
+from attnctl.verbs.check.mistake import Case, Plant
+
+T = TypeVar("T")
+
+STEPS = 12
+"""Steps of Gauss and Newton's method; from a start that is near, five are enough."""
+
+HOPEFUL = 2
+"""Starts that are followed: the best of those given."""
+
+NICE = 1e-9
+"""A fitted number this near to one that people write, relatively, is taken for that one."""
+
+
+def fitted(case: Case, make: Callable[[float], Derivation], starts: Sequence[float]) -> float | None:
+    """The value with which a program best reproduces the step that disagrees; None where none does.
+
+    A few starts, the best of them refined by Gauss and Newton's method on all finite numbers.
+    """
+    far = case.misfit(case.expected.value)
+    tried = [(case.misfit(case.value(make(start))), start) for start in starts]
+    ends: list[tuple[float, float]] = []
+    for misfit, start in sorted(tried)[:HOPEFUL]:
+        if isfinite(misfit):
+            value = refined(case, make, start)
+            ends.append((case.misfit(case.value(make(value))), value))
+    misfit, value = min(ends, default=(far, 0.0))
+    return value if misfit < far else None
+
+
+def refined(case: Case, make: Callable[[float], Derivation], start: float) -> float:
+    """The value near this one at which the squares of what is left are least."""
+    value = start
+    for _ in range(STEPS):
+        step = newton(case, make, value)
+        if not isfinite(step):
+            return value
+        value += float(np.clip(step, -abs(value) / 2, abs(value)))
+        if abs(step) <= 1e-15 * abs(value):
+            break
+    return value
+
+
+def newton(case: Case, make: Callable[[float], Derivation], value: float) -> float:
+    """The step of Gauss and Newton: ⟨slope, what is left⟩ / ⟨slope, slope⟩."""
+    width = 1e-5 * abs(value)
+    here, above, below = (case.value(make(value + by)) for by in (0.0, width, -width))
+    if here is None or above is None or below is None:
+        return float("nan")
+    slope = (above - below) / (2 * width)
+    told = np.isfinite(case.found) & np.isfinite(slope) & np.isfinite(here)
+    slope, left = slope[told], (case.found - here)[told]
+    return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else float("nan")
+
+
+def closest(case: Case, make: Callable[[T], Derivation | None], candidates: Iterable[T]) -> T | None:
+    """The candidate with which a program best reproduces the step that disagrees."""
+    least, found = case.misfit(case.expected.value), None
+    for each in candidates:
+        derivation = make(each)
+        misfit = case.misfit(None if derivation is None else case.value(derivation))
+        if misfit < least:
+            least, found = misfit, each
+    return found
+
+
+def planted_best(
+    case: Case, make: Callable[[T], Derivation | None], candidates: Iterable[T], say: Callable[[T], str] = str
+) -> Iterator[Plant]:
+    """The plant of the candidate that fits best, if one fits better than the right program."""
+    best = closest(case, make, candidates)
+    if best is not None:
+        derivation = make(best)
+        assert derivation is not None  # it fits
+        yield Plant(derivation, say(best))
+
+
+def planted_fit(
+    case: Case, make: Callable[[float], Derivation], starts: Sequence[float], say: Callable[[float], str]
+) -> Iterator[Plant]:
+    """The plant of the value that fits best, taken for a number that people write where it is that near."""
+    value = fitted(case, make, starts)
+    if value is not None:
+        value = nice(value, tolerance(case))
+        yield Plant(make(value), say(value))
+
+
+def tolerance(case: Case) -> float:
+    """How near, relatively, a fitted value can be expected to be."""
+    return max(NICE, 4 * case.record.precision(case.first).unit)
+
+
+def nice(value: float, near: float) -> float:
+    """A number with few digits, the root of a whole number or one over it, where one is that near."""
+    for digits in (1, 2, 3):
+        short = float(f"{value:.{digits}g}")
+        if abs(value - short) <= near * abs(value):
+            return short
+    size, sign = abs(value), np.copysign(1.0, value)
+    for square, back in ((size**2, sqrt), (size**-2 if size else 0.0, lambda square: 1 / sqrt(square))):
+        whole = round(square)
+        if 0 < whole < 1e6 and abs(square - whole) <= 2 * near * square:
+            return float(sign * back(whole))
+    return value
+
+
+def spoken(value: float) -> str:
+    """Four digits that count, and the root that the number is: "4.123 (√17)"."""
+    text = f"{abs(value):.4g}"
+    sign = "−" if value < 0 else ""
+    whole = round(value * value)
+    root = value * value > 1.5 and abs(value * value - whole) < 1e-9 * whole
+    if root and round(sqrt(whole)) ** 2 != whole:
+        return f"{sign}{text} ({sign}√{whole})"
+    return sign + text
+
+
+def ends(size: int) -> list[int]:
+    """Distances to try on an axis of this size: all near ones, then powers of two and those beside them."""
+    far = {2**power + by for power in range(6, size.bit_length() + 1) for by in (-1, 0, 1)}
+    return [at for at in range(size) if at <= NEAR_ENDS or at in far or size - at <= NEAR_ENDS // 2]
+
+
+NEAR_ENDS = 64
+
+
+def blocks(size: int) -> list[int]:
+    """Sizes of blocks that an axis of this size may be cut into."""
+    usual = {2**power for power in range(1, 12)} | {3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96, 100, 160, 192}
+    return sorted(block for block in usual if block < size)
+
+
+def rms(array: Array) -> float:
+    """The root of the mean square; 0 of nothing."""
+    return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
