@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import isfinite, sqrt
+from math import inf, isfinite, nan, sqrt
 from typing import TypeVar
 
 import numpy as np
@@ -30,39 +30,37 @@ def fitted(case: Case, make: Callable[[float], Derivation], starts: Sequence[flo
     A few starts, the best of them refined by Gauss and Newton's method on all finite numbers.
     """
     far = case.misfit(case.expected.value)
-    tried = [(case.misfit(case.value(make(start))), start) for start in starts]
-    ends: list[tuple[float, float]] = []
-    for misfit, start in sorted(tried)[:HOPEFUL]:
-        if isfinite(misfit):
-            value = refined(case, make, start)
-            ends.append((case.misfit(case.value(make(value))), value))
-    misfit, value = min(ends, default=(far, 0.0))
-    return value if misfit < far else None
+    tried = sorted((case.misfit(case.value(make(start))), start) for start in starts)
+    for misfit, start in tried[:HOPEFUL]:
+        value = refined(case, make, start) if isfinite(misfit) else 0.0
+        if value and case.misfit(case.value(make(value))) < far:
+            return value
+    return None
 
 
 def refined(case: Case, make: Callable[[float], Derivation], start: float) -> float:
-    """The value near this one at which the squares of what is left are least."""
-    value = start
+    """The value near this one at which the squares of what is left are least; 0 where none is near."""
+    value, last = start, inf
     for _ in range(STEPS):
         step = newton(case, make, value)
-        if not isfinite(step):
-            return value
-        value += float(np.clip(step, -abs(value) / 2, abs(value)))
-        if abs(step) <= 1e-15 * abs(value):
+        if not isfinite(step) or abs(step) > 2 * last:
+            return 0.0
+        value, last = value + float(np.clip(step, -abs(value) / 2, abs(value))), max(abs(step), abs(value))
+        if abs(step) <= 1e-12 * abs(value):
             break
     return value
 
 
 def newton(case: Case, make: Callable[[float], Derivation], value: float) -> float:
     """The step of Gauss and Newton: ⟨slope, what is left⟩ / ⟨slope, slope⟩."""
-    width = 1e-5 * abs(value)
-    here, above, below = (case.value(make(value + by)) for by in (0.0, width, -width))
-    if here is None or above is None or below is None:
-        return float("nan")
-    slope = (above - below) / (2 * width)
+    width = 1e-6 * abs(value)
+    here, beside = case.value(make(value)), case.value(make(value + width))
+    if here is None or beside is None:
+        return nan
+    slope = (beside - here) / width
     told = np.isfinite(case.found) & np.isfinite(slope) & np.isfinite(here)
     slope, left = slope[told], (case.found - here)[told]
-    return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else float("nan")
+    return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else nan
 
 
 def closest(case: Case, make: Callable[[T], Derivation | None], candidates: Iterable[T]) -> T | None:
@@ -92,7 +90,7 @@ def planted_fit(
 ) -> Iterator[Plant]:
     """The plant of the value that fits best, taken for a number that people write where it is that near."""
     value = fitted(case, make, starts)
-    if value is not None:
+    if value:
         value = nice(value, tolerance(case))
         yield Plant(make(value), say(value))
 
@@ -140,8 +138,3 @@ def blocks(size: int) -> list[int]:
     """Sizes of blocks that an axis of this size may be cut into."""
     usual = {2**power for power in range(1, 12)} | {3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96, 100, 160, 192}
     return sorted(block for block in usual if block < size)
-
-
-def rms(array: Array) -> float:
-    """The root of the mean square; 0 of nothing."""
-    return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0

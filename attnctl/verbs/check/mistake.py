@@ -129,7 +129,6 @@ class Plant:
     derivation: Derivation
     detail: str = ""
 
-
 @dataclass(frozen=True)
 class Mistake:
     """An entry of the catalogue.
@@ -147,6 +146,8 @@ class Mistake:
     plants: Callable[[Case], Iterable[Plant]]
     exact: bool = True
     """Whether the mistake gives certain numbers, or only says how far off they may be."""
+    fitted: bool = False
+    """Whether a number of it is fitted: what explains as much without is preferred."""
     subject: str = ""
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
 

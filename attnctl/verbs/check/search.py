@@ -14,6 +14,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.verbs.check.catalogue import CATALOGUE
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
+from attnctl.verbs.check.precision import FLOAT64
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import free
 from attnctl.verbs.check.walk import Walk, Walker, differing
@@ -33,6 +34,10 @@ AS_GOOD = 4.0
 """Of two mistakes one explains as much as the other if it leaves at most so many times what that leaves."""
 
 
+ROUNDING = 16.0
+"""What leaves no more than so many times what rounding one number does needs no better explanation."""
+
+
 @dataclass(frozen=True)
 class Fit:
     """A mistake (or two at once) that reproduces a step, and the walk of the derivation that makes it."""
@@ -46,9 +51,14 @@ class Fit:
     """What is left of the differences, root mean square."""
 
     @property
-    def rank(self) -> tuple[int, int, bool]:
+    def tier(self) -> tuple[int, int, bool]:
         """What makes a fit a good one: few steps left unexplained, few mistakes, numbers that show it."""
         return len(self.walk.wrong), len(self.mistakes), not self.certain
+
+    @property
+    def rank(self) -> tuple[int, int, bool, bool]:
+        """Of those of one tier, nothing fitted."""
+        return (*self.tier, any(mistake.fitted for mistake, _ in self.mistakes))
 
 
 @dataclass(frozen=True)
@@ -89,26 +99,33 @@ class Search:
         """Every known mistake that reproduces the step, the best first; pairs where no single one does."""
         found: dict[str, Fit] = {}
         halves: list[Half] = []
-        for mistake, plant in self.plants(self.case):
-            value = self.case.value(plant.derivation)
-            fit = self.held(plant, ((mistake, plant.detail),), value)
-            if fit and (mistake.name not in found or better(fit, found[mistake.name])):
-                found[mistake.name] = fit
-            if value is not None and self.may_be_half(value):
-                halves.append(Half(mistake, plant, self.case.misfit(value)))
-        return ranked(list(found.values()) or list(self.pairs(halves)), self.floor)
+        for fitted in (False, True):
+            for mistake, plant in self.plants(self.case, fitted=fitted):
+                value = self.case.value(plant.derivation)
+                fit = self.held(plant, ((mistake, plant.detail),), value)
+                if fit and (mistake.name not in found or better(fit, found[mistake.name])):
+                    found[mistake.name] = fit
+                if value is not None and self.may_be_half(value):
+                    halves.append(Half(mistake, plant, self.case.misfit(value)))
+            if any(fit.misfit <= ROUNDING * self.floor for fit in found.values()):
+                break
+        return ranked(list(found.values()) or self.pairs(halves), self.floor)
 
     @property
     def floor(self) -> float:
         """What rounding alone may leave."""
         found = self.case.found[np.isfinite(self.case.found)]
         size = float(np.sqrt(np.mean(np.square(found)))) if found.size else 0.0
-        return self.record.precision(self.case.first).unit * size
+        return max(self.record.precision(self.case.first).unit, 64 * FLOAT64.unit) * size
 
-    def plants(self, case: Case, beside: Sequence[Mistake] = ()) -> Iterator[tuple[Mistake, Plant]]:
-        """Every way to make every mistake that contradicts none of those."""
+    def plants(
+        self, case: Case, beside: Sequence[Mistake] = (), *, fitted: bool | None = None
+    ) -> Iterator[tuple[Mistake, Plant]]:
+        """Every way to make every mistake that contradicts none of those; only fitted ones, or only others."""
         earlier = [each for each in self.named if each.subject]
         for mistake in CATALOGUE:
+            if fitted not in (None, mistake.fitted):
+                continue
             contradicted = any(mistake.contradicts(each) for each in beside) or any(
                 mistake.contradicts(each) and mistake.name != each.name for each in earlier
             )
@@ -116,20 +133,28 @@ class Search:
                 for plant in mistake.at(case):
                     yield mistake, plant
 
-    def pairs(self, halves: Sequence[Half]) -> Iterator[Fit]:
-        """Two mistakes between the same two recorded steps, those that leave least first."""
+    def pairs(self, halves: Sequence[Half]) -> list[Fit]:
+        """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
         self.case.effort.numbers = 0
-        for half in sorted(halves, key=lambda half: half.misfit):
+        first = sorted(halves, key=lambda half: half.misfit)
+        known = [half for half in first if not half.mistake.fitted]
+        return list(self.beside(known, fitted=False)) or list(self.beside(first, fitted=True))
+
+    def beside(self, halves: Sequence[Half], *, fitted: bool) -> Iterator[Fit]:
+        """Each of these mistakes with every other one that comes later in the catalogue."""
+        for half in halves:
             planted = self.case.planted(half.plant.derivation)
-            for other, second in self.plants(planted, (half.mistake,)):
+            for other, second in self.plants(planted, (half.mistake,), fitted=fitted):
                 if self.case.effort.numbers > MOST_TRIED:
                     self.case.effort.exceeded = True
                     return
-                if other.exact and CATALOGUE.index(other) > CATALOGUE.index(half.mistake):
+                if other.exact and (fitted or CATALOGUE.index(other) > CATALOGUE.index(half.mistake)):
                     both = self.in_order((half.mistake, half.plant.detail), (other, second.detail))
                     fit = self.held(second, both, self.case.value(second.derivation))
                     if fit:
                         yield fit
+                    if fit and fitted and fit.misfit <= ROUNDING * self.floor:
+                        return
 
     def in_order(self, *mistakes: Detailed) -> tuple[Detailed, ...]:
         """Mistakes in the order of the steps where they are made."""
@@ -168,6 +193,8 @@ class Search:
         if not told.any():
             return True
         left = np.abs(found - value)[told] > NEAR * np.abs(found - right)[told]
+        if np.isnan(found[self.case.differs]).mean() > NEAR:
+            return bool(left.mean() <= NEAR)
         return left.mean() <= NEAR and self.case.misfit(value) <= EXPLAINED * self.case.misfit(right)
 
 
@@ -177,15 +204,12 @@ def better(fit: Fit, other: Fit) -> bool:
 
 
 def ranked(fits: Sequence[Fit], floor: float) -> list[Fit]:
-    """The best first; of those of one rank only the ones that leave little more than the best of them."""
-    if not fits:
-        return []
-    rank = min(fit.rank for fit in fits)
-    first = [fit for fit in fits if fit.rank == rank]
-    most = AS_GOOD * min(fit.misfit for fit in first) + floor
-    return [fit for fit in first if fit.misfit <= most or not fit.certain] + sorted(
-        (fit for fit in fits if fit.rank != rank), key=lambda fit: fit.rank
-    )
+    """The best first; of those of one tier only the ones that leave little more than the best of them."""
+    tier = min((fit.tier for fit in fits), default=None)
+    first = [fit for fit in fits if fit.tier == tier]
+    most = AS_GOOD * min((fit.misfit for fit in first), default=0.0) + floor
+    kept = [fit for fit in fits if fit.tier != tier or fit.misfit <= most or not fit.certain]
+    return sorted(kept, key=lambda fit: fit.rank)
 
 
 def best(fits: Sequence[Fit]) -> tuple[Fit | None, list[Fit]]:

@@ -188,6 +188,7 @@ BIASES = (
         "ALiBi's slopes are not those of its paper: {}",
         "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
         other_slopes,
+        fitted=True,
         subject="bias",
     ),
     Mistake(
@@ -196,6 +197,7 @@ BIASES = (
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
         other_distances,
+        fitted=True,
         subject="bias",
     ),
     Mistake(
@@ -204,6 +206,7 @@ BIASES = (
         "{}",
         "add the bias to the scaled scores once, a head's to its own, rows for queries",
         other_bias,
+        fitted=True,
         subject="bias",
     ),
 )

@@ -204,7 +204,7 @@ HEADS = (
         tiled,
     ),
     Mistake(
-        "kv-heads-first",
+        "kv-heads-order",
         ("K_shared", "V_shared"),
         "{}",
         "let query head h read kv head h // (heads // kv_heads)",
@@ -216,6 +216,7 @@ HEADS = (
         "the heads stand side by side {}",
         "bring them together in the order in which they were split",
         other_order,
+        fitted=True,
     ),
     Mistake(
         "one-head-for-all",
@@ -223,6 +224,7 @@ HEADS = (
         "head {} stands in the place of every head",
         "write each head's output to its own columns",
         one_for_all,
+        fitted=True,
     ),
     Mistake(
         "heads-averaged",

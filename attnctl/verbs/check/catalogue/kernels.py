@@ -103,7 +103,8 @@ def applied(case: Case) -> Iterator[Plant]:
     if isinstance(op, MatMul) and "scores" in case.derivation:
         weights, _ = case.derivation[OUTPUTS].inputs
         for name in dict.fromkeys([*reversed(case.derivation["scores"].inputs), "K", "Q"]):
-            yield Plant(case.put(OUTPUTS, op, (weights, name)), name)
+            if name in case.derivation:
+                yield Plant(case.put(OUTPUTS, op, (weights, name)), name)
 
 
 def transposed_weights(case: Case) -> Iterator[Plant]:
@@ -139,6 +140,7 @@ KERNELS = (
         "{} when the running maximum grows",
         "multiply both by exp(old maximum − new maximum) before a block is added",
         online,
+        fitted=True,
         subject="softmax",
     ),
     Mistake(
@@ -147,6 +149,7 @@ KERNELS = (
         "the last {} keys are counted twice",
         "let the last block begin where the one before ends, and hide what is past the last key",
         read_twice,
+        fitted=True,
         subject="softmax",
     ),
     Mistake(
@@ -155,6 +158,7 @@ KERNELS = (
         "the last {} queries are left at 0",
         "round the number of blocks of queries up",
         without_rows,
+        fitted=True,
     ),
     Mistake(
         "values-shifted",
@@ -162,5 +166,6 @@ KERNELS = (
         "each weight is applied to the value {} its key",
         "take keys and values of the same block",
         shifted,
+        fitted=True,
     ),
 )

@@ -92,9 +92,15 @@ def finite(case: Case) -> Iterator[Plant]:
     hide = masked(case)
     if hide:
         for fill in FILLS:
-            for added in (False, True):
+            for added in (False, True) if fill else (False,):
                 op = wrong.Filled(hide.offset, hide.at, hide.rules, fill=fill, added=added)
                 yield Plant(case.put(MASKED, op), f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"))
+
+
+def otherwise_finite(case: Case) -> Iterator[Plant]:
+    """Any other number in place of −∞, or added."""
+    hide = masked(case)
+    if hide:
         yield from planted_fit(case, filled(case, hide, added=False), FILLS_NEAR, spoken)
         yield from planted_fit(case, filled(case, hide, added=True), FILLS_NEAR, added_words)
 
@@ -248,5 +254,13 @@ PARTIAL_MASKS = (
         "{}",
         "hide what any rule hides: combine all of them with &",
         partly_ignored,
+    ),
+    Mistake(
+        "mask-finite",
+        (MASKED,),
+        "hidden scores are {} instead of −∞, and it shows",
+        "use -np.inf, and give rows that see nothing zeros",
+        otherwise_finite,
+        fitted=True,
     ),
 )

@@ -297,6 +297,7 @@ FITTED_POSITIONS = (
         "the base of the rotary angles is {}",
         "turn by pos · θ^(−2i/d), d the columns that are turned; if this base is meant, say --theta {}",
         rotary_fit(lambda op, theta: replace(op, theta=abs(theta)), THETAS),
+        fitted=True,
         subject="rotary",
     ),
     Mistake(
@@ -305,6 +306,7 @@ FITTED_POSITIONS = (
         "the first {} columns of each head are rotated",
         "turn as many as are meant; if these are, say --rotary-dims {}",
         other_dims,
+        fitted=True,
         subject="rotary",
     ),
     Mistake(
@@ -313,6 +315,7 @@ FITTED_POSITIONS = (
         "positions are counted from elsewhere: {}",
         "count from 0, the keys of a cache included",
         other_starts,
+        fitted=True,
         subject="rotary",
     ),
     Mistake(
@@ -323,6 +326,7 @@ FITTED_POSITIONS = (
         rotary_fit(
             lambda op, by: by_angles(op, lambda angle: by * angle), (0.1, 0.25, 0.5, 0.9, 1.1, 2.0, 4.0)
         ),
+        fitted=True,
         subject="rotary",
     ),
     Mistake(
@@ -331,6 +335,7 @@ FITTED_POSITIONS = (
         "queries and keys are rotated, which nothing asks for",
         "say {} if it is meant",
         unasked,
+        fitted=True,
         subject="rotary",
     ),
     Mistake(
@@ -339,6 +344,7 @@ FITTED_POSITIONS = (
         "{}",
         "take sin(pos / 10000^(2i/d)) in column 2i and the cosine in column 2i + 1, pos from 0",
         other_sinusoids,
+        fitted=True,
     ),
     Mistake(
         "positions-wrong",
@@ -346,5 +352,6 @@ FITTED_POSITIONS = (
         "{} before they are added",
         "add embeddings and positions as they are",
         other_sum,
+        fitted=True,
     ),
 )

@@ -326,6 +326,7 @@ FITTED = (
         "{}",
         "add each bias once, to its own projection",
         other_bias,
+        fitted=True,
     ),
     Mistake(
         "normalized",
@@ -340,5 +341,6 @@ FITTED = (
         "{}",
         "leave the factor out",
         multiplied,
+        fitted=True,
     ),
 )

@@ -163,6 +163,7 @@ OTHER_SCALE = (
         "{}",
         "divide Q Kᵀ by np.sqrt(d_k), once, or give the factor that is meant with --scale",
         other_factor,
+        fitted=True,
         subject="scale",
     ),
 )
@@ -203,13 +204,16 @@ def squeezed_by(*functions: Callable[[Array, float], Array]) -> Callable[[Case],
 
     def plants(case: Case) -> Iterator[Plant]:
         op = case.op("softcapped_scores")
-        for function in functions if isinstance(op, Squeeze) else ():
-            yield Plant(case.put("softcapped_scores", changed(function, op)))
-
-    def changed(function: Callable[[Array, float], Array], op: Squeeze) -> wrong.By:
-        return wrong.By(lambda s: function(s, op.cap))
+        for function in functions:
+            if isinstance(op, Squeeze):
+                yield Plant(case.put("softcapped_scores", bent(function, op.cap)))
 
     return plants
+
+
+def bent(function: Callable[[Array, float], Array], cap: float) -> wrong.By:
+    """A function of scores and cap, the cap put in."""
+    return wrong.By(lambda s: function(s, cap))
 
 
 def other_cap(case: Case) -> Iterator[Plant]:
@@ -299,6 +303,7 @@ SOFTCAP = (
         "the cap is {}",
         "squeeze to the cap that --softcap gives, or give this one",
         other_cap,
+        fitted=True,
         subject="softcap",
     ),
     Mistake(
@@ -307,6 +312,7 @@ SOFTCAP = (
         "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
         "say --softcap {} if it is meant",
         unasked_cap,
+        fitted=True,
         subject="softcap",
     ),
 )

@@ -105,6 +105,20 @@ LARGE = (0.1, 1.0, 5.0, 30.0)
 
 SOFTMAX = (
     Mistake(
+        "nan-where-nothing-is-seen",
+        (WEIGHTS,),
+        "softmax divides 0 by 0 in rows that see nothing",
+        "give such rows zeros, np.where(mask.any(-1, keepdims=True), weights, 0)",
+        instead(WEIGHTS, lambda _: wrong.NaNWhereNothingIsSeen(), Softmax),
+    ),
+    Mistake(
+        "no-max-subtraction",
+        (WEIGHTS,),
+        "exp overflows {}, as the row maximum is not subtracted",
+        "take np.exp(s - s.max(axis=-1, keepdims=True))",
+        overflowing,
+    ),
+    Mistake(
         "softmax-over-queries",
         (WEIGHTS,),
         "softmax runs over queries",
@@ -224,20 +238,6 @@ SOFTMAX = (
         "call model.eval(), or set dropout to 0",
         dropout,
     ),
-    Mistake(
-        "nan-where-nothing-is-seen",
-        (WEIGHTS,),
-        "softmax divides 0 by 0 in rows that see nothing",
-        "give such rows zeros, np.where(mask.any(-1, keepdims=True), weights, 0)",
-        instead(WEIGHTS, lambda _: wrong.NaNWhereNothingIsSeen(), Softmax),
-    ),
-    Mistake(
-        "no-max-subtraction",
-        (WEIGHTS,),
-        "exp overflows {}, as the row maximum is not subtracted",
-        "take np.exp(s - s.max(axis=-1, keepdims=True))",
-        overflowing,
-    ),
 )
 
 SUMS = (
@@ -247,6 +247,7 @@ SUMS = (
         "{} is added to the sum that softmax divides by",
         "divide by the sum alone: after the maximum is subtracted it is at least 1",
         constant_in_sum(wrong.with_constant, small, SMALL),
+        fitted=True,
         subject="softmax",
     ),
     Mistake(
@@ -255,6 +256,7 @@ SUMS = (
         "softmax counts {} of zeros, the padding of the last block",
         "hide keys from the sentence's length on before softmax",
         constant_in_sum(wrong.with_logit, several_zeros, LARGE),
+        fitted=True,
         subject="softmax",
     ),
     Mistake(
@@ -263,6 +265,7 @@ SUMS = (
         "softmax counts a key more whose score is {} everywhere (an attention sink), and drops its weight",
         "take softmax over the keys alone, or check a model that has sinks",
         constant_in_sum(wrong.with_logit, logit, LARGE),
+        fitted=True,
         subject="softmax",
     ),
 )

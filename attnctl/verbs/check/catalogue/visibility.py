@@ -78,12 +78,16 @@ def other_window(case: Case) -> Iterator[Plant]:
 
 def ends_words(way: Ends) -> str:
     """Keys up to 7 back and 0 ahead: --window 7,0."""
-    back, ahead = ("any number of" if end is None else str(end) for end in way)
-    option = ",".join("inf" if end is None else str(end) for end in way)
-    option = f"--window {option}" if way != (None, 0) else "--causal"
-    if way[1] == 0 and way[0] is not None:
-        option = f"--causal --window {way[0]}"
-    return f"keys up to {back} back and {ahead} ahead ({option})"
+    back, ahead = ("any number" if end is None else str(end) for end in way)
+    return f"keys up to {back} back and {ahead} ahead ({option(way)})"
+
+
+def option(way: Ends) -> str:
+    """A window as the command line asks for it."""
+    back, ahead = way
+    if ahead == 0:
+        return "--causal" if back is None else f"--causal --window {back}"
+    return "--window " + ",".join("inf" if end is None else str(end) for end in way)
 
 
 def other_offset(case: Case) -> Iterator[Plant]:
@@ -116,7 +120,7 @@ def unasked(case: Case) -> Iterator[Plant]:
         rules = [Causal()] if way == (None, 0) else [Window(*way)]
         return hiding(case, rules)
 
-    yield from planted_best(case, make, dict.fromkeys(ways), ends_words)
+    yield from planted_best(case, make, dict.fromkeys(ways), option)
 
 
 def not_itself(case: Case) -> Iterator[Plant]:
@@ -273,6 +277,7 @@ VISIBILITY = (
         "the mask reaches {}",
         "let it broadcast over heads: mask[None], not mask put into one head",
         some_heads,
+        fitted=True,
     ),
     Mistake(
         "mask-some-members",
@@ -280,6 +285,7 @@ VISIBILITY = (
         "the mask reaches {}",
         "let it broadcast over the batch",
         some_members,
+        fitted=True,
     ),
     Mistake(
         "padding-members",
@@ -311,6 +317,7 @@ VISIBILITY = (
         "padding is taken to begin at {}",
         "hide keys from each member's length on: key < length is seen",
         other_lengths,
+        fitted=True,
         subject="padding",
     ),
     Mistake(
@@ -319,6 +326,7 @@ VISIBILITY = (
         "the diagonal is {} where it should be",
         "let query i see key j when j <= i + offset: np.tril(…, k=offset), or say --causal-offset",
         other_offset,
+        fitted=True,
         subject="diagonal",
     ),
     Mistake(
@@ -327,6 +335,7 @@ VISIBILITY = (
         "a query sees {}",
         "take the window that is asked for, both ends counted in, or ask for this one",
         other_window,
+        fitted=True,
         subject="diagonal",
     ),
     Mistake(
@@ -342,6 +351,7 @@ VISIBILITY = (
         "{}",
         "compare the positions of queries and keys in the sentence within each tile",
         by_blocks,
+        fitted=True,
         subject="diagonal",
     ),
     Mistake(
@@ -350,12 +360,14 @@ VISIBILITY = (
         "the {} keys are left out",
         "round the number of blocks of keys up, and hide what is past the last one",
         dropped_keys,
+        fitted=True,
     ),
     Mistake(
         "mask-unasked",
         (WEIGHTS,),
-        "there is a mask that nothing asks for: {}",
-        "say so if it is meant",
+        "there is a mask that nothing asks for, that of {}",
+        "say {} if it is meant",
         unasked,
+        fitted=True,
     ),
 )
