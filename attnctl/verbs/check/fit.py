@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from attnctl.array import Array
 from attnctl.derivation import Derivation
 from attnctl.verbs.check.mistake import Case, Plant
 
@@ -75,7 +74,10 @@ def closest(case: Case, make: Callable[[T], Derivation | None], candidates: Iter
 
 
 def planted_best(
-    case: Case, make: Callable[[T], Derivation | None], candidates: Iterable[T], say: Callable[[T], str] = str
+    case: Case,
+    make: Callable[[T], Derivation | None],
+    candidates: Iterable[T],
+    say: Callable[[T], str] = str,
 ) -> Iterator[Plant]:
     """The plant of the candidate that fits best, if one fits better than the right program."""
     best = closest(case, make, candidates)

@@ -14,7 +14,7 @@ from attnctl.ops import Op
 from attnctl.verbs.check.probe import Probe
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import Known, free
-from attnctl.verbs.check.walk import Walk
+from attnctl.verbs.check.walk import Walk, vanishes
 
 
 @dataclass
@@ -66,6 +66,8 @@ class Case:
             return np.inf
         told = ~np.isnan(self.found) & ~free(self.expected.error)
         told = told & ~self.record.blank(self.first)
+        if np.isneginf(value).any():
+            told = told & ~self.vanishing(value)
         found, other = self.found[told], value[told]
         left = np.where(found == other, 0.0, np.abs(found - other))
         strange = ~np.isfinite(left)
@@ -74,6 +76,11 @@ class Case:
             left = np.where(strange, size, left)
         with np.errstate(over="ignore"):
             return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
+
+    def vanishing(self, value: Array) -> Array:
+        """Where a number stands for the −∞ of a value, and softmax makes 0 of it."""
+        hidden = np.isneginf(value)
+        return hidden & vanishes(self.found, hidden, self.record.precision(self.first).vanishing)
 
     def planted(self, derivation: Derivation) -> Case:
         """The same step, of a program that makes one mistake already."""
@@ -99,14 +106,35 @@ class Case:
 
     def insert(self, new: Step, before: str) -> Derivation:
         """The derivation with a step more; what read its input `before` that step reads it instead."""
+        return self.through(before, new.inputs[0], new)
+
+    def through(self, name: str, read: str, new: Step) -> Derivation:
+        """The derivation in which a step reads a new one instead of what it read."""
+        inputs = tuple(new.name if each == read else each for each in self.derivation[name].inputs)
+        return self.beside(name, new, with_op(self.derivation[name], self.derivation[name].op, inputs))
+
+    def reading(self, name: str, read: str, op: Op) -> Derivation:
+        """The derivation in which a step reads what an op makes of its input."""
+        axes = self.derivation[read].axes
+        return self.through(name, read, Step(self.fresh(f"{read} for {name}"), op, (read,), axes, "", ""))
+
+    def then(self, name: str, op: Op, *more: str) -> Derivation:
+        """The derivation with another op on what a step was, which reads more steps too if given."""
+        step = self.derivation[name]
+        bare = replace(step, name=self.fresh(f"{name} at first"))
+        return self.beside(name, bare, with_op(step, op, (bare.name, *more)))
+
+    def fresh(self, name: str) -> str:
+        """A name that no step has yet: two mistakes may both need a new step at one place."""
+        while name in self.derivation:
+            name += "′"
+        return name
+
+    def beside(self, name: str, new: Step, step: Step) -> Derivation:
+        """The derivation with a new step before another one, which becomes this one."""
         steps: list[Step] = []
-        for step in self.derivation:
-            if step.name == before:
-                steps.append(new)
-                inputs = tuple(new.name if each in new.inputs else each for each in step.inputs)
-                steps.append(with_op(step, step.op, inputs))
-            else:
-                steps.append(step)
+        for each in self.derivation:
+            steps += [new, step] if each.name == name else [each]
         return Derivation(tuple(steps))
 
 
@@ -128,6 +156,7 @@ class Plant:
 
     derivation: Derivation
     detail: str = ""
+
 
 @dataclass(frozen=True)
 class Mistake:

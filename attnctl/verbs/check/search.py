@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.errors import AttnError
 from attnctl.verbs.check.catalogue import CATALOGUE
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
 from attnctl.verbs.check.precision import FLOAT64
@@ -121,7 +122,7 @@ class Search:
     def plants(
         self, case: Case, beside: Sequence[Mistake] = (), *, fitted: bool | None = None
     ) -> Iterator[tuple[Mistake, Plant]]:
-        """Every way to make every mistake that contradicts none of those; only fitted ones, or only others."""
+        """Every way to make every mistake that contradicts none of those; fitted ones only, or others."""
         earlier = [each for each in self.named if each.subject]
         for mistake in CATALOGUE:
             if fitted not in (None, mistake.fitted):
@@ -175,7 +176,10 @@ class Search:
         if value is None or (exact and not self.near(value)):
             return None
         first, differs = self.case.first, self.case.differs
-        walk = self.walker.walk(plant.derivation, self.walk, until=first)
+        try:
+            walk = self.walker.walk(plant.derivation, self.walk, until=first)
+        except AttnError:  # shapes that only the right derivation brings together
+            return None
         if not set(walk.wrong) <= set(self.walk.wrong) - {first}:
             return None
         expected = self.walker.expected(plant.derivation[first], walk.values)

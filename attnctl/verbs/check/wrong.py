@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.ops import Hide, Op, Softmax
+from attnctl.ops import Hide, Op, Rotate, Softmax
 from attnctl.rules import Mask, Positions, VisibilityRule
 
 Move = Callable[[Array], Array]
@@ -250,6 +250,17 @@ class By(Op):
 
 
 @dataclass(frozen=True)
+class TurnedOtherwise(Rotate):
+    """A rotation by other angles."""
+
+    change: Callable[[Array], Array] = unmoved
+
+    def angles(self, x: Array) -> Array:
+        """Those of the right one, changed."""
+        return self.change(super().angles(x))
+
+
+@dataclass(frozen=True)
 class Seen(VisibilityRule):
     """Who sees whom as a function of two positions."""
 
@@ -327,7 +338,7 @@ Kept = Callable[[Array, Array], Array]
 """What is left of a sum over a block when all are done: of its running maximum and the last one."""
 
 RESCALED: Kept = lambda here, last: np.exp(here - last)  # noqa: E731
-LEFT_ALONE: Kept = lambda here, last: np.ones_like(here)  # noqa: E731
+LEFT_ALONE: Kept = lambda here, _: np.ones_like(here)  # noqa: E731
 BACKWARDS: Kept = lambda here, last: np.exp(last - here)  # noqa: E731
 BASE_TWO: Kept = lambda here, last: np.exp2(here - last)  # noqa: E731
 

@@ -130,9 +130,9 @@ SOFTMAX = {
               **soft(lambda p, s: (e := np.exp(np.where(s < -1e30, -np.inf, s))) / total(e))),
     "dropout 0.1": m("plain, causal", "dropout-left-on", **soft(lambda p, s: dropped(p, s, 0.1))),
     "dropout 0.5": m("wide", "dropout-left-on", **soft(lambda p, s: dropped(p, s, 0.5))),
-    "a sink of logit 0.7": m("plain, causal", "sink", families=WITH_WEIGHTS,
+    "a sink of logit 0.4": m("plain, causal", "sink", families=WITH_WEIGHTS,
               softmax=lambda p, s: divided(e := np.exp(shifted(s)),
-                  total(e) + np.exp(0.7 - np.where(np.isinf(t := s.max(axis=-1, keepdims=True)), 0, t)))),
+                  total(e) + np.exp(0.4 - np.where(np.isinf(t := s.max(axis=-1, keepdims=True)), 0, t)))),
     "L2": m("plain", "", **soft(lambda p, s: (e := np.exp(shifted(s))) / np.sqrt(total(e * e)))),
 }  # fmt: skip
 
@@ -195,8 +195,8 @@ MASK = {
     "transposed": m("masked", "mask-transposed", mask=lambda p: p.g["mask"].T),
     "first head only": m("causal, masked", "mask-some-heads", families=WITH_WEIGHTS,
                   hidden=lambda p, s: np.where(p.seen() | (np.arange(p.k.heads) > 0)[:, None, None], s, -np.inf)),
-    "first member only": m("batch", "mask-unasked mask-some-members", families=WITH_WEIGHTS,
-                  weights=lambda p, s: p.softmax(
+    "first member only": m("batch causal", "mask-some-members", families=WITH_WEIGHTS,
+                  hidden=lambda p, s: (
                       np.where(lower(0)(p) | (np.arange(p.k.batch) > 0)[:, None, None, None], s, -np.inf))),
     "padding seen": m("padded", "padding-ignored", padding=lambda p: np.ones(p.k.keys, dtype=bool)),
     "a padded key too many": m("padded", "padding-lengths",
@@ -316,9 +316,9 @@ PROJECTION = {
     "output times 2": m("plain, causal", "constant-factor", **finished(lambda p, y: 2 * y)),
     "V times 1.01": m("plain, grouped", "constant-factor", ("textbook", "llama", "kernel"), "float64 float32",
               project=lambda p, x, letter: Kernel.project(p, x, letter) * x.dtype.type(1.01 if letter == "V" else 1)),
-    "weights on K": m("plain, causal", "weights-applied-to-wrong", mix=lambda p, a, v: a @ p.keys,
+    "weights on K": m("plain, causal", "weights-applied-to-wrong projection-mixed-up", mix=lambda p, a, v: a @ p.keys,
               families=WITH_WEIGHTS),
-    "weights on Q": m("plain", "weights-applied-to-wrong", mix=lambda p, a, v: a @ p.q, families=WITH_WEIGHTS),
+    "weights on Q": m("plain", "weights-applied-to-wrong projection-mixed-up", mix=lambda p, a, v: a @ p.q, families=WITH_WEIGHTS),
     "weights transposed": m("plain, causal", "weights-transposed", mix=lambda p, a, v: a.swapaxes(-1, -2) @ v,
               families=WITH_WEIGHTS),
 }  # fmt: skip
@@ -465,9 +465,9 @@ POSITION = {
     "cache not counted": m("cache", "rotary-start", **turn(lambda x, start, k: turned(x, at(x, k, 0)))),
     "cache counted one too many": m("cache", "rotary-start", **turn(lambda x, start, k: turned(x, at(x, k, start + 1)))),
     "positions halved": m("rope", "rotary-stretched", **turn(lambda x, start, k: turned(x, at(x, k, start, step=0.5)))),
-    "sine and cosine exchanged": m("rope", "rotary-sine-cosine",
+    "sine and cosine exchanged": m("rope", "rotary-sine-cosine rotary-backwards",
         **turn(lambda x, start, k: turned(x, np.pi / 2 - at(x, k, start)))),
-    "by the head's number": m("rope whole", "", **turn(
+    "by the head's number": m("rope whole", "rotary-missing", **turn(
         lambda x, start, k: turned(x, np.broadcast_to(
             (np.arange(x.shape[-3])[:, None, None] * angles(2, k.d)[1]), (x.shape[-3], x.shape[-2], k.d // 2))))),
     "rotation unasked": m("plain, causal", "rotary-unasked",
@@ -530,7 +530,7 @@ SOFTCAP = {
         scaled=lambda p, s: s, capped=lambda p, s: squeezed(p.k.softcap)(s) / s.dtype.type(np.sqrt(p.k.d))),
     "not multiplied back": m("softcap", "softcap-half", capped=lambda p, s: np.tanh(s / p.k.softcap)),
     "not divided": m("softcap", "softcap-half", capped=lambda p, s: p.k.softcap * np.tanh(s)),
-    "bare tanh": m("softcap", "softcap-other", capped=lambda p, s: np.tanh(s)),
+    "bare tanh": m("softcap", "softcap-other softcap-half", capped=lambda p, s: np.tanh(s)),
     "clipped": m("softcap", "softcap-clipped", capped=lambda p, s: np.clip(s, -p.k.softcap, p.k.softcap)),
 }
 

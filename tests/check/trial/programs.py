@@ -458,6 +458,7 @@ KINDS = {
     "tail": Kind(n=14),
     "causal tail": Kind(n=14, causal=True),
     "batch": Kind(batch=3),
+    "batch causal": Kind(batch=3, causal=True),
     "wide": Kind(n=24, d_model=64, d=16, causal=True),
     "peaked": Kind(spread=30.0, causal=True),
     "huge": Kind(spread=400.0, causal=True),

@@ -63,7 +63,9 @@ def programs():
                 for kind in (mistake.kinds if at == 0 else mistake.kinds[at % len(mistake.kinds) :][:1])
             ]
             for family, kind in pairs:
-                exact = [way for way in ROTA if way[1] in ("float64", "float32") and way[1] in mistake.dtypes]
+                exact = [
+                    way for way in ROTA if way[1] in ("float64", "float32") and way[1] in mistake.dtypes
+                ]
                 coarse = [way for way in ROTA if way not in exact and way[1] in mistake.dtypes]
                 chosen = [exact[turn % len(exact)]]
                 chosen += [coarse[turn % len(coarse)]] if coarse else []
@@ -104,7 +106,9 @@ def verdict(program: Program):
     asked = settings(KINDS[program.kind])
     report = attnctl.check(foreign(arrays), asked)
     if report.agrees:
-        return ("changes nothing" if unchanged(arrays, made(program, {}), program.dtype) else "acquitted"), report
+        return (
+            "changes nothing" if unchanged(arrays, made(program, {}), program.dtype) else "acquitted"
+        ), report
     if report.mistake is None:
         return "located", report
     return ("named" if set(all_named(report)) & program.mistake.names else "misnamed"), report
@@ -138,6 +142,8 @@ def table(outcomes) -> str:
     groups = list(dict.fromkeys(group for group, _ in outcomes))
     lines = [f"{'':12}" + "".join(f"{word:>17}" for word in words)]
     for group in [*groups, "all"]:
-        row = [sum(n for (g, w), n in counts.items() if w == word and group in (g, "all")) for word in words]
+        row = [
+            sum(n for (g, w), n in counts.items() if w == word and group in (g, "all")) for word in words
+        ]
         lines.append(f"{group:12}" + "".join(f"{n:17}" for n in row))
     return "\n".join(lines)

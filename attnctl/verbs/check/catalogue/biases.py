@@ -51,10 +51,16 @@ def other_slopes(case: Case) -> Iterator[Plant]:
         for said, slopes in ways.items():
             yield Plant(with_slopes(case, name, op, slopes), said)
         yield from planted_fit(
-            case, times(case, name, op, right), (-1.0, 0.3, 0.6, 2.0, 5.0), lambda by: f"they are multiplied by {spoken(by)}"
+            case,
+            times(case, name, op, right),
+            (-1.0, 0.3, 0.6, 2.0, 5.0),
+            lambda by: f"they are multiplied by {spoken(by)}",
         )
         yield from planted_fit(
-            case, times(case, name, op, np.ones(heads)), (0.03, 0.3, 1.0, -0.3), lambda by: f"they are all {spoken(by)}"
+            case,
+            times(case, name, op, np.ones(heads)),
+            (0.03, 0.3, 1.0, -0.3),
+            lambda by: f"they are all {spoken(by)}",
         )
         yield from slopes_of_each(case, name, op)
 

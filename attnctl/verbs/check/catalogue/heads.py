@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.derivation import Step
 from attnctl.ops import Copy, Given, Merge, Op, Project, Repeat
 from attnctl.verbs.check import wrong
 from attnctl.verbs.check.fit import planted_best
@@ -141,26 +142,27 @@ def packing(case: Case) -> Iterator[Plant]:
     able = all(isinstance(case.op(name), Project) for name in names)
     if not able or case.size("head") != case.size("kv_head") or not several(case):
         return
-    source = case.derivation["Q"].inputs[0]
-    inputs = (source, *(case.derivation[name].inputs[1] for name in names))
-    for order in ((0, 1), (1, 0)):
-        ops: dict[str, Op] = {
-            name: wrong.By(unpacked(at, by_letter=order == (0, 1))) for at, name in enumerate(names)
-        }
-        yield Plant(case.put_all(ops, dict.fromkeys(names, inputs)))
+    weights = tuple(case.derivation[name].inputs[1] for name in names)
+    for by_letter in (True, False):
+        planted = case
+        for at, (name, own) in enumerate(zip(names, weights, strict=True)):
+            op = wrong.By(unpacked(at, by_letter=by_letter))
+            new = Step(case.fresh(f"{own} unpacked"), op, weights, case.derivation[own].axes, "", "")
+            planted = planted.planted(planted.through(name, own, new))
+        yield Plant(planted.derivation)
 
 
 def unpacked(at: int, *, by_letter: bool) -> Callable[..., Array]:
-    """Q, K or V (0, 1, 2) of one packed matrix that is taken apart the wrong way."""
+    """W_Q, W_K or W_V (0, 1, 2) of one packed matrix that is taken apart the wrong way."""
 
-    def part(x: Array, *weights: Array) -> Array:
+    def part(*weights: Array) -> Array:
         heads, rows, d = weights[0].shape
         packed = np.stack(weights)  # (letter, head, d_model, d)
         if by_letter:  # packed by letter, read by head
             columns = packed.reshape(heads, 3, rows, d).swapaxes(0, 1)
         else:
             columns = packed.swapaxes(0, 1).reshape(3, heads, rows, d)
-        return np.asarray(x[..., None, :, :] @ columns[at])
+        return np.asarray(columns[at])
 
     return part
 
@@ -171,14 +173,14 @@ def over_batch(case: Case) -> Iterator[Plant]:
     concat = case.op("concat")
     if not case.size("batch") or concat is None or any(not isinstance(step.op, Project) for step in read):
         return
-    ops: dict[str, Op] = {step.name: wrong.By(from_other_axis(step.op)) for step in read}
-    ops["concat"] = wrong.By(lambda z: concat.apply(z).swapaxes(0, 1))
+    ops: dict[str, Op] = {step.name: wrong.Arranged(step.op, (tokens_for_batch,)) for step in read}
+    ops["concat"] = wrong.Arranged(concat, after=tokens_for_batch)
     yield Plant(case.put_all(ops))
 
 
-def from_other_axis(op: Op) -> Callable[..., Array]:
-    """The op on X with its first two axes exchanged."""
-    return lambda x, *rest: op.apply(x.swapaxes(0, 1), *rest)
+def tokens_for_batch(x: Array) -> Array:
+    """The first two axes exchanged."""
+    return x.swapaxes(0, 1)
 
 
 HEADS = (

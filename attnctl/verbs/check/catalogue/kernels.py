@@ -38,7 +38,10 @@ def online(case: Case) -> Iterator[Plant]:
         return wrong.By(lambda s: wrong.online(s, block, output, total))
 
     yield from planted_best(
-        case, lambda way: case.put(WEIGHTS, make(way)), ways, lambda way: f"{way[0][0]} (blocks of {way[1]})"
+        case,
+        lambda way: case.put(WEIGHTS, make(way)),
+        ways,
+        lambda way: f"{way[0][0]} (blocks of {way[1]})",
     )
     yield from planted_best(
         case,
@@ -69,12 +72,12 @@ def without_rows(case: Case) -> Iterator[Plant]:
 
         def zeroed(start: int) -> wrong.By:
             kept = (np.arange(queries) < start)[:, None]
-            return wrong.By(lambda *inputs: op.apply(*inputs) * kept)
+            return wrong.By(lambda z: z * kept)
 
         starts = [start for start in range(queries) if start >= queries - 256]
         yield from planted_best(
             case,
-            lambda start: case.put(OUTPUTS, zeroed(start)),
+            lambda start: case.then(OUTPUTS, zeroed(start)),
             starts,
             lambda start: f"{queries - start}",
         )
@@ -85,8 +88,8 @@ def shifted(case: Case) -> Iterator[Plant]:
     op, keys = case.op(OUTPUTS), case.size("key") or 0
     if isinstance(op, MatMul):
 
-        def moved(by: int) -> wrong.By:
-            return wrong.By(lambda a, v: op.apply(a, np.roll(v, by, axis=-2)))
+        def moved(by: int) -> wrong.Arranged:
+            return wrong.Arranged(op, (wrong.unmoved, lambda v: np.roll(v, by, axis=-2)))
 
         ways = [by for by in range(-min(keys // 2, 64), min(keys // 2, 64) + 1) if by]
         yield from planted_best(case, lambda by: case.put(OUTPUTS, moved(by)), ways, places)

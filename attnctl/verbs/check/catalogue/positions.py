@@ -12,7 +12,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.derivation import Derivation
 from attnctl.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
-from attnctl.ops.positions import rotate, sinusoids
+from attnctl.ops.positions import sinusoids
 from attnctl.verbs.check import wrong
 from attnctl.verbs.check.fit import ends, planted_best, planted_fit, spoken
 from attnctl.verbs.check.mistake import Case, Mistake, Plant, everywhere_or_once
@@ -60,17 +60,12 @@ def rotary_fit(
 
 def plain(value: float) -> str:
     """A number as an option takes it."""
-    return f"{value:.6g}" if value != round(value) or abs(value) >= 1e15 else f"{value:.0f}"  # noqa: PLR2004
+    return f"{value:.6g}" if value != round(value) or abs(value) >= 1e15 else f"{value:.0f}"
 
 
-def by_angles(op: Rotate, change: Callable[[Array], Array]) -> wrong.By:
+def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
     """The rotation by other angles."""
-
-    def turned(x: Array) -> Array:
-        angle = change(op.angles(x))
-        return rotate(x, np.cos(angle), np.sin(angle), interleaved=op.interleaved)
-
-    return wrong.By(turned)
+    return wrong.TurnedOtherwise(op.theta, op.dims, op.interleaved, op.start, change)
 
 
 def other_dims(case: Case) -> Iterator[Plant]:
@@ -104,7 +99,9 @@ def other_starts(case: Case) -> Iterator[Plant]:
 
     def say(way: tuple[int, ...]) -> str:
         letters = {name[0]: by for name, by in zip(right, way, strict=True) if by}
-        return " and ".join(f"{letter} {abs(by)} too {'late' if by > 0 else 'early'}" for letter, by in letters.items())
+        return " and ".join(
+            f"{letter} {abs(by)} too {'late' if by > 0 else 'early'}" for letter, by in letters.items()
+        )
 
     yield from planted_best(case, make, ways, say)
 
@@ -128,7 +125,7 @@ def on_values(case: Case) -> Iterator[Plant]:
     if isinstance(project, Project) and "V" not in case.record:
         yield Plant(case.put("V", wrong.Then(project, turn)))
     if isinstance(outputs, MatMul):
-        yield Plant(case.put("head_outputs", wrong.By(lambda a, v: outputs.apply(a, turn.apply(v)))))
+        yield Plant(case.reading("head_outputs", case.derivation["head_outputs"].inputs[1], turn))
 
 
 def before_split(case: Case) -> Iterator[Plant]:
@@ -152,7 +149,9 @@ def whole(op: Rotate) -> Callable[[Array], Array]:
 
     def turned(x: Array) -> Array:
         heads = x.shape[-3]
-        return wrong.side_into_heads(wide.apply(wrong.side_by_side(x)[..., None, :, :])[..., 0, :, :], heads)
+        return wrong.side_into_heads(
+            wide.apply(wrong.side_by_side(x)[..., None, :, :])[..., 0, :, :], heads
+        )
 
     return turned
 
@@ -164,11 +163,12 @@ def unasked(case: Case) -> Iterator[Plant]:
         return
     for interleaved in (False, True):
 
-        def make(theta: float, interleaved: bool = interleaved) -> Derivation:  # noqa: FBT001
+        def make(theta: float, interleaved: bool = interleaved) -> Derivation:
             turn = Rotate(theta=abs(theta), interleaved=interleaved)
-            return case.put("scores", wrong.By(lambda q, k: scores.apply(turn.apply(q), turn.apply(k))))
+            q, k = case.derivation["scores"].inputs
+            return case.planted(case.reading("scores", q, turn)).reading("scores", k, turn)
 
-        def say(theta: float, interleaved: bool = interleaved) -> str:  # noqa: FBT001
+        def say(theta: float, interleaved: bool = interleaved) -> str:
             return f"--positions rope --theta {plain(theta)}{' --interleaved' * interleaved}"
 
         yield from planted_fit(case, make, THETAS, say)
@@ -219,8 +219,12 @@ def other_sinusoids(case: Case) -> Iterator[Plant]:
         yield Plant(case.put("positions", replace(op, start=start)), f"positions begin at {start}")
 
     def of_base(base: float) -> Derivation:
-        angle = np.arange(op.start, op.start + op.length)[:, None] / abs(base) ** (2 * (columns // 2) / op.d_model)
-        return case.put("positions", wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle))))
+        angle = np.arange(op.start, op.start + op.length)[:, None] / abs(base) ** (
+            2 * (columns // 2) / op.d_model
+        )
+        return case.put(
+            "positions", wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle)))
+        )
 
     yield from planted_fit(case, of_base, THETAS, lambda base: f"the base is {plain(base)}, not 10000")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 
 from attnctl.array import Array
-from attnctl.derivation import Derivation
+from attnctl.derivation import Derivation, Step
 from attnctl.ops import Add, Copy, MatMul, MatMulT, Merge, Op, Project, Scale, Slope
 from attnctl.verbs.check import wrong
 from attnctl.verbs.check.fit import planted_fit, spoken
@@ -109,7 +109,7 @@ def mixed_up(case: Case) -> Iterator[Plant]:
     able = projections(case)
     for letters in product(able, repeat=len(able)):
         others = {name: letter for name, letter in zip(able, letters, strict=True) if name != letter}
-        if not others or others == {"Q": "K", "K": "Q"}:
+        if not others or others == {"Q": "K", "K": "Q"} or not alike(case, others):
             continue
         if len(set(letters)) < len(able) and len(others) > 1:
             continue
@@ -119,7 +119,16 @@ def mixed_up(case: Case) -> Iterator[Plant]:
             yield Plant(case.put_all({name: case.derivation[name].op for name in others}, inputs), said)
 
 
-def mixed(case: Case, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:  # noqa: FBT001
+def alike(case: Case, others: Mapping[str, str]) -> bool:
+    """Whether the matrices have the shapes of those in whose place they are."""
+    heads = {"Q": case.size("head"), "K": case.size("kv_head"), "V": case.size("kv_head")}
+    columns = {"Q": case.size("d_k"), "K": case.size("d_k"), "V": case.size("d_v")}
+    return all(
+        heads[name] == heads[letter] and columns[name] == columns[letter] for name, letter in others.items()
+    )
+
+
+def mixed(case: Case, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:
     """What a projection reads that takes another's matrix, and that one's bias or its own."""
     source, _, *own = case.derivation[name].inputs
     _, weight, *other = case.derivation[letter].inputs
@@ -138,26 +147,23 @@ def into_heads(x: Array, w: Array, *_: Array) -> Array:
 
 
 def twice_projected(case: Case) -> Iterator[Plant]:
-    """concat W_O W_O."""
+    """concat W_O W_O, the bias added once or twice."""
     op = case.op("output")
     if isinstance(op, MatMul):
-        yield Plant(case.put("output", wrong.By(lambda c, w, *b: op.apply(op.apply(c, w, *b), w, *b))))
-        yield Plant(case.put("output", wrong.By(lambda c, w, *b: op.apply(c @ w, w, *b))))
+        _, *weights = case.derivation["output"].inputs
+        yield Plant(case.then("output", op, *weights))
+        first = Step(
+            case.fresh("projected"), MatMul(), ("concat", weights[0]), ("query", "d_model"), "", ""
+        )
+        yield Plant(case.through("output", "concat", first))
 
 
 def residual(case: Case) -> Iterator[Plant]:
-    """What came in added to what goes out, or to concat; or what goes out taken from it."""
+    """What came in added to what goes out, or to concat."""
     for name in ("output", "concat"):
         for source in ("X", "embeddings", "memory"):
             if name in case.derivation and source in case.derivation:
-                step = case.derivation[name]
-                inputs = (source, *step.inputs)
-                yield Plant(case.put(name, wrong.By(plus(step.op)), inputs), f"{source} is added to {name}")
-
-
-def plus(op: Op) -> Callable[..., Array]:
-    """x + what the op makes of the other inputs."""
-    return lambda x, *inputs: x + op.apply(*inputs)
+                yield Plant(case.then(name, Add(), source), f"{source} is added to {name}")
 
 
 def exchanged(case: Case) -> Iterator[Plant]:
@@ -189,24 +195,17 @@ def normalized(case: Case) -> Iterator[Plant]:
     late = [name for name in ("concat", "output") if name in case.derivation]
     for said, norm in NORMS:
         if able:
-            yield Plant(
-                case.put_all({name: first(norm, case.derivation[name].op) for name in able}),
-                f"X is normalized {said}",
-            )
+            planted = case
+            for name in able:
+                source = case.derivation[name].inputs[0]
+                planted = planted.planted(planted.reading(name, source, wrong.By(norm)))
+            yield Plant(planted.derivation, f"X is normalized {said}")
         for names in (*everywhere_or_once(*[name for name in able if name != "V"]), *((x,) for x in late)):
-            ops = {name: wrong.By(then(norm, case.derivation[name].op)) for name in names}
+            planted = case
+            for name in names:
+                planted = planted.planted(planted.then(name, wrong.By(norm)))
             many = " are" if len(names) > 1 else " is"
-            yield Plant(case.put_all(ops), f"{' and '.join(names)}{many} normalized {said}")
-
-
-def first(norm: wrong.Move, op: Op) -> wrong.By:
-    """The op on a normalized first input."""
-    return wrong.By(lambda x, *rest: op.apply(norm(x), *rest))
-
-
-def then(norm: wrong.Move, op: Op) -> Callable[..., Array]:
-    """The op's result, normalized."""
-    return lambda *inputs: norm(op.apply(*inputs))
+            yield Plant(planted.derivation, f"{' and '.join(names)}{many} normalized {said}")
 
 
 def multiplied(case: Case) -> Iterator[Plant]:
@@ -233,10 +232,10 @@ def said_of(words: str) -> Callable[[float], str]:
 def other_bias(case: Case) -> Iterator[Plant]:
     """A bias added some other number of times, or that of another projection."""
     able = [name for name in (*projections(case), "output") if name in case.derivation]
-    biased = {name: case.derivation[name] for name in able if len(case.derivation[name].inputs) > 2}  # noqa: PLR2004
+    biased = {name: case.derivation[name] for name in able if len(case.derivation[name].inputs) > 2}
     for name, step in biased.items():
         yield from planted_fit(
-            case, bias_times(case, name, step.op), (-1.0, 0.5, 3.0), said_of(f"b_{letter(name)} is multiplied by ")
+            case, bias_times(case, name), (-1.0, 0.5, 3.0), said_of(f"b_{letter(name)} is multiplied by ")
         )
         for other in biased:
             if other != name:
@@ -245,9 +244,10 @@ def other_bias(case: Case) -> Iterator[Plant]:
                 yield Plant(case.put(name, step.op, inputs), said)
 
 
-def bias_times(case: Case, name: str, op: Op) -> Callable[[float], Derivation]:
+def bias_times(case: Case, name: str) -> Callable[[float], Derivation]:
     """The projection with its bias times a factor."""
-    return lambda factor: case.put(name, wrong.By(lambda x, w, b: op.apply(x, w, factor * b)))
+    bias = case.derivation[name].inputs[2]
+    return lambda factor: case.reading(name, bias, Scale(factor=factor))
 
 
 PROJECTIONS = (

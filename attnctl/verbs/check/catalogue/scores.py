@@ -286,7 +286,9 @@ SOFTCAP = (
         ("softcapped_scores",),
         "the scores are not both divided by the cap and multiplied by it again",
         "take cap * np.tanh(scores / cap)",
-        squeezed_by(lambda s, cap: np.tanh(s / cap), lambda s, cap: cap * np.tanh(s), lambda s, _: np.tanh(s)),
+        squeezed_by(
+            lambda s, cap: np.tanh(s / cap), lambda s, cap: cap * np.tanh(s), lambda s, _: np.tanh(s)
+        ),
         subject="softcap",
     ),
     Mistake(

@@ -66,7 +66,7 @@ def overflowing(case: Case) -> Iterator[Plant]:
 def constant_in_sum(
     form: Callable[[Array, float], Array], said: Callable[[float], str | None], starts: tuple[float, ...]
 ) -> Plants:
-    """Plants a constant in the sum that softmax divides by, fitted; `said` is None where it is another mistake."""
+    """Plants a constant in the sum that softmax divides by; `said` is None where it is another mistake."""
 
     def plants(case: Case) -> Iterator[Plant]:
         if not isinstance(case.op(WEIGHTS), Softmax):

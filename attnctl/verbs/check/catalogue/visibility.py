@@ -11,9 +11,10 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.derivation import HEAD_QUERY_KEY, Derivation, Step
 from attnctl.ops import Hide, Softmax
-from attnctl.rules import Causal, Padding, PerBatch, VisibilityRule, Window
+from attnctl.rules import Causal, Padding, PerBatch, VisibilityRule, Window, per_batch
 from attnctl.verbs.check import wrong
 from attnctl.verbs.check.catalogue.masks import MASKED, WEIGHTS, masked, swapped
+from attnctl.verbs.check.catalogue.positions import moved
 from attnctl.verbs.check.fit import blocks, closest, ends, planted_best
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
 
@@ -93,12 +94,11 @@ def option(way: Ends) -> str:
 def other_offset(case: Case) -> Iterator[Plant]:
     """The diagonal moved by any number of keys."""
     hide, keys, queries = masked(case), case.size("key") or 0, case.size("query") or 0
-    if hide and isinstance(hide.offset, int) and any(rule.relative for rule in hide.rules):
+    if hide and any(rule.relative for rule in hide.rules):
         ways = [by for end in ends(max(keys, queries)) for by in (end, -end) if by]
-        start = hide.offset
         yield from planted_best(
             case,
-            lambda by: case.put(MASKED, replace(hide, offset=start + by)),
+            lambda by: case.put(MASKED, replace(hide, offset=moved(hide.offset, by))),
             ways,
             lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
         )
@@ -146,7 +146,10 @@ def dropped_keys(case: Case) -> Iterator[Plant]:
 
 
 BLOCKWISE: tuple[tuple[str, Callable[[Array, Array, int], Array]], ...] = (
-    ("whole blocks of {} keys are seen where they are cut by the diagonal", lambda q, k, b: k // b <= q // b),
+    (
+        "whole blocks of {} keys are seen where they are cut by the diagonal",
+        lambda q, k, b: k // b <= q // b,
+    ),
     ("blocks of {} keys that are cut by the diagonal are skipped", lambda q, k, b: k // b < q // b),
     ("positions are counted within blocks of {}", lambda q, k, b: k % b <= q % b),
 )
@@ -189,7 +192,7 @@ def some_members(case: Case) -> Iterator[Plant]:
 def reaching(case: Case, axis: str, at: int) -> Iterator[Plant]:
     """Hidden for one along this axis, or for all but one."""
     hide, size = masked(case), case.size(axis) or 1
-    if hide is None or size < 2:  # noqa: PLR2004
+    if hide is None or size < 2:
         return
     ways = [(which, alone) for which in range(min(size, 64)) for alone in (True, False)]
 
@@ -200,7 +203,10 @@ def reaching(case: Case, axis: str, at: int) -> Iterator[Plant]:
 
     name = {"head": "head", "batch": "member of the batch"}[axis]
     yield from planted_best(
-        case, make, ways, lambda way: f"{'only' if way[1] else 'every'} {name} {'but ' * (not way[1])}{way[0]}"
+        case,
+        make,
+        ways,
+        lambda way: f"{'only' if way[1] else 'every'} {name} {'but ' * (not way[1])}{way[0]}",
     )
 
 
@@ -221,9 +227,7 @@ def other_lengths(case: Case) -> Iterator[Plant]:
     keys = case.size("key") or 0
     for hide, rule, lengths in paddings(case):
 
-        def make(
-            others: Iterable[int], hide: Hide = hide, rule: Padding = rule
-        ) -> Derivation:
+        def make(others: Iterable[int], hide: Hide = hide, rule: Padding = rule) -> Derivation:
             return swapped(case, hide, rule, Padding(tuple(others))).derivation
 
         found = list(lengths)
@@ -239,7 +243,7 @@ def members_mixed_up(case: Case) -> Iterator[Plant]:
     """The lengths of other members."""
     for hide, rule, lengths in paddings(case):
         ways = [(length,) * len(lengths) for length in dict.fromkeys(lengths)]
-        if len(lengths) <= 4:  # noqa: PLR2004
+        if len(lengths) <= 4:
             ways += [each for each in permutations(lengths) if each != lengths]
         for way in dict.fromkeys(ways):
             yield swapped(case, hide, rule, Padding(way))
@@ -262,11 +266,11 @@ def padded_queries(case: Case) -> Iterator[Plant]:
     """Rows hidden rather than columns."""
     for hide, rule, lengths in paddings(case):
         stops = np.array(lengths).reshape(-1, 1, 1, 1)
-        yield swapped(case, hide, rule, rows_until(stops))
+        yield swapped(case, hide, rule, rows_until(stops + per_batch(hide.offset)))
 
 
 def rows_until(stops: Array) -> VisibilityRule:
-    """Queries up to here see every key."""
+    """Queries at positions before these see every key."""
     return wrong.Seen(lambda query, key: (query < stops) & (key >= 0))
 
 
