@@ -8,8 +8,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.derivation import Derivation
 from attnctl.verbs.check.mistake import Case, Plant
+from attnctl.verbs.check.precision import FLOAT64
 
 T = TypeVar("T")
 
@@ -19,8 +21,11 @@ STEPS = 12
 HOPEFUL = 2
 """Starts that are followed: the best of those given."""
 
-NICE = 1e-9
-"""A fitted number this near to one that people write, relatively, is taken for that one."""
+AS_WELL = 1.02
+"""A shorter number fits as well when it leaves at most so many times what the best one leaves."""
+
+MOST_UNDER_ROOT = 100_000
+"""Above this every number is near the root of a whole one."""
 
 
 def fitted(case: Case, make: Callable[[float], Derivation], starts: Sequence[float]) -> float | None:
@@ -90,30 +95,38 @@ def planted_best(
 def planted_fit(
     case: Case, make: Callable[[float], Derivation], starts: Sequence[float], say: Callable[[float], str]
 ) -> Iterator[Plant]:
-    """The plant of the value that fits best, taken for a number that people write where it is that near."""
+    """The plant of the value that fits best, or of a number that people write if that fits as well."""
     value = fitted(case, make, starts)
     if value:
-        value = nice(value, tolerance(case))
+        value = nice(case, make, value)
         yield Plant(make(value), say(value))
 
 
-def tolerance(case: Case) -> float:
-    """How near, relatively, a fitted value can be expected to be."""
-    return max(NICE, 4 * case.record.precision(case.first).unit)
-
-
-def nice(value: float, near: float) -> float:
-    """A number with few digits, the root of a whole number or one over it, where one is that near."""
-    for digits in (1, 2, 3):
-        short = float(f"{value:.{digits}g}")
-        if abs(value - short) <= near * abs(value):
+def nice(case: Case, make: Callable[[float], Derivation], value: float) -> float:
+    """The shortest number near this one that fits as well: few digits, or the root of a whole number."""
+    most = AS_WELL * case.misfit(case.value(make(value))) + 64 * FLOAT64.unit * size_of(case.found)
+    for short in people_write(value):
+        if abs(short - value) <= abs(value) / 4 and case.misfit(case.value(make(short))) <= most:
             return short
-    size, sign = abs(value), np.copysign(1.0, value)
-    for square, back in ((size**2, sqrt), (size**-2 if size else 0.0, lambda square: 1 / sqrt(square))):
-        whole = round(square)
-        if 0 < whole < 1e6 and abs(square - whole) <= 2 * near * square:
-            return float(sign * back(whole))
     return value
+
+
+def people_write(value: float) -> Iterator[float]:
+    """Numbers near this one: one or two digits, roots of whole numbers and one over them, three digits."""
+    sign = 1.0 if value > 0 else -1.0
+    for digits in (1, 2):
+        yield float(f"{value:.{digits}g}")
+    for power in (2, -2):
+        whole = round(abs(value) ** power) if 1e-9 < abs(value) < 1e9 else 0
+        if 0 < whole < MOST_UNDER_ROOT:
+            yield float(sign * whole ** (1 / power))
+    yield float(f"{value:.3g}")
+
+
+def size_of(array: Array) -> float:
+    """The root of the mean square of the finite numbers."""
+    told = array[np.isfinite(array)]
+    return float(np.sqrt(np.mean(np.square(told)))) if told.size else 0.0
 
 
 def spoken(value: float) -> str:

@@ -66,7 +66,7 @@ class Case:
             return np.inf
         told = ~np.isnan(self.found) & ~free(self.expected.error)
         told = told & ~self.record.blank(self.first)
-        if np.isneginf(value).any():
+        if self.first.endswith("scores") and np.isneginf(value).any():
             told = told & ~self.vanishing(value)
         found, other = self.found[told], value[told]
         left = np.where(found == other, 0.0, np.abs(found - other))
@@ -78,9 +78,12 @@ class Case:
             return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
 
     def vanishing(self, value: Array) -> Array:
-        """Where a number stands for the −∞ of a value, and softmax makes 0 of it."""
+        """Where a number stands for the −∞ of a value and softmax makes 0 of it; in rows that see nothing, too."""
         hidden = np.isneginf(value)
-        return hidden & vanishes(self.found, hidden, self.record.precision(self.first).vanishing)
+        nothing = hidden.all(axis=-1, keepdims=True)
+        return hidden & (
+            nothing | vanishes(self.found, hidden, self.record.precision(self.first).vanishing)
+        )
 
     def planted(self, derivation: Derivation) -> Case:
         """The same step, of a program that makes one mistake already."""

@@ -14,6 +14,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.verbs.check.catalogue import CATALOGUE
+from attnctl.verbs.check.fit import size_of
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
 from attnctl.verbs.check.precision import FLOAT64
 from attnctl.verbs.check.record import Record
@@ -22,16 +23,19 @@ from attnctl.verbs.check.walk import Walk, Walker, differing
 
 Detailed = tuple[Mistake, str]
 
-MOST_TRIED = 150_000_000
+MOST_TRIED = 80_000_000
 """Numbers that trying pairs of mistakes may compute."""
 
 NEAR = 0.5
 """A mistake comes near when it leaves less than this of most differences."""
 
 EXPLAINED = 0.25
-"""A mistake explains a step when it leaves less than this of the differences, root mean square."""
+"""A mistake explains a step when it leaves less than this of the differences, root mean square.
 
-AS_GOOD = 4.0
+Of two mistakes at once, which can be chosen in many ways, a quarter of it is asked.
+"""
+
+AS_GOOD = 1.5
 """Of two mistakes one explains as much as the other if it leaves at most so many times what that leaves."""
 
 
@@ -115,9 +119,8 @@ class Search:
     @property
     def floor(self) -> float:
         """What rounding alone may leave."""
-        found = self.case.found[np.isfinite(self.case.found)]
-        size = float(np.sqrt(np.mean(np.square(found)))) if found.size else 0.0
-        return max(self.record.precision(self.case.first).unit, 64 * FLOAT64.unit) * size
+        unit = self.record.precision(self.case.first).unit
+        return max(unit, 64 * FLOAT64.unit) * size_of(self.case.found)
 
     def plants(
         self, case: Case, beside: Sequence[Mistake] = (), *, fitted: bool | None = None
@@ -173,7 +176,7 @@ class Search:
     def held(self, plant: Plant, mistakes: tuple[Detailed, ...], value: Array | None) -> Fit | None:
         """The fit of a plant, if it reproduces the step within rounding and upsets none before it."""
         exact = all(mistake.exact for mistake, _ in mistakes)
-        if value is None or (exact and not self.near(value)):
+        if value is None or (exact and not self.near(value, EXPLAINED / len(mistakes) ** 2)):
             return None
         first, differs = self.case.first, self.case.differs
         try:
@@ -190,8 +193,8 @@ class Search:
         whole = self.walker.walk(plant.derivation, self.walk)
         return Fit(mistakes, whole, reproduced and exact, self.case.misfit(value))
 
-    def near(self, value: Array) -> bool:
-        """Whether a value explains most of the differences that can be told in numbers."""
+    def near(self, value: Array, part: float) -> bool:
+        """Whether a value explains all but a part of the differences that can be told in numbers."""
         found, right = self.case.found, self.case.expected.value
         told = self.case.differs & np.isfinite(found)
         if not told.any():
@@ -199,7 +202,7 @@ class Search:
         left = np.abs(found - value)[told] > NEAR * np.abs(found - right)[told]
         if np.isnan(found[self.case.differs]).mean() > NEAR:
             return bool(left.mean() <= NEAR)
-        return left.mean() <= NEAR and self.case.misfit(value) <= EXPLAINED * self.case.misfit(right)
+        return left.mean() <= NEAR and self.case.misfit(value) <= part * self.case.misfit(right)
 
 
 def better(fit: Fit, other: Fit) -> bool:

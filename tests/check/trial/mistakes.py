@@ -117,7 +117,7 @@ SOFTMAX = {
     "exp not divided": m("plain, causal", "softmax-unnormalized", **soft(lambda p, s: np.exp(shifted(s)))),
     "bare exp not divided": m("cross", "softmax-unnormalized", **soft(lambda p, s: np.exp(s))),
     "of −s": m("plain", "scale-other", **soft(lambda p, s: softmax(-s))),
-    "half the temperature": m("causal", "scale-other", **soft(lambda p, s: softmax(s / 2))),
+    "half the temperature": m("causal", "scale-other scale-by-sqrt-d_model", **soft(lambda p, s: softmax(s / 2))),
     "ReLU": m("plain", "softmax-relu",
               **soft(lambda p, s: divided(e := np.maximum(s, 0), total(e)))),
     "over keys and queries": m("plain", "softmax-over-everything",
@@ -471,9 +471,7 @@ POSITION = {
         lambda x, start, k: turned(x, np.broadcast_to(
             (np.arange(x.shape[-3])[:, None, None] * angles(2, k.d)[1]), (x.shape[-3], x.shape[-2], k.d // 2))))),
     "rotation unasked": m("plain, causal", "rotary-unasked",
-        scores=lambda p, q, k: turned(q, at(q, p.k, 0)) @ turned(k, at(k, p.k, 0)).swapaxes(-1, -2),
-        attend=lambda p, q, k, v: type(p).__mro__[1].attend(p, turned(q, at(q, p.k, 0)), turned(k, at(k, p.k, 0)), v)
-        if isinstance(p, Kernel) else type(p).__mro__[1].attend(p, q, k, v)),
+        attend=lambda p, q, k, v: type(p).__mro__[1].attend(p, turned(q, at(q, p.k, 0)), turned(k, at(k, p.k, 0)), v)),
     "ALiBi's sign": m("alibi, alibi whole", "alibi-slopes", **alibi(lambda p: -slopes(p.k.heads))),
     "ALiBi forgotten": m("alibi", "bias-missing", **later(lambda p: np.zeros((p.k.heads, p.k.n, p.k.keys)))),
     "slopes from 2⁰": m("alibi", "alibi-slopes", **alibi(

@@ -68,7 +68,8 @@ def swapped(case: Case) -> Iterator[Plant]:
         yield Plant(case.put("scores", wrong.Arranged(scores, after=wrong.transpose)))
     if {"Q", "K"} <= set(projections(case)) and case.size("head") == case.size("kv_head"):
         q, k = case.derivation["Q"], case.derivation["K"]
-        for last in (3, 2):  # with its bias, or the matrix alone
+        biased = len(q.inputs) + len(k.inputs) > 4
+        for last in (3, 2)[: 1 + biased]:  # with its bias, or the matrix alone
             crossed = {
                 "Q": (q.inputs[0], *k.inputs[1:last], *q.inputs[last:]),
                 "K": (k.inputs[0], *q.inputs[1:last], *k.inputs[last:]),
@@ -114,7 +115,8 @@ def mixed_up(case: Case) -> Iterator[Plant]:
         if len(set(letters)) < len(able) and len(others) > 1:
             continue
         said = " and ".join(f"{name} with W_{letter}" for name, letter in others.items())
-        for with_bias in (True, False):
+        biased = any(len(case.derivation[name].inputs) > 2 for name in able)
+        for with_bias in (True, False)[: 1 + biased]:
             inputs = {name: mixed(case, name, letter, with_bias) for name, letter in others.items()}
             yield Plant(case.put_all({name: case.derivation[name].op for name in others}, inputs), said)
 
@@ -334,6 +336,7 @@ FITTED = (
         "{}, which nothing asks for",
         "leave it as it is, or compare with a model that does so",
         normalized,
+        fitted=True,
     ),
     Mistake(
         "constant-factor",

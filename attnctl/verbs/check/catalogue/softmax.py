@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import log
 
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.derivation import Derivation
 from attnctl.ops import Copy, Softmax
 from attnctl.verbs.check import wrong
-from attnctl.verbs.check.fit import fitted, nice, tolerance
+from attnctl.verbs.check.fit import planted_fit
 from attnctl.verbs.check.mistake import Case, Mistake, Plant, instead
 
 WEIGHTS = "attention_weights"
@@ -72,15 +74,13 @@ def constant_in_sum(
         if not isinstance(case.op(WEIGHTS), Softmax):
             return
 
-        def make(constant: float) -> wrong.By:
-            return wrong.By(lambda s: form(s, constant))
+        def make(constant: float) -> Derivation:
+            return case.put(WEIGHTS, wrong.By(lambda s: form(s, constant)))
 
-        found = fitted(case, lambda constant: case.put(WEIGHTS, make(constant)), starts)
-        if found is not None:
-            constant = nice(found, max(tolerance(case), 1e-6))
-            detail = said(constant)
+        for plant in planted_fit(case, make, starts, str):
+            detail = said(float(plant.detail))
             if detail is not None:
-                yield Plant(case.put(WEIGHTS, make(constant)), detail)
+                yield replace(plant, detail=detail)
 
     return plants
 
