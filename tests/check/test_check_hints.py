@@ -31,8 +31,10 @@ CHANGES = {
     "nothing to say": (
         "scores",
         lambda x: np.sin(3 * x),
-        "The wrong numbers are everywhere: the differences are 1.1 times the spread of the right ones, "
-        "and found and right numbers correlate by 0.21.",
+        (
+            "The wrong numbers are everywhere: the differences are 1.1 times the spread of the right ones, "
+            "and found and right numbers correlate by 0.21."
+        ),
     ),
 }
 

@@ -69,7 +69,7 @@ def factor(case: Case) -> str:
     """That every number is the same multiple of what it should be."""
     found, right, error = finite(case)
     large = np.abs(right) > 100 * error
-    if large.sum() < 2 or not finite_where_right(case):
+    if large.sum() < 2 or not told_in_numbers(case):
         return ""
     ratio = float(np.median(found[large] / right[large]))
     left, off = np.abs(found - ratio * right), float(np.abs(found - right).max())
@@ -78,9 +78,9 @@ def factor(case: Case) -> str:
     return f"Every number is {ratio:.6g} times what it should be."
 
 
-def finite_where_right(case: Case) -> bool:
-    """Whether the differences are between finite numbers, not in what is hidden."""
-    return bool(np.isfinite(case.expected.value[case.differs]).all())
+def told_in_numbers(case: Case) -> bool:
+    """Whether the differences are all between finite numbers, not in what is hidden."""
+    return bool(np.isfinite(case.expected.value - case.found)[case.differs].all())
 
 
 def finite(case: Case) -> tuple[Array, Array, Array]:
@@ -93,7 +93,7 @@ def finite(case: Case) -> tuple[Array, Array, Array]:
 def offset(case: Case) -> str:
     """That every number is off by the same amount."""
     found, right, error = finite(case)
-    if found.size < 2 or not finite_where_right(case):
+    if found.size < 2 or not told_in_numbers(case):
         return ""
     gap = found - right
     middle, size = float(np.median(gap)), float(np.abs(gap).max())
@@ -193,7 +193,7 @@ def by_axis(case: Case) -> str:
     """That the factor, or the offset, is one and the same in each head or row."""
     axes = case.record.trace.steps[case.first].axes
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
-    if not finite_where_right(case):
+    if not told_in_numbers(case):
         return ""
     found, right = (np.where(told, array, 0.0) for array in (case.found, case.expected.value))
     for kept in range(1, len(axes)):  # (head,), (head, query): a number for each

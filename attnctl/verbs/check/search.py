@@ -16,7 +16,7 @@ from attnctl.errors import AttnError
 from attnctl.verbs.check.catalogue import CATALOGUE
 from attnctl.verbs.check.fit import size_of
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
-from attnctl.verbs.check.precision import FLOAT64
+from attnctl.verbs.check.precision import FLOAT32, FLOAT64
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import free
 from attnctl.verbs.check.walk import Walk, Walker, differing
@@ -40,7 +40,7 @@ AS_GOOD = 1.5
 
 
 ROUNDING = 16.0
-"""What leaves no more than so many times what rounding one number does needs no better explanation."""
+"""What leaves at most so many times what rounding one number does needs no better explanation."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,14 @@ class Search:
                     found[mistake.name] = fit
                 if value is not None and self.may_be_half(value):
                     halves.append(Half(mistake, plant, self.case.misfit(value)))
-            if any(fit.misfit <= ROUNDING * self.floor for fit in found.values()):
+            if any(self.exactly(fit) for fit in found.values()):
                 break
         return ranked(list(found.values()) or self.pairs(halves), self.floor)
+
+    def exactly(self, fit: Fit) -> bool:
+        """Whether a fit leaves so little that no fitted number could leave less."""
+        precise = self.record.precision(self.case.first).bits >= FLOAT32.bits
+        return precise and fit.misfit <= ROUNDING * self.floor
 
     @property
     def floor(self) -> float:
@@ -157,7 +162,7 @@ class Search:
                     fit = self.held(second, both, self.case.value(second.derivation))
                     if fit:
                         yield fit
-                    if fit and fitted and fit.misfit <= ROUNDING * self.floor:
+                    if fit and fitted and self.exactly(fit):
                         return
 
     def in_order(self, *mistakes: Detailed) -> tuple[Detailed, ...]:

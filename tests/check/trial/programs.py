@@ -141,7 +141,12 @@ class Textbook:
             g[f"W_{letter}"] = normal((k.d_model, heads * k.d)) * root
         g["W_O"] = normal((k.heads * k.d, k.d_model)) * root
         if k.biases:
-            for letter, size in (("Q", k.heads * k.d), ("K", k.kv * k.d), ("V", k.kv * k.d), ("O", k.d_model)):
+            for letter, size in (
+                ("Q", k.heads * k.d),
+                ("K", k.kv * k.d),
+                ("V", k.kv * k.d),
+                ("O", k.d_model),
+            ):
                 g[f"b_{letter}"] = normal(size) / 2
         if k.past:
             g["past_key"] = normal((*batch, k.kv, k.past, k.d))

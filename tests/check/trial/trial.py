@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from check_foreign import foreign
-from trial.mistakes import CLASSES, Mistake
-from trial.programs import FAMILIES, KINDS, Kind
 
 import attnctl
 from attnctl.config.settings import Settings
 from attnctl.derivation import Rotary
 from attnctl.rules import Alibi, Causal, Softcap, Window
+from trial.mistake import Mistake
+from trial.mistakes import CLASSES
+from trial.programs import FAMILIES, KINDS, Kind
 
 INPUTS = {
     "X", "embeddings", "memory", "W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O",
@@ -105,18 +106,15 @@ def verdict(program: Program):
     arrays = made(program, program.mistake.pieces)
     asked = settings(KINDS[program.kind])
     report = attnctl.check(foreign(arrays), asked)
+    if report.agrees is None:
+        return "cannot tell", report
     if report.agrees:
         return (
             "changes nothing" if unchanged(arrays, made(program, {}), program.dtype) else "acquitted"
         ), report
     if report.mistake is None:
         return "located", report
-    return ("named" if set(all_named(report)) & program.mistake.names else "misnamed"), report
-
-
-def all_named(report):
-    """What is named at the first wrong step: two mistakes, when it takes two."""
-    return [report.mistake]
+    return ("named" if report.mistake in program.mistake.names else "misnamed"), report
 
 
 def unchanged(wrong: dict, right: dict, dtype: str) -> bool:
@@ -137,7 +135,7 @@ def finite(x) -> float:
 
 def table(outcomes) -> str:
     """Class by class: named, located, misnamed, acquitted, changes nothing."""
-    words = ("named", "located", "misnamed", "acquitted", "changes nothing", "refused")
+    words = ("named", "located", "misnamed", "acquitted", "cannot tell", "changes nothing")
     counts = Counter(outcomes)
     groups = list(dict.fromkeys(group for group, _ in outcomes))
     lines = [f"{'':12}" + "".join(f"{word:>17}" for word in words)]
