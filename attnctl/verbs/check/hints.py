@@ -39,9 +39,11 @@ def hint(search: Search) -> str:
         or by_axis(case)
         or sums(case)
     )
-    said = [relation or few(case), relation and few(case)] if relation or few(case) else [spread(case)]
+    where = few(case)
+    if relation:
+        return f"{relation} {where}".strip()
     tried = NOT_ALL_TRIED if case.effort.exceeded else ""
-    return " ".join(sentence for sentence in (*said, tried) if sentence)
+    return f"{where or spread(case)} {tried}".strip()
 
 
 def printed(record: Record, walk: Walk) -> str:

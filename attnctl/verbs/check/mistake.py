@@ -78,12 +78,10 @@ class Case:
             return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
 
     def vanishing(self, value: Array) -> Array:
-        """Where a number stands for the −∞ of a value and softmax makes 0 of it; in rows that see nothing, too."""
-        hidden = np.isneginf(value)
-        nothing = hidden.all(axis=-1, keepdims=True)
-        return hidden & (
-            nothing | vanishes(self.found, hidden, self.record.precision(self.first).vanishing)
-        )
+        """Where a number stands for the −∞ of a value: softmax makes 0 of it, or the row sees nothing."""
+        hidden, limit = np.isneginf(value), self.record.precision(self.first).vanishing
+        nothing = hidden.all(axis=-1, keepdims=True) & (self.found < limit)
+        return hidden & (nothing | vanishes(self.found, hidden, limit))
 
     def planted(self, derivation: Derivation) -> Case:
         """The same step, of a program that makes one mistake already."""
