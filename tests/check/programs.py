@@ -170,7 +170,7 @@ def online(given, dtype, block=16):
 
 
 RIGHT = {
-    "each step rounded": lambda given, dtype: program(given, dtype),
+    "each step rounded": program,
     "rounded at the end": lambda given, dtype: program(given, dtype, each=False),
     "einsum": lambda given, dtype: program(given, dtype, einsum),
     "reversed sum": lambda given, dtype: program(given, dtype, reversed_sum),

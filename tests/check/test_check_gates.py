@@ -1,4 +1,4 @@
-"""Right programs are never accused, wrong ones never agree: every type, size and choice of what to record."""
+"""Right programs are never accused, wrong ones never agree: every type, size and choice of records."""
 
 import io
 import json

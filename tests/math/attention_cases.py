@@ -141,7 +141,7 @@ def cases(draw: Any, dtype: str = "float64") -> Case:
 
 
 def offset_of(asked: int | None, past: int, length: int | None, queries: int, keys: int) -> int:
-    """The number of keys before query 0: as asked, the cache's, or lengths − queries, where these are fewer.
+    """The number of keys before query 0: as asked, the cache's, or lengths − queries where these are fewer.
 
     Otherwise there are none.
     """

@@ -159,7 +159,7 @@ class Diagnosis:
             yield Finding(first, self.walk.gap(first), hint=why)
             return
         while wrong := [name for name in self.walk.wrong if (name, "") not in self.done]:
-            search = Search.begin(self.record, self.walk, wrong[0])
+            search = Search.begin(self.record, self.walk, wrong[0], {name for _, name in self.done})
             fit, also = best(search.fits())
             if fit is None or any((wrong[0], mistake.name) in self.done for mistake, _ in fit.mistakes):
                 yield self.unexplained(search)

@@ -79,7 +79,7 @@ def same_errors(found: Array, right: Array, simulated: Array) -> bool:
 
 
 def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precision) -> bool:
-    """Whether found numbers are of this type, and are off as rounding puts them: unrelated to the numbers."""
+    """Whether numbers are of this type and off as rounding puts them: unrelated to the numbers."""
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
     off, by_rounding = (found - right)[told], (simulated - right)[told]
     if off.size < FEWEST or not on_grid(found, precision.bits) or not evident(found, precision):

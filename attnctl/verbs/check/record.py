@@ -95,7 +95,7 @@ class Record:
     precisions: Mapping[str, Precision] = field(default_factory=dict)
     unrecorded: Precision = FLOAT64
     """What a step that is not recorded may have been carried out in."""
-    factors: Factors = Factors()
+    factors: Factors = field(default_factory=Factors)
     """What becomes of the factors of products of matrices."""
 
     def __contains__(self, name: object) -> bool:

@@ -199,9 +199,9 @@ def few(numbers: Array) -> Array:
     The quantile of Student's t beside that of the normal distribution at `FACTOR`, by the
     approximation of Wallace (1959).
     """
-    ν = np.clip(numbers, 4, None).astype(float)
-    z = FACTOR * (8 * ν + 3) / (8 * ν + 1)
-    return ν * np.expm1(np.square(z) / ν) / FACTOR**2
+    freedom = np.clip(numbers, 4, None).astype(float)
+    z = FACTOR * (8 * freedom + 3) / (8 * freedom + 1)
+    return freedom * np.expm1(np.square(z) / freedom) / FACTOR**2
 
 
 def typical(rows: int) -> float:
