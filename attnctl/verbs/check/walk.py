@@ -168,7 +168,7 @@ class Walker:
 
     def excused(self, weights: Known, scores: Array) -> Known:
         """The weights, free to be anything in rows that see nothing and are not meant to."""
-        nothing: Array = np.isneginf(scores).all(axis=-1, keepdims=True)
+        nothing: Array = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
         if nothing.any() and not self.lenient:
             nothing = nothing & ~self.record.unseen(scores)
         if not nothing.any():

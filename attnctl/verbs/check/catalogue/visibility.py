@@ -219,7 +219,7 @@ def paddings(case: Case) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]:
     hide = masked(case)
     for rule in hide.rules if hide else ():
         if hide and isinstance(rule, Padding):
-            lengths: tuple[int, ...] = rule.lengths if isinstance(rule.lengths, tuple) else (rule.lengths,)
+            lengths = (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
             yield hide, rule, lengths
 
 
