@@ -218,7 +218,7 @@ def paddings(case: Case) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]:
     """The padding rule and its lengths, if there is one."""
     hide = masked(case)
     for rule in hide.rules if hide else ():
-        if hide and isinstance(rule, Padding):
+        if hide and isinstance(rule, Padding) and rule.lengths is not None:
             lengths = (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
             yield hide, rule, lengths
 
