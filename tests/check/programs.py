@@ -74,9 +74,7 @@ def pairwise(a, b):
 
 
 def blocked(a, b, block=16):
-    return sum(
-        a[..., i : i + block] @ b[..., i : i + block, :] for i in range(0, a.shape[-1], block)
-    )
+    return sum(a[..., i : i + block] @ b[..., i : i + block, :] for i in range(0, a.shape[-1], block))
 
 
 def tf32(a, b):
@@ -172,7 +170,7 @@ def online(given, dtype, block=16):
 
 
 RIGHT = {
-    "each step rounded": lambda given, dtype: program(given, dtype),
+    "each step rounded": program,
     "rounded at the end": lambda given, dtype: program(given, dtype, each=False),
     "einsum": lambda given, dtype: program(given, dtype, einsum),
     "reversed sum": lambda given, dtype: program(given, dtype, reversed_sum),

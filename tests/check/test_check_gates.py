@@ -1,4 +1,4 @@
-"""Right programs are never accused, wrong ones never agree: every type, size and choice of what to record."""
+"""Right programs are never accused and wrong ones never agree, whatever the type and the size."""
 
 import io
 import json
@@ -98,9 +98,7 @@ def test_what_rounding_blurs_is_neither_right_nor_wrong():
         lambda steps: {"K": np.round(steps["K"] * 40) / np.float32(40)},
         lambda steps: {
             "attention_weights": steps["attention_weights"]
-            + np.random.default_rng(0)
-            .normal(0, 1e-4, steps["attention_weights"].shape)
-            .astype(np.float32)
+            + np.random.default_rng(0).normal(0, 1e-4, steps["attention_weights"].shape).astype(np.float32)
         },
         lambda steps: {"attention_weights": steps["attention_weights"] / np.float32(1.002)},
     ],

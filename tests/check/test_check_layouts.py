@@ -86,6 +86,8 @@ PARTS = {
     "X, matrices and V": ("X", "W_Q", "W_K", "W_V", "V"),
     "masked scores that nothing explains": ("masked_scores", "attention_weights"),
 }
+
+
 @pytest.mark.parametrize("names", PARTS.values(), ids=PARTS)
 def test_some_steps_are_enough(names):
     arrays = own.attend(own.CAUSAL)
@@ -93,7 +95,9 @@ def test_some_steps_are_enough(names):
     settings = meant(own.CAUSAL)
     right, last = attnctl.check(foreign(kept), settings), names[-1]
     assert (right.findings, right.steps[last].verdict.value) == ((), "agrees")
-    assert [each.step for each in right.cannot_tell] == [names[0]] * (names[0] not in {"Q", "X"})  # made of nothing here
+    assert [each.step for each in right.cannot_tell] == [names[0]] * (
+        names[0] not in {"Q", "X"}
+    )  # made of nothing here
     assert right.agrees is (None if right.cannot_tell else True)
     kept[last] = kept[last] + 0.01 * (np.arange(kept[last].size) == 3).reshape(kept[last].shape)
     report = attnctl.check(foreign(kept), settings)

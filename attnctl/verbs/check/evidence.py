@@ -49,13 +49,18 @@ def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
 
 
 def recomputed(
-    record: Record, steps: Iterable[Step], before: Callable[[Step], Rounding], after: Callable[[Step], Rounding]
+    record: Record,
+    steps: Iterable[Step],
+    before: Callable[[Step], Rounding],
+    after: Callable[[Step], Rounding],
 ) -> Array | None:
     """The last of these steps, inputs and results rounded on the way; None where it cannot be told."""
     values: dict[str, Array] = {}
     result = None
     for step in steps:
-        if any(name not in values and (name not in record or name in record.blanks) for name in step.inputs):
+        if any(
+            name not in values and (name not in record or name in record.blanks) for name in step.inputs
+        ):
             return None
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
         result = after(step)(step.op.apply(*(x if x.dtype == bool else before(step)(x) for x in inputs)))
@@ -74,7 +79,7 @@ def same_errors(found: Array, right: Array, simulated: Array) -> bool:
 
 
 def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precision) -> bool:
-    """Whether found numbers are of this type, and are off as rounding puts them: unrelated to the numbers."""
+    """Whether found numbers are of this type, and off by rounding, which is unrelated to them."""
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
     off, by_rounding = (found - right)[told], (simulated - right)[told]
     if off.size < FEWEST or not on_grid(found, precision.bits) or not evident(found, precision):

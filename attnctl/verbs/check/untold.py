@@ -24,7 +24,12 @@ class Untold:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {"step": self.step, "words": self.words, "record": list(self.record), "otherwise": self.otherwise or None}
+        return {
+            "step": self.step,
+            "words": self.words,
+            "record": list(self.record),
+            "otherwise": self.otherwise or None,
+        }
 
 
 def untold(record: Record, walk: Walk, steps: Mapping[str, Checked]) -> Iterator[Untold]:
@@ -39,7 +44,7 @@ def untold(record: Record, walk: Walk, steps: Mapping[str, Checked]) -> Iterator
 
 
 def blurred(record: Record, walk: Walk, name: str, checked: Checked) -> Untold:
-    """A step that rounding may put too far off: the unrecorded steps next to what is recorded would help."""
+    """A step that rounding may put too far off; unrecorded steps next to recorded ones would help."""
     steps = stretch(walk.derivation, record, name)[:-1]
     unrecorded = {step.name for step in steps}
     first = tuple(step.name for step in steps if unrecorded.isdisjoint(step.inputs))
@@ -55,7 +60,5 @@ def unfounded(record: Record, walk: Walk, name: str) -> Untold:
     step = walk.derivation[name]
     if isinstance(step.op, Unstated):
         return Untold(name, "nothing says how it came about", (), "Say so by the options, or leave it out")
-    missing = tuple(
-        each for each in step.inputs if each not in record and walk.values.get(each) is None
-    )
+    missing = tuple(each for each in step.inputs if each not in record and walk.values.get(each) is None)
     return Untold(name, "what it is computed from is not recorded", missing)
