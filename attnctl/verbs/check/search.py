@@ -24,7 +24,7 @@ from attnctl.verbs.check.walk import Walk, Walker, differing
 
 Detailed = tuple[Mistake, str]
 
-MOST_FITTED = 2_000_000_000
+MOST_FITTED = 300_000_000
 """Numbers that fitting mistakes may compute: some ten seconds."""
 
 MOST_TRIED = 80_000_000
