@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl import trace as traces
 from attnctl.array import Array
-from attnctl.config.fields import KEYWORDS, laid
+from attnctl.config.fields import KEYWORDS, LAYOUT, laid
 from attnctl.config.settings import Settings, dotted
 from attnctl.engine.tiles import Progress
 from attnctl.errors import AttnError, raise_all
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 
 READERS = {name: each.reader for name, each in KEYWORDS.items()} | {"max_memory": whole(0, 2**63)}
+OF_ARRAYS = [name for name in READERS if name != "sentence"]
+OF_SENTENCES = [name for name in OF_ARRAYS if name != LAYOUT.name]
+"""The options that verbs take: `attnctl.options` has their types."""
 
 
 @spelled_out(Options)
@@ -94,7 +97,7 @@ def attend(
     AttnError with every array that is missing, not finite or does not fit.
     """
     check_kept(keep)
-    return Trace.of(prepare_arrays(arrays, chosen(settings, options, ArrayOptions)).run(keep, progress))
+    return Trace.of(prepare_arrays(arrays, chosen(settings, options, OF_ARRAYS)).run(keep, progress))
 
 
 @spelled_out(ArrayOptions)
@@ -110,7 +113,7 @@ def cost(
     Raises AttnError as `run` and `attend` do.
     """
     check_kept(keep)
-    asked = chosen(settings, options, ArrayOptions)
+    asked = chosen(settings, options, OF_ARRAYS)
     if inputs is None or isinstance(inputs, str):
         return prepare_sentence(asked, inputs).costs(keep)
     return prepare_arrays(inputs, asked).costs(keep)
@@ -222,7 +225,9 @@ def check_kept(keep: Collection[str] | None) -> None:
         raise AttnError('keep: no step; name at least one, like ["output"], or leave it out for all')
 
 
-def chosen(settings: Settings | None, options: Mapping[str, Any], known: type = Options) -> Settings:
+def chosen(
+    settings: Settings | None, options: Mapping[str, Any], known: Collection[str] = OF_SENTENCES
+) -> Settings:
     """Settings with options laid over them; what is None stays as it is.
 
     Raises AttnError with every option that there is not, or that has no meaning.
@@ -231,7 +236,7 @@ def chosen(settings: Settings | None, options: Mapping[str, Any], known: type = 
     given: dict[str, Any] = {}
     problems: list[str] = []
     for name, value in {"dtype": base.dtype, **options}.items():  # NumPy knows types that have no steps
-        if name not in known.__annotations__:
+        if name not in known:
             problems.append(unknown(name, known))
         elif value is not None:
             try:
@@ -242,11 +247,10 @@ def chosen(settings: Settings | None, options: Mapping[str, Any], known: type = 
     return laid(base, given)
 
 
-def unknown(name: str, known: type) -> str:
+def unknown(name: str, known: Collection[str]) -> str:
     """That there is no such option, and which is meant."""
-    near = nearest(name, list(known.__annotations__), most=1)
-    names = near or list(known.__annotations__)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    near = nearest(name, list(known), most=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
     return f"{name}: no such option; {hint}"
 
 

@@ -31,6 +31,7 @@ def test_a_module_of_the_same_name_does_not_hide_a_verb(module):
 
 
 def test_options_are_those_of_the_table_of_settings():
+    """A keyword of a new setting has its type in `attnctl.options`."""
     assert set(Options.__annotations__) == (set(KEYWORDS) - {"sentence", LAYOUT.name}) | {"max_memory"}
     assert set(ArrayOptions.__annotations__) == set(Options.__annotations__) | {LAYOUT.name}
 
