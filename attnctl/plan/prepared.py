@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.array import Array
 from attnctl.config.settings import Settings
-from attnctl.derivation import Axes, Derivation, Variant, derive
+from attnctl.derivation import Axes, Derivation, Variant
 from attnctl.engine.cost import Cost, cost, peak
 from attnctl.engine.execute import Outcome, carry_out, overflow
 from attnctl.engine.memory import require
@@ -45,10 +44,10 @@ class Prepared:
     max_memory: int | None = None
     what_if: WhatIf | None = None
 
-    @cached_property
+    @property
     def derivation(self) -> Derivation:
         """The lines to carry out."""
-        return derive(self.variant)
+        return self.variant.derivation
 
     def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
         """What each step takes, before anything is computed. An edit works on whole steps: all are held."""

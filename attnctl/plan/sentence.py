@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from attnctl.plan.prepared import (
 )
 from attnctl.plan.sizes import Sizes, resolve
 from attnctl.plan.vocab import PAD, Vocabulary
-from attnctl.rules import Padding, VisibilityRule
+from attnctl.rules import Padding, Rule, VisibilityRule
 from attnctl.words import dims
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class Common:
     """The settings in the form of a config, with everything that was left open written down."""
 
     what_if: WhatIf | None
+    kinds: dict[tuple[int, tuple[Rule, ...]], Variant] = field(default_factory=dict)
+    """The kinds of attention so far: sentences of one length and the same padding have the same."""
 
 
 def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
@@ -162,18 +164,21 @@ def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
 def variant(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
     """The kind of attention these settings ask for."""
     settings, sizes = common.settings, common.sizes
-    sinusoid = Sinusoid(len(tokens), sizes.d_model) if settings.positions == SINUSOIDAL else None
-    return Variant(
-        given={name: how for name, (_, how) in named.items()},
-        d_k=sizes.d_k,
-        kv_share=sizes.heads // sizes.kv_heads,
-        scale=settings.scale,
-        rules=with_padding(settings.rules, keys=keys),
-        sinusoid=sinusoid,
-        rotary=rotary(settings),
-        offset=whole_offset(settings),
-        axes=mask_axes(named),
-    )
+    rules = with_padding(settings.rules, keys=keys)
+    if (len(tokens), rules) not in common.kinds:
+        sinusoid = Sinusoid(len(tokens), sizes.d_model) if settings.positions == SINUSOIDAL else None
+        common.kinds[len(tokens), rules] = Variant(
+            given={name: how for name, (_, how) in named.items()},
+            d_k=sizes.d_k,
+            kv_share=sizes.heads // sizes.kv_heads,
+            scale=settings.scale,
+            rules=rules,
+            sinusoid=sinusoid,
+            rotary=rotary(settings),
+            offset=whole_offset(settings),
+            axes=mask_axes(named),
+        )
+    return common.kinds[len(tokens), rules]
 
 
 def whole_offset(settings: Settings) -> int:
