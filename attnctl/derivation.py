@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 
 from attnctl import names
@@ -106,6 +107,11 @@ class Variant:
     past: int = 0
     batch: bool = False
     axes: dict[str, Axes] = field(default_factory=dict)
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """Every line of this variant."""
+        return derive(self)
 
 
 class Latest(dict[str, str]):

@@ -28,6 +28,9 @@ def run(  # noqa: PLR0913  (a group of options each)
     *,
     sentence: Annotated[list[str] | None, SENTENCE] = None,
     file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
+    padded: Annotated[
+        bool, option("Show every sentence as it is computed: filled up with [PAD].", "--padded")
+    ] = False,
     more: SentenceOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
@@ -49,6 +52,10 @@ def run(  # noqa: PLR0913  (a group of options each)
 
     sentences = gathered(sentence or [], file)
     settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
+    if padded:
+        from attnctl.plan import batch
+
+        settings, sentences = batch.padded(settings, sentences)
     if cost.cost:
         from attnctl.cli.costs import print_costs
         from attnctl.plan.sentence import prepare

@@ -6,9 +6,13 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
+import numpy as np
+
+from attnctl.derivation import Step
 from attnctl.store.digits import pieces
 from attnctl.store.header import entry, heading
 from attnctl.trace import Trace
@@ -50,12 +54,25 @@ def texts(trace: Trace, newline: str) -> Iterator[bytes]:
     start = newline
     for name, step in trace.steps.items():
         array = trace[name]
-        told = json_text(entry(step, array))[:-1]
-        yield encoded(f'{start}{json_text(name)}: {told}, "data":{newline or " "}')
+        yield start.encode() + step_text(step, Form(array.shape, array.dtype))
+        yield f', "data":{newline or " "}'.encode()
         yield from pieces(array, newline)
         yield b"}"
         start = f",{newline or ' '}"
     yield b"}}"
+
+
+class Form(NamedTuple):
+    """What the text of a step says of its array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@lru_cache(maxsize=256)
+def step_text(step: Step, form: Form) -> bytes:
+    """A step without its numbers, its object left open; many dumps have the same."""
+    return encoded(f"{json_text(step.name)}: {json_text(entry(step, form))[:-1]}")
 
 
 def json_text(value: Any) -> str:
