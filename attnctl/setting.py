@@ -61,6 +61,11 @@ class Setting:
         """The flag as a Python keyword: --dilation -> dilation."""
         return self.flag.name.lstrip("-").replace("-", "_") if self.flag else self.name
 
+    @property
+    def flag_name(self) -> str:
+        """What messages call its flag."""
+        return self.flag.name if self.flag else f"--{self.name.replace('_', '-')}"
+
     def read_flag(self, given: Any) -> Any:
         """What its flag was given: a text, several, or on and off. Raises BadValueError."""
         assert self.flag is not None

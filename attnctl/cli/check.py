@@ -76,9 +76,9 @@ def check(
         exercise.unfilled,
     )
     if how.json:
-        import json
+        from attnctl.store.strict_json import print_json
 
-        sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        print_json(report.to_dict(), indent=1)
     elif not how.quiet:
         from attnctl.screen.output import output_for
         from attnctl.verbs.check.view import show_report

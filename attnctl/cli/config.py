@@ -83,8 +83,7 @@ def known_token(settings: Settings) -> str:
 @command(app)
 def schema() -> None:
     """Print the JSON Schema of a config, for an editor's completion."""
-    import json
-
     from attnctl.config.schema import json_schema
+    from attnctl.store.strict_json import print_json
 
-    typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    print_json(json_schema(), indent=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from attnctl.engine.cost import Cost
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
 from attnctl.plan.prepared import Prepared
+from attnctl.store.strict_json import print_json
 from attnctl.trace import require_steps
 
 
@@ -26,7 +26,7 @@ def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptio
         require_steps(keep or (), [step.name for step in run.derivation])
         costs = run.costs(keep)
         if wanted == "json":
-            sys.stdout.write(json.dumps({"steps": {each.name: as_data(each) for each in costs}}) + "\n")
+            print_json({"steps": {each.name: as_data(each) for each in costs}})
         else:
             print_table(costs)
 

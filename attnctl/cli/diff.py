@@ -72,12 +72,9 @@ def diff(
     tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
     found = compare(dump(a), dump(b), tolerance, steps=names, by_position=how.by_position, why=not quiet)
     if json:
-        from json import dumps
+        from attnctl.store.strict_json import print_json
 
-        from attnctl.store.dump_json import encoded, sink
-
-        text = dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
-        sink(sys.stdout)(encoded(f"{text}\n"))
+        print_json(found.to_dict(), indent=2)
     elif not quiet:
         from attnctl.screen.output import output_for
         from attnctl.verbs.diff.view import show_difference

@@ -76,7 +76,7 @@ def explain(
     explainer = Explainer(read_one(dump, rename=renames(name or [])), meant)
     root = explainer.root(address, depth)
     if how.json:
-        from attnctl.store.dump_json import encoded, sink
+        from attnctl.store.strict_json import encoded, sink
         from attnctl.verbs.explain.view import json_pieces
 
         write = sink(sys.stdout)

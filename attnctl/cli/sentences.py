@@ -24,7 +24,8 @@ def lines(source: str) -> list[str]:
         raise AttnError(f"{source}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise AttnError(f"{source}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-    found = [line for line in text.splitlines() if line.strip()]
+    # A line ends at a newline (or \r\n) only: form feeds and U+2028 are part of a sentence.
+    found = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
     if not found:
         raise AttnError(f"{source}: no sentence in it; write one a line")
     return found

@@ -108,14 +108,12 @@ def show(report: Report, layers: list[Trace], rolled: Array | None, wanted: str,
 
         write_csv(report, sys.stdout)
     elif wanted == "json":
-        from json import dumps
-
-        from attnctl.store.dump_json import encoded, sink
+        from attnctl.store.strict_json import print_json
 
         data = report.to_dict()
         if rolled is not None:
             data["rollout"] = {"tokens": layers[0].tokens, "data": rolled.tolist()}
-        sink(sys.stdout)(encoded(dumps(data, ensure_ascii=False, allow_nan=False) + "\n"))
+        print_json(data)
     else:
         from attnctl.screen.output import output_for, print_lines, screen_of
         from attnctl.verbs.stats.view import Table, rollout_lines

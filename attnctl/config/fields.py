@@ -40,8 +40,14 @@ TOKENIZER = Form(
             "split",
             words("whitespace", "words", "characters"),
             "At whitespace, into words with punctuation split off, or into characters.",
+            flag=Flag("--tokenizer", SENTENCE, more="Left out, whitespace."),
         ),
-        Setting("lowercase", SWITCH, "Whether the sentence is put in lower case first."),
+        Setting(
+            "lowercase",
+            SWITCH,
+            "Whether the sentence is put in lower case first.",
+            flag=Flag("--lowercase", SENTENCE),
+        ),
     ],
     lambda given: Tokenizer(**given),
 )
@@ -275,6 +281,9 @@ FIELDS: dict[str, Setting] = {
 }
 """What a config may hold, in the order of `Settings`."""
 
+IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS}
+"""The settings that flags give in parts, and the form whose keys have these flags."""
+
 KEYWORDS: dict[str, Setting] = {
     **FIELDS,
     **{setting.name: setting for setting in RULE_TABLES},
@@ -287,15 +296,16 @@ def flagged(group: str) -> dict[str, Setting]:
     """The settings whose flags are of this group, by keyword."""
     every: dict[str, Setting] = {}
     for name, setting in FIELDS.items():
-        more = {"rules": SETTABLE, "positions": ROPE_OPTIONS.keys.values()}.get(name, ())
-        every |= {name: setting} | {each.keyword: each for each in more}
+        parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
+        every |= {name: setting} | {each.keyword: each for each in parts.get(name, ())}
     return {name: each for name, each in every.items() if each.flag and each.flag.group == group}
 
 
 def laid(base: Settings, given: Mapping[str, Any]) -> Settings:
     """The settings with these values, read already, laid over them, each by its keyword.
 
-    A rule replaces its like. ALiBi is a rule that is asked for as positions.
+    A rule replaces its like. ALiBi is a rule that is asked for as positions: others replace it,
+    unless these values hold rules of their own.
     """
     changes = {name: value for name, value in given.items() if KEYWORDS.get(name) not in SETTABLE}
     asked = [
@@ -303,11 +313,15 @@ def laid(base: Settings, given: Mapping[str, Any]) -> Settings:
         for setting, rule in SETTABLE.items()
         if setting.flag and (value := given.get(setting.keyword)) not in (None, False)
     ]
+    rules = changes.pop("rules", None)
+    if rules is None:
+        others = changes.get("positions", ALIBI) != ALIBI
+        rules = [rule for rule in base.rules if not (others and rule.name == ALIBI)]
     if changes.get("positions") == ALIBI:
         changes["positions"] = NONE
         asked.append(RULES[ALIBI].of(value=True))
     before = []
-    for rule in changes.pop("rules", base.rules):
+    for rule in rules:
         if isinstance(rule, Rule):
             before.append(rule)
         else:
