@@ -8,8 +8,8 @@ from typing import Any
 
 from attnctl.values import SWITCH, Json, Plain, Reader
 
-ATTENTION, SENTENCE, EDIT = "attention", "sentence", "edit"
-"""Groups of flags: the commands that take one of a group take them all."""
+ATTENTION, SENTENCE, EDIT = "Attention", "Sentence", "What if"
+"""Groups of flags, as sections of a help: the commands that take one of a group take them all."""
 
 
 @dataclass(eq=False)

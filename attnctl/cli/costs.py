@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from attnctl.cli.options import OutputOptions, ViewOptions
-from attnctl.cli.output import chosen_format, wanted_steps
+from attnctl.cli.output import STDOUT, chosen_format, wanted_steps
 from attnctl.engine.cost import Cost
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
@@ -18,8 +18,8 @@ from attnctl.trace import require_steps
 
 def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptions) -> None:
     """Print what each step of each run would take; nothing is computed."""
-    wanted = chosen_format(output)
-    if output.output or wanted not in {"table", "json"}:
+    wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
+    if set(output.output or ()) - {STDOUT} or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
     keep = wanted_steps(view.step)
     for run in runs:

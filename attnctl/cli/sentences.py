@@ -7,12 +7,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnctl.errors import AttnError
+from attnctl.words import quoted
 
 
 def gathered(sentences: Sequence[str], file: str | None) -> list[str]:
     """Every sentence: the arguments (- is stdin, one a line), then those of a file."""
     out = [each for text in sentences for each in (lines(text) if text == "-" else [text])]
     return out + (lines(file) if file is not None else [])
+
+
+def hint_at_quotes(sentences: Sequence[str]) -> None:
+    """Say on stderr that words without quotes are sentences of their own."""
+    if len(sentences) > 1 and all(len(each.split()) == 1 and each != "-" for each in sentences):
+        from attnctl.cli.program import complain
+
+        whole = quoted(" ".join(sentences))
+        complain(
+            f"note: {len(sentences)} sentences of one word each; one sentence stands in quotes: {whole}"
+        )
 
 
 def lines(source: str) -> list[str]:

@@ -6,15 +6,21 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import OutputOptions, ViewOptions, command
+from attnctl.cli.options import OutputOptions, TraceOption, ViewOptions, command, picked
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@command(app)
+@command(
+    app,
+    "attnctl show dump.json",
+    "attnctl show dump.npz --step attention_weights --head 0-3 --precision 2",
+    "attnctl show all.jsonl --trace 2 --format csv",
+)
 def show(
     *,
     dump: Annotated[str, typer.Argument(help="A dump (.json .jsonl .npz .safetensors), or - for stdin.")],
+    trace: TraceOption = None,
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:
@@ -24,5 +30,5 @@ def show(
     from attnctl.store import read
 
     with progress("reading"):
-        traces = read(dump)
+        traces = read(picked(dump, trace))
     emit(traces, output, view, inputs=[dump])

@@ -34,9 +34,13 @@ PARTS = {
 """Each part of a change in words, on two lines, and as a formula."""
 
 
-def show_difference(found: Difference, output: Console | Plain) -> None:
-    """Print what differs and why; a line or two where nothing does."""
-    print_lines(difference_lines(found, screen_of(output)), output)
+def show_difference(found: Difference, output: Console | Plain, *, full: bool = False) -> None:
+    """Print what differs and why; a line or two where nothing does.
+
+    `full` shortens nothing on a terminal.
+    """
+    screen = screen_of(output)
+    print_lines(difference_lines(found, screen._replace(fits=screen.fits and not full)), output)
 
 
 def difference_lines(found: Difference, screen: Screen) -> Iterator[Line]:
