@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from glob import escape, glob
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnctl.errors import AttnError
+
+if TYPE_CHECKING:
+    from attnctl.trace import Trace
 
 
 def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str] | None:
@@ -22,7 +26,7 @@ def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: 
         case "name" if metavar == "NAME":
             return begun([each.removeprefix("example:") for each in example_names()], incomplete)
         case "cell":
-            return begun(cells(given, incomplete), incomplete)
+            return cells(given, incomplete)
     if metavar and metavar.startswith("<"):
         return begun(metavar[1:-1].split("|"), incomplete)
     return None
@@ -55,9 +59,10 @@ def example_names() -> list[str]:
 
 
 def files(incomplete: str, *suffixes: str) -> list[str]:
-    """The files that begin so, with one of these suffixes."""
-    found = glob(f"{escape(incomplete)}*")  # noqa: PTH207  pathlib would rewrite ./x
-    return sorted(path for path in found if path.endswith(suffixes))
+    """The files that begin so, with one of these suffixes, and the folders they may be in."""
+    found = sorted(glob(f"{escape(incomplete)}*"))  # noqa: PTH207  pathlib would rewrite ./x
+    folders = [f"{path}/" for path in found if os.path.isdir(path)]  # noqa: PTH112
+    return [path for path in found if path.endswith(suffixes)] + folders
 
 
 def dump_in(given: Mapping[str, Any]) -> Any:
@@ -74,22 +79,30 @@ def dump_in(given: Mapping[str, Any]) -> Any:
 
 
 def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:
-    """The steps of the dump, or the places along the axis that comes next in the brackets."""
+    """The steps of the dump, or the places along the axis that comes next in the brackets.
+
+    Where just one is left it goes on to the next axis: a shell puts a space behind what is whole.
+    """
     trace = dump_in(given)
     if trace is None:
         return []
-    step, bracket, places = incomplete.partition("[")
-    if not bracket:
-        return [f"{name}[" for name in trace]
-    if step not in trace:
-        return []
+    found = [f"{name}[" for name in trace] if "[" not in incomplete else places(trace, incomplete)
+    found = begun(found, incomplete)
+    while len(found) == 1 and not found[0].endswith("]"):
+        found = places(trace, found[0])
+    return found
+
+
+def places(trace: Trace, incomplete: str) -> list[str]:
+    """An address up to its last comma or bracket, with each place along the axis that comes next."""
     from attnctl.cells import spellings
 
-    axis = places.count(",")
-    last = trace[step].ndim - 1
-    if axis > last:
+    step, _, written = incomplete.partition("[")
+    axis = written.count(",")
+    if step not in trace or axis >= trace[step].ndim:
         return []
     tokens = trace.tokens_along(step, axis)
     labels = trace.labels(step, axis) if tokens is None else spellings(tokens)
     before = incomplete[: max(incomplete.rfind(","), incomplete.find("[")) + 1]
-    return [f"{before}{label}{',' if axis < last else ']'}" for label in labels]
+    end = "]" if axis == trace[step].ndim - 1 else ","
+    return [f"{before}{label}{end}" for label in labels]

@@ -119,8 +119,10 @@ def what_is_wrong(error: TyperException) -> str:
     from attnctl.words import nearest, one_of
 
     known = {name.lstrip("-"): name for each in context.command.get_params(context) for name in each.opts}
-    near = [known[name] for name in nearest(option.lstrip("-"), known)]
-    return f"No such option {option}" + (f"; did you mean {one_of(near)}?" if near else "")
+    word = option.lstrip("-")
+    near = [name for name in known if name.startswith(word)] or nearest(word, known, most=2)
+    instead = f"; did you mean {one_of(known[name] for name in near)}?" if near else ""
+    return f"No such option {option}{instead}"
 
 
 def complain(message: str) -> None:

@@ -22,9 +22,7 @@ def hint_at_quotes(sentences: Sequence[str]) -> None:
         from attnctl.cli.program import complain
 
         whole = quoted(" ".join(sentences))
-        complain(
-            f"note: {len(sentences)} sentences of one word each; one sentence stands in quotes: {whole}"
-        )
+        complain(f"note: {len(sentences)} sentences of one word each; for one sentence write {whole}")
 
 
 def lines(source: str) -> list[str]:

@@ -11,6 +11,12 @@ from attnctl.errors import AttnError
 HERE = Path(__file__).parent
 PROBLEMS = sorted((HERE / "problems").glob("*.yaml"))
 
+GOES_ON = " (in what begins on line 1)"
+ALIKE = (
+    'a colon where no key may stand; put text with ": " in quotes, and begin keys that belong '
+    "together in the same column"
+)
+
 
 def problems_in(text):
     with pytest.raises(AttnError) as caught:
@@ -34,9 +40,9 @@ def test_every_problem_has_its_line_path_and_remedy(path):
         ("a:\n\t- 1\n",
          "2: a tab where YAML wants spaces; indent with spaces"),
         ('sentence: "I love\n',
-         "2: a quote is not closed; end the text with the quote that it begins with" + IN_LINE_1),
+         "2: a quote is not closed; end the text with the quote that it begins with" + GOES_ON),
         ("a: b: c\n",
-         f"1: {COLON} together in the same column"),
+         f"1: {ALIKE}"),
         ("a: 1\n---\nb: 2\n", "2: a second document begins (---); a config is one document"),
         ("a: 1\n? [b]\n: 2\n", "2: a key must be a plain word, not a list, a mapping or an alias"),
         ("a: &k b\n*k : 1\n", "2: a key must be a plain word, not a list, a mapping or an alias"),
