@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -15,6 +15,7 @@ from attnctl.cli.options import (
     PRECISION,
     AttentionOptions,
     ConfigOption,
+    Given,
     NameOption,
     SentenceOptions,
     TraceOption,
@@ -89,35 +90,48 @@ def explain(  # noqa: PLR0913  (a group of options each)
     from attnctl.store import read_one
     from attnctl.verbs.explain import Explainer
 
-    unused = {"--precision": how.precision is not None, "--full": how.full} if how.json else {}
-    raise_all(
-        f"{flag}: JSON has every digit and every term anyway" for flag, given in unused.items() if given
-    )
-    address, depth = parse(cell), how.depth or 1
-    if is_sentence(dump):
+    sentence = is_sentence(dump)
+    raise_all(unused(how, {"--trace": trace, "--name": name}, more, sentence=sentence))
+    address = parse(cell)
+    if sentence:
         from attnctl.api import run
 
         explainer = Explainer(run(dump, settings_from(config, {**more, **attention})))
     else:
-        raise_all(f"{FIELDS[each].flag_name}: only a sentence has that; {dump} is a dump" for each in more)
         meant = settings_from(config, attention) if config or attention else None
         explainer = Explainer(read_one(picked(dump, trace), rename=renames(name or [])), meant)
-    roots = [explainer.root(each, depth) for each in cells_of(address, explainer.trace)]
-    if how.json:
-        write_json(explainer, roots)
-        return
+    roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]
+    (write_json if how.json else show)(explainer, roots, how)
+
+
+def unused(how: ExplainOptions, of_files: Given, of_sentences: Given, *, sentence: bool) -> Iterator[str]:
+    """Options that mean nothing in JSON, for a sentence, or for a dump."""
+    in_text = {"--precision": how.precision is not None, "--full": how.full}
+    for flag, given in in_text.items():
+        if given and how.json:
+            yield f"{flag}: JSON has every digit and every term anyway"
+    for flag, value in of_files.items():
+        if value is not None and sentence:
+            yield f"{flag}: only a dump has that, and this is a sentence: there is no file of that name"
+    for name in of_sentences:
+        if not sentence:
+            yield f"{FIELDS[name].flag_name}: only a sentence has that, and this is a dump"
+
+
+def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
+    """Print the explanations, an empty line between them."""
     from attnctl.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.explain.view import Page, View
 
     output = output_for(sys.stdout, os.environ)
     precision = View.precision if how.precision is None else how.precision
-    page = Page(explainer, screen_of(output), View(precision, depth, how.full))
+    page = Page(explainer, screen_of(output), View(precision, how.depth or 1, how.full))
     for number, root in enumerate(roots):
         print_lines([[]] if number else [], output)
         print_lines(page.lines(root), output)
 
 
-def write_json(explainer: Explainer, roots: Sequence[Node]) -> None:
+def write_json(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
     """Write one explanation as an object, several as an array."""
     from attnctl.store.strict_json import encoded, sink
     from attnctl.verbs.explain.view import json_pieces

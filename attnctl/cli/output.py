@@ -13,7 +13,7 @@ from attnctl.errors import AttnError, raise_all
 from attnctl.formats import FORMATS, write_all
 from attnctl.names import WEIGHTS, result_in
 from attnctl.trace import Trace
-from attnctl.words import one_of
+from attnctl.words import one_of, quoted
 
 if TYPE_CHECKING:
     from attnctl.verbs.show.tables import View
@@ -63,11 +63,12 @@ def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> Non
 
 
 def keep_inputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
-    """Raise AttnError where a file that is read would be overwritten."""
+    """Raise AttnError where a file that is read would be overwritten; `inputs` may be like s.jsonl[3]."""
+    from attnctl.store.source import selected
 
     def same(output: str, path: str | None) -> bool:
         try:
-            return path is not None and Path(output).is_file() and Path(output).samefile(path)
+            return path is not None and Path(output).is_file() and Path(output).samefile(selected(path)[0])
         except OSError:
             return False
 
@@ -85,13 +86,12 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
     """
     if json and given not in {None, "json"}:
         raise AttnError(f"--json and --format {given}: one output, two formats; leave one of them out")
-    wanted = "json" if json else given
-    if wanted is None:
-        wanted = os.environ.get(FORMAT_VARIABLE, "")
-        if wanted and wanted not in {*FORMAT_NAMES, *(each.name for each in FORMATS)}:
-            raise AttnError(f"{FORMAT_VARIABLE}: {wanted!r} is no format; use {one_of(FORMAT_NAMES)}")
-        return wanted if wanted in possible else "table"
-    return wanted
+    if json or given:
+        return given or "json"
+    usual = os.environ.get(FORMAT_VARIABLE, "")
+    if usual and usual not in {*FORMAT_NAMES, *(each.name for each in FORMATS)}:
+        raise AttnError(f"{FORMAT_VARIABLE}: {quoted(usual)} is no format; use {one_of(FORMAT_NAMES)}")
+    return usual if usual in possible else "table"
 
 
 def unused(view: ViewOptions, wanted: str) -> list[str]:

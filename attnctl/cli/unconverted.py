@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 
@@ -34,9 +35,9 @@ def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, va
 
 def completions(parameter: Any, otherwise: Callable[[Any, str], Any], context: Any, incomplete: str) -> Any:
     """How a word of this parameter may go on; left to Typer where nothing is known of it."""
-    from typer._click.shell_completion import CompletionItem
-
     from attnctl.cli.complete import words
 
     found = words(parameter.name, parameter.metavar, context.params, incomplete)
-    return otherwise(context, incomplete) if found is None else [CompletionItem(each) for each in found]
+    if found is None:
+        return otherwise(context, incomplete)
+    return [SimpleNamespace(value=each, help=None, type="plain") for each in found]

@@ -88,7 +88,6 @@ def test_config_init_keeps_a_relative_file_of_weights_right(call, tmp_path):
 
 @pytest.mark.slow
 def test_the_wheel_has_the_examples(tmp_path):
-    pytest.importorskip("hatchling")
     build = f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-c", build], cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")

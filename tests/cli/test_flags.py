@@ -178,10 +178,15 @@ def test_explain_runs_a_sentence(call):
     assert (seeded.code, seeded.out) != (0, call("explain", "I love AI", "A[love,AI]").out)
 
 
+SENTENCE = "and this is a sentence: there is no file of that name"
+
+
 def test_explain_says_what_only_a_sentence_has(call):
     call("run", "I love AI", "-o", "a.json")
     done = call("explain", "a.json", "--seed", "3", "A[love,AI]")
-    assert done == (2, "", "attnctl: --seed: only a sentence has that; a.json is a dump\n")
+    assert done == (2, "", "attnctl: --seed: only a sentence has that, and this is a dump\n")
+    done = call("explain", "I love AI", "--trace", "1", "A[love,AI]")
+    assert done == (2, "", f"attnctl: --trace: only a dump has that, {SENTENCE}\n")
     for missing in ("none.json", "./none", "none.npz[1]"):
         assert "cannot be read" in call("explain", missing, "A[love,AI]").err
 

@@ -70,3 +70,11 @@ def test_diff_compares_pairs(three):
     ]  # fmt: skip
     one = three("diff", "s.jsonl", "t.jsonl", "--trace", "1", "--json")
     assert (one.code, json.loads(one.out)["same"]) == (1, False)
+
+
+def test_the_file_of_the_trace_is_not_overwritten(three, tmp_path):
+    before = (tmp_path / "s.jsonl").read_bytes()
+    done = three("show", "s.jsonl[1]", "-o", "s.jsonl")
+    message = "attnctl: -o s.jsonl: it is what this command reads; give another name\n"
+    assert done == (2, "", message)
+    assert (tmp_path / "s.jsonl").read_bytes() == before
