@@ -38,7 +38,8 @@ def rewritten(block, folder):
 
 
 def main():
-    schema = subprocess.run(["attnctl", "config", "schema"], capture_output=True, check=True)
+    command = [sys.executable, "-m", "attnctl", "config", "schema"]
+    schema = subprocess.run(command, capture_output=True, check=True)
     (ROOT / "configs" / "attnctl.schema.json").write_bytes(schema.stdout)
     for document in DOCUMENTS:
         if not document.exists():

@@ -23,8 +23,9 @@ from attnctl.cli.options import (
     option,
     picked,
 )
-from attnctl.config.fields import FIELDS
+from attnctl.config.fields import flagged
 from attnctl.errors import raise_all
+from attnctl.setting import SENTENCE
 from attnctl.values import whole
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def unused(how: ExplainOptions, of_files: Given, of_sentences: Given, *, sentenc
             yield f"{flag}: only a dump has that, and this is a sentence: there is no file of that name"
     for name in of_sentences:
         if not sentence:
-            yield f"{FIELDS[name].flag_name}: only a sentence has that, and this is a dump"
+            yield f"{flagged(SENTENCE)[name].flag_name}: only a sentence has that, and this is a dump"
 
 
 def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:

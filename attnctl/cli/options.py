@@ -40,7 +40,7 @@ def read_size(text: str) -> int:
 
 
 MOST_HEADS = 9999
-"""The highest number of a head: as many can be named at once by a range."""
+"""The highest number of a head, and how many are named at once."""
 
 
 def read_heads(text: str) -> tuple[int, ...]:
@@ -54,6 +54,8 @@ def read_heads(text: str) -> tuple[int, ...]:
         if first > last:
             raise BadValueError(f"{first}-{last} runs backwards; write {last}-{first}")
         heads += range(first, last + 1)
+        if len(heads) > MOST_HEADS + 1:
+            raise BadValueError(f"more than {MOST_HEADS + 1} heads; leave it out to see all")
     return tuple(dict.fromkeys(heads))
 
 

@@ -73,6 +73,7 @@ DIGITS = "1" * 5000
                                            "seed", "precision", "rotary-dims", "causal-offset")
           for value in ("-1" if name != "causal-offset" else "-" + DIGITS, DIGITS, "", "x", "1e3", "٣")),
         "--head=0-", "--head=-3", "--head=3-1", "--head=0-99999999999", "--head=0--1", "--head=0-1-2",
+        "--head=" + "0-9999," * 9000 + "0",
         "--window=1,2,3", f"--window=0,{DIGITS}", "--max-memory=-1", f"--max-memory={DIGITS}",
     ],
     ids=lambda option: option[:24],
@@ -178,13 +179,18 @@ def test_explain_runs_a_sentence(call):
     assert (seeded.code, seeded.out) != (0, call("explain", "I love AI", "A[love,AI]").out)
 
 
+FLAGS = ("--lowercase", "--seed")
 SENTENCE = "and this is a sentence: there is no file of that name"
 
 
 def test_explain_says_what_only_a_sentence_has(call):
     call("run", "I love AI", "-o", "a.json")
-    done = call("explain", "a.json", "--seed", "3", "A[love,AI]")
-    assert done == (2, "", "attnctl: --seed: only a sentence has that, and this is a dump\n")
+    done = call("explain", "a.json", "--seed", "3", "--lowercase", "A[love,AI]")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines() == [
+        f"attnctl: {flag}: only a sentence has that, and this is a dump"
+        for flag in ("--lowercase", "--seed")
+    ]
     done = call("explain", "I love AI", "--trace", "1", "A[love,AI]")
     assert done == (2, "", f"attnctl: --trace: only a dump has that, {SENTENCE}\n")
     for missing in ("none.json", "./none", "none.npz[1]"):
