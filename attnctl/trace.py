@@ -10,6 +10,7 @@ from typing import Any
 from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
+from attnctl.words import nearest, one_of
 
 SCHEMA = "attnctl/trace/1"
 
@@ -112,4 +113,12 @@ def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
     """Raise MissingStep naming every wanted step that is not there."""
     missing = [name for name in wanted if name not in there]
     if missing:
-        raise MissingStep(f"no step {name!r} here; there are {', '.join(there)}" for name in missing)
+        raise MissingStep(
+            f"no step {name!r} here; there are {', '.join(there)}{meant(name, there)}" for name in missing
+        )
+
+
+def meant(name: str, there: Sequence[str]) -> str:
+    """The steps most like a name that none has."""
+    near = nearest(name, there)
+    return f"; did you mean {one_of(near)}?" if near else ""

@@ -9,7 +9,7 @@ import typer
 from typer.main import get_command
 
 from attnctl import __version__
-from attnctl.cli.unconverted import UnconvertedGroup
+from attnctl.cli.commands import ANY_WIDTH, Group
 
 COMMANDS = {
     "run": "Tokenize a sentence, attend, show every step.",
@@ -20,6 +20,7 @@ COMMANDS = {
     "diff": "Compare two dumps: where they part, by how much, and why.",
     "stats": "Measure each head: entropy, distance, what it looks at.",
     "config": "Write, check and describe YAML configs.",
+    "examples": "List the configs that are installed, or print one.",
 }
 """Every command with its one line of help; `attnctl.cli.NAME` holds its Typer app."""
 
@@ -29,8 +30,13 @@ Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70
 130 interrupted, 141 broken pipe.
 """
 
+EXAMPLES = """attnctl run "I love AI" --heads 2
+attnctl run -c example:india-is-great --step attention_weights
+attnctl explain "I love AI" 'attention_weights[love,AI]'
+"""
 
-class Lazy(UnconvertedGroup):
+
+class Lazy(Group):
     """A group that knows its commands by name and imports only the one that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -57,7 +63,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], **ANY_WIDTH},
+    epilog=EXAMPLES,
 )
 
 

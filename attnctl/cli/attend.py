@@ -22,7 +22,12 @@ from attnctl.errors import AttnError
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@command(app)
+@command(
+    app,
+    "attnctl attend qkv.npz --heads 8 --causal --step output -o output.npz",
+    "attnctl attend theirs.safetensors --name query=Q --name key=K --name value=V",
+    "attnctl attend large.npz --step head_outputs --cost",
+)
 def attend(  # noqa: PLR0913  (a group of options each)
     *,
     file: Annotated[str, typer.Argument(help="Arrays (.npz .safetensors .json), or - for stdin.")],
@@ -66,7 +71,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
         return
     with progress("attending") as moved:
         done = prepared.run(wanted_steps(view.step), moved)
-    emit([done], output, view, inputs=[file, config])
+    emit([done], output, view, inputs=[file, config], settable=True)
 
 
 def renames(pairs: list[str]) -> dict[str, str]:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from attnctl.cli.options import AttentionOptions, ConfigOption, Given, NameOption, command, option
+from attnctl.cli.options import (
+    AttentionOptions,
+    ConfigOption,
+    Given,
+    NameOption,
+    TraceOption,
+    command,
+    option,
+    picked,
+)
 from attnctl.errors import AttnError, Exit, raise_all
 from attnctl.values import TOLERANCE, whole
 
@@ -36,17 +45,24 @@ class CheckOptions(NamedTuple):
         TOLERANCE,
     ] = None
     atol: Annotated[float | None, option("See --rtol."), TOLERANCE] = None
+    full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False
     quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
 
-@command(app)
+@command(
+    app,
+    "attnctl check dump.json",
+    "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
+    "attnctl check handed-in.json --decimals 2 --quiet && echo right",
+)
 def check(
     *,
     dump: Annotated[
         str, typer.Argument(help="A dump or anyone's arrays (.json .npz .safetensors), or - for stdin.")
     ],
     how: CheckOptions,
+    trace: TraceOption = None,
     name: NameOption = None,
     config: ConfigOption = None,
     attention: AttentionOptions,
@@ -68,7 +84,7 @@ def check(
     from attnctl.verbs.check.exercise import read
 
     raise_all(senseless(how))
-    exercise = read(dump, renames(name or []))
+    exercise = read(picked(dump, trace), renames(name or []))
     report = check_trace(
         exercise.trace,
         settings_for(exercise.trace, config, attention),
@@ -77,14 +93,14 @@ def check(
         exercise.unfilled,
     )
     if how.json:
-        import json
+        from attnctl.store.strict_json import print_json
 
-        sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        print_json(report.to_dict(), indent=1)
     elif not how.quiet:
         from attnctl.screen.output import output_for
         from attnctl.verbs.check.view import show_report
 
-        show_report(report, output_for(sys.stdout, os.environ))
+        show_report(report, output_for(sys.stdout, os.environ), full=how.full)
     if report.agrees is None:
         return Exit.USAGE
     return Exit.OK if report.agrees else Exit.DIFFERS

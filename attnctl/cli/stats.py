@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import FORMAT_NAMES, PRECISION, NameOption, command, option
+from attnctl.cli.options import (
+    FORMAT_NAMES,
+    FORMAT_VARIABLE,
+    PRECISION,
+    NameOption,
+    TraceOption,
+    command,
+    option,
+    picked,
+)
 from attnctl.errors import raise_all
 from attnctl.values import words
 
@@ -33,23 +42,31 @@ class StatsOptions(NamedTuple):
     format: Annotated[
         str | None,
         option(
-            "How to write it on stdout: table (the default), json or csv.",
-            envvar="ATTNCTL_FORMAT",
-            show_envvar=True,
+            "How to write it on stdout: table, json or csv. "
+            f"Left out, what {FORMAT_VARIABLE} says, or table."
         ),
         words(*FORMAT_NAMES),
     ] = None
     json: Annotated[bool, option("Short for --format json.", "--json")] = False
 
 
+WRITTEN = ("table", "json", "csv")
+"""How statistics are written."""
+
 DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
 
 
-@command(app)
+@command(
+    app,
+    "attnctl stats dump.json",
+    "attnctl stats all.jsonl --trace 'I love AI'",
+    "attnctl stats layer-0.npz layer-1.npz --rollout --json",
+)
 def stats(
     *,
     dump: Annotated[list[str], typer.Argument(help=DUMPS, metavar="DUMP...")],
     how: StatsOptions,
+    trace: TraceOption = None,
     name: NameOption = None,
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
@@ -75,25 +92,26 @@ def stats(
     how much of each token has reached each place (Abnar & Zuidema 2020).
     """
     from attnctl.cli.attend import renames
+    from attnctl.cli.output import chosen_format
     from attnctl.store import read
     from attnctl.verbs.stats import Report, measured, rollout
 
-    wanted = "json" if how.json else how.format or "table"
+    wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     raise_all(unusable(how, wanted))
     rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []
-    for source in dump:
+    for source in (picked(each, trace) for each in dump):
         traces = read(source, rename=rename)
-        for number, trace in enumerate(traces):
-            found.append(measured(trace, source if len(traces) == 1 else f"{source}[{number}]"))
-            layers += [trace] if how.rollout else []
+        for number, each in enumerate(traces):
+            found.append(measured(each, source if len(traces) == 1 else f"{source}[{number}]"))
+            layers += [each] if how.rollout else []
     show(Report(tuple(found)), layers, rollout(layers) if layers else None, wanted, how)
 
 
 def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:
     """Options that this output has no use for."""
-    if wanted not in {"table", "json", "csv"}:
+    if wanted not in WRITTEN:
         yield f"--format {wanted}: statistics are written as table, json or csv"
     if how.precision is not None and wanted != "table":
         yield "--precision: only tables have that; files keep every digit"
@@ -108,14 +126,12 @@ def show(report: Report, layers: list[Trace], rolled: Array | None, wanted: str,
 
         write_csv(report, sys.stdout)
     elif wanted == "json":
-        from json import dumps
-
-        from attnctl.store.dump_json import encoded, sink
+        from attnctl.store.strict_json import print_json
 
         data = report.to_dict()
         if rolled is not None:
             data["rollout"] = {"tokens": layers[0].tokens, "data": rolled.tolist()}
-        sink(sys.stdout)(encoded(dumps(data, ensure_ascii=False, allow_nan=False) + "\n"))
+        print_json(data)
     else:
         from attnctl.screen.output import output_for, print_lines, screen_of
         from attnctl.verbs.stats.view import Table, rollout_lines
