@@ -22,7 +22,7 @@ def test_a_padded_batch_shows_its_padding(workplace):
 
 
 def test_padding_as_a_rule_of_a_config(workplace):
-    (workplace.folder / "c.yaml").write_text("sentence: \"a b [PAD]\"\nrules: [causal, padding]\n")
+    (workplace.folder / "c.yaml").write_text('sentence: "a b [PAD]"\nrules: [causal, padding]\n')
     done = workplace.run("run", "-c", "c.yaml", "--json")
     dump = json.loads(done.stdout)
     assert dump["config"]["rules"] == ["causal", "padding"]
