@@ -7,7 +7,6 @@ from dataclasses import is_dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from attnctl import trace as traces
 from attnctl.array import Array
 from attnctl.config.fields import KEYWORDS, LAYOUT, laid
 from attnctl.config.settings import Settings, dotted
@@ -15,6 +14,7 @@ from attnctl.engine.tiles import Progress
 from attnctl.errors import AttnError, raise_all
 from attnctl.options import ArrayOptions, Options, spelled_out
 from attnctl.plan.sentence import prepare as prepare_sentence
+from attnctl.trace import Trace as AnyTrace
 from attnctl.traces import Trace
 from attnctl.values import BadValueError, shown, whole
 from attnctl.words import nearest
@@ -123,7 +123,7 @@ def prepare_arrays(arrays: Mapping[str, Array], settings: Settings) -> Prepared:
     """Everything attention on arrays needs; a trace of ours brings its tokens."""
     from attnctl.plan import operator
 
-    header = arrays.header if isinstance(arrays, traces.Trace) else {}
+    header = arrays.header if isinstance(arrays, AnyTrace) else {}
     return operator.prepare(arrays, settings, header)
 
 
@@ -136,7 +136,7 @@ def load(path: str | PathLike[str]) -> Trace:
 
 @spelled_out(Options)
 def explain(
-    trace: traces.Trace, cell: str, settings: Settings | None = None, **options: Unpack[Options]
+    trace: AnyTrace, cell: str, settings: Settings | None = None, **options: Unpack[Options]
 ) -> Explanation:
     """The arithmetic behind one cell of a trace, named like 'attention_weights[0,love,AI]'.
 
@@ -148,7 +148,7 @@ def explain(
     return explain_cell(trace, cell, chosen(settings, options) if options else settings)
 
 
-def stats(trace: traces.Trace) -> DumpStats:
+def stats(trace: AnyTrace) -> DumpStats:
     """What each head's weights look like: entropy, distance, the share of the previous token, …
 
     Raises AttnError where the trace has no attention weights, or impossible ones.
@@ -159,8 +159,8 @@ def stats(trace: traces.Trace) -> DumpStats:
 
 
 def diff(
-    a: traces.Trace,
-    b: traces.Trace,
+    a: AnyTrace,
+    b: AnyTrace,
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -183,7 +183,7 @@ def diff(
 
 @spelled_out(Options)
 def check(
-    trace: traces.Trace | Mapping[str, Array],
+    trace: AnyTrace | Mapping[str, Array],
     settings: Settings | None = None,
     *,
     rtol: float | None = None,
@@ -203,7 +203,7 @@ def check(
     from attnctl.verbs.check.check import configured
     from attnctl.verbs.check.record import Strictness
 
-    trace = trace if isinstance(trace, traces.Trace) else anyones(trace)
+    trace = trace if isinstance(trace, AnyTrace) else anyones(trace)
     asked = chosen(settings or configured(trace), options) if options else settings
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
@@ -257,7 +257,7 @@ def unknown(name: str, known: Collection[str]) -> str:
 def read_option(name: str, value: Any) -> Any:
     """A keyword's value: as in a config, or an object that `Settings` holds, which stays as it is."""
     parts = value if isinstance(value, (list, tuple)) else [value]
-    if value is None or name not in READERS or any(map(is_dataclass, parts)):
+    if any(map(is_dataclass, parts)):
         return value
     if name == "dtype":  # np.float32 and np.dtype("float32") have names
         value = getattr(value, "__name__", getattr(value, "name", value))

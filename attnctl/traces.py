@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnctl import trace
 from attnctl.errors import AttnError
+from attnctl.trace import Trace as AnyTrace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 LEADING = ("batch", "head")
 
 
-class Trace(trace.Trace):
+class Trace(AnyTrace):
     """The steps of a run and their arrays, by name: ``trace["attention_weights"]``."""
 
     @classmethod
-    def of(cls, other: trace.Trace) -> Trace:
+    def of(cls, other: AnyTrace) -> Trace:
         """The same steps, arrays and header."""
         return cls(other.steps, other.arrays, other.header)
 
@@ -74,8 +74,8 @@ class Trace(trace.Trace):
             inner = [self.labels(name, axis) for axis in range(outer, array.ndim)]
             places: dict[str, Any] = dict(zip(step.axes, map(range, array.shape[:outer]), strict=False))
             places |= dict(zip(("row", "column")[-len(inner) :], inner, strict=True)) if inner else {}
-            index = pd.MultiIndex.from_product(places.values(), names=places)
-            part = pd.DataFrame({"value": array.reshape(-1)}, index).reset_index()
+            index = pd.MultiIndex.from_product(places.values(), names=places) if places else None
+            part = pd.DataFrame({"value": array.reshape(-1)}, index).reset_index(drop=not places)
             parts.append(part.assign(step=name))
         whole = pd.concat(parts, ignore_index=True)
         leading = [axis for axis in LEADING if axis in whole]
