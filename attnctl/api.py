@@ -59,17 +59,21 @@ def attend(
     *,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
+    layer: int | None = None,
     **options: Any,
 ) -> Trace:
     """The operator itself on arrays: Q K V, or X and weights, as `operator.prepare` reads them.
 
+    Arrays under names of torch or of Hugging Face are read as ours, one `layer` of them.
     Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises
     AttnError with every array that is missing, not finite or does not fit.
     """
     from attnctl.plan import operator
+    from attnctl.plan.intended import anyones, under_our_names
 
-    header = arrays.header if isinstance(arrays, Trace) else {}
-    return operator.prepare(arrays, chosen(settings, options), header).run(keep, progress)
+    asked = chosen(settings, options)
+    trace = under_our_names(arrays if isinstance(arrays, Trace) else anyones(arrays), asked, layer)
+    return operator.prepare(trace, asked, trace.header).run(keep, progress)
 
 
 def load(path: str | PathLike[str]) -> Trace:
@@ -109,22 +113,26 @@ def check(
     rtol: float | None = None,
     atol: float | None = None,
     decimals: int | None = None,
+    layer: int | None = None,
     **options: Any,
 ) -> Report:
     """Recompute every step of a trace; name the first wrong one and the mistake that explains it.
 
-    What was intended is what a trace of ours says itself; for anyone else's arrays (under our
-    names: Q, K, V, scores, …), and to overrule it, `settings` and options (heads, causal, …) say
-    it. Numbers may be as far off as rounding puts them, or as `rtol` and `atol` or a number of
-    `decimals` say. Raises AttnError where there is nothing to compare.
+    What was intended is what a trace of ours says itself; for anyone else's arrays, and to overrule
+    it, `settings` and options (heads, causal, …) say it. Those arrays have our names (Q, K, V,
+    scores, …) or those of torch, of Hugging Face and of common variables, one `layer` of them; they
+    may be torch's or JAX's, or anything with `__array__` or `__dlpack__`. Numbers may be as far
+    off as rounding puts them, or as `rtol` and `atol` or a number of `decimals` say. Raises
+    AttnError where there is nothing to compare.
     """
-    from attnctl.plan.intended import anyones
+    from attnctl.plan.intended import anyones, under_our_names
     from attnctl.verbs.check.check import check as check_steps
     from attnctl.verbs.check.check import configured
     from attnctl.verbs.check.record import Strictness
 
     trace = trace if isinstance(trace, Trace) else anyones(trace)
     asked = chosen(settings or configured(trace), options) if options else settings
+    trace = under_our_names(trace, asked, layer)
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
 

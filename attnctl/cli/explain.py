@@ -12,6 +12,7 @@ from attnctl.cli.options import (
     PRECISION,
     AttentionOptions,
     ConfigOption,
+    LayerOption,
     NameOption,
     command,
     option,
@@ -46,6 +47,7 @@ def explain(
     ],
     how: ExplainOptions,
     name: NameOption = None,
+    layer: LayerOption = None,
     config: ConfigOption = None,
     attention: AttentionOptions,
 ) -> None:
@@ -64,6 +66,7 @@ def explain(
     from attnctl.cells import parse
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
+    from attnctl.plan.intended import under_our_names
     from attnctl.store import read_one
     from attnctl.verbs.explain import Explainer
 
@@ -73,7 +76,8 @@ def explain(
     )
     address, depth = parse(cell), how.depth or 1
     meant = settings_from(config, attention) if config or attention else None
-    explainer = Explainer(read_one(dump, rename=renames(name or [])), meant)
+    trace = under_our_names(read_one(dump, rename=renames(name or [])), meant, layer)
+    explainer = Explainer(trace, meant)
     root = explainer.root(address, depth)
     if how.json:
         from attnctl.store.dump_json import encoded, sink

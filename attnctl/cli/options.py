@@ -62,6 +62,12 @@ NameOption = Annotated[
     option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"),
 ]
 
+LayerOption = Annotated[
+    int | None,
+    option("The layer to read of a state dict with several, from 0.", "--layer", metavar="N"),
+    whole(0, MOST),
+]
+
 
 class CostOptions(NamedTuple):
     """What a run may take, and what it would."""

@@ -74,8 +74,15 @@ def check(
         str(strictness),
         tuple(unknown),
         tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps)),
-        (IN_TF32,) if record.factors.short else (),
+        (*notes_of(trace, intent), *((IN_TF32,) if record.factors.short else ())),
     )
+
+
+def notes_of(trace: Trace, intent: Intent) -> list[str]:
+    """How someone's names and layouts were read."""
+    read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
+    left_out = trace.header.get("notes", []) if "read" in trace.header else []
+    return [*([f"Read {', '.join(read)}."] if read else []), *left_out, *intent.notes]
 
 
 def intended(trace: Trace, settings: Settings | None) -> Intent:
