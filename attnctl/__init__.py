@@ -9,19 +9,21 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from attnctl.api import attend, check, diff, load, run
     from attnctl.errors import AttnError
+    from attnctl.testing import check_module
     from attnctl.trace import Trace
 
 HOMES = {
     "run": "api",
     "attend": "api",
     "check": "api",
+    "check_module": "testing",
     "diff": "api",
     "load": "api",
     "Trace": "trace",
     "AttnError": "errors",
 }
 
-__all__ = ["AttnError", "Trace", "__version__", "attend", "check", "diff", "load", "run"]
+__all__ = ["AttnError", "Trace", "__version__", "attend", "check", "check_module", "diff", "load", "run"]
 
 
 def __getattr__(name: str) -> Any:

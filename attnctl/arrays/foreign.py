@@ -117,7 +117,8 @@ CONVENTIONS = (
     Convention(r"attn_scores|attention_scores|raw_scores|qk|sim", ("scores",)),
     Convention(r"attn_probs|attention_probs|attn_weights|attn_output_weights|probs|attn|att", (WEIGHTS,)),
     Convention(r"context_layer|context|head_out|z", (HEAD_OUTPUTS,)),
-    Convention(r"attn_output|attention_output|o_proj|out_proj|out|y|outputs", (OUTPUT,)),
+    Convention(rf"attn_output|attention_output|{OUT}|(?<!mlp\.)c_proj|out|y|outputs", (OUTPUT,)),
+    Convention(r"output\.dense", (OUTPUT,)),
     Convention(r"attn_mask|attention_mask", (MASK,)),
     Convention(r"attn_bias|position_bias", (BIAS,)),
 )

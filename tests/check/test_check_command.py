@@ -160,6 +160,7 @@ def test_json(check):
     assert list(found) == [
         "agrees", "first", "mistake", "largest_difference", "at", "cell", "words", "fix", "also", "hint",
         "then", "steps", "unknown", "cannot_tell", "not_filled", "notes",
+        "reading", "unasked",
     ]  # fmt: skip
     assert (found["agrees"], found["first"], found["mistake"]) == (False, "scaled_scores", "no-scale")
     assert found["fix"] == "divide Q Kᵀ by np.sqrt(5)"
