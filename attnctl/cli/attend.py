@@ -12,6 +12,7 @@ from attnctl.cli.options import (
     ConfigOption,
     CostOptions,
     EditOptions,
+    LayerOption,
     NameOption,
     OutputOptions,
     ViewOptions,
@@ -32,6 +33,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
     *,
     file: Annotated[str, typer.Argument(help="Arrays (.npz .safetensors .json), or - for stdin.")],
     name: NameOption = None,
+    layer: LayerOption = None,
     arrays: ArrayOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
@@ -57,12 +59,14 @@ def attend(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.output import emit, wanted_steps
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
+    from attnctl.plan.intended import under_our_names
     from attnctl.plan.operator import prepare
     from attnctl.store import read_one
 
     with progress("reading"):
         trace = read_one(file, rename=renames(name or []))
     settings = settings_from(config, {**arrays, **attention, **edits}, max_memory=cost.max_memory)
+    trace = under_our_names(trace, settings, layer)
     prepared = prepare(trace, settings, trace.header)
     if cost.cost:
         from attnctl.cli.costs import print_costs

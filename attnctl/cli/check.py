@@ -12,6 +12,7 @@ from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
     Given,
+    LayerOption,
     NameOption,
     TraceOption,
     command,
@@ -64,14 +65,16 @@ def check(
     how: CheckOptions,
     trace: TraceOption = None,
     name: NameOption = None,
+    layer: LayerOption = None,
     config: ConfigOption = None,
     attention: AttentionOptions,
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
 
-    A dump of attnctl says how each step came about. Arrays of another program are read by their
-    names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough), and the
-    options for attention, or a config, say what was intended. Options overrule a dump of ours too.
+    A dump of attnctl says how each step came about. Arrays of another program are read by our
+    names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough) or by those
+    of torch, of Hugging Face's models and of common variables, and the options for attention, or
+    a config, say what was intended. Options overrule a dump of ours too.
 
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and
     steps are still to be filled in.
@@ -80,14 +83,16 @@ def check(
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
     from attnctl.cli.attend import renames
+    from attnctl.plan.intended import under_our_names
     from attnctl.verbs.check.check import check as check_trace
     from attnctl.verbs.check.exercise import read
 
     raise_all(senseless(how))
     exercise = read(picked(dump, trace), renames(name or []))
+    settings = settings_for(exercise.trace, config, attention)
     report = check_trace(
-        exercise.trace,
-        settings_for(exercise.trace, config, attention),
+        under_our_names(exercise.trace, settings, layer),
+        settings,
         strictness(how, exercise.trace),
         exercise.begun,
         exercise.unfilled,

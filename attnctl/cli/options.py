@@ -18,7 +18,7 @@ from attnctl.config.fields import flagged, is_given
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.formats import FORMATS
 from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
-from attnctl.values import BadValueError, Plain, Reader, whole, words
+from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
 
 FORMAT_VARIABLE = "ATTNCTL_FORMAT"
 FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
@@ -84,6 +84,12 @@ TraceOption = Annotated[
 NameOption = Annotated[
     list[str] | None,
     option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"),
+]
+
+LayerOption = Annotated[
+    int | None,
+    option("The layer to read of a state dict with several, from 0.", "--layer", metavar="N"),
+    whole(0, MOST),
 ]
 
 
