@@ -94,16 +94,18 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
     d = tensors.d
     trace = run(tensors, hidden, memory, False)
     x, after = trace[X], trace[RESIDUAL]
-    if d.crosses and memory is not None:
+    if d.crosses:
+        if memory is None:
+            raise AttnError(f"{tensors.model.name}: a decoder's layers read what the encoder made; give it too")
         after = run(tensors, after, memory, True)[RESIDUAL]
     after = tensors.normed("attention_sum_norm", after)
     source = hidden if d["parallel"] else after
     read = x if d["parallel"] and not tensors.has("mlp_norm") else tensors.normed("mlp_norm", source)
     made = tensors.normed("mlp_out_norm", feed_forward(tensors, read))
     start = read if d["from_norm"] else after
-    out = start + made * made.dtype.type(d["residual"])
+    out = tensors.normed("mlp_sum_norm", start + made * made.dtype.type(d["residual"]))
     tensors.refuse_unread()
-    return tensors.normed("mlp_sum_norm", out)
+    return out
 
 
 def ended(model: Model, hidden: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
@@ -14,9 +14,10 @@ import numpy as np
 from attnctl.array import Array, Shape
 from attnctl.derivation import LayerParts, Variant
 from attnctl.models.description import Description, Layer
-from attnctl.models.tensors import Checkpoint, prefix_of, refuse_unread, unread
+from attnctl.models.tensors import Checkpoint, foreign, prefix_of
 from attnctl.ops import Buckets, LayerNorm, RMSNorm
 from attnctl.plan.prepared import Named, Prepared, arrays_of
+from attnctl.store.limits import raise_first
 from attnctl.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 
 
@@ -126,18 +127,35 @@ class LayerTensors:
             return x
         return norm_op(self.d, self.d["eps"]).apply(x, *self.factors(use, (self.d["width"],)))
 
-    def refuse_unread(self) -> None:
+    def refuse_foreign(self) -> None:
         """Refuse tensors of this layer that the family does not have: it would be another model."""
-        checkpoint = self.model.checkpoint
-        stays = [name for name in self.unasked() if name not in checkpoint.used]
-        found = unread(checkpoint.tensors, self.prefix, checkpoint.used | set(stays), self.d.stack.ignored)
-        refuse_unread(str(checkpoint.folder), list(found), self.d.family)
+        checkpoint, d = self.model.checkpoint, self.d
+        names = [name.removeprefix(self.prefix) for name in checkpoint.under(self.prefix)]
+        found = list(foreign(names, d.inner, d.stack.ignored))
+        raise_first(
+            [
+                f"{checkpoint.folder}: {self.prefix}{name}: {d.family} as config.json has it has no such "
+                "tensor; is it another model, or quantised?"
+                for name in found
+            ]
+        )
 
-    def unasked(self) -> Iterator[str]:
-        """The names of tensors that the family has, whether or not they have been read."""
-        for name in self.d.inner.values():
-            start = (self.prefix + name.removesuffix("!")).split("{")[0]
-            yield from (each for each in self.model.checkpoint.tensors if each.startswith(start))
+    def refuse_unread(self) -> None:
+        """Refuse tensors that the family has and config.json says this model has not: a bias, say."""
+        checkpoint = self.model.checkpoint
+        unread = [
+            name
+            for name in checkpoint.under(self.prefix)
+            if name not in checkpoint.used and not self.of_experts(name.removeprefix(self.prefix))
+        ]
+        raise_first(
+            [f"{checkpoint.folder}: {name}: config.json says that there is none" for name in unread]
+        )
+
+    def of_experts(self, name: str) -> bool:
+        """Whether it is a tensor of an expert, which no token may have been sent to, or is ignored."""
+        starts = [each.partition("{")[0] for use, each in self.d.inner.items() if use.startswith("expert")]
+        return name.startswith((*(each.removesuffix("!") for each in starts), *self.d.stack.ignored))
 
 
 def prepared(
@@ -153,6 +171,7 @@ def prepared(
     Raises AttnError for a tensor that is missing or misshapen.
     """
     d, own = tensors.d, tensors.own
+    tensors.refuse_foreign()
     named: Named = {"hidden": (hidden, "what came into the layer")}
     if cross:
         assert memory is not None

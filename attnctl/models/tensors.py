@@ -5,16 +5,17 @@ Only what is asked for is read. Nothing here runs what it reads: pickles are ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attnctl.array import Array, Shape
-from attnctl.errors import AttnError, raise_all
-from attnctl.store.codec import shown
-from attnctl.store.limits import MOST_PROBLEMS
+from attnctl.errors import AttnError
+from attnctl.models.family import Names
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File
 from attnctl.store.safetensors import Tensor, tensors_of
@@ -56,6 +57,9 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
+OLDER = {".weight": ".gamma", ".bias": ".beta"}
+
+
 class Checkpoint:
     """The tensors of a folder that save_pretrained wrote, or of a snapshot of the hub."""
 
@@ -64,10 +68,24 @@ class Checkpoint:
         self.tensors: dict[str, Tensor] = {}
         for name in shards(folder):
             self.tensors.update(file_tensors(inside(folder, name)))
+        self.names = sorted(self.tensors)
         self.used: set[str] = set()
 
     def __contains__(self, name: object) -> bool:
         return name in self.tensors
+
+    def under(self, prefix: str) -> list[str]:
+        """The names that begin so."""
+        start = bisect_left(self.names, prefix)
+        return self.names[start : bisect_left(self.names, prefix + chr(0x10FFFF))]
+
+    def spelled(self, name: str) -> str:
+        """The name as this checkpoint has it: those that were TensorFlow's have norms of gamma and beta."""
+        for ending, older in OLDER.items():
+            old = name.removesuffix(ending) + older
+            if name not in self.tensors and name.endswith(ending) and old in self.tensors:
+                return old
+        return name
 
     @property
     def bytes(self) -> int:
@@ -86,6 +104,7 @@ class Checkpoint:
 
         Raises AttnError where it is missing, has another shape, or holds no floating-point numbers.
         """
+        name = self.spelled(name)
         if name not in self.tensors:
             near = nearest(name, self.tensors)
             hint = f"; there is {near[0]}" if near else ""
@@ -153,17 +172,16 @@ def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, 
     raise AttnError(f"{place}: no tensor ends in {wanted}; is it another model, or a part of one?")
 
 
-def unread(names: Mapping[str, Tensor], layer: str, used: set[str], ignored: tuple[str, ...]) -> Iterator[str]:
-    """The tensors of a layer that nothing has read."""
+def foreign(names: Sequence[str], inner: Names, ignored: tuple[str, ...]) -> Iterator[str]:
+    """The names in a layer (without the layer's own) that its family does not know."""
+    numbers = {"{e}": r"\d+", "{h}": r"\d+"}
+    known = []
+    for name in inner.values():
+        text = re.escape(name.removesuffix("!"))
+        for place, digits in numbers.items():
+            text = text.replace(re.escape(place), digits)
+        known.append(text if name.endswith("!") else rf"{text}\.(?:weight|bias|gamma|beta)")
+    pattern = re.compile("|".join(known))
     for name in names:
-        if name.startswith(layer) and name not in used:
-            if not any(name.removeprefix(layer).startswith(each) for each in ignored):
-                yield name
-
-
-def refuse_unread(place: str, names: list[str], family: str) -> None:
-    """Raise AttnError naming tensors that the family does not have: the model would be another one."""
-    raise_all(
-        f"{place}: {shown(name)}: {family} has no such tensor; is it another model, or quantised?"
-        for name in names[:MOST_PROBLEMS]
-    )
+        if not pattern.fullmatch(name) and not name.startswith(ignored):
+            yield name

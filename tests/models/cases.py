@@ -186,6 +186,7 @@ CASES = [
             "parallel_attn": False,
             "bias": True,
         },
+        attention="sdpa",  # as the model was trained; the eager one adds ALiBi twice
     ),
     llama("llama", attention_bias=True, mlp_bias=True, **rope("default")),
     llama("llama-linear", attention_bias=True, mlp_bias=True, **rope("linear", factor=4.0)),

@@ -40,10 +40,10 @@ def draw(model: torch.nn.Module, seed: int) -> None:
 
 
 def build(case: dict) -> torch.nn.Module:
-    """The model of a case, drawn and in eager attention."""
+    """The model of a case, drawn; in eager attention unless the case says otherwise."""
     config = getattr(transformers, case["config"])(**case["settings"])
     model_class = getattr(transformers, case["model"])
-    model = model_class._from_config(config, attn_implementation="eager").eval()
+    model = model_class._from_config(config, attn_implementation=case.get("attention", "eager")).eval()
     with torch.no_grad():
         draw(model, sum(map(ord, case.get("of", case["name"]))))
     return model
@@ -67,7 +67,7 @@ def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
         inputs["token_type_ids"] = torch.tensor(out["token_type_ids"])[None]
     states: dict[str, list] = {}
     with torch.no_grad():
-        result = model(**inputs, output_attentions=True, output_hidden_states=True)
+        result = model(**inputs, output_attentions="attention" not in case, output_hidden_states=True)
     fields = {"hidden": "hidden_states", "weights": "attentions"}
     parts = case.get("parts", {"": ""})
     for ours, theirs in parts.items():
