@@ -130,15 +130,16 @@ def check(
 
 def chosen(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
     """Settings with options laid over them. Raises AttnError with every option that has no meaning."""
+    base = settings or Settings()
     given: dict[str, Any] = {}
     problems: list[str] = []
-    for name, value in options.items():
+    for name, value in {"dtype": base.dtype, **options}.items():  # NumPy knows types that have no steps
         try:
             given[name] = read_option(name, value)
         except BadValueError as wrong:
             problems += (f"{dotted((name, *path))}: {text}" for path, text in wrong.problems)
     raise_all(problems)
-    return laid(settings or Settings(), given)
+    return laid(base, given)
 
 
 def read_option(name: str, value: Any) -> Any:

@@ -125,12 +125,12 @@ def display(
     match expr:
         case Number():
             text = text_of(expr)
-            return text if top or not text.startswith(("-", "−")) else f"({text})"
+            return text if top or not text.startswith("-") else f"({text})"
         case Sum(parts):
             text = " + ".join(shortened(parts, first, inner, most)) or "0"
             return text if top or len(parts) == 1 else f"({text})"
         case Difference(left, right):
-            text = f"{first(left)} − {inner(right)}"
+            text = f"{first(left)} - {inner(right)}"
             return text if top else f"({text})"
         case Product(parts):
             return "·".join(map(inner, parts))
@@ -166,37 +166,42 @@ ROUNDINGS = 4
 """Units in the last place that one operation may be off, here or where the number was made."""
 
 
-def evaluate(expr: Expr, eps: float) -> tuple[float, float]:
+def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
     """What the expression comes to as `code` writes it, and how far off a machine may honestly be.
 
-    The second is a running error analysis (Higham 2002, section 3.3) for numbers whose unit of
-    rounding is `eps`, whatever the order in which sums were added up. Overflow is infinity.
+    The second is a running error analysis (Higham 2002, sections 2.1 and 3.3) for numbers whose
+    unit of rounding is `eps` and whose smallest is `tiny`, whatever the order in which sums were
+    added up. Overflow is infinity.
     """
+
+    def rounded(value: float, error: float) -> tuple[float, float]:
+        return value, error + ROUNDINGS * eps * abs(value) + tiny
+
     match expr:
-        case Number(value):
-            return value, 0.0
+        case Number(value, source):
+            return (value, 0.0) if source else (value, eps * abs(value) + tiny)
         case Sum(parts):
-            found = [evaluate(part, eps) for part in parts]
+            found = [evaluate(part, eps, tiny) for part in parts]
             size = sum(abs(value) for value, _ in found)
             error = sum(slack for _, slack in found)
             return added([value for value, _ in found]), error + eps * len(parts) * size
         case Difference(left, right):
-            (a, a_error), (b, b_error) = evaluate(left, eps), evaluate(right, eps)
-            return a - b, a_error + b_error + ROUNDINGS * eps * abs(a - b)
+            (a, a_error), (b, b_error) = evaluate(left, eps, tiny), evaluate(right, eps, tiny)
+            return rounded(a - b, a_error + b_error)
         case Product(parts):
-            product, error = evaluate(parts[0], eps)
+            product, error = evaluate(parts[0], eps, tiny)
             for part in parts[1:]:
-                value, slack = evaluate(part, eps)
-                error = error * abs(value) + slack * abs(product) + ROUNDINGS * eps * abs(product * value)
-                product *= value
+                value, slack = evaluate(part, eps, tiny)
+                carried = error * (abs(value) + slack) + slack * abs(product)
+                product, error = rounded(product * value, carried)
             return product, error
         case Quotient(above, below):
-            (a, a_error), (b, b_error) = evaluate(above, eps), evaluate(below, eps)
+            (a, a_error), (b, b_error) = evaluate(above, eps, tiny), evaluate(below, eps, tiny)
             if b == 0:
                 return nan, inf
-            return a / b, (a_error + b_error * abs(a / b)) / abs(b) + ROUNDINGS * eps * abs(a / b)
+            return rounded(a / b, (a_error + b_error * abs(a / b)) / abs(b))
         case Call(name, inside):
-            value, error = evaluate(inside, eps)
+            value, error = evaluate(inside, eps, tiny)
             return called(name, value, error, eps)
 
 

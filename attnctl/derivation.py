@@ -359,6 +359,14 @@ def merging(v: Variant, at: Latest) -> Lines:
         bias = ("b_O",) if "b_O" in v.given else ()
         formula = " + ".join([f"{at['Z']} W_O", *bias])
         yield line("output", MatMul(), (at["Z"], "W_O", *bias), formula)
+    elif "W_Q" in v.given:
+        yield unprojected(at["Z"])
+
+
+def unprojected(concat: str) -> Step:
+    """The output where there is no output projection: the heads side by side."""
+    row = names.TABLE["output"]
+    return Step("output", Copy(), (concat,), names.TABLE["concat"].axes, concat, row.symbol)
 
 
 def residual(v: Variant, at: Latest) -> Lines:

@@ -8,7 +8,7 @@ from typing import Any
 
 from attnctl.values import SWITCH, Json, Plain, Reader
 
-ATTENTION, SENTENCE, EDIT = "attention", "sentence", "edit"
+ATTENTION, SENTENCE, ARRAYS, EDIT = "attention", "sentence", "arrays", "edit"
 """Groups of flags: the commands that take one of a group take them all."""
 
 

@@ -104,9 +104,43 @@ def mixed(shapes: Mapping[str, Shape], settings: Settings) -> bool:
 
 def has_batch(shapes: Mapping[str, Shape], settings: Settings, name: str = Q) -> bool:
     """Whether X, or else one of Q, K and V, has a batch axis; with --heads (batch, n, heads·d) has."""
+    if settings.layout is not None:
+        return settings.layout.startswith("b")
     if X in shapes:
         return len(shapes[X]) == 3
     return len(shapes[name]) > (3 if settings.heads is None else 2)
+
+
+def has_vectors(name: str) -> bool:
+    """Whether an array has a vector for each head and token, as Q, K, V and a cache have."""
+    return TABLE[name].by_head and not TABLE[name].is_weight and not TABLE[name].of_scores
+
+
+def unlike_layout(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Arrays that have not the axes of the layout that is asked for, or whose layout has to be."""
+    sources = [X, MEMORY] if X in shapes else PROJECTED
+    layout, place = settings.layout, settings.where(("layout",))
+    if layout is None:
+        yield from ambiguous(shapes, settings)
+    elif X in shapes and "h" in layout:
+        yield f"{place}: {layout}, but X has no heads; write nd or bnd"
+    else:
+        for name in (name for name in sources if name in shapes):
+            if len(shapes[name]) != len(layout):
+                yield f"{name}: {dims(shapes[name])} has not the {len(layout)} axes of {place} {layout}"
+
+
+def ambiguous(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Q, K and V of three axes that may be one sentence by head, or a batch with heads side by side."""
+    if X in shapes or (settings.heads or 1) == 1:
+        return
+    asked = {name: heads_asked(name, settings) for name in PROJECTED}
+    if all(len(s := shapes[name]) == 3 and s[0] == n and s[2] % n == 0 for name, n in asked.items()):
+        q, heads, place = dims(shapes[Q]), asked[Q], settings.where(("layout",))
+        yield (
+            f"Q: {q} with {heads} heads may be (head, n, d) or (batch, n, heads·d); "
+            f"write {place} hnd or {place} bnd"
+        )
 
 
 def misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
@@ -159,10 +193,11 @@ def unsplit(name: str, shape: Shape, settings: Settings) -> str:
         expected = "(d_model, heads·d)" if TABLE[name].linear else "(heads·d,)"
         return f"{name}: {dims(shape)}, expected {expected} with {heads} heads, or by head"
     if len(shape) in {2, 3, 4} and shape[-1] % heads:
-        return f"{name}: {dims(shape)}, but {heads} heads do not divide {shape[-1]} columns"
+        hint = "; for (head, n, d) say --layout hnd" if shape[0] == heads else ""
+        return f"{name}: {dims(shape)}, but {heads} heads do not divide {shape[-1]} columns{hint}"
     return (
         f"{name}: {dims(shape)}, expected (n, d), (head, n, d), (batch, head, n, d), "
-        "or (batch, n, heads·d) with --heads"
+        "or (batch, n, heads·d) with --heads (--layout says which)"
     )
 
 

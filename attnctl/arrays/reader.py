@@ -5,20 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnctl.array import Array, Shape
 from attnctl.arrays.layout import Reading, Search, Sizes, search
-from attnctl.arrays.problems import has_batch, inputs_among, misfits, missing, mixed, unrotatable, unusable
+from attnctl.arrays.problems import (
+    has_batch,
+    has_vectors,
+    inputs_among,
+    misfits,
+    missing,
+    mixed,
+    unlike_layout,
+    unrotatable,
+    unusable,
+)
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, TABLE, X
 from attnctl.rules import PerBatch
 from attnctl.words import dims
+
+ZEROS_AND_ONES = "mask holds 0 and 1 alone: 1 may attend, 0 may not (other floats are added to the scores)"
+ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
 
 
 class Facts(NamedTuple):
@@ -41,6 +54,8 @@ class Laid:
     sizes: Sizes
     facts: Facts
     lengths: PerBatch | None
+    notes: tuple[str, ...] = ()
+    """What was decided where an array could have meant something else."""
 
 
 def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
@@ -50,7 +65,9 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
     """
     raise_all(missing(found, settings))
     raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
-    inputs = by_kind({name: found[name] for name in inputs_among(found)})
+    inputs, notes = by_kind({name: found[name] for name in inputs_among(found)})
+    raise_all(unlike_layout(shapes_of(inputs), settings))
+    inputs = heads_first(inputs, settings)
     shapes = shapes_of(inputs)
     tried = Search(shapes, has_batch(shapes, settings), documented=True)
     reading = None if mixed(shapes, settings) else tried.reading(asked(settings))
@@ -59,7 +76,7 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
         raise AttnError(tried.misfit())
     laid = laid_out(inputs, reading)
     raise_all(unrotatable(settings, laid.facts.d_k))
-    return laid
+    return replace(laid, notes=notes)
 
 
 def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: bool = False) -> Laid:
@@ -67,8 +84,9 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
 
     Raises AttnError naming one that does not go with the others.
     """
-    arrays = by_kind(found)
-    return laid_out(arrays, search(shapes_of(arrays), asked(settings), batch_first=batch_first))
+    arrays, notes = by_kind(found)
+    laid = laid_out(arrays, search(shapes_of(arrays), asked(settings), batch_first=batch_first))
+    return replace(laid, notes=notes)
 
 
 def as_array(name: str, value: Any) -> Array:
@@ -86,22 +104,35 @@ def written_masks(settings: Settings) -> dict[str, Array]:
     return {name: np.array(rows, dtype) for name, (rows, dtype) in written.items() if rows is not None}
 
 
-def by_kind(found: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays with a mask of floats as the bias it is, and any other mask true and false.
+def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """The arrays with their mask as what it holds, and a note where its type does not tell.
 
-    Raises AttnError where there is a bias already.
+    Truth values and whole numbers say who may attend; so do floats that are all 0 and 1, as JSON
+    has them. Other floats, and zeros alone, are added to the scores: the mask is a bias. Raises
+    AttnError where there is a bias already.
     """
-    out = dict(found)
+    out, notes = dict(found), tuple[str, ...]()
     if MASK not in out:
-        return out
+        return out, notes
     mask = out.pop(MASK)
     if mask.dtype.kind != "f":
-        return out | {MASK: mask.astype(bool)}
+        return out | {MASK: mask.astype(bool)}, notes
+    if np.isin(mask, (0, 1)).all() and mask.any():
+        return out | {MASK: mask.astype(bool)}, (ZEROS_AND_ONES,)
     if BIAS in out:
         raise AttnError(
             "mask holds floats, so it is added to the scores as bias is; give their sum as bias"
         )
-    return out | {BIAS: mask}
+    return out | {BIAS: mask}, notes if mask.any() else (ZEROS,)
+
+
+def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
+    """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
+    turned = has_vectors if settings.layout == "bnhd" else lambda _: False
+    return {
+        name: array.swapaxes(1, 2) if turned(name) and array.ndim == 4 else array
+        for name, array in arrays.items()
+    }
 
 
 def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
@@ -187,17 +218,21 @@ def score_sizes(sizes: Sizes) -> list[int | str]:
 def beside_scores(mask: Array, sizes: Sizes) -> Array | None:
     """A mask as it broadcasts against the scores; (batch, key) and (batch, query, key) where it does not.
 
-    None where it fits in no way.
+    Without a batch axis a leading one of size 1 goes. None where it fits in no way.
     """
     ways = [mask]
     if "batch" in sizes and mask.ndim in {2, 3}:
         ways.append(mask[:, None, None] if mask.ndim == 2 else mask[:, None])
-    scores = score_sizes(sizes)
-    for way in ways:
-        pairs = zip(reversed(way.shape), reversed(scores), strict=False)
-        if 1 <= way.ndim <= len(scores) and all(a in {1, b} or isinstance(b, str) for a, b in pairs):
-            return way
-    return None
+    elif "batch" not in sizes and mask.shape[:1] == (1,):
+        ways.append(mask[0])
+    return next((way for way in ways if broadcasts(way.shape, score_sizes(sizes))), None)
+
+
+def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
+    """Whether an array of this shape can be laid over the scores; a size that is not known fits any."""
+    pairs = zip(reversed(shape), reversed(scores), strict=False)
+    fits = all(a in {1, b} or isinstance(b, str) for a, b in pairs)
+    return fits and 1 <= len(shape) <= len(scores)
 
 
 def ill_placed(name: str, mask: Array, sizes: Sizes) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from attnctl.cli.options import (
+    ArrayOptions,
     AttentionOptions,
     ConfigOption,
     CostOptions,
@@ -26,6 +27,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
     *,
     file: Annotated[str, typer.Argument(help="Arrays (.npz .safetensors .json), or - for stdin.")],
     name: NameOption = None,
+    arrays: ArrayOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
     cost: CostOptions,
@@ -39,9 +41,13 @@ def attend(  # noqa: PLR0913  (a group of options each)
     b_O]; beside them, where wanted, mask, bias, past_key, past_value and key_lengths.
 
     Arrays are (n, d), (head, n, d), (batch, head, n, d), or (n, heads·d) and (batch, n, heads·d)
-    with --heads. A boolean mask is true where a query MAY attend; a float mask is added to the
-    scores; one that is shorter than the keys hides the rest. Scores are scaled, soft-capped,
-    biased, masked, then go through softmax. A query that may see nothing gets zeros.
+    with --heads; --layout says which where sizes do not tell. Weights are (d_model, heads·d), or
+    (heads·d, d_model) as nn.Linear keeps them where their sides tell.
+
+    A boolean mask is true where a query MAY attend, and so is one of 0 and 1 alone; any other
+    float mask is added to the scores; one that is shorter than the keys hides the rest. Scores are
+    scaled, soft-capped, biased, masked, then go through softmax. A query that may see nothing
+    gets zeros.
     """
     from attnctl.cli.output import emit, wanted_steps
     from attnctl.cli.progress import progress
@@ -51,7 +57,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
 
     with progress("reading"):
         trace = read_one(file, rename=renames(name or []))
-    settings = settings_from(config, {**attention, **edits}, max_memory=cost.max_memory)
+    settings = settings_from(config, {**arrays, **attention, **edits}, max_memory=cost.max_memory)
     prepared = prepare(trace, settings, trace.header)
     if cost.cost:
         from attnctl.cli.costs import print_costs

@@ -52,7 +52,7 @@ def print_table(costs: Sequence[Cost]) -> None:
         [
             (each.name, "name"),
             (" × ".join(map(str, each.shape)), ""),
-            (each.growth, "dim"),
+            (each.growth, "aside"),
             (size_text(each.bytes) if each.kept else "not kept", ""),
             (f"{each.flops:,}", ""),
         ]

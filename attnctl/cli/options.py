@@ -14,10 +14,10 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from attnctl.cli.unconverted import UnconvertedCommand
-from attnctl.config.fields import flagged
+from attnctl.config.fields import flagged, is_given
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.formats import FORMATS
-from attnctl.setting import ATTENTION, EDIT, SENTENCE, Setting
+from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
 from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
 
 FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
@@ -43,12 +43,13 @@ def read_heads(text: str) -> tuple[int, ...]:
     return tuple(whole(0, MOST)(Plain(part.strip())) for part in text.split(","))
 
 
-SIZE = Reader(read_size, {}, "SIZE")
+BYTES = Reader(read_size, {}, "SIZE")
 HEADS = Reader(read_heads, {}, "N,…")
 
 Given = dict[str, Any]
 """The settings that are given by flags, by keyword."""
 
+ArrayOptions = Annotated[Given, flagged(ARRAYS)]
 AttentionOptions = Annotated[Given, flagged(ATTENTION)]
 SentenceOptions = Annotated[Given, flagged(SENTENCE)]
 EditOptions = Annotated[Given, flagged(EDIT)]
@@ -68,7 +69,7 @@ class CostOptions(NamedTuple):
     max_memory: Annotated[
         int | None,
         option("Refuse what needs more memory than this, like 512M or 8G (most of what is free)."),
-        SIZE,
+        BYTES,
     ] = None
     cost: Annotated[
         bool, option("Print each step's shape, bytes and operations instead of running.", "--cost")
@@ -220,5 +221,5 @@ def gathered(annotation: Any, options: list[Option], values: Given) -> Any:
     if hasattr(annotation, "_field_defaults"):
         return annotation(**mine)
     if isinstance(annotation.__metadata__[0], dict):
-        return {name: value for name, value in mine.items() if value not in (None, False)}
+        return {name: value for name, value in mine.items() if is_given(value)}
     return next(iter(mine.values()))

@@ -109,6 +109,8 @@ def warn(traces: Sequence[Trace]) -> None:
     from attnctl.cli.program import complain
 
     for trace in traces:
+        for note in trace.header.get("notes", ()):
+            complain(f"note: {note}")
         rows = trace.header.get("empty_rows")
         if rows:
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from attnctl.cli.options import Given
-from attnctl.config.fields import FIELDS, ROPE_OPTIONS, laid
+from attnctl.config.fields import FIELDS, laid
+from attnctl.config.positions import ROPE_OPTIONS
 from attnctl.config.settings import Settings
 from attnctl.derivation import Rotary
 from attnctl.errors import AttnError

@@ -8,29 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnctl.config.flow import flow
-from attnctl.config.forms import Choice, Form, ListOf, word_or_mapping
-from attnctl.config.settings import DTYPES, NONE, SINUSOIDAL, Settings, Tokenizer
-from attnctl.config.tables import BIAS, MASK, MATRIX, VOCABULARY, repeats
+from attnctl.config.forms import Form, ListOf
+from attnctl.config.positions import ALIBI, POSITION_WORDS, POSITIONS, ROPE_OPTIONS
+from attnctl.config.rules import LIST_OF_RULES, RULE_TABLES, SETTABLE, rule_examples
+from attnctl.config.settings import DTYPES, LAYOUTS, LENGTHS, NONE, Settings, Tokenizer
+from attnctl.config.tables import VOCABULARY
 from attnctl.config.tensors import EMBEDDINGS, WEIGHTS
 from attnctl.rules import RULES, Rule
-from attnctl.setting import EDIT, SENTENCE, Flag, Setting
+from attnctl.setting import ARRAYS, EDIT, SENTENCE, Flag, Setting
 from attnctl.values import (
     MOST,
-    POSITIVE,
     REAL,
     SEED,
     SIZE,
     SWITCH,
     WORD,
-    BadValueError,
-    Json,
     Reader,
-    refuse,
     whole,
     words,
 )
-from attnctl.words import one_of
 
 TOKENIZER = Form(
     "TokenizerForm",
@@ -47,115 +43,15 @@ TOKENIZER = Form(
 )
 
 
-def even(value: Any) -> int:
-    """An even number of dimensions, 2 or more."""
-    number: int = whole(2, MOST - 1)(value)
-    if number % 2:
-        raise BadValueError(
-            f"{number} is odd; dimensions turn in pairs, so write {number - 1} or {number + 1}"
-        )
+def offset(value: Any) -> int | str:
+    """A number of keys, or the word for what lengths say."""
+    if isinstance(value, str) and value == LENGTHS:
+        return LENGTHS
+    number: int = whole(-MOST)(value)
     return number
 
 
-def rotary(given: Json) -> Any:
-    """Rotary positions with these options."""
-    from attnctl.derivation import Rotary
-
-    return Rotary(**given)
-
-
-ROPE, ALIBI = "rope", "alibi"
-ROPE_OPTIONS = Form(
-    "RopeOptions",
-    "Rotary positions for Q and K.",
-    [
-        Setting(
-            "theta",
-            POSITIVE,
-            "The base of the rotary angles.",
-            flag=Flag("--theta", more="Left out, 10000."),
-        ),
-        Setting(
-            "dims",
-            Reader(even, {"type": "integer", "minimum": 2, "multipleOf": 2}, "N"),
-            "How many of a head's dimensions turn with rotary positions; left out, all.",
-            flag=Flag("--rotary-dims"),
-        ),
-        Setting(
-            "interleaved",
-            SWITCH,
-            "Rotary pairs are neighbours (GPT-J), not a half apart (Llama).",
-            flag=Flag("--interleaved"),
-        ),
-    ],
-    rotary,
-)
-POSITION_WORDS = (NONE, SINUSOIDAL, ROPE, ALIBI)
-POSITION_WORD = Reader(
-    lambda word: rotary({}) if word == ROPE else str(word), words(*POSITION_WORDS).schema
-)
-POSITION_FORM = Form(
-    "PositionsForm",
-    "Positions that have options.",
-    [
-        Setting(ROPE, ROPE_OPTIONS, "Turn Q and K by an angle that grows with the position."),
-        Setting("learned", MATRIX, "A learned table: a row of d_model numbers for each position."),
-    ],
-    lambda given: given.popitem()[1],
-    just_one=True,
-)
-POSITIONS = Choice(
-    word_or_mapping(POSITION_WORDS, POSITION_WORD, POSITION_FORM),
-    [POSITION_WORD, POSITION_FORM],
-    f"a kind of positions; write {one_of(POSITION_WORDS)}, or {{learned: [[0.1, 0.2], …]}}",
-)
-
-SETTABLE = {rule.setting: rule for rule in RULES.values() if rule.setting is not None}
-"""The rules that a person can ask for."""
-
-RULE_TABLES = (
-    Setting("mask", MASK, "A row for each query: 1 may attend, 0 may not.", [[1, 0]]),
-    Setting("bias", BIAS, "A row for each query, added to its scores; -.inf hides.", [[0]]),
-)
-RULE_WORDS = tuple(setting.name for setting in SETTABLE if setting.switch)
-RULE_WORD = Reader(lambda word: RULES[word].of(value=True), words(*RULE_WORDS).schema)
-RULE_KEYS = (*(setting for setting in SETTABLE if not setting.switch), *RULE_TABLES)
-
-
-def rule_of(given: Json) -> Any:
-    """A rule, or a table as it was given: {mask: rows}."""
-    ((name, value),) = given.items()
-    return RULES[name].of(value) if name in RULES else given
-
-
-RULE_FORM = Form("RuleForm", "A rule with a number or a table.", RULE_KEYS, rule_of, just_one=True)
-
-
-def kind_of(rule: Any) -> str:
-    """The name of a rule or of a table."""
-    return rule.name if isinstance(rule, Rule) else next(iter(rule))
-
-
-def once(rules: list[Any]) -> None:
-    """Raise BadValueError where a kind of rule is there more than once."""
-    refuse(
-        ((i,), f"{kind} again, after rules[{first}]; keep one of them")
-        for i, kind, first in repeats(enumerate(map(kind_of, rules)))
-    )
-
-
-def rule_examples() -> list[Any]:
-    """Every rule that has a flag, as a config has it."""
-    asked = [setting for setting in SETTABLE if setting.flag]
-    return [each.name if each.switch else {each.name: each.example} for each in asked]
-
-
-RULE_FORMS = [*RULE_WORDS, *(flow({each.name: each.example}) for each in RULE_KEYS)]
-RULE = Choice(
-    word_or_mapping(RULE_WORDS, RULE_WORD, RULE_FORM),
-    [RULE_WORD, RULE_FORM],
-    f"a rule; write {one_of(RULE_FORMS, most=len(RULE_FORMS))}",
-)
+OFFSET = Reader(offset, {"anyOf": [whole(-MOST).schema, {"enum": [LENGTHS]}]}, "N")
 
 FIELDS: dict[str, Setting] = {
     each.name: each
@@ -233,15 +129,18 @@ FIELDS: dict[str, Setting] = {
             {"W_Q": "identity", "W_O": "none"},
         ),
         Setting("scale", REAL, "What scores are multiplied by; left out, 1 / √d_k.", 0.5, Flag("--scale")),
-        Setting(
-            "rules", ListOf(RULE, once), "Who may attend to whom, and how scores bend.", rule_examples()
-        ),
+        Setting("rules", LIST_OF_RULES, "Who may attend to whom, and how scores bend.", rule_examples()),
         Setting(
             "causal_offset",
-            whole(-MOST),
+            OFFSET,
             "With causal, query i sees key j when j ≤ i + causal_offset.",
             0,
-            Flag("--causal-offset", more="keys - queries aligns bottom-right (FlashAttention)."),
+            Flag(
+                "--causal-offset",
+                metavar="N",
+                more="keys - queries aligns bottom-right (FlashAttention); the word lengths is "
+                "key_lengths - queries (ONNX).",
+            ),
         ),
         Setting(
             "dtype",
@@ -275,8 +174,17 @@ FIELDS: dict[str, Setting] = {
 }
 """What a config may hold, in the order of `Settings`."""
 
+LAYOUT = Setting(
+    "layout",
+    words(*LAYOUTS),
+    "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
+    flag=Flag("--layout", ARRAYS),
+)
+"""Of the arrays that are read, and so in no config: a dump's own are all in one layout."""
+
 KEYWORDS: dict[str, Setting] = {
     **FIELDS,
+    LAYOUT.name: LAYOUT,
     **{setting.name: setting for setting in RULE_TABLES},
     **{setting.keyword: setting for setting in SETTABLE if setting.flag},
 }
@@ -285,11 +193,16 @@ KEYWORDS: dict[str, Setting] = {
 
 def flagged(group: str) -> dict[str, Setting]:
     """The settings whose flags are of this group, by keyword."""
-    every: dict[str, Setting] = {}
+    every: dict[str, Setting] = {LAYOUT.name: LAYOUT}
     for name, setting in FIELDS.items():
         more = {"rules": SETTABLE, "positions": ROPE_OPTIONS.keys.values()}.get(name, ())
         every |= {name: setting} | {each.keyword: each for each in more}
     return {name: each for name, each in every.items() if each.flag and each.flag.group == group}
+
+
+def is_given(value: Any) -> bool:
+    """Whether a flag or a keyword asks for anything."""
+    return value is not None and value is not False
 
 
 def laid(base: Settings, given: Mapping[str, Any]) -> Settings:
@@ -301,7 +214,7 @@ def laid(base: Settings, given: Mapping[str, Any]) -> Settings:
     asked = [
         rule.of(value)
         for setting, rule in SETTABLE.items()
-        if setting.flag and (value := given.get(setting.keyword)) not in (None, False)
+        if setting.flag and is_given(value := given.get(setting.keyword))
     ]
     if changes.get("positions") == ALIBI:
         changes["positions"] = NONE

@@ -92,6 +92,12 @@ Embeddings = Mapping[str, list[float]] | Rows | Random | FromFile | str
 
 SINUSOIDAL = "sinusoidal"
 
+LENGTHS = "lengths"
+"""The causal offset that follows from key_lengths alone: lengths − queries (ONNX's rule)."""
+
+LAYOUTS = ("nd", "hnd", "bhnd", "bnhd", "bnd")
+"""How Q, K and V may be laid out: batch, head, row (n), columns (d)."""
+
 
 def unplaced(path: Path) -> str:
     """Where a value came from, when nobody says: its dotted path."""
@@ -103,8 +109,8 @@ class Settings:
     """Everything a run needs; what is None follows from the rest.
 
     `max_memory` is in bytes, None for most of what is free: how a run is carried out, not what it
-    is, so no config holds it. `where` turns a path into the place a person wrote it
-    (``x.yaml:14 $.heads``, ``--heads``).
+    is, so no config holds it; nor `layout`, which is how arrays are read. `where` turns a path into
+    the place a person wrote it (``x.yaml:14 $.heads``, ``--heads``).
     """
 
     sentence: str | None = None
@@ -126,10 +132,11 @@ class Settings:
     rules: tuple[Rule, ...] = ()
     mask: Rows | None = None
     bias: Rows | None = None
-    causal_offset: int | None = None
+    causal_offset: int | str | None = None
     dtype: str = "float64"
     edits: tuple[str, ...] = ()
     renormalize: bool = False
+    layout: str | None = field(default=None, compare=False)
     max_memory: int | None = field(default=None, compare=False)
     where: Callable[[Path], str] = field(default=unplaced, compare=False, repr=False)
 
@@ -147,7 +154,7 @@ class Settings:
         return replace(self, **changes)
 
 
-NOT_WRITTEN = {"max_memory", "where"}
+NOT_WRITTEN = {"layout", "max_memory", "where"}
 WRITTEN_WHERE_SET = {"edits", "renormalize"}
 
 

@@ -15,9 +15,8 @@ from attnctl.engine.execute import Outcome, carry_out
 from attnctl.engine.memory import require
 from attnctl.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.names import EMBEDDINGS, MEMORY
-from attnctl.plan import embed
-from attnctl.plan.prepared import Prepared
-from attnctl.plan.sentence import prepare
+from attnctl.plan.prepared import Prepared, asks_for_padding
+from attnctl.plan.sentence import prepare_all
 from attnctl.rules import Padding
 from attnctl.trace import Trace, require_steps
 
@@ -30,12 +29,11 @@ def run_batch(
 ) -> list[Trace]:
     """Run every sentence in one pass; each trace equals the one its sentence gives alone.
 
-    Raises AttnError with every problem of the first sentence that has one.
+    Sentences that are edited, or that hold [PAD] themselves, are carried out one by one. Raises
+    AttnError with every problem of the stage that found one.
     """
-    shared = sharing_vocabulary(settings, sentences)
-    one = prepare(shared, sentences[0])
-    alone = [one, *(prepare(shared, sentence, like=one) for sentence in sentences[1:])]
-    if settings.edits:
+    alone = prepare_all(settings, sentences)
+    if settings.edits or any(asks_for_padding(each.variant.rules) for each in alone):
         return [each.run(keep) for each in alone]
     lengths = tuple(len(each.header["tokens"]) for each in alone)
     require_steps(keep or (), [step.name for step in alone[0].derivation])
@@ -44,14 +42,6 @@ def run_batch(
         each.record(member_of(outcome, each, member, length))
         for member, (each, length) in enumerate(zip(alone, lengths, strict=True))
     ]
-
-
-def sharing_vocabulary(settings: Settings, sentences: Sequence[str]) -> Settings:
-    """The settings with one vocabulary for all: the given one, or what all the sentences grow."""
-    tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
-    if settings.context is not None:
-        tokens.append(embed.tokens_of(settings, settings.context, "context"))
-    return settings.with_(vocab=embed.vocabulary(settings, tokens).tokens)
 
 
 def padded_pass(

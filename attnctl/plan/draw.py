@@ -7,8 +7,7 @@ mask or W_O changes no other tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Sequence
 from hashlib import sha256
 from math import sqrt
 
@@ -18,9 +17,14 @@ from attnctl.array import Array, Shape
 
 
 def stream(seed: int, *name: str) -> np.random.RandomState:
-    """The random stream of one named thing: SHA-256 of seed and name, as RandomState's key."""
+    """The random stream of one named thing."""
+    return np.random.RandomState(key(seed, *name))
+
+
+def key(seed: int, *name: str) -> Array:
+    """What the stream of a named thing begins with: SHA-256 of seed and name, as eight words."""
     digest = sha256("\x1f".join((str(seed), *name)).encode("utf-8", "surrogatepass")).digest()
-    return np.random.RandomState(np.frombuffer(digest, dtype="<u4").astype(np.uint32))
+    return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
 
 def draw(rng: np.random.RandomState, shape: Shape, distribution: str, d_model: int) -> Array:
@@ -35,15 +39,11 @@ def draw(rng: np.random.RandomState, shape: Shape, distribution: str, d_model: i
     raise ValueError(f"unknown distribution {distribution!r}")
 
 
-def token_rows(seed: int, tokens: Iterable[str], d_model: int, distribution: str) -> Array:
+def token_rows(seed: int, tokens: Sequence[str], d_model: int, distribution: str) -> Array:
     """A row for each token, (token, d_model), drawn from (seed, token) alone."""
-    rows = [token_row(seed, token, d_model, distribution) for token in dict.fromkeys(tokens)]
-    return np.array(rows).reshape(len(rows), d_model)
-
-
-@lru_cache(maxsize=1024)
-def token_row(seed: int, token: str, d_model: int, distribution: str) -> Array:
-    """The row of one token, (d_model,); many sentences have the same words."""
-    row = draw(stream(seed, "token", token), (d_model,), distribution, d_model)
-    row.flags.writeable = False
-    return row
+    rows = np.empty((len(tokens), d_model))
+    rng = np.random.RandomState(0)  # made once: a new one asks the system for entropy first
+    for row, token in zip(rows, tokens, strict=True):
+        rng.seed(key(seed, "token", token))
+        row[:] = draw(rng, (d_model,), distribution, d_model)
+    return rows

@@ -68,12 +68,31 @@ def shown_d_model(settings: Settings, vocab: Vocabulary) -> int | None:
 def embeddings(
     settings: Settings, vocab: Vocabulary, tokens: Iterable[str], d_model: int
 ) -> tuple[dict[str, Array], str]:
-    """The row of each token, and how the rows came about.
+    """The row of each token, and how the rows came about; padding that nobody gave a row has zeros.
 
     Raises AttnError for rows that are missing or too many.
     """
     wanted = list(dict.fromkeys(tokens))
-    ids = dict(zip(wanted, vocab.ids(wanted), strict=True))
+    words = [token for token in wanted if token != PAD or pad_is_given(settings, vocab)]
+    rows, how = word_rows(settings, vocab, words, d_model)
+    return {token: rows[token] if token in rows else np.zeros(d_model) for token in wanted}, how
+
+
+def pad_is_given(settings: Settings, vocab: Vocabulary) -> bool:
+    """Whether the embeddings have a row for [PAD]: nothing is drawn for it."""
+    match settings.embeddings:
+        case Random() as how:
+            return legacy(how) and PAD in vocab.index
+        case Mapping() as by_token:
+            return PAD in by_token
+    return PAD in vocab.index
+
+
+def word_rows(
+    settings: Settings, vocab: Vocabulary, words: Sequence[str], d_model: int
+) -> tuple[dict[str, Array], str]:
+    """The row of each of these words, none twice, and how the rows came about."""
+    ids = dict(zip(words, vocab.ids(words), strict=True))
     match settings.embeddings:
         case Random() as how:
             seed = first(how.seed, settings.seed)
@@ -83,9 +102,10 @@ def embeddings(
                 table = draw(np.random.RandomState(seed), shape, how.distribution, d_model)
                 return {token: table[i] for token, i in ids.items()}, text
             rows = token_rows(seed, [vocab.tokens[i] for i in ids.values()], d_model, how.distribution)
-            return dict(zip(wanted, rows, strict=True)), text
+            return dict(zip(words, rows, strict=True)), text
         case "identity":
-            return {token: np.eye(len(vocab))[i] for token, i in ids.items()}, f"E[ids], {IDENTITY}"
+            table = np.eye(len(vocab))
+            return {token: table[i] for token, i in ids.items()}, f"E[ids], {IDENTITY}"
         case Mapping() as by_token:
             raise_all(missing(settings, by_token, [vocab.tokens[i] for i in ids.values()]))
             rows_by_token = {token: np.array(by_token[vocab.tokens[i]]) for token, i in ids.items()}
@@ -102,6 +122,21 @@ def embeddings(
     return {token: table[i] for token, i in ids.items()}, "E[ids]"
 
 
+def needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int]) -> dict[str, Any]:
+    """The vocabulary and the embeddings that a run of these ids needs, in the form of a config.
+
+    Rows that are found by token need these tokens alone; those that are found by id need all.
+    """
+    match settings.embeddings:
+        case Random() as how if not legacy(how):
+            return {"vocab": [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)]}
+        case Mapping() as by_token:
+            tokens = [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)]
+            rows = {token: row for token, row in by_token.items() if token in {*tokens, PAD}}
+            return {"vocab": tokens, "embeddings": rows}
+    return {"vocab": list(vocab.tokens)}
+
+
 def missing(settings: Settings, by_token: Mapping[str, Any], tokens: Iterable[str]) -> Iterator[str]:
     """Tokens of the vocabulary that have no embedding of their own."""
     for token in tokens:
@@ -110,9 +145,14 @@ def missing(settings: Settings, by_token: Mapping[str, Any], tokens: Iterable[st
             yield f"{place}: no row for {token!r}, which the vocabulary has; add one"
 
 
-def padded(tokens: Sequence[str], length: int) -> list[str]:
-    """The tokens, filled up with [PAD]."""
-    return [*tokens, *[PAD] * (length - len(tokens))]
+def padded(settings: Settings, sentences: Sequence[str]) -> list[str]:
+    """The sentences, each filled up with [PAD] to the tokens of the longest."""
+    counts = [len(tokens_of(settings, sentence)) for sentence in sentences]
+    between = "" if settings.tokenizer.split == "characters" else " "
+    return [
+        between.join([sentence, *[PAD] * (max(counts) - count)])
+        for sentence, count in zip(sentences, counts, strict=True)
+    ]
 
 
 def learned(settings: Settings, tokens: Sequence[str], d_model: int) -> Array:

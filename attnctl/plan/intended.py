@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from attnctl.array import Array
 from attnctl.arrays.problems import rotary
 from attnctl.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
 from attnctl.config.settings import NONE, SINUSOIDAL, Settings
-from attnctl.derivation import Derivation, Rotary, Step, Variant, derive
+from attnctl.derivation import Derivation, Rotary, Step, Variant, batched, derive, unprojected
 from attnctl.names import (
     BIAS,
     BIASED,
@@ -27,11 +27,11 @@ from attnctl.names import (
     SHARED,
     SOFTCAPPED,
     TABLE,
-    W_O,
     leaves,
 )
-from attnctl.ops import Copy, Unstated
+from attnctl.ops import Unstated
 from attnctl.plan import operator
+from attnctl.plan.prepared import asks_for_padding, with_padding
 from attnctl.rules import Alibi, Rule, Softcap, VisibilityRule, Window
 from attnctl.trace import Trace
 
@@ -84,7 +84,7 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
         settings,
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
     )
-    derivation = derive_from(laid, settings)
+    derivation = derive_from(laid, settings, trace.key_tokens or ())
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
         derivation = Derivation(tuple(own.get(step.name, step) for step in derivation))
@@ -102,7 +102,7 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
         arrays.setdefault(POSITIONS, operator.position_rows(settings, arrays[EMBEDDINGS].shape, 0))
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
-    recorded = by_kind(arrays)
+    recorded, _ = by_kind(arrays)
     return written_masks(settings) | recorded
 
 
@@ -112,8 +112,8 @@ def aside(name: str, array: Array) -> Step:
     return Step(name, Unstated(), (), axes, "", name)
 
 
-def derive_from(laid: Laid, settings: Settings) -> Derivation:
-    """The derivation of arrays in our layout.
+def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> Derivation:
+    """The derivation of arrays in our layout; `keys` are the tokens of the keys.
 
     A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.
     Without W_O the output is the heads side by side.
@@ -124,15 +124,16 @@ def derive_from(laid: Laid, settings: Settings) -> Derivation:
     if sinusoidal:
         given.pop(POSITIONS, None)
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
-    settings = operator.with_padding(settings, laid.lengths)
+    asked = asks_for_padding(settings.rules)
+    settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
     offset = operator.causal_offset(settings, facts, laid.lengths)
     variant = operator.variant(settings, given, facts, offset)
     variant, unasked = with_unasked(variant, arrays)
     unknown = set(unasked) | ({SCALED} if not facts.d_k and settings.scale is None else set())
     steps = [unstated(step) if step.name in unknown else step for step in derive(variant)]
-    if OUTPUT in arrays and W_O not in arrays:
-        concat = steps[-1]
-        steps.append(Step(OUTPUT, Copy(), (concat.name,), concat.axes, concat.name, TABLE[OUTPUT].symbol))
+    if OUTPUT in arrays and steps[-1].name != OUTPUT:
+        output = unprojected(steps[-1].name)
+        steps.append(batched(output) if variant.batch else output)
     return Derivation(tuple(steps))
 
 

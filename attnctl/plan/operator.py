@@ -16,8 +16,16 @@ from attnctl.derivation import Variant
 from attnctl.errors import AttnError
 from attnctl.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, POSITIONS, X, where
 from attnctl.ops import Sinusoid
-from attnctl.plan.prepared import Named, Prepared, arrays_of, mask_axes, what_if_of
-from attnctl.rules import Padding, PerBatch
+from attnctl.plan.prepared import (
+    Named,
+    Prepared,
+    arrays_of,
+    asks_for_padding,
+    mask_axes,
+    what_if_of,
+    with_padding,
+)
+from attnctl.rules import PerBatch
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
 """What a config says of a sentence and of drawing: of arrays that are given it says nothing."""
@@ -41,13 +49,14 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     offset = causal_offset(settings, facts, lengths)
     if adds_positions(settings):
         named = with_positions(named, settings, facts.past, whole=EMBEDDINGS in arrays)
-    kind = variant(with_padding(settings, lengths), named, facts, offset)
+    spoken = words(header, facts)
+    kind = variant(padded(settings, lengths, spoken), named, facts, offset)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": facts.heads, "kv_heads": facts.kv_heads}
     config["causal_offset"] = listed(offset)
     if lengths is not None:
         config[KEY_LENGTHS] = listed(lengths)
-    out = {**words(header, facts), "config": config}
+    out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
     return Prepared(
         kind,
         arrays_of(named),
@@ -78,17 +87,34 @@ def listed(value: PerBatch) -> int | list[int]:
     return value if isinstance(value, int) else list(value)
 
 
-def with_padding(settings: Settings, lengths: PerBatch | None) -> Settings:
-    """The settings with padding hidden, where lengths are given."""
-    return settings if lengths is None else replace(settings, rules=(*settings.rules, Padding(lengths)))
+def padded(settings: Settings, lengths: PerBatch | None, header: Mapping[str, Any]) -> Settings:
+    """The settings with padding hidden: what lengths say, or where it is asked for [PAD] among the tokens.
+
+    Raises AttnError where it is asked for and nothing says which keys are padding.
+    """
+    asked = asks_for_padding(settings.rules)
+    keys = header.get("key_tokens", header.get("tokens"))
+    if asked and lengths is None and not keys:
+        raise AttnError(
+            f"{settings.where(('rules',))}: padding, but nothing says which keys are; give key_lengths"
+        )
+    return replace(settings, rules=with_padding(settings.rules, lengths, keys if asked else ()))
 
 
 def causal_offset(settings: Settings, facts: Facts, lengths: PerBatch | None) -> PerBatch:
-    """The number of keys before query 0: as asked, the cache's, lengths − queries, else 0 (top-left)."""
-    if settings.causal_offset is not None:
-        return settings.causal_offset
-    if facts.past or lengths is None:
+    """The number of keys before query 0: as asked, or else the cache's; otherwise 0 (top-left).
+
+    With fewer queries than keys and lengths it is lengths − queries: the queries are the last
+    tokens. LENGTHS asks for that whatever the number of queries. Raises AttnError where it does
+    and there are no lengths.
+    """
+    asked = settings.causal_offset
+    if asked is None and (facts.past or lengths is None or facts.queries >= facts.keys):
         return facts.past
+    if asked is not None and not isinstance(asked, str):
+        return asked
+    if lengths is None:
+        raise AttnError(f"{settings.where(('causal_offset',))}: lengths, but no key_lengths; give them")
     if isinstance(lengths, int):
         return lengths - facts.queries
     return tuple(length - facts.queries for length in lengths)

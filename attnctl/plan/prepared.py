@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from attnctl.engine.execute import Outcome, carry_out, overflow
 from attnctl.engine.memory import require
 from attnctl.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.names import TABLE
+from attnctl.plan.vocab import PAD
+from attnctl.rules import Padding, PerBatch, Rule
 from attnctl.trace import Trace, require_steps
 
 if TYPE_CHECKING:
@@ -95,6 +97,25 @@ def what_if_of(settings: Settings) -> WhatIf | None:
     from attnctl.store import read_one
 
     return what_if(settings.edits, read_one, renormalize=settings.renormalize)
+
+
+def asks_for_padding(rules: Sequence[Rule]) -> bool:
+    """Whether padding is among the rules."""
+    return any(isinstance(rule, Padding) for rule in rules)
+
+
+def with_padding(
+    rules: Sequence[Rule], lengths: PerBatch | None = None, keys: Sequence[str] = ()
+) -> tuple[Rule, ...]:
+    """The rules with padding as it is here: the keys from `lengths` on, or those that are [PAD]."""
+    others = tuple(rule for rule in rules if not isinstance(rule, Padding))
+    if lengths is not None:
+        return (*others, Padding(lengths))
+    real = [place for place, key in enumerate(keys) if key != PAD]
+    if len(real) == len(keys):
+        return others
+    length = real[-1] + 1 if real else 0
+    return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))
 
 
 def mask_axes(named: Named) -> dict[str, Axes]:

@@ -2,64 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnctl.array import Array
 from attnctl.arrays.problems import rotary
 from attnctl.arrays.reader import written_masks
-from attnctl.config.settings import SINUSOIDAL, Settings
+from attnctl.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
 from attnctl.derivation import Variant
 from attnctl.engine.memory import require
 from attnctl.errors import AttnError
-from attnctl.names import EMBEDDINGS, MEMORY, POSITIONS, where
+from attnctl.names import EMBEDDINGS, MEMORY, POSITIONS, W_O
 from attnctl.ops import Sinusoid
 from attnctl.plan import embed, tensors
-from attnctl.plan.prepared import Named, Prepared, arrays_of, mask_axes, what_if_of
+from attnctl.plan.prepared import (
+    Named,
+    Prepared,
+    arrays_of,
+    asks_for_padding,
+    mask_axes,
+    what_if_of,
+    with_padding,
+)
 from attnctl.plan.sizes import Sizes, resolve
-from attnctl.plan.vocab import Vocabulary
-from attnctl.rules import VisibilityRule
+from attnctl.plan.vocab import PAD, Vocabulary
+from attnctl.rules import Padding, VisibilityRule
 from attnctl.words import dims
 
+if TYPE_CHECKING:
+    from attnctl.edits import WhatIf
 
-def prepare(settings: Settings, sentence: str | None = None, like: Prepared | None = None) -> Prepared:
-    """Everything a run of one sentence needs; its weights are those of one `like` it, if there is one.
+
+@dataclass(frozen=True)
+class Model:
+    """What the sentences of one run have in common: sizes, vocabulary, rows of tokens, weights."""
+
+    settings: Settings
+    vocab: Vocabulary
+    sizes: Sizes
+    rows: Mapping[str, Array]
+    """The embedding of each token."""
+
+    embedded: str
+    """How the embeddings came about."""
+
+    weights: Named
+    config: dict[str, Any]
+    """The settings in the form of a config, with everything that was left open written down."""
+
+    what_if: WhatIf | None
+
+
+def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
+    """Everything a run of one sentence needs.
 
     Raises AttnError with every problem of the stage that found one: the words, the sizes, the
     matrices.
     """
-    settings = tensors.with_file(settings)
     text = settings.sentence if sentence is None else sentence
     if text is None:
         raise AttnError('no sentence; give one, like "I love AI", or a config that has one')
-    tokens = embed.tokens_of(settings, text)
+    return prepare_all(settings, [text])[0]
+
+
+def prepare_all(settings: Settings, sentences: Sequence[str]) -> list[Prepared]:
+    """Everything a run of each sentence needs, with one vocabulary and the same weights for all.
+
+    Raises AttnError as `prepare` does.
+    """
+    settings = tensors.with_file(settings)
+    tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
     context = embed.tokens_of(settings, settings.context, "context") if settings.context is not None else []
-    vocab = embed.vocabulary(settings, [tokens, context])
+    model = model_of(settings, tokens, context)
+    return [prepared(model, text, own, context) for text, own in zip(sentences, tokens, strict=True)]
+
+
+def model_of(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Model:
+    """What these sentences have in common."""
+    vocab = embed.vocabulary(settings, [*sentences, context])
     given_weights = tensors.given_arrays(settings)
     shapes = {path: array.shape for path, array in given_weights.items()}
     sizes = resolve(settings, embed.shown_d_model(settings, vocab), shapes)
-    require(weight_bytes(sizes, len(tokens)), "the embeddings and weights", settings.max_memory)
-    named = sentence_arrays(settings, sizes, vocab, tokens, context)
-    named |= weights_of(like) if like else tensors.resolve(settings, sizes, given_weights)
-    named |= masks(settings, sizes, len(tokens), len(context or tokens))
-    kind = variant(settings, sizes, named, len(tokens))
-    header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": vocab.ids(tokens)}
+    tokens = dict.fromkeys(chain(*sentences, context))
+    most = max(len(tokens), *map(len, sentences))
+    require(weight_bytes(sizes, most), "the embeddings and weights", settings.max_memory)
+    rows, how = embed.embeddings(settings, vocab, tokens, sizes.d_model)
+    weights = tensors.resolve(settings, sizes, given_weights)
+    config = complete(settings, sizes, projected=W_O in weights).to_dict()
+    return Model(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
+
+
+def prepared(model: Model, text: str, tokens: list[str], context: list[str]) -> Prepared:
+    """Everything a run of one of the sentences needs."""
+    settings, keys = model.settings, context or tokens
+    ids, key_ids = model.vocab.ids(tokens), model.vocab.ids(context)
+    named = sentence_arrays(model, tokens, context) | model.weights
+    named |= masks(settings, model.sizes, len(tokens), len(keys))
+    header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": ids}
     if context:
-        header |= {"context": settings.context, "key_tokens": context, "key_ids": vocab.ids(context)}
+        header |= {"context": settings.context, "key_tokens": context, "key_ids": key_ids}
     if any(isinstance(rule, VisibilityRule) and rule.relative for rule in settings.rules):
         header["causal_offset"] = settings.causal_offset or 0
-    header["config"] = complete(settings, sizes, vocab, text).to_dict()
+    config = model.config | {"sentence": text, **embed.needed(settings, model.vocab, [*ids, *key_ids])}
+    if PAD in keys and not asks_for_padding(settings.rules):
+        config["rules"] = [*config["rules"], Padding.name]
     return Prepared(
-        kind, arrays_of(named), header, settings.dtype, settings.max_memory, what_if_of(settings)
+        variant(model, named, tokens, keys),
+        arrays_of(named),
+        header | {"config": config},
+        settings.dtype,
+        settings.max_memory,
+        model.what_if,
     )
-
-
-def weights_of(other: Prepared) -> Named:
-    """The weights of another sentence of the same settings, and how they came about."""
-    weights = where(lambda row: row.is_weight)
-    return {name: (other.given[name], other.variant.given[name]) for name in weights if name in other.given}
 
 
 def weight_bytes(sizes: Sizes, tokens: int) -> int:
@@ -70,21 +129,19 @@ def weight_bytes(sizes: Sizes, tokens: int) -> int:
     return 8 * (weights + tokens * sizes.d_model)
 
 
-def sentence_arrays(
-    settings: Settings, sizes: Sizes, vocab: Vocabulary, tokens: Sequence[str], context: Sequence[str]
-) -> Named:
+def sentence_arrays(model: Model, tokens: Sequence[str], context: Sequence[str]) -> Named:
     """Embeddings, learned positions, and the other sentence's X as memory."""
-    rows, how = embed.embeddings(settings, vocab, [*tokens, *context], sizes.d_model)
-    named: Named = {EMBEDDINGS: (np.array([rows[token] for token in tokens]), how)}
+    settings, d_model = model.settings, model.sizes.d_model
+    named: Named = {EMBEDDINGS: (np.array([model.rows[token] for token in tokens]), model.embedded)}
     has_table = isinstance(settings.positions, list)
     if has_table:
-        named[POSITIONS] = embed.learned(settings, tokens, sizes.d_model), "learned table"
+        named[POSITIONS] = embed.learned(settings, tokens, d_model), "learned table"
     if context:
-        memory = np.array([rows[token] for token in context])
+        memory = np.array([model.rows[token] for token in context])
         if has_table:
-            memory = memory + embed.learned(settings, context, sizes.d_model)
+            memory = memory + embed.learned(settings, context, d_model)
         if settings.positions == SINUSOIDAL:
-            memory = memory + Sinusoid(len(context), sizes.d_model).apply()
+            memory = memory + Sinusoid(len(context), d_model).apply()
         named[MEMORY] = memory, "X of the context"
     return named
 
@@ -102,30 +159,46 @@ def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
     return named
 
 
-def variant(settings: Settings, sizes: Sizes, named: Named, length: int) -> Variant:
+def variant(model: Model, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
     """The kind of attention these settings ask for."""
-    sinusoid = Sinusoid(length, sizes.d_model) if settings.positions == SINUSOIDAL else None
+    settings, sizes = model.settings, model.sizes
+    sinusoid = Sinusoid(len(tokens), sizes.d_model) if settings.positions == SINUSOIDAL else None
     return Variant(
         given={name: how for name, (_, how) in named.items()},
         d_k=sizes.d_k,
         kv_share=sizes.heads // sizes.kv_heads,
         scale=settings.scale,
-        rules=settings.rules,
+        rules=with_padding(settings.rules, keys=keys),
         sinusoid=sinusoid,
         rotary=rotary(settings),
-        offset=settings.causal_offset or 0,
+        offset=whole_offset(settings),
         axes=mask_axes(named),
     )
 
 
-def complete(settings: Settings, sizes: Sizes, vocab: Vocabulary, sentence: str) -> Settings:
-    """The same settings with everything that was left open written down."""
+def whole_offset(settings: Settings) -> int:
+    """The number of keys before query 0. Raises AttnError where it is to follow from lengths."""
+    if settings.causal_offset == LENGTHS:
+        place = settings.where(("causal_offset",))
+        raise AttnError(f"{place}: a sentence comes without key_lengths; write a number of keys")
+    return int(settings.causal_offset or 0)
+
+
+def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
+    """The settings with what was left open written down, but for the sentence and its vocabulary.
+
+    That there is no output projection is written down, too.
+    """
+    weights = settings.weights
+    if not projected:
+        weights = replace(weights, tensors={**weights.tensors, W_O: NONE})
     return settings.with_(
-        sentence=sentence,
-        vocab=vocab.tokens,
+        sentence="",
+        vocab=(),
         d_model=sizes.d_model,
         heads=sizes.heads,
         kv_heads=sizes.kv_heads,
         d_k=sizes.d_k,
         d_v=sizes.d_v,
+        weights=weights,
     )

@@ -131,9 +131,17 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
         by_head = [settings.weights.heads[h].get(name) for h in range(len(settings.weights.heads))]
         if is_split(name) and any(each is not None for each in by_head):
             out[name] = np.stack(list(head_parts(settings, sizes, given, name))), "given per head"
-    if settings.weights.tensors.get(W_O) == NONE:
+    if settings.weights.tensors.get(W_O, NONE if projections_given(settings) else None) == NONE:
         out.pop(W_O, None)
     return out
+
+
+def projections_given(settings: Settings) -> bool:
+    """Whether W_Q, W_K or W_V is given, not drawn: then W_O is not drawn either."""
+    return any(
+        path[-1] in {"W", *PROJECTIONS} and not isinstance(tensor, Random)
+        for path, tensor in written_tensors(settings)
+    )
 
 
 def source(settings: Settings, name: str) -> tuple[Path, Any]:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Left(NamedTuple):
+class LeftOut(NamedTuple):
     """So many rows or columns are left out here."""
 
     rest: int
 
 
-Piece = range | Left
+Piece = range | LeftOut
 Pieces = tuple[Piece, ...]
 
 MAX_ROWS = 24
@@ -25,7 +25,7 @@ NARROWEST = 3
 
 def head_and_tail(size: int, head: int, tail: int) -> Pieces:
     """The first and the last of `size`, and how many are between."""
-    return range(head), Left(size - head - tail), range(size - tail, size)
+    return range(head), LeftOut(size - head - tail), range(size - tail, size)
 
 
 def rows_shown(size: int) -> Pieces:

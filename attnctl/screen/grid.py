@@ -1,6 +1,7 @@
-"""Matrices side by side in one frame: the drawing, knowing nothing of attention.
+"""Matrices side by side in one frame: their numbers, words and labels as cells of text.
 
-A row is one text with a few styles, never a cell each: that is what makes large prints cheap.
+A matrix is one column of the frame, a row of it one text with a few styles: that is what makes large
+prints cheap.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.screen.fit import Left, Piece, Pieces
+from attnctl.screen.fit import LeftOut, Piece, Pieces
+from attnctl.screen.frame import CAPTION_FRAME, Band, Frame, Row
 from attnctl.screen.numbers import Format
 from attnctl.screen.screen import Line, Screen, Span
 from attnctl.screen.text import cells, pad_left, pad_right
@@ -27,9 +29,6 @@ Run = tuple[int, int]
 
 CHUNK = 2**15
 """Cells of a matrix that are formatted at a time: what is in memory stays small."""
-
-CAPTION_FRAME = 4
-"""The cells that a caption needs beside itself, to be set into a border."""
 
 
 class Kind(NamedTuple):
@@ -108,7 +107,7 @@ class Grid:
         """The columns of a block, ready to be written."""
         out = []
         for piece in block:
-            if isinstance(piece, Left):
+            if isinstance(piece, LeftOut):
                 widths, template = [cells(self.left_out(piece))], ""
             else:
                 widths = [self.column_width(column) for column in piece]
@@ -118,56 +117,61 @@ class Grid:
 
     def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
-        needed = [sum(columns.edges[-1] for columns in self.laid_out(block))]
+        needed = [1, sum(columns.edges[-1] for columns in self.laid_out(block))]
         needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
-        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, Left)]
+        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, LeftOut)]
         return max(needed)
 
-    def left_out(self, piece: Left) -> str:
+    def left_out(self, piece: LeftOut) -> str:
         """The words that stand for rows or columns left out."""
         return f" {self.screen.left_out(piece.rest)} "
 
-    def draw(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Iterator[Line]:
-        """A frame, a line at a time: bands of matrices, one below the other, of the same columns."""
-        box, laid, across = self.screen.box, self.laid_out(block), len(bands[0])
+    def frame(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Frame:
+        """The matrices of each band side by side, one band below the other, all with these columns."""
+        laid, across = self.laid_out(block), len(bands[0])
         width = self.panel_width([panel.caption for band in bands for panel in band], block)
-        used = sum(columns.edges[-1] for columns in laid)
-        for number, band in enumerate(bands):
-            missing = across - len(band)
-            captions = [panel.caption for panel in band] + [""] * missing
-            yield self.border(box[:4] if number == 0 else box[5:9], width, captions)
-            if number == 0 and any(self.column_labels):
-                yield self.row("", [self.header(laid)] * across, width - used)
-                yield self.border(box[5:9], width, [""] * across)
-            for label, bodies, taken in self.band(band, laid, used):
-                blank: Line = [(" " * taken, "")]
-                yield self.row(label, [*bodies, *[blank] * missing], width - taken)
-        yield self.border(box[9:13], width, [""] * across)
+        labels = [self.label_width + 2] if self.label_width else []
+        headings = []
+        if any(self.column_labels):
+            headings.append(self.row("", [padded(self.header(laid), width)] * across))
+        return Frame(
+            self.screen.box,
+            [*labels, *[width] * across],
+            headings,
+            [
+                Band(
+                    self.rows_of(band, laid, across, width),
+                    [*[""] * len(labels), *(panel.caption for panel in band)],
+                )
+                for band in bands
+            ],
+        )
 
-    def band(
-        self, panels: Sequence[Panel], laid: Sequence[Columns], used: int
-    ) -> Iterator[tuple[str, Sequence[Line], int]]:
-        """For each line of these matrices its label, their cells, and how wide those are."""
+    def rows_of(
+        self, panels: Sequence[Panel], laid: Sequence[Columns], across: int, width: int
+    ) -> Iterator[Row]:
+        """The rows of matrices side by side, blank where there are fewer than `across`."""
+        blanks: list[Line] = [[(" " * width, "")]] * (across - len(panels))
+        spare = width - sum(columns.edges[-1] for columns in laid)
         step = max(1, CHUNK // max(1, len(self.column_labels)))
         for piece in self.rows:
-            if isinstance(piece, Left):
-                words = self.left_out(piece)
-                gap: Line = [(words, "dim")]
-                yield self.screen.ours("…"), [gap] * len(panels), cells(words)
+            if isinstance(piece, LeftOut):
+                gap = padded([(self.left_out(piece), "aside")], width)
+                yield self.row(self.screen.ours("…"), [*[gap] * len(panels), *blanks])
                 continue
             for start in range(piece.start, piece.stop, step):
                 chunk = range(start, min(start + step, piece.stop))
-                bodies = [self.body(panel, laid, chunk) for panel in panels]
+                bodies = [self.body(panel, laid, chunk, spare) for panel in panels]
                 for at, row in enumerate(chunk):
-                    yield self.row_labels[row], [body[at] for body in bodies], used
+                    yield self.row(self.row_labels[row], [*(body[at] for body in bodies), *blanks])
 
-    def body(self, panel: Panel, laid: Sequence[Columns], rows: range) -> list[Line]:
-        """The numbers of these rows of one matrix."""
+    def body(self, panel: Panel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
+        """The numbers of these rows of one matrix, and `spare` blanks after them."""
         lines: list[Line] = [[] for _ in rows]
         for columns in laid:
             piece = columns.piece
-            if isinstance(piece, Left):
-                gap = (self.screen.ours("…").center(columns.edges[-1]), "dim")
+            if isinstance(piece, LeftOut):
+                gap = (self.screen.ours("…").center(columns.edges[-1]), "aside")
                 for line in lines:
                     line.append(gap)
                 continue
@@ -176,6 +180,9 @@ class Grid:
             kinds = [[(0, 0)]] * len(rows) if codes is None else runs(codes)
             for line, numbers, row in zip(lines, values, kinds, strict=True):
                 line.extend(self.styled(self.format.write(columns.template, numbers), row, columns.edges))
+        if spare:
+            for line in lines:
+                line.append((" " * spare, ""))
         return lines
 
     def styled(self, text: str, row: Sequence[Run], edges: Sequence[int]) -> Iterator[Span]:
@@ -193,33 +200,21 @@ class Grid:
         """The labels above the columns of one matrix."""
         spans: Line = []
         for piece, widths, *_ in laid:
-            if isinstance(piece, Left):
-                spans.append((self.left_out(piece), "dim"))
+            if isinstance(piece, LeftOut):
+                spans.append((self.left_out(piece), "aside"))
                 continue
             labels = zip(self.column_labels[piece.start : piece.stop], widths, strict=True)
             spans.append(("".join(pad_left(label, width - 1) + " " for label, width in labels), "label"))
         return spans
 
-    def row(self, label: str, bodies: Sequence[Line], spare: int) -> Line:
-        """A line between bars: the row's label, then the cells of each matrix and `spare` more."""
-        bar: Span = (self.screen.box[4], "frame")
-        line: Line = [bar]
-        if self.label_width:
-            line += [(f" {pad_right(label, self.label_width)} ", "label"), bar]
-        for body in bodies:
-            line += [*body, (" " * spare, ""), bar] if spare else [*body, bar]
-        return line
+    def row(self, label: str, bodies: Sequence[Line]) -> Row:
+        """A row: its label where rows have one, then the cells of each matrix."""
+        if not self.label_width:
+            return bodies
+        return [[(f" {pad_right(label, self.label_width)} ", "label")], *bodies]
 
-    def border(self, corners: Sequence[str], width: int, captions: Sequence[str]) -> Line:
-        """A horizontal line of the frame with captions set into it."""
-        first, dash, between, last = corners
-        text = first + (dash * (self.label_width + 2) + between if self.label_width else "")
-        line: Line = []
-        for at, caption in enumerate(captions, start=1):
-            if caption:
-                line += [(f"{text}{dash} ", "frame"), (caption, "caption")]
-                text = f" {dash * (width - cells(caption) - 3)}"
-            else:
-                text += dash * width
-            text += last if at == len(captions) else between
-        return [*line, (text, "frame")]
+
+def padded(line: Line, width: int) -> Line:
+    """The line, and blanks up to this width."""
+    spare = width - sum(cells(text) for text, _ in line)
+    return [*line, (" " * spare, "")] if spare else line

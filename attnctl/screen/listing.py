@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
-from attnctl.screen.screen import Line, Screen, Span
-from attnctl.screen.text import cells, pad_left, pad_right, shorten
+from attnctl.screen.frame import Band, Frame, Row
+from attnctl.screen.output import Element
+from attnctl.screen.screen import Screen, Span
+from attnctl.screen.text import cells, folded, pad_left, pad_right
+
+NARROWEST = 12
+"""Cells that a folded column has at least."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Rows under one or more lines of titles; columns are flush right but for those in `left`."""
+    """Rows under one or more lines of titles; columns are flush right but for those in `left`.
+
+    A text may have several lines.
+    """
 
     screen: Screen
     titles: Sequence[Sequence[str]]
@@ -23,50 +32,88 @@ class Listing:
     def widths(self) -> list[int]:
         """The cells of each column."""
         texts = [*self.titles, *([text for text, _ in row] for row in self.rows)]
-        return [max(map(cells, column)) for column in zip(*texts, strict=True)]
+        return [
+            max(cells(line) for text in column for line in text.split("\n"))
+            for column in zip(*texts, strict=True)
+        ]
 
     @property
     def width(self) -> int:
         """The cells of the whole."""
         return sum(self.widths) + 3 * len(self.widths) + 1
 
-    def fitted(self, column: int) -> Listing:
-        """The same no wider than a terminal, if shortening this column gets it there."""
-        over = self.width - self.screen.width
-        if not self.screen.fits or over <= 0:
+    @property
+    def fits(self) -> bool:
+        """Whether all of it is seen."""
+        return not self.screen.fits or self.width <= self.screen.width
+
+    def fitted(self, column: int, rest: int | None = None) -> Listing:
+        """The same in the width of a terminal, with nothing left out.
+
+        Where there is no room for all columns, those from `rest` on (all after `column`) are
+        stacked below `column`; where that is not enough, its texts are folded.
+        """
+        if self.fits:
             return self
-        room = max(self.widths[column] - over, *(cells(line[column]) for line in self.titles))
-        ellipsis = self.screen.ours("…")
-        rows = [
-            [
-                (shorten(text, room, ellipsis) if at == column else text, style)
-                for at, (text, style) in enumerate(row)
-            ]
-            for row in self.rows
-        ]
-        return replace(self, rows=rows)
+        stacked = self.stacked(column, column + 1 if rest is None else rest)
+        return stacked if stacked.fits else stacked.folded(column)
 
-    def lines(self) -> Iterator[Line]:
-        """The frame, a line at a time."""
-        box = self.screen.box
-        yield self.border(box[0:4])
-        for titles in self.titles:
-            yield self.row([(title, "label") for title in titles])
-        yield self.border(box[5:9])
+    def stacked(self, column: int, rest: int) -> Listing:
+        """The same with the texts from `rest` on in a line below those of `column`."""
+
+        def stack(texts: Sequence[str]) -> list[str]:
+            first, *between = texts[: rest - column]
+            below = self.screen.dot.join(filter(None, texts[rest - column :]))
+            return [f"{first}\n{below}" if below else first, *between]
+
+        return self.rewritten(column, stack)
+
+    def folded(self, column: int) -> Listing:
+        """The same with the texts of this column folded as far as it takes."""
+        room = max(NARROWEST, self.screen.width - self.width + self.widths[column])
+
+        def fold(texts: Sequence[str]) -> list[str]:
+            lines = (line for whole in texts[0].split("\n") for line in folded(whole, room))
+            return ["\n".join(lines), *texts[1:]]
+
+        return self.rewritten(column, fold)
+
+    def rewritten(self, column: int, rewrite: Callable[[Sequence[str]], list[str]]) -> Listing:
+        """The same with other texts from this column on; styles stay."""
+        titles = [[*line[:column], *rewrite(line[column:])] for line in self.titles]
+        rows = []
         for row in self.rows:
-            yield self.row(row)
-        yield self.border(box[9:13])
+            texts, styles = zip(*row[column:], strict=True)
+            rows.append([*row[:column], *zip(rewrite(texts), styles, strict=False)])
+        return replace(self, titles=titles, rows=rows)
 
-    def border(self, corners: str) -> Line:
-        """A horizontal line."""
-        dashes = (corners[1] * (width + 2) for width in self.widths)
-        return [(corners[0] + corners[2].join(dashes) + corners[3], "frame")]
+    def lines(self) -> Iterator[Element]:
+        """The table; on a terminal too narrow for it a line or more for each row."""
+        if self.fits:
+            yield self.frame()
+            return
+        names = [" ".join(" ".join(lines).split()) for lines in zip(*self.titles, strict=True)]
+        for row in self.rows:
+            spans = [
+                ((f"{name}: {text}" if name and at else text).replace("\n", " "), style)
+                for at, (name, (text, style)) in enumerate(zip(names, row, strict=True))
+                if text
+            ]
+            yield from self.screen.flow(spans, self.screen.dot)
 
-    def row(self, spans: Sequence[Span]) -> Line:
-        """A row between bars."""
-        bar = (self.screen.box[4], "frame")
-        line: Line = [bar]
-        for at, ((text, style), width) in enumerate(zip(spans, self.widths, strict=True)):
-            pad = pad_right if at in self.left else pad_left
-            line += [(f" {pad(text, width)} ", style), bar]
-        return line
+    def frame(self) -> Frame:
+        """The table."""
+        widths = self.widths
+        pads = [pad_right if at in self.left else pad_left for at in range(len(widths))]
+
+        def cells_of(spans: Sequence[Span]) -> Iterator[Row]:
+            styles = [style for _, style in spans]
+            for texts in zip_longest(*(text.split("\n") for text, _ in spans), fillvalue=""):
+                yield [
+                    [(f" {pad(text, width)} ", style if text else "")]
+                    for text, style, width, pad in zip(texts, styles, widths, pads, strict=True)
+                ]
+
+        headings = [row for line in self.titles for row in cells_of([(title, "label") for title in line])]
+        rows = [row for spans in self.rows for row in cells_of(spans)]
+        return Frame(self.screen.box, [width + 2 for width in widths], headings, [Band(rows)])

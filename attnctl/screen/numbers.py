@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,6 @@ class Format(NamedTuple):
     conversion: str
     width: int
     infinity: str = "∞"
-    minus: str = "−"
 
     def __call__(self, value: float) -> str:
         """One number."""
@@ -40,13 +40,20 @@ class Format(NamedTuple):
         return self.tidy(template % tuple(values))
 
     def tidy(self, text: str) -> str:
-        """−0.0000 as 0.0000, infinities as symbols, NaN as NaN; widths stay."""
+        """-0.0000 as 0.0000, infinities as symbols, NaN as NaN; widths stay."""
         if "-0" in text and self.conversion != "d":
             text = text.replace(f"%{self.conversion}" % -0.0, f"% {self.conversion}" % 0.0)
         if "n" not in text:
             return text
-        text = text.replace("-inf", f"{self.minus}{self.infinity}".rjust(4))
+        text = text.replace("-inf", f"-{self.infinity}".rjust(4))
         return text.replace("inf", self.infinity.rjust(3)).replace("nan", "NaN")
+
+
+def four_digits(value: float) -> str:
+    """One number with four significant digits."""
+    if isnan(value):
+        return "NaN"
+    return f"{value + 0.0:.4g}".replace("inf", "∞")
 
 
 def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False) -> Format:
@@ -61,7 +68,7 @@ def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False)
     if finite.size < array.size:
         texts += [str(float(value)) for value in (-np.inf, np.nan, np.inf) if has(array, value)]
     width = max(map(len, texts), default=1)
-    return Format(conversion, width, *(("inf", "-") if ascii_only else ()))
+    return Format(conversion, width, "inf" if ascii_only else "∞")
 
 
 def conversion_for(finite: Array, precision: int) -> str:
@@ -76,7 +83,7 @@ def conversion_for(finite: Array, precision: int) -> str:
 
 
 def extremes(finite: Array, conversion: str) -> list[float]:
-    """The numbers whose text is longest: the ends of the range, the smallest exponent, a −0."""
+    """The numbers whose text is longest: the ends of the range, the smallest exponent, a -0."""
     if not finite.size:
         return []
     ends = [finite.max().item(), finite.min().item()]

@@ -1,7 +1,8 @@
-"""Colours: few, and readable on dark and light terminals alike.
+"""Styles: words keep the terminal's own colours, shades bring their own.
 
-Text keeps the terminal's own foreground wherever it can. The ramp behind attention weights sets
-both foreground and background, so its contrast does not depend on the terminal's.
+No one colour of text reaches a contrast of 4.5 : 1 on black, on white and on both Solarized
+backgrounds, so words are told apart by bold and italic alone. A shade sets both its background and
+the colour of its digits; its contrast does not depend on the terminal.
 """
 
 from __future__ import annotations
@@ -9,34 +10,34 @@ from __future__ import annotations
 STYLES = {
     "sentence": "bold",
     "name": "bold",
-    "formula": "not bold",
-    "label": "cyan",
-    "caption": "not dim",
-    "frame": "bright_black",
-    "dim": "bright_black",
-    "good": "green",
-    "bad": "bold red",
+    "label": "bold",
+    "aside": "italic",
+    "bad": "bold reverse",
 }
+"""The styles of words; a name that is not here is shown as the terminal shows text."""
 
 STEPS = 8
-"""Levels of the ramp."""
+"""Levels of the ramp behind attention weights: one hue, from slate to blue.
 
-START, END = (112, 122, 140), (0, 96, 223)
-"""Slate to blue: equally far from black and from white all along, more vivid with every step."""
+A level is lighter than the one before, which shows on dark terminals, and more vivid, which shows
+on light ones too.
+"""
 
-SOME = (243, 67, 67, 68, 68, 26, 26, 27)
-"""The same in the 256 colours that every terminal has fixed."""
+TRUECOLOR = (
+    *("#ffffff on #5f6d80", "#ffffff on #587392", "#ffffff on #5178a4", "#000000 on #4a7eb6"),
+    *("#000000 on #4283c9", "#000000 on #3b89db", "#000000 on #348eed", "#000000 on #2d94ff"),
+)
 
-FEW = ("white on blue",) * 4 + ("black on cyan",) * 2 + ("black on yellow",) * 2
-"""Where there are but 8 or 16."""
+FIXED = (
+    *("#000000 on color(67)", "#000000 on color(67)", "#000000 on color(33)", "#000000 on color(33)"),
+    *("#000000 on color(39)", "#000000 on color(39)", "#000000 on color(75)", "#000000 on color(75)"),
+)
+"""Of the 256 colours those that no theme changes."""
+
+THEMED = ("", "", "bold", "bold", *4 * ("black on bright_cyan",))
+"""Of 8 or 16 colours the one pair with a hue that is readable in every theme."""
 
 
 def ramp(color_system: str) -> tuple[str, ...]:
     """The styles of the ramp, least first, for what Rich calls this terminal's colours."""
-    if color_system == "256":
-        return tuple(f"#ffffff on color({number})" for number in SOME)
-    if color_system != "truecolor":
-        return FEW
-    shares = [i / (STEPS - 1) for i in range(STEPS)]
-    mixed = [[round(a + (b - a) * share) for a, b in zip(START, END, strict=True)] for share in shares]
-    return tuple(f"#ffffff on #{red:02x}{green:02x}{blue:02x}" for red, green, blue in mixed)
+    return {"truecolor": TRUECOLOR, "256": FIXED}.get(color_system, THEMED)

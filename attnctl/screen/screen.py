@@ -11,9 +11,18 @@ Span = tuple[str, str]
 
 Line = list[Span]
 
-ROUND = "╭─┬╮│├─┼┤╰─┴╯"
-PLAIN = "+-++|+-+++-++"
-"""The characters of a frame: four of the top, the bar, four of a separator, four of the bottom."""
+
+class Box(NamedTuple):
+    """The characters of a frame: a horizontal line has a left end, a dash, a divider and a right end."""
+
+    top: str
+    bar: str
+    separator: str
+    bottom: str
+
+
+ROUND = Box("╭─┬╮", "│", "├─┼┤", "╰─┴╯")
+ASCII = Box("+-++", "|", "+-++", "+-++")
 
 
 class Screen(NamedTuple):
@@ -30,9 +39,9 @@ class Screen(NamedTuple):
         return not self.encoding.lower().startswith("utf")
 
     @property
-    def box(self) -> str:
+    def box(self) -> Box:
         """The characters to draw a frame with."""
-        return PLAIN if self.ascii_only else ROUND
+        return ASCII if self.ascii_only else ROUND
 
     @property
     def dot(self) -> str:
@@ -57,13 +66,13 @@ class Screen(NamedTuple):
         used = 0
         for text, style in spans:
             if lines[-1] and (not self.fits or used + len(gap) + cells(text) <= self.width):
-                lines[-1].append((gap, "" if gap.isspace() else "dim"))
+                lines[-1].append((gap, "" if gap.isspace() else "aside"))
                 used += len(gap)
             elif lines[-1]:
                 lines.append([("  ", "")])
                 used = 2
             whole = not self.fits or used + cells(text) <= self.width
-            first, *rest = [text] if whole else folded(text, max(1, self.width - used))
+            first, *rest = [text] if whole else folded(text, max(1, self.width - max(used, 2)))
             lines[-1].append((first, style))
             lines += [[("  ", ""), (each, style)] for each in rest]
             used = cells(first) + used if not rest else 2 + cells(rest[-1])

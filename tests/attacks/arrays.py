@@ -121,7 +121,7 @@ attack("x_without_weights", "X and no weights", {"X": FLOATS}, says="W_Q")
 attack(
     "weights_that_do_not_fit",
     "weights of another width",
-    {"X": FLOATS, **dict.fromkeys(("W_Q", "W_K", "W_V"), np.ones((5, 4)))},
+    {"X": FLOATS, **dict.fromkeys(("W_Q", "W_K", "W_V"), np.ones((5, 7)))},
     says="W_Q",
 )
 attack("mask_of_another_shape", "a mask of another sentence", qkv(mask=np.ones((2, 7), bool)), says="mask")

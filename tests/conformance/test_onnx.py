@@ -103,6 +103,7 @@ def attention(case):
         scale=case.get("scale"),
         softcap=case.get("softcap") or None,
         causal=bool(case.get("is_causal")),
+        causal_offset="lengths" if "nonpad_kv_seqlen" in case.inputs else None,
         window=window(case.get("left_window_size", -1), case.get("right_window_size", -1)),
         dtype="float32" if case.dtype == "bfloat16" else case.dtype,
     )

@@ -90,7 +90,7 @@ def test_hidden_scores_are_equal_and_hidden_ones_on_one_side_are_told(workplace)
     assert (found["max_abs"], found["b"], found["at"]) == ("Infinity", "-Infinity", [0, 0, 1])
     assert (found["differing"], found["hidden_in_a"], found["hidden_in_b"]) == (2, 0, 2)
     shown = workplace.shell("attnctl diff a.json b.json").stdout.decode()
-    assert "masked_scores: 2 hidden (−∞) in B only" in shown
+    assert "masked_scores: 2 hidden (-∞) in B only" in shown
     assert workplace.shell("attnctl diff a.json a.json").returncode == 0
 
 

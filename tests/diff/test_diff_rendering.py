@@ -9,9 +9,10 @@ from diff_traces import trace_of
 from rich.console import Console
 
 import attnctl
+from attnctl.screen.numbers import four_digits
 from attnctl.screen.output import Plain
 from attnctl.screen.text import cells
-from attnctl.verbs.diff.view import number, percent, show_difference
+from attnctl.verbs.diff.view import percent, show_difference
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -20,12 +21,12 @@ def love(**options):
     return attnctl.run("I love AI", heads=2, **options)
 
 
-def terminal(a, b, width, colours=None):
+def terminal(a, b, width, colours=None, *, full=False):
     stream = StringIO()
     console = Console(
         file=stream, force_terminal=True, width=width, color_system=colours, legacy_windows=False
     )
-    show_difference(attnctl.diff(a, b), console)
+    show_difference(attnctl.diff(a, b), console, full=full)
     return stream.getvalue()
 
 
@@ -86,7 +87,17 @@ def test_a_pipe_gets_every_line_whole():
     a, b = trace_of({"X": np.eye(2)}, config=config), trace_of({"X": np.eye(2)}, config={})
     assert piped(a, b).count("config: key") == 30
     assert terminal(a, b, 80).count("config: key") == 8
-    assert "config: … 22 more" in terminal(a, b, 80)
+    assert "config: … 22 more (--full shows them)" in terminal(a, b, 80)
+    assert terminal(a, b, 80, full=True).count("config: key") == 30
+
+
+@pytest.mark.parametrize("width", [30, 60, 80])
+def test_both_numbers_are_there_however_narrow_the_terminal(width):
+    found = attnctl.diff(love(), love(seed=1)).steps
+    text = " ".join(terminal(love(), love(seed=1), width).split())
+    for step in found.values():
+        assert f"{four_digits(step.a)} · {four_digits(step.b)}" in text
+    assert "share of" in text
 
 
 @pytest.mark.parametrize(
@@ -95,21 +106,21 @@ def test_a_pipe_gets_every_line_whole():
         (0.0, "0"),
         (-0.0, "0"),
         (0.123456, "0.1235"),
-        (-2.0, "−2"),
+        (-2.0, "-2"),
         (1e-9, "1e-09"),
-        (-123456.0, "−1.235e+05"),
+        (-123456.0, "-1.235e+05"),
         (float("inf"), "∞"),
-        (float("-inf"), "−∞"),
+        (float("-inf"), "-∞"),
         (float("nan"), "NaN"),
     ],
 )
 def test_numbers(value, text):
-    assert number(value) == text
+    assert four_digits(value) == text
 
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(1.0, "100.0 %"), (-0.5, "−50.0 %"), (-1e-9, "0.0 %"), (12.3456, "1234.6 %"), (None, "")],
+    [(1.0, "100.0 %"), (-0.5, "-50.0 %"), (-1e-9, "0.0 %"), (12.3456, "1234.6 %"), (None, "")],
 )
 def test_shares(share, text):
     assert percent(share) == text

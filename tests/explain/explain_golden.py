@@ -5,6 +5,7 @@ from pathlib import Path
 import attnctl
 from attnctl.cells import parse
 from attnctl.config.load import load
+from attnctl.screen.output import plain_text
 from attnctl.screen.screen import Screen
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import Page, View
@@ -30,7 +31,7 @@ def shown(trace, cell, screen, **view):
     view = View(**view)
     explainer = Explainer(trace)
     lines = Page(explainer, screen, view).lines(explainer.root(parse(cell), view.depth))
-    return "".join("".join(text for text, _ in line) + "\n" for line in lines)
+    return "".join(f"{line}\n" for line in plain_text(lines))
 
 
 CASES = {

@@ -12,11 +12,13 @@ def test_from_a_run_through_a_pipe(workplace):
         "attnctl run 'I love AI' --heads 2 --json | attnctl explain - 'attention_weights[0,love,AI]'"
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    first, empty, cells, numbers = done.stdout.decode().splitlines()
+    first, empty, cells, numbers, note = done.stdout.decode().splitlines()
     assert first == "attention_weights = softmax over keys"
     assert empty == ""
-    assert cells.startswith("attention_weights[0,love,AI] = exp(scaled_scores[0,love,AI] − ")
+    assert cells.startswith("attention_weights[0,love,AI] = exp(scaled_scores[0,love,AI] - ")
     assert numbers.startswith("attention_weights[0,love,AI] = exp(")
+    assert note.endswith(" is the maximum of the row: softmax subtracts it from every score")
+    assert f"- {note.split()[0]})" in numbers
 
 
 @pytest.mark.parametrize("suffix", ["json", "npz", "safetensors"])

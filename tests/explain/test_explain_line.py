@@ -317,3 +317,20 @@ def test_edits_that_make_no_sense_are_refused(edits):
     trace = attnctl.run("I love AI")
     with pytest.raises(AttnError, match="edits"):
         explain(attnctl.Trace(trace.steps, trace, {**trace.header, "edits": edits}), "scores[0,0]")
+
+
+@pytest.mark.parametrize("cap", [0.1, 30.0, 50.0, 60000.0])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 10.0])
+def test_rounding_and_underflow_of_a_float16_soft_cap_are_no_other_number(cap, size):
+    random = np.random.RandomState(0)
+    arrays = {name: size * random.standard_normal((6, 8)) for name in "QKV"}
+    explainer = Explainer(attnctl.attend(arrays, softcap=cap, dtype="float16"))
+    cells = [(0, query, key) for query in range(6) for key in range(6)]
+    assert [explainer.explain("softcapped_scores", cell).gives for cell in cells] == [None] * 36
+
+
+def test_a_soft_cap_that_was_left_out_is_another_number():
+    trace = attnctl.attend({name: np.full((1, 1), 2.0) for name in "QKV"}, softcap=2.0, dtype="float16")
+    wrong = {**trace, "softcapped_scores": trace["scaled_scores"]}
+    found = explain(attnctl.Trace(trace.steps, wrong, trace.header), "softcapped_scores[0,0,0]")
+    assert (found.value, found.gives) == (4.0, pytest.approx(2 * np.tanh(2)))

@@ -12,7 +12,8 @@ VALUES = {
     int: st.integers(1, 6),
     int | None: st.none() | st.integers(0, 6),
     float: st.floats(0.1, 50),
-    PerBatch: st.integers(0, 9),
+    PerBatch | None: st.integers(0, 9),
+    tuple[int, ...]: st.lists(st.integers(0, 9), max_size=3).map(tuple),
 }
 """What a field of each type may hold; a rule with a field of another type adds a line here."""
 

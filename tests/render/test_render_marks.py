@@ -8,12 +8,11 @@ import render_traces as traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from render_golden import piped, terminal
-from rich.color import Color
 
 from attnctl.derivation import Step
 from attnctl.ops import Hide
 from attnctl.rules import Causal, Padding, Window
-from attnctl.screen.palette import STEPS, ramp
+from attnctl.screen.palette import STEPS
 from attnctl.screen.screen import Screen
 from attnctl.trace import Trace
 from attnctl.verbs.show.marks import marks
@@ -91,7 +90,7 @@ def test_a_hidden_cell_that_holds_a_number_shows_it():
 
 def test_an_op_that_is_not_stated_shows_infinity():
     scores = np.array([[0.5, -np.inf]])
-    assert "│ 0.5000      −∞ │" in piped(traces.foreign("masked_scores", scores, "query", "key"))
+    assert "│ 0.5000      -∞ │" in piped(traces.foreign("masked_scores", scores, "query", "key"))
 
 
 def test_a_boolean_mask_is_words_and_says_what_they_mean():
@@ -137,31 +136,9 @@ def test_shades_follow_the_largest_weight_shown(weights, levels):
     assert levels_of(np.array([weights])) == levels
 
 
-def luminance(colour):
-    """Relative luminance of (red, green, blue), WCAG 2."""
-    linear = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-@pytest.mark.parametrize("system", ["truecolor", "256"])
-@pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255)])
-def test_digits_are_readable_on_every_shade_and_shades_on_every_terminal(system, background):
-    for style in ramp(system):
-        digits, shade = (luminance(Color.parse(part).get_truecolor()) for part in style.split(" on "))
-        assert (digits + 0.05) / (shade + 0.05) >= 3.3
-        low, high = sorted([shade, luminance(background)])
-        assert (high + 0.05) / (low + 0.05) >= 3.3
-
-
-@pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
-def test_a_ramp_has_a_style_for_every_level(system):
-    assert len(ramp(system)) == STEPS
-    assert len(set(ramp(system))) >= 3
-
-
 @pytest.mark.parametrize(
     ("system", "codes"),
-    [("truecolor", r"38;2;\d+;\d+;\d+;48;2;"), ("256", r"48;5;\d+m"), ("standard", r"37;44m|30;4[36]m")],
+    [("truecolor", r"38;2;\d+;\d+;\d+;48;2;"), ("256", r"48;5;\d+m"), ("standard", r"30;106m")],
 )
 def test_shades_are_in_the_colours_the_terminal_has(system, codes):
     text = terminal(traces.small(), 80, system, View(steps=("attention_weights",)))

@@ -28,10 +28,10 @@ UNHURRIED = settings(deadline=None)
         ([999999.5, 2.5], 1, ["999999.5", "     2.5"]),
         ([1e100, 1e-3], 1, ["1.0e+100", " 1.0e-03"]),
         ([0.0005, 0.25], 8, ["0.00050000", "0.25000000"]),
-        ([-np.inf, 0.5], 4, ["    −∞", "0.5000"]),
+        ([-np.inf, 0.5], 4, ["    -∞", "0.5000"]),
         ([np.nan, np.inf, 1.0], 4, ["NaN", "  ∞", "  1"]),
-        ([-np.inf, -np.inf], 4, ["  −∞", "  −∞"]),
-        ([1e-320, -np.inf], 1, ["1.0e-320", "      −∞"]),
+        ([-np.inf, -np.inf], 4, ["  -∞", "  -∞"]),
+        ([1e-320, -np.inf], 1, ["1.0e-320", "      -∞"]),
     ],
 )
 def test_a_matrix_has_one_format(numbers, precision, shown):
@@ -69,7 +69,7 @@ def test_all_numbers_are_equally_wide_and_right(matrix, precision):
     for value, text in zip(values, texts, strict=True):
         if 1e308 < abs(value) < np.inf:
             continue  # its rounding is beyond what float reads
-        read = float(text.replace("−∞", "-inf").replace("∞", "inf"))
+        read = float(text.replace("∞", "inf"))
         assert read == pytest.approx(value, rel=10.0**-precision, abs=0.501 * 10.0**-precision, nan_ok=True)
         assert not text.strip().startswith("-") or read != 0
 

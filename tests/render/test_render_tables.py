@@ -61,7 +61,7 @@ def test_a_pipe_gets_every_number(trace):
 
 def test_a_pipe_is_not_cut_whatever_its_width():
     wide = piped(traces.long(), BRIEF)
-    assert "…" not in wide
+    assert re.findall(r"….*", wide) == ["… 2212 more characters (--full shows them)"]
     assert sum(line.count("w511") for line in wide.splitlines()) >= 8 * 2
     assert max(map(len, wide.splitlines())) > 512 * 8
 
@@ -110,7 +110,7 @@ def test_the_default_view_is_bounded_and_counts_what_it_leaves_out(shape):
     text = terminal(traces.foreign("head_outputs", array, *axes), 100)
     assert len(text.splitlines()) < 70
     assert re.search(r"… \d+ more", text)
-    assert "in a pipe or a file nothing is left out" in text
+    assert "--full leaves nothing out" in text
     whole = terminal(traces.foreign("head_outputs", array, *axes), 100, None, View(full=True))
     assert "more" not in whole
     assert len(re.findall(r"\d\.\d{4}", whole)) == array.size
@@ -210,7 +210,7 @@ def test_what_is_not_there_is_named(view, problems):
         (np.array([[0.5, 1]]), ("head", "d_k"), ["│ head 0 │ 0.5000  1.0000 │"]),
         (np.zeros((2, 1, 1, 2)), ("batch", "head", "query", "key"), []),
         (np.zeros((0, 3)), ("query", "d_v"), ["│ 0  1  2 │"]),
-        (np.zeros((3, 0)), ("query", "d_v"), ["│ 2 ││"]),
+        (np.zeros((3, 0)), ("query", "d_v"), ["│ 2 │ │"]),
         (np.zeros((0, 2, 2)), ("head", "query", "d_v"), []),
     ],
 )
@@ -228,12 +228,23 @@ def test_a_batch_is_labelled_by_member():
     assert re.findall(r"batch \d · head \d", text) == captions
 
 
-def test_a_long_sentence_is_cut_on_a_terminal_with_its_count_and_whole_in_a_pipe():
-    trace = traces.foreign("output", np.zeros((1, 1)), "query", "d_model", sentence="word " * 1000 + "end")
-    lines = terminal(trace, 80).splitlines()
-    rest = int(lines[2].removesuffix(" more characters").removeprefix("… "))
-    assert " ".join(lines[:2]) == trace.sentence[: -rest - 1]
-    assert piped(trace).startswith(trace.sentence)
+@pytest.mark.parametrize("draw", [piped, lambda trace, view=None: terminal(trace, 80, None, view)])
+def test_a_long_sentence_is_shortened_and_says_by_how_much(draw):
+    trace = traces.foreign("output", np.zeros((1, 1)), "query", "d_model", sentence="word " * 2047 + "end")
+    text = draw(trace)
+    shown, rest = re.match(r"([\s\S]*)\n… (\d+) more characters \(--full shows them\)", text).groups()
+    assert trace.sentence[: -int(rest)] == shown.replace("\n", " ")
+    assert len(shown) <= 240
+    assert draw(trace, View(full=True)).replace("\n", " ").startswith(trace.sentence)
+
+
+ALIKE = ["internationalization", "internationalisation", "a", "internationalexception", "inter-x-nation"]
+
+
+def test_labels_that_are_shortened_to_the_same_text_have_their_place_in_front():
+    text = terminal(traces.trace_of(ALIKE), 100, None, View(steps=("scores",)))
+    header = next(line for line in text.splitlines() if "0:" in line)
+    assert header.split()[2:-1] == ["0:intern…ion", "1:intern…ion", "a", "3:intern…ion", "inter-x-…ion"]
 
 
 def test_rows_that_see_nothing_are_told():

@@ -4,6 +4,7 @@ from io import StringIO
 from pathlib import Path
 
 import attnctl
+from attnctl.screen.output import plain_text
 from attnctl.screen.screen import Screen
 from attnctl.verbs.stats import Report, measured, rollout
 from attnctl.verbs.stats.view import Table, rollout_lines, write_csv
@@ -33,7 +34,7 @@ def report(*traces):
 
 
 def text(lines):
-    return "".join("".join(part for part, _ in line) + "\n" for line in lines)
+    return "".join(f"{line}\n" for line in plain_text(lines))
 
 
 def table(screen, *traces, precision=2):

@@ -7,7 +7,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
-from stats_golden import CASES, FOLDER, TERMINAL, table
+from stats_golden import CASES, FOLDER, PIPE, TERMINAL, table
 from stats_golden import csv as written
 from test_stats_measure import a_trace
 
@@ -51,3 +51,10 @@ def test_hundreds_of_keys_still_fit():
     text = table(TERMINAL, a_trace(weights))
     assert "1000.00" in text
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("screen", [TERMINAL, PIPE])
+def test_a_long_sentence_is_shortened_and_says_so(screen):
+    text = table(screen, attnctl.run("word " * 400))
+    assert "… 1761 more characters" in text
+    assert max(map(len, text.splitlines())) < 300

@@ -8,7 +8,7 @@ from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 from attnctl.screen.listing import Listing
-from attnctl.screen.output import Plain, print_lines, screen_of
+from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.walk import Checked, Gap, Verdict
@@ -23,7 +23,7 @@ WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 """A place in brackets is not broken."""
 
 WHERE = 4
-"""The column that gives way on a narrow terminal."""
+"""The column that the numbers go below on a narrow terminal."""
 
 
 def show_report(report: Report, output: Console | Plain) -> None:
@@ -31,7 +31,7 @@ def show_report(report: Report, output: Console | Plain) -> None:
     print_lines(report_lines(report, screen_of(output)), output)
 
 
-def report_lines(report: Report, screen: Screen) -> Iterator[Line]:
+def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     """The lines of `show_report`."""
     before = None
     for finding in report.findings:
@@ -72,7 +72,7 @@ def sentences(
         yield f"{finding.step} is wrong too: {far}.", ""
     if finding.mistake:
         yield f"It is what you get when {finding.words}: {finding.fix}.", ""
-        yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "dim"
+        yield f"({finding.mistake}{'; also fits: ' * bool(finding.also)}{', '.join(finding.also)})", "aside"
         return
     differ = f"{gap.differing} of {gap.filled} differ" if gap.filled > 1 else "it differs"
     there = f"there it is {number(gap.found)} and should be {number(gap.expected)}"
@@ -127,20 +127,18 @@ def number(value: float) -> str:
     if isnan(value):
         return "NaN"
     text = "∞" if isinf(value) else f"{abs(value):.4g}"
-    return f"−{text}" if value < 0 else text
+    return f"-{text}" if value < 0 else text
 
 
 # --- step by step ---
 
 
 def steps_listing(report: Report, screen: Screen) -> Listing:
-    """Every step in order; the numbers themselves where there are wrong ones and room for them."""
+    """Every step in order; the numbers themselves where there are wrong ones."""
     titles = ["", "step", "", "off by", "at", "found", "should be"]
     rows = [step_row(report, step, screen) for step in report.steps.values()]
     count = max(WHERE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
     listing = columns(screen, titles, rows, count)
-    if screen.fits and listing.width > screen.width:
-        listing = columns(screen, titles, rows, min(count, WHERE + 1))
     return listing.fitted(WHERE) if count > WHERE else listing
 
 
@@ -151,7 +149,7 @@ def columns(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[Span]
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
     """What one step has to show: dim where nothing could be checked."""
-    sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "dim"))
+    sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "aside"))
     wrong = step.verdict is Verdict.WRONG
     texts = [verdict_words(step), "", "", "", ""]
     if step.gap:
@@ -160,10 +158,10 @@ def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
         texts[2] = place(report, step.name, step.gap, screen)
     if step.gap and wrong:
         texts[3:] = number(step.gap.found), number(step.gap.expected)
-    text_style = "" if wrong else "dim"
+    text_style = "" if wrong else "aside"
     return [
         (ascii_sign if screen.ascii_only else sign, style),
-        (screen.ours(step.name), "name" if wrong else "" if step.gap else "dim"),
+        (screen.ours(step.name), "name" if wrong else "" if step.gap else "aside"),
         *((screen.ours(text), text_style) for text in texts),
     ]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from math import isinf, isnan
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from attnctl.names import W_O
 from attnctl.screen.listing import Listing
-from attnctl.screen.output import Plain, print_lines, screen_of
+from attnctl.screen.numbers import four_digits
+from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
 from attnctl.verbs.diff import Change, Difference, StepDifference
 from attnctl.verbs.diff.configs import ABSENT
@@ -34,15 +35,18 @@ PARTS = {
 """Each part of a change in words, on two lines, and as a formula."""
 
 
-def show_difference(found: Difference, output: Console | Plain) -> None:
-    """Print what differs and why; a line or two where nothing does."""
-    print_lines(difference_lines(found, screen_of(output)), output)
+def show_difference(found: Difference, output: Console | Plain, *, full: bool = False) -> None:
+    """Print what differs and why; a line or two where nothing does.
+
+    `full` shortens nothing on a terminal.
+    """
+    print_lines(difference_lines(found, screen_of(output), full=full), output)
 
 
-def difference_lines(found: Difference, screen: Screen) -> Iterator[Line]:
+def difference_lines(found: Difference, screen: Screen, *, full: bool = False) -> Iterator[Element]:
     """The lines of `show_difference`."""
     yield from screen.flow([(screen.ours(verdict(found)), "name")], " ")
-    yield from notes(found, screen)
+    yield from notes(found, screen, fitted=screen.fits and not full)
     if found.first is None:
         return
     yield []
@@ -50,7 +54,7 @@ def difference_lines(found: Difference, screen: Screen) -> Iterator[Line]:
     yield from oddities(found, screen)
     if found.no_split:
         yield from screen.flow(
-            [(screen.ours(f"Why the outputs differ cannot be said: {found.no_split}."), "dim")], " "
+            [(screen.ours(f"Why the outputs differ cannot be said: {found.no_split}."), "aside")], " "
         )
     if found.split:
         yield []
@@ -69,7 +73,7 @@ def verdict(found: Difference) -> str:
         return f"differ: {found.first} is {which} ({total} compared)"
     numbers = plural(sum(step.measure.of for step in found.steps.values()), "number")
     largest = max(step.measure.max_abs for step in found.steps.values())
-    most = f"largest difference {number(largest)}" if largest else "equal to the bit"
+    most = f"largest difference {four_digits(largest)}" if largest else "equal to the bit"
     if found.skipped:
         shapes = f"differ: {all_of(found.skipped)}, in shape"
         return f"{shapes}; what can be compared is the same ({numbers} in {total})"
@@ -78,9 +82,9 @@ def verdict(found: Difference) -> str:
     return f"same: {numbers} in {total}, {most}"
 
 
-def notes(found: Difference, screen: Screen) -> Iterator[Line]:
+def notes(found: Difference, screen: Screen, *, fitted: bool) -> Iterator[Line]:
     """What differs beside the numbers, and what could not be compared."""
-    yield from configs(found, screen)
+    yield from configs(found, screen, fitted=fitted)
     for side, tokens in zip("AB", found.left_out, strict=True):
         if tokens:
             yield from fact(f"tokens only in {side}", ", ".join(map(screen.token, tokens)), screen)
@@ -98,18 +102,22 @@ def notes(found: Difference, screen: Screen) -> Iterator[Line]:
 
 def fact(label: str, text: str, screen: Screen) -> list[Line]:
     """A line of what else there is to know."""
-    return screen.flow([(f"{label}:", "dim"), *((word, "") for word in screen.ours(text).split(" "))], " ")
+    words = [(word, "") for word in screen.ours(text).split(" ")]
+    return screen.flow([(f"{label}:", "aside"), *words], " ")
 
 
-def configs(found: Difference, screen: Screen) -> Iterator[Line]:
-    """What differs in the configs, a path a line."""
-    most = MOST_CONFIG_LINES if screen.fits else len(found.configs)
-    for path, (a, b) in list(found.configs.items())[:most]:
-        room = max(8, (screen.width - len(path) - 14) // 2)
-        before, after = (screen.short(screen.ours(written(value)), room) for value in (a, b))
-        yield from fact("config", f"{path}: {before} → {after}", screen)
+def configs(found: Difference, screen: Screen, *, fitted: bool) -> Iterator[Line]:
+    """What differs in the configs, a path a line; `fitted` shortens values and leaves out lines."""
+    most = MOST_CONFIG_LINES if fitted else len(found.configs)
+    for path, values in islice(found.configs.items(), most):
+        texts = [screen.ours(written(value)) for value in values]
+        if fitted:
+            room = max(8, (screen.width - len(path) - 14) // 2)
+            texts = [screen.short(text, room) for text in texts]
+        yield from fact("config", f"{path}: {' → '.join(texts)}", screen)
     if len(found.configs) > most:
-        yield from fact("config", screen.left_out(len(found.configs) - most), screen)
+        rest = screen.left_out(len(found.configs) - most)
+        yield from fact("config", f"{rest} (--full shows them)", screen)
 
 
 def written(value: Any) -> str:
@@ -121,34 +129,24 @@ def written(value: Any) -> str:
 
 
 def steps_listing(found: Difference, screen: Screen) -> Listing:
-    """Every step that was compared, in order; the numbers themselves where there is room for them."""
+    """Every step that was compared, in order, and the numbers where it differs most."""
     titles = ["step", "differ", "max abs", "max rel", "largest at", "A", "B"]
     rows = [step_row(name, step, screen) for name, step in found.steps.items()]
-    listing = Listing(screen, [titles], rows, left={0, 4})
-    if screen.fits and listing.width > screen.width:
-        listing = Listing(screen, [titles[:-2]], [row[:-2] for row in rows], left={0, 4})
-    return listing.fitted(4)
+    return Listing(screen, [titles], rows, left={0, 4}).fitted(4)
 
 
 def step_row(name: str, step: StepDifference, screen: Screen) -> list[Span]:
     """What one step has to show: dim where it is the same."""
     m = step.measure
-    style = "dim" if step.same else ""
+    style = "aside" if step.same else ""
     if step.cell is None:
         texts = ["same", "", "", "", "", ""]
     else:
         differ = "same" if step.same else f"{m.differing} of {m.of}"
-        values = map(number, (step.a or 0.0, step.b or 0.0))
-        texts = [differ, number(m.max_abs), number(m.max_rel), step.cell.removeprefix(name), *values]
+        values = map(four_digits, (step.a or 0.0, step.b or 0.0))
+        place = step.cell.removeprefix(name)
+        texts = [differ, four_digits(m.max_abs), four_digits(m.max_rel), place, *values]
     return [(screen.ours(name), style or "name"), *((screen.ours(text), style) for text in texts)]
-
-
-def number(value: float) -> str:
-    """Four digits that count."""
-    if isnan(value):
-        return "NaN"
-    text = "∞" if isinf(value) else f"{abs(value):.4g}"
-    return f"−{text}" if value < 0 else text
 
 
 def oddities(found: Difference, screen: Screen) -> Iterator[Line]:
@@ -156,8 +154,8 @@ def oddities(found: Difference, screen: Screen) -> Iterator[Line]:
     for name, step in found.steps.items():
         m = step.measure
         kinds = (
-            (m.hidden_in_a, "hidden (−∞) in A only"),
-            (m.hidden_in_b, "hidden (−∞) in B only"),
+            (m.hidden_in_a, "hidden (-∞) in A only"),
+            (m.hidden_in_b, "hidden (-∞) in B only"),
             (m.nan, "NaN on one side"),
         )
         said = [f"{count} {words}" for count, words in kinds if count]
@@ -168,44 +166,36 @@ def oddities(found: Difference, screen: Screen) -> Iterator[Line]:
 # --- the split ---
 
 
-def split_lines(found: Difference, screen: Screen) -> Iterator[Line]:
+def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     """What the change of the outputs is made of: shares by head, and the number that changed most."""
     last = found.split[-1]
     shown = [name for name in PARTS if any(matters(change, name) for change in found.split)]
-    title = [("why the outputs differ", "name"), ("shares of the change, adding up to 100 %", "dim")]
+    title = [("why the outputs differ", "name"), ("shares of the change, adding up to 100 %", "aside")]
     yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
-    titles = [["", "", *(PARTS[name][line] for name in shown)] for line in range(3)]
-    titles[0][1] = "change"
+    titles = ["", "change", *("\n".join(PARTS[name]) for name in shown)]
     rows = [split_row(change, shown) for change in found.split]
-    listing = worded(screen, titles, rows)
     if last.head is None:
-        came = [
-            [*line, word]
-            for line, word in zip(titles, ("share of", "the change", f"of {last.step}"), strict=True)
-        ]
-        shares = [[*row, percent(change.of_output)] for row, change in zip(rows, found.split, strict=True)]
-        wider = worded(screen, came, shares)
-        listing = wider if wider.width <= screen.width or not screen.fits else listing
-    yield from listing.lines()
+        titles.append(f"share of\nthe change\nof {last.step}")
+        rows = [[*row, percent(change.of_output)] for row, change in zip(rows, found.split, strict=True)]
+    yield from (
+        Listing(
+            screen,
+            [["\n".join(map(screen.ours, title.split("\n"))) for title in titles]],
+            [[(screen.ours(text), "" if at else "name") for at, text in enumerate(row)] for row in rows],
+            left={0},
+        )
+        .fitted(1, rest=len(shown) + 2)
+        .lines()
+    )
     if last.norm:
         yield from screen.flow([(screen.ours(word), "") for word in sum_words(last)], " ")
-
-
-def worded(screen: Screen, titles: Sequence[Sequence[str]], rows: Sequence[Sequence[str]]) -> Listing:
-    """A table of our own words, the first column naming the rows."""
-    return Listing(
-        screen,
-        [[screen.ours(text) for text in line] for line in titles],
-        [[(screen.ours(text), "" if at else "name") for at, text in enumerate(row)] for row in rows],
-        left={0},
-    )
 
 
 def split_row(change: Change, shown: Sequence[str]) -> list[str]:
     """A head, or all of them: how much changed, and the share of each part."""
     label = change.step if change.head is None else f"head {change.head}"
     shares = (change.parts[name].share if name in change.parts and change.norm else None for name in shown)
-    return [label, number(change.norm), *map(percent, shares)]
+    return [label, four_digits(change.norm), *map(percent, shares)]
 
 
 def matters(change: Change, name: str) -> bool:
@@ -221,13 +211,13 @@ def percent(share: float | None) -> str:
     if share is None:
         return ""
     text = f"{abs(share) * 100:.1f} %"
-    return f"−{text}" if share < 0 and text != "0.0 %" else text
+    return f"-{text}" if share < 0 and text != "0.0 %" else text
 
 
 def sum_words(change: Change) -> Iterator[str]:
     """The number that changed most, as the sum that it is."""
-    yield f"{change.cell}: {number(change.a)} in A"
+    yield f"{change.cell}: {four_digits(change.a)} in A"
     for name, term in change.terms.items():
         if term and matters(change, name):
-            yield f"{'−' if term < 0 else '+'} {number(abs(term))} {' '.join(PARTS[name][:2]).strip()}"
-    yield f"= {number(change.b)} in B"
+            yield f"{'-' if term < 0 else '+'} {four_digits(abs(term))} {' '.join(PARTS[name][:2]).strip()}"
+    yield f"= {four_digits(change.b)} in B"

@@ -242,16 +242,14 @@ def settle(expr: Expr, value: float, kinds: Iterable[np.dtype[Any]]) -> tuple[fl
     `kinds` are the types of number it was worked out in; the coarsest decides what rounding may do.
     """
     coarsest = max((np.finfo(kind) for kind in kinds if kind.kind == "f"), key=lambda kind: kind.eps)
-    found, slack = evaluate(expr, float(coarsest.eps))
+    found, slack = evaluate(expr, float(coarsest.eps), float(coarsest.smallest_subnormal))
     if found == value or (isnan(found) and isnan(value)):
         return 0.0, None
     if isinf(value) and abs(found) + slack > float(coarsest.max) and (found > 0) == (value > 0):
         return 0.0, None
     difference = value - found
     if not abs(difference) <= slack:
-        underflow = float(coarsest.smallest_subnormal) * sum(1 for _ in numbers(expr))
-        if not abs(difference) <= slack + underflow:
-            return 0.0, found
+        return 0.0, found
     return (difference if abs(difference) > CLOSE * abs(value) else 0.0), None
 
 

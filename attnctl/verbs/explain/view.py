@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Number, display, number_text
-from attnctl.ops import Given
+from attnctl.arithmetic import Call, Difference, Number, Quotient, display, number_text
+from attnctl.ops import Given, Softmax
 from attnctl.screen.numbers import matrix_format
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import cells, pad_right
@@ -70,7 +70,7 @@ class Page:
             yield from self.equation(found.name, [self.symbols(found, most)])
         yield from self.equation(found.name, self.figures(found, most))
         for note in self.notes(found):
-            yield from self.screen.flow([(self.screen.ours(note), "dim")], " ")
+            yield from self.screen.flow([(self.screen.ours(note), "aside")], " ")
         parts = self.explainer.parts(root)
         if parts:
             yield []
@@ -78,7 +78,7 @@ class Page:
         if self.view.depth > 1 and found.inputs:
             yield []
             yield [(self.screen.ours(found.name), "label")]
-            yield from self.branches(root, "", set())
+            yield from self.tree_lines(root, "", set())
 
     # --- one line of arithmetic ---
 
@@ -110,6 +110,9 @@ class Page:
         if isfinite(found.value) and exact != self.number(found.value):
             kind = self.explainer.trace[found.step.name].dtype.name
             yield f"rounding to {kind} moved it from {exact}"
+        match found.step.op, found.expr:
+            case Softmax(), Quotient(Call(_, Difference(_, Number(top)))):
+                yield f"{self.number(top)} is the maximum of the row: softmax subtracts it from every score"
         yield from found.notes
 
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
@@ -133,22 +136,21 @@ class Page:
 
     def parts(self, name: str, parts: Parts) -> Iterator[Line]:
         """What each pair of parts gave to the score, one below the other."""
-        yield [(self.screen.ours(f"{name} by what it came from, query × key"), "dim")]
+        yield [(self.screen.ours(f"{name} by what it came from, query × key"), "aside")]
         values, ascii_only = np.array(list(parts.values())), self.screen.ascii_only
         form = matrix_format(values, self.view.precision, ascii_only=ascii_only)
         words = [self.screen.ours(part.replace("×", " × ")) for part in parts]
         width = max(map(cells, words))
         for part, word, value in zip(parts, words, values.tolist(), strict=True):
-            text = form(value).replace("-", form.minus)
             yield [
                 (f"  {pad_right(word, width)}", "label"),
-                (f"  {text}", ""),
-                (self.screen.ours(MEANT.get(part, "")), "dim"),
+                (f"  {form(value)}", ""),
+                (self.screen.ours(PART_NOTES.get(part, "")), "aside"),
             ]
 
     # --- the tree ---
 
-    def branches(self, node: Node, before: str, told: set[str]) -> Iterator[Line]:
+    def tree_lines(self, node: Node, before: str, told: set[str]) -> Iterator[Line]:
         """The cells that a cell came from, and theirs; `told` are the givens that were introduced."""
         tee, corner, bar, gap = PLAIN_GUIDES if self.screen.ascii_only else GUIDES
         count = len(node.explanation.inputs) if node.explanation else 0
@@ -156,15 +158,15 @@ class Page:
         for at, child in enumerate(islice(node.children, shown)):
             last = at == count - 1
             guide = before + (corner if last else tee)
-            yield [(guide, "frame"), *self.twig(child, self.screen.width - cells(guide), told)]
-            yield from self.branches(child, before + (gap if last else bar), told)
+            yield [(guide, "frame"), *self.child_line(child, self.screen.width - cells(guide), told)]
+            yield from self.tree_lines(child, before + (gap if last else bar), told)
         if shown < count:
             yield [
                 (before + corner, "frame"),
-                (f"{self.screen.left_out(count - shown)} (--full shows them)", "dim"),
+                (f"{self.screen.left_out(count - shown)} (--full shows them)", "aside"),
             ]
 
-    def twig(self, node: Node, room: int, told: set[str]) -> Line:
+    def child_line(self, node: Node, room: int, told: set[str]) -> Line:
         """A cell in the tree: its arithmetic where there is room, its value, where it is from."""
         name, found = self.screen.ours(node.name), node.explanation
         sides, more = [self.number(node.value)], ""
@@ -186,27 +188,27 @@ class Page:
         rest = self.screen.ours(more)
         if self.fitted:
             rest = self.screen.short(rest, max(0, room - cells(name) - cells(text)))
-        return [(name, "label"), (text, ""), (rest, "dim")]
+        return [(name, "label"), (text, ""), (rest, "aside")]
 
 
-MEANT = {
+PART_NOTES = {
     "bias": "  every product that a bias is in",
     "rest": "  rounding, or numbers that were changed on the way",
 }
-"""What is to be said of parts that do not speak for themselves."""
+"""What stands beside a part whose name does not say what it is."""
 
 
 def number_for_people(value: float, precision: int) -> str:
     """So many decimals at most, none of them trailing zeros; very small and large ones by exponent."""
     if not isfinite(value):
-        return number_text(value).replace("-", "−").replace("Infinity", "∞")
+        return number_text(value).replace("Infinity", "∞")
     size = log10(abs(value)) if value else 0.0
     if -min(3, precision) <= size < 6:
         text = trimmed(f"{value:.{precision}f}")
     else:
         mantissa, exponent = f"{value:.{precision}e}".split("e")
         text = f"{trimmed(mantissa)}e{int(exponent)}"
-    return "0" if not value else text.replace("-", "−")
+    return "0" if not value else text
 
 
 def trimmed(digits: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -9,10 +10,12 @@ from math import prod
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.screen.fit import Left, Pieces, blocks_of, columns_shown, reachable, rows_shown
-from attnctl.screen.grid import CAPTION_FRAME, Grid, Panel
+from attnctl.screen.fit import LeftOut, Pieces, blocks_of, columns_shown, reachable, rows_shown
+from attnctl.screen.frame import CAPTION_FRAME
+from attnctl.screen.grid import Grid, Panel
 from attnctl.screen.numbers import Format, matrix_format
-from attnctl.screen.screen import Line, Screen
+from attnctl.screen.output import Element
+from attnctl.screen.screen import Screen
 from attnctl.screen.text import cells, distinct
 from attnctl.trace import Trace
 from attnctl.verbs.show.marks import marks
@@ -42,7 +45,7 @@ class Frames:
     fitted: bool
     notes: tuple[str, ...] = ()
 
-    def lines(self) -> Generator[Line, None, bool]:
+    def lines(self) -> Generator[Element, None, bool]:
         """The frames, then what is left out; returns whether nothing is."""
         if not self.panels:
             return True
@@ -50,12 +53,12 @@ class Frames:
         shown = yield from self.stacked(blocks[0]) if len(blocks) == 1 else self.split(blocks)
         if shown < len(self.panels):
             words = self.grid.screen.ours(self.sheet.left_out(shown))
-            yield from self.grid.screen.flow([("  ", ""), (words, "dim")], "")
+            yield from self.grid.screen.flow([("  ", ""), (words, "aside")], "")
         return shown == len(self.panels) and self.whole(blocks[0])
 
     def whole(self, block: Pieces) -> bool:
         """Whether the first block leaves out no rows and no columns."""
-        return not any(isinstance(piece, Left) for piece in (*self.grid.rows, *block))
+        return not any(isinstance(piece, LeftOut) for piece in (*self.grid.rows, *block))
 
     def blocks(self) -> list[Pieces]:
         """The columns of each frame."""
@@ -72,38 +75,38 @@ class Frames:
         """The cells there are for one matrix between its bars."""
         return self.grid.screen.width - self.grid.frame_width - 1
 
-    def most(self, block: Pieces, lines: int, across: int = 1) -> int:
-        """How many matrices are shown, `across` in so many lines; the last one is never left out alone."""
+    def count_shown(self, block: Pieces, lines: int, across: int = 1) -> int:
+        """How many matrices to show, where `across` of them take so many lines; never all but one."""
         limit = MAX_LINES if self.whole(block) else FEW_LINES
         few, total = across * max(1, limit // lines), len(self.panels)
         few = min(few, MAX_PANELS - 1)
         return few if self.fitted and few < total - 1 else total
 
-    def stacked(self, block: Pieces) -> Generator[Line, None, int]:
+    def stacked(self, block: Pieces) -> Generator[Element, None, int]:
         """As many matrices side by side as fit, then the next below; returns how many are shown."""
         width = self.grid.panel_width(self.sheet.captions, block) + 1
         across = max(1, (self.grid.screen.width - self.grid.frame_width) // width)
-        rows = height(self.grid.rows)
-        shown = self.panels[: self.most(block, rows + 1, across)]
+        rows = line_count(self.grid.rows)
+        shown = self.panels[: self.count_shown(block, rows + 1, across)]
         across = -(-len(shown) // -(-len(shown) // across))
         bands = [shown[start : start + across] for start in range(0, len(shown), across)]
-        for joined in [bands] if rows <= JOINED_ROWS else [[band] for band in bands]:
-            yield from self.grid.draw(joined, block)
+        for joined in [bands] if 0 < rows <= JOINED_ROWS else [[band] for band in bands]:
+            yield self.grid.frame(joined, block)
         return len(shown)
 
-    def split(self, blocks: Sequence[Pieces]) -> Generator[Line, None, int]:
+    def split(self, blocks: Sequence[Pieces]) -> Generator[Element, None, int]:
         """A frame for each block of columns of each matrix; returns how many matrices are shown."""
-        lines = (height(self.grid.rows) + 4) * len(blocks)
-        shown = self.panels[: self.most(blocks[0], lines)]
+        lines = (line_count(self.grid.rows) + 4) * len(blocks)
+        shown = self.panels[: self.count_shown(blocks[0], lines)]
         for panel in shown:
             for block in blocks:
-                words = self.grid.screen.dot.join(filter(None, [panel.caption, self.said(block)]))
+                words = self.grid.screen.dot.join(filter(None, [panel.caption, self.columns_of(block)]))
                 caption = self.grid.screen.short(words, self.room - CAPTION_FRAME)
-                yield from self.grid.draw([[panel._replace(caption=caption)]], block)
+                yield self.grid.frame([[panel._replace(caption=caption)]], block)
         return len(shown)
 
-    def said(self, block: Pieces) -> str:
-        """`d_k 0–7 of 16`."""
+    def columns_of(self, block: Pieces) -> str:
+        """Which columns a block has: `d_k 0–7 of 16`."""
         columns = [column for piece in block if isinstance(piece, range) for column in piece]
         words = f"{self.sheet.column_axis} {columns[0]}–{columns[-1]} of {len(self.sheet.columns)}"
         return self.grid.screen.ours(words)
@@ -124,8 +127,8 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     )
     grid = Grid(
         screen,
-        row_labels=fitting(sheet.rows, screen, min(LABEL, screen.width // 4)),
-        column_labels=fitting(sheet.columns, screen, COLUMN_LABEL),
+        row_labels=shortened_labels(sheet.rows, screen, min(LABEL, screen.width // 4)),
+        column_labels=shortened_labels(sheet.columns, screen, COLUMN_LABEL),
         format=number_format(sample, view.precision, screen),
         rows=shown,
         kinds=found.kinds,
@@ -133,7 +136,7 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     return Frames(sheet, grid, panels, fitted, found.notes)
 
 
-def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Line, None, bool]:
+def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element, None, bool]:
     """The tokens with their ids, the context's below; returns whether all of them were shown."""
     whole = True
     for words, ids in ((trace.tokens, trace.ids), (trace.key_tokens, trace.header.get("key_ids"))):
@@ -143,7 +146,11 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Line, No
         array = np.array([ids])
         sheet = Sheet(array, ((),), ("",), ["id"], labels, "token")
         grid = Grid(
-            screen, ["id"], fitting(labels, screen, COLUMN_LABEL), matrix_format(array), (range(1),)
+            screen,
+            ["id"],
+            shortened_labels(labels, screen, COLUMN_LABEL),
+            matrix_format(array),
+            (range(1),),
         )
         panel = Panel("", array)
         whole &= yield from Frames(sheet, grid, (panel,), screen.fits and not full).lines()
@@ -173,11 +180,22 @@ def number_format(sample: Array, precision: int, screen: Screen) -> Format:
     return matrix_format(sample, precision, ascii_only=screen.ascii_only)
 
 
-def fitting(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
-    """Labels that leave room for numbers: on a terminal long ones are shortened."""
-    return [screen.short(label, width) for label in labels]
+def shortened_labels(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
+    """Labels that leave room for numbers: on a terminal long ones are shortened.
+
+    Those that would be the same have their place in front, as `explain` takes it: `4:internat…ion`.
+    """
+    short = [screen.short(label, width) for label in labels]
+    if short == list(labels):
+        return short
+    times = Counter(short)
+    for place, (label, text) in enumerate(zip(labels, short, strict=True)):
+        if times[text] > 1:
+            mark = f"{place}:"
+            short[place] = mark + screen.short(label, max(0, width - len(mark)))
+    return short
 
 
-def height(rows: Pieces) -> int:
+def line_count(rows: Pieces) -> int:
     """The lines that these rows take."""
-    return sum(1 if isinstance(piece, Left) else len(piece) for piece in rows)
+    return sum(1 if isinstance(piece, LeftOut) else len(piece) for piece in rows)

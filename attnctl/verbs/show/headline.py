@@ -10,8 +10,8 @@ from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import folded
 from attnctl.trace import Trace
 
-SENTENCE_LINES = 3
-"""Of a long sentence on a terminal."""
+LONGEST = 240
+"""Characters of a sentence above its tables: all of its tokens are in the first of them."""
 
 
 def facts(trace: Trace) -> list[str]:
@@ -55,28 +55,32 @@ def rule_words(rule: Any) -> str:
     return " ".join([str(name), ", ".join("∞" if each is None else str(each) for each in values)])
 
 
-def headline(trace: Trace, screen: Screen) -> Iterator[Line]:
-    """The sentence, what it attends to if that is another one, and the facts."""
+def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Line]:
+    """The sentence, what it attends to if that is another one, and the facts.
+
+    Of a long sentence only the beginning, unless `full`.
+    """
     for label, text in (("", trace.sentence), ("context", trace.header.get("context"))):
         if text is not None:
-            yield from sentence(label, str(text), screen)
+            yield from sentence_lines(f"{label}  {text}" if label else str(text), screen, full=full)
     said = facts(trace)
     if said:
-        yield from screen.flow([(screen.ours(fact), "dim") for fact in said], screen.dot)
+        yield from screen.flow([(screen.ours(fact), "aside") for fact in said], screen.dot)
 
 
-def sentence(label: str, text: str, screen: Screen) -> list[Line]:
-    """A sentence, folded; on a terminal only the first lines of a long one."""
-    whole = screen.ours(f"{label}  {text}" if label else text)
-    if not screen.fits:
-        return [[(whole, "sentence")]]
-    most = screen.width * SENTENCE_LINES
-    lines = folded(whole[:most], screen.width)
-    if len(lines) <= SENTENCE_LINES and len(whole) <= most:
-        return [[(line, "sentence")] for line in lines]
-    shown, at = lines[: SENTENCE_LINES - 1], 0
-    for line in shown:
-        at += len(line)
-        at += whole[at : at + 1] == " "  # where the line was broken
-    left_out = f"{screen.left_out(len(whole) - at)} characters"
-    return [*([(line, "sentence")] for line in shown), [(left_out, "dim")]]
+def sentence_lines(text: str, screen: Screen, *, full: bool) -> Iterator[Line]:
+    """A sentence, folded on a terminal, and how much of it is left out."""
+    shown, rest = (text, 0) if full else beginning(text)
+    words = screen.ours(shown)
+    for line in folded(words, screen.width) if screen.fits else [words]:
+        yield [(line, "sentence")]
+    if rest:
+        yield [(f"{screen.left_out(rest)} characters (--full shows them)", "aside")]
+
+
+def beginning(sentence: str) -> tuple[str, int]:
+    """The first words of a long sentence, and how many characters come after them."""
+    if len(sentence) <= LONGEST:
+        return sentence, 0
+    shown = sentence[:LONGEST].rpartition(" ")[0] or sentence[:LONGEST]
+    return shown, len(sentence) - len(shown)

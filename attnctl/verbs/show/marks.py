@@ -19,10 +19,10 @@ Index = tuple[int, ...]
 
 
 GAMMA = 0.7
-"""Below 1, so that differences among small weights are seen too."""
+"""The exponent of a weight's share: below 1, so that small weights differ visibly too."""
 
 UNSHADED = 1.0
-"""Of a level: what is smaller has no background at all."""
+"""The part of a level below which a weight has no background."""
 
 
 def unmarked(index: Index) -> Codes:
@@ -64,9 +64,9 @@ def seen(array: Array, screen: Screen) -> Marks:
     dot = "." if screen.ascii_only else "·"
 
     def codes(index: Index) -> Codes:
-        return lambda rows, columns: np.where(part(array[index], rows, columns), 1, 2)
+        return lambda rows, columns: np.where(part(np.atleast_2d(array[index]), rows, columns), 1, 2)
 
-    kinds = (NUMBER, Kind("see"), Kind(dot, "dim"))
+    kinds = (NUMBER, Kind("see"), Kind(dot, "aside"))
     return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
 
 
@@ -80,12 +80,12 @@ def shaded(array: Array, sample: Array) -> Marks:
             weights = part(array[index], rows, columns).astype(float)
             share = np.clip(np.nan_to_num(weights / top), 0.0, 1.0) ** GAMMA
             levels = np.ceil(share * (STEPS + UNSHADED) - UNSHADED).astype(int)
-            return np.where(weights == 0, 1, np.where(levels > 0, levels + 1, 0))
+            return np.maximum(levels, 0)
 
         return block
 
     heat = [Kind(style=f"heat{level}") for level in range(1, STEPS + 1)]
-    return Marks((NUMBER, Kind(style="dim"), *heat), codes)
+    return Marks((NUMBER, *heat), codes)
 
 
 def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
@@ -110,7 +110,7 @@ def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
 
         return block
 
-    return Marks((NUMBER, *(Kind(screen.ours(word), "dim") for word in words)), codes)
+    return Marks((NUMBER, *(Kind(screen.ours(word), "aside") for word in words)), codes)
 
 
 def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:

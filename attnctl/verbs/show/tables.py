@@ -6,8 +6,8 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from attnctl.derivation import Step
-from attnctl.screen.output import Plain, print_lines, screen_of
-from attnctl.screen.screen import Line, Screen
+from attnctl.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.screen.screen import Screen
 from attnctl.trace import Trace
 from attnctl.verbs.show.frames import frames, id_frames
 from attnctl.verbs.show.headline import headline
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["View", "show", "show_all"]
 
-SHORTENED = "Fitted to this terminal: in a pipe or a file nothing is left out."
+SHORTENED = "Fitted to this terminal: --full leaves nothing out, nor does a pipe or a file."
 
 
 def show(trace: Trace, output: Console | Plain, view: View | None = None) -> None:
@@ -39,11 +39,11 @@ def show_all(traces: Iterable[Trace], output: Console | Plain, view: View | None
         show(trace, output, view)
 
 
-def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Line]:
+def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
     """The lines of `show`."""
     chosen = steps_of(trace, view)
     heads = checked_heads(trace, view.heads)
-    opening = list(headline(trace, screen))
+    opening = list(headline(trace, screen, full=view.full))
     yield from opening
     whole = yield from id_frames(trace, screen, full=view.full)
     for number, step in enumerate(chosen):
@@ -52,15 +52,15 @@ def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Line]:
         whole &= yield from step_lines(loaded(trace, step.name), step, screen, view, heads)
     if not whole:
         yield []
-        yield from screen.flow([(SHORTENED, "dim")], " ")
+        yield from screen.flow([(SHORTENED, "aside")], " ")
 
 
 def step_lines(
     trace: Trace, step: Step, screen: Screen, view: View, heads: int
-) -> Generator[Line, None, bool]:
+) -> Generator[Element, None, bool]:
     """The title of a step and its matrices; returns whether all of it was shown."""
     framed = frames(trace, step.name, screen, view, heads)
-    title = [(step.name, "name"), (formula_of(step), "formula"), (shape_of(trace, step), "dim")]
-    notes = [(note, "dim") for note in framed.notes]
+    title = [(step.name, "name"), (formula_of(step), "formula"), (shape_of(trace, step), "aside")]
+    notes = [(note, "aside") for note in framed.notes]
     yield from screen.flow([(screen.ours(text), style) for text, style in title + notes], "   ")
     return (yield from framed.lines())

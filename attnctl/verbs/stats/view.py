@@ -11,11 +11,13 @@ from attnctl.arithmetic import number_text
 from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.ops import Unstated
+from attnctl.screen.output import Element
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import cells, pad_left, pad_right
 from attnctl.store.long_csv import cell
 from attnctl.trace import Trace
 from attnctl.verbs.show.frames import frames
+from attnctl.verbs.show.headline import beginning
 from attnctl.verbs.show.view import View
 from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, Report
 
@@ -43,6 +45,9 @@ LEGEND = {
 TOKEN_WIDTHS = range(12, 2, -1)
 """Cells of a token beside the largest weight on a terminal: as many as leave room for the rest."""
 
+NARROWEST = 12
+"""Cells of a sentence beside the name of its dump, at least."""
+
 GAP = "  "
 
 Cells = list[str]
@@ -69,10 +74,10 @@ class Table:
                 yield self.line(row, widths, "")
             yield from self.notes(group)
         if len(report.dumps) > 1 and whole is None:
-            yield [(self.screen.ours("no aggregate: the dumps have different numbers of heads"), "dim")]
+            yield [(self.screen.ours("no aggregate: the dumps have different numbers of heads"), "aside")]
         yield []
         for word, meaning in LEGEND.items():
-            yield [(f"{pad_right(self.screen.ours(word), 9)}{self.screen.ours(meaning)}", "dim")]
+            yield [(f"{pad_right(self.screen.ours(word), 9)}{self.screen.ours(meaning)}", "aside")]
 
     def fitting(self, groups: Sequence[DumpStats], names: Cells) -> tuple[list[list[Cells]], list[int]]:
         """The rows of each group and the width of each column, tokens as short as they must be."""
@@ -85,13 +90,17 @@ class Table:
         return bodies, widths
 
     def title(self, group: DumpStats, name: str) -> Line:
-        """The dump and its sentence."""
-        sentence = f"  {group.sentence}" if group.sentence else ""
-        room = self.screen.width - cells(name) - 2
-        return [
-            (self.screen.ours(name), "name"),
-            (self.screen.short(self.screen.ours(sentence), room), "dim"),
-        ]
+        """The dump and its sentence, which is shortened to a line."""
+        name = self.screen.ours(name)
+        line: Line = [(name, "name")]
+        if group.sentence:
+            shown, rest = beginning(group.sentence)
+            more = f" {self.screen.left_out(rest)} characters" if rest else ""
+            sentence = self.screen.short(
+                self.screen.ours(shown), max(NARROWEST, self.screen.width - cells(name + GAP + more))
+            )
+            line += [(GAP + sentence + more, "aside")]
+        return line
 
     def row(self, group: DumpStats, number: int, most: int) -> Cells:
         """The numbers of one head."""
@@ -121,7 +130,7 @@ class Table:
         """What means nothing here; rows that see nothing, and rows that do not sum to 1."""
         if all(head.tallies["distance"] is None for head in group.heads):
             words = "queries have no place among the keys: dist, prev and self mean nothing"
-            yield from self.screen.flow([(self.screen.ours(f"      {words}"), "dim")], " ")
+            yield from self.screen.flow([(self.screen.ours(f"      {words}"), "aside")], " ")
         for words, counts in (
             ("rows that see nothing", [head.empty_rows for head in group.heads]),
             (
@@ -131,19 +140,19 @@ class Table:
         ):
             if any(counts):
                 told = ", ".join(f"{count} of head {at}" for at, count in enumerate(counts) if count)
-                yield from self.screen.flow([(self.screen.ours(f"      {words}: {told}"), "dim")], " ")
+                yield from self.screen.flow([(self.screen.ours(f"      {words}: {told}"), "aside")], " ")
 
 
 def rollout_lines(
     rolled: Array, layers: Sequence[Trace], screen: Screen, precision: int | None
-) -> Iterator[Line]:
+) -> Iterator[Element]:
     """The rollout as a matrix of tokens."""
     formula = "Ã_L … Ã_2 Ã_1, Ã = (A + I) / 2"
     step = Step("rollout", Unstated(), (), ("query", "key"), formula, "R")
     trace = Trace({"rollout": step}, {"rollout": rolled}, {"tokens": layers[0].tokens})
     view = View(precision=View.precision if precision is None else precision)
     yield []
-    yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(layers)} layers"), "dim")]
+    yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(layers)} layers"), "aside")]
     yield from frames(trace, "rollout", screen, view, 0).lines()
 
 

@@ -1,0 +1,110 @@
+"""A setting is said once: its flag, its keyword and its line of a config ask for the same run."""
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+import attnctl
+from attnctl.cli.program import program
+from attnctl.config.fields import FIELDS, KEYWORDS, flagged
+from attnctl.config.load import parse
+from attnctl.config.rules import SETTABLE
+from attnctl.config.settings import Settings
+from attnctl.rules import RULES
+from attnctl.setting import ATTENTION, EDIT, SENTENCE
+
+SENTENCE_TEXT = "to be or not to be"
+SAME = [
+    ("--causal", {"causal": True}, "rules: [causal]"),
+    ("--window 1,inf", {"window": (1, None)}, "rules: [{window: [1, inf]}]"),
+    ("--window 2", {"window": 2}, "rules: [{window: 2}]"),
+    ("--dilation 2", {"dilation": 2}, "rules: [{dilated: 2}]"),
+    ("--softcap 1.5", {"softcap": 1.5}, "rules: [{softcap: 1.5}]"),
+    ("--causal --dilation 2", {"causal": True, "dilation": 2}, "rules: [causal, {dilated: 2}]"),
+    ("--positions alibi", {"positions": "alibi"}, "positions: alibi"),
+    ("--positions rope", {"positions": "rope"}, "positions: rope"),
+    (
+        "--positions rope --theta 50 --rotary-dims 2 --interleaved",
+        {"positions": {"rope": {"theta": 50, "dims": 2, "interleaved": True}}},
+        "positions: {rope: {theta: 50, dims: 2, interleaved: true}}",
+    ),
+    ("--heads 2 --kv-heads 1", {"heads": 2, "kv_heads": 1}, "{heads: 2, kv_heads: 1}"),
+    ("--d-model 8 --d-k 2 --d-v 3", {"d_model": 8, "d_k": 2, "d_v": 3}, "{d_model: 8, d_k: 2, d_v: 3}"),
+    ("--seed 3 --scale .5", {"seed": 3, "scale": 0.5}, "{seed: 3, scale: .5}"),
+    ("--dtype float32", {"dtype": "float32"}, "dtype: float32"),
+    ("--context=one", {"context": "one"}, "context: one"),
+    ("--causal --causal-offset 1",
+     {"causal": True, "causal_offset": 1},
+     "{rules: [causal], causal_offset: 1}"),
+    (
+        "--edit=X*=2 --edit=attention_weights[0,0,0]=1 --renormalize",
+        {"edits": ["X*=2", "attention_weights[0,0,0]=1"], "renormalize": True},
+        '{edits: ["X*=2", "attention_weights[0,0,0]=1"], renormalize: true}',
+    ),
+]  # fmt: skip
+
+
+def run_by_flags(flags):
+    out = StringIO()
+    assert program(["run", SENTENCE_TEXT, "--json", *flags.split()], stdout=out, stderr=StringIO()) == 0
+    return json.loads(out.getvalue())
+
+
+@pytest.mark.parametrize(("flags", "keywords", "config"), SAME, ids=lambda value: str(value)[:30])
+def test_flags_keywords_and_a_config_ask_for_the_same(flags, keywords, config):
+    dump = run_by_flags(flags)
+    by_keywords = attnctl.run(SENTENCE_TEXT, **keywords)
+    by_config = attnctl.run(SENTENCE_TEXT, parse(config.encode(), "x.yaml", Path()))
+    assert json.loads(json.dumps(by_keywords.config)) == dump["config"]
+    assert by_config.config == by_keywords.config
+    assert by_config["output"].tolist() == by_keywords["output"].tolist() == dump["steps"]["output"]["data"]
+
+
+def test_every_flag_is_among_those_compared():
+    asked = " ".join(flags.replace("=", " ") for flags, _, _ in SAME).split()
+    flags = {each.flag.name for group in (ATTENTION, EDIT, SENTENCE) for each in flagged(group).values()}
+    assert flags == {word for word in asked if word.startswith("--")}
+
+
+def test_every_setting_is_in_the_table_and_every_rule_under_its_name():
+    elsewhere = {"mask", "bias", "max_memory", "where"}
+    assert list(FIELDS) == [name for name in Settings.__dataclass_fields__ if name not in elsewhere]
+    assert [setting.name for setting in SETTABLE] == [name for name, rule in RULES.items() if rule.setting]
+    assert all(setting.help.endswith(".") for setting in KEYWORDS.values())
+
+
+def test_every_keyword_that_is_wrong_is_named():
+    with pytest.raises(attnctl.AttnError) as caught:
+        attnctl.run("I", heads="2", dilation=0, window=(-1, "a"), scale=True, vocab=["a", "a"])
+    assert list(caught.value.problems) == [
+        'heads: "2" is not a whole number but text, because of its quotes; write one like 4',
+        "dilation: 0 is too small; write 1 or more",
+        "window[0]: -1 is too small; write 0 or more",
+        'window[1]: "a" is not a whole number but text; write one like 4',
+        "scale: true is not a number but a truth value; write one like 0.5",
+        'vocab[1]: "a" again, after entry 0; a token has one id',
+    ]
+
+
+def test_a_flag_replaces_the_rule_of_a_config_that_is_like_it(tmp_path):
+    config = tmp_path / "x.yaml"
+    config.write_text("rules: [{window: 1}, causal, {mask: [[1, 1], [1, 1]]}]\n")
+    out = StringIO()
+    assert program(["run", "to be", "-c", str(config), "--window", "0", "--json"], stdout=out) == 0
+    assert json.loads(out.getvalue())["config"]["rules"] == [
+        "causal",
+        {"window": [0, 0]},
+        {"mask": [[1, 1], [1, 1]]},
+    ]
+
+
+def test_a_flag_of_zero_is_given(tmp_path):
+    config = tmp_path / "x.yaml"
+    config.write_text("{seed: 5, scale: 2, rules: [causal], causal_offset: 1}\n")
+    out = StringIO()
+    flags = ["--seed", "0", "--scale", "0", "--causal-offset", "0"]
+    assert program(["run", "to be", "-c", str(config), *flags, "--json"], stdout=out) == 0
+    asked = json.loads(out.getvalue())["config"]
+    assert (asked["seed"], asked["scale"], asked["causal_offset"]) == (0, 0.0, 0)

@@ -1,0 +1,20 @@
+"""What CONTRIBUTING says an addition costs is what it costs: its snippets are registered and run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("what", ["rule", "op"])
+def test_the_snippets_of_contributing_go_everywhere(what, tmp_path):
+    done = subprocess.run(
+        [sys.executable, Path(__file__).parent / "additions.py", what],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,332 @@
+"""Laws of the table of names: every step is read, read back, laid out and checked."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl import derivation, names
+from attnctl.arrays.reader import read_any, read_strictly
+from attnctl.config.settings import Settings
+from attnctl.derivation import Rotary, Variant, derive, line
+from attnctl.formats import FORMATS, write
+from attnctl.ops import Copy, Given, Sinusoid
+from attnctl.rules import RULES
+from attnctl.store import read_one
+from attnctl.store.header import foreign_step
+from attnctl.trace import Trace
+
+SIZES = {
+    "query": 7,
+    "token": 7,
+    "new": 5,
+    "past": 4,
+    "key": 9,
+    "head": 6,
+    "kv_head": 2,
+    "d_k": 11,
+    "d_v": 13,
+    "d_model": 17,
+    "d_memory": 19,
+    "d_out": 17,
+}
+"""No two axes of one array are of one size, so that a layout can only be read in one way."""
+
+SETTINGS = Settings(heads=SIZES["head"], kv_heads=SIZES["kv_head"])
+
+
+def numbers(layout, batch=()):
+    """Numbers in this layout."""
+    return np.random.RandomState(0).uniform(-1, 1, (*batch, *shape_of(layout)))
+
+
+def shape_of(layout):
+    """Its sizes: (7, 66) of "query head*d_k"."""
+    return tuple(prod(SIZES[axis] for axis in word.split("*")) for word in layout.split())
+
+
+def moved(array, own, layout, lead):
+    """An array of our layout in another one; the first `lead` axes stay."""
+    inside = [axis for word in own.split() for axis in word.split("*")]
+    wanted = [axis for word in layout.split() for axis in word.split("*")]
+    whole = array.reshape(*array.shape[:lead], *(SIZES[axis] for axis in inside))
+    turned = whole.transpose(*range(lead), *(lead + inside.index(axis) for axis in wanted))
+    return turned.reshape(*array.shape[:lead], *shape_of(layout))
+
+
+# --- every derived step is read by another, or is the last ---
+
+LEAVES = {
+    "sentence": ("embeddings", "W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V", "W_O", "b_O"),
+    "learned": ("embeddings", "positions", "W_Q", "W_K", "W_V", "W_O"),
+    "crossed": ("X", "memory", "W_Q", "W_K", "W_V", "b_K"),
+    "projected": ("Q", "K", "V"),
+    "cached": ("Q", "K", "V", "past_key", "past_value", "W_O", "b_O"),
+}
+BESIDE = [(), ("mask",), ("bias",), ("mask", "bias")]
+
+
+def rules():
+    """Every rule of the registry alone, and all together."""
+    several = {"softcap": 2.0, "window": 1, "dilated": 2, "padding": 3}
+    made = [kind(several[name]) if name in several else kind() for name, kind in RULES.items()]
+    return [(), *((rule,) for rule in made), tuple(made)]
+
+
+def variants():
+    for start, beside, chosen, share, rotary, batch in product(
+        LEAVES.values(), BESIDE, rules(), (1, 2), (None, Rotary()), (False, True)
+    ):
+        sinusoid = Sinusoid(3, 4) if start == LEAVES["sentence"] else None
+        yield Variant(
+            dict.fromkeys((*start, *beside), "given"),
+            d_k=4,
+            kv_share=share,
+            rules=chosen,
+            sinusoid=sinusoid,
+            rotary=rotary,
+            batch=batch,
+        )
+
+
+def unread(lines):
+    """The steps that no other reads, but for the last one."""
+    read = {name for step in lines for name in step.inputs}
+    return [step.name for step in lines.steps[:-1] if step.name not in read]
+
+
+def test_every_step_of_every_variant_is_read_by_another_or_is_the_last():
+    seen = set()
+    for variant in variants():
+        lines = derive(variant)
+        assert unread(lines) == []
+        seen |= {step.name for step in lines}
+    assert seen == set(names.TABLE) - {names.KEY_LENGTHS}, "every name is a step of some variant"
+
+
+@pytest.mark.parametrize("after", ["projections", "rotations", "cache", "sharing"])
+def test_a_new_step_is_read_by_what_follows(monkeypatch, after):
+    """A norm of Q and K put anywhere: one row and one part of the derivation each."""
+
+    def norms(v, at):
+        for symbol in "QK":
+            yield line(f"{symbol}_normed", Copy(), (at[symbol],), f"norm of {at[symbol]}")
+
+    for symbol in "QK":
+        row = names.TABLE[symbol]._replace(name=f"{symbol}_normed", leaf=False, input=False)
+        monkeypatch.setitem(names.TABLE, row.name, row)
+    parts = list(derivation.PARTS)
+    parts.insert([part.__name__ for part in parts].index(after) + 1, norms)
+    monkeypatch.setattr(derivation, "PARTS", tuple(parts))
+    for variant in variants():
+        assert unread(derive(variant)) == []
+
+
+# --- every name is read back from every format, alone and with the others ---
+
+
+def in_ours(wanted, batch=()):
+    """An array of each name in our layout."""
+    return {
+        name: numbers(names.TABLE[name].own, () if names.TABLE[name].once else batch) for name in wanted
+    }
+
+
+def everything(batch=()):
+    """Arrays and options whose traces hold every name between them."""
+    beside = in_ours(("past_key", "past_value", "bias", "W_O", "b_O"), batch)
+    beside |= {"mask": beside["bias"] > -0.5, "key_lengths": np.full(batch or 1, 8)}
+    options = {"softcap": 2.0, "causal": True}
+    yield {**beside, **in_ours(names.PROJECTED, batch)}, {**options, "positions": "alibi"}
+    weights = in_ours(names.where(lambda row: row.is_split))
+    crossed = {**beside, **weights, **in_ours(("X", "memory"), batch)}
+    yield crossed, {**options, "positions": Rotary(dims=4)}
+    own = {"W_K": numbers("kv_head d_model d_k"), "W_V": numbers("kv_head d_model d_v")}
+    yield {"X": crossed["X"], **weights, **own, "W_O": beside["W_O"]}, {"positions": "sinusoidal"}
+
+
+def traces(batch=()):
+    for arrays, options in everything(batch):
+        yield attnctl.attend(arrays, **options), arrays, options
+
+
+BATCHES = pytest.mark.parametrize("batch", [(), (3,)], ids=["alone", "batch"])
+
+
+@BATCHES
+def test_every_step_has_the_axes_that_the_table_says(batch):
+    for trace, _, _ in traces(batch):
+        for name, step in trace.steps.items():
+            row = names.TABLE[name]
+            assert step.axes == (() if row.once else ("batch",) * len(batch)) + row.axes
+            assert trace[name].ndim == len(step.axes), name
+
+
+DUMPS = [each.suffix for each in FORMATS if each.name not in {"csv", "markdown"}]
+"""The formats of dumps; the others are for people and spreadsheets."""
+
+
+@pytest.mark.parametrize("suffix", DUMPS)
+def test_every_name_reads_back_from_every_format(tmp_path, suffix):
+    seen = set()
+    for trace, _, _ in traces():
+        for chosen in (list(trace), *([name] for name in trace)):
+            part = trace.select(chosen)
+            write([part], tmp_path / f"x{suffix}")
+            again = read_one(tmp_path / f"x{suffix}")
+            assert list(again) == chosen
+            assert again.steps == part.steps
+            assert all((again[name] == trace[name]).all() for name in chosen)
+        seen |= set(trace)
+    assert seen == set(names.TABLE) - {names.KEY_LENGTHS}
+
+
+@pytest.mark.parametrize("name", names.TABLE)
+def test_the_axes_of_arrays_without_a_header_are_those_of_the_table(name):
+    axes = names.TABLE[name].axes
+    for lead in ((), ("batch",)):
+        step = foreign_step(name, np.zeros((1,) * (len(lead) + len(axes))))
+        assert step.axes == (*lead, *axes)
+
+
+# --- every name is checked where it is recorded ---
+
+
+def foreign(arrays):
+    return Trace({name: foreign_step(name, array) for name, array in arrays.items()}, arrays)
+
+
+def recorded(trace, arrays):
+    """The leaves and steps of a trace as anyone's arrays."""
+    lengths = {name: arrays[name] for name in (names.KEY_LENGTHS,) if name in arrays}
+    return {**trace, **lengths}
+
+
+def asked(options):
+    """Our positions are those of embeddings where they are recorded."""
+    return {**options, "heads": SIZES["head"], "kv_heads": SIZES["kv_head"]}
+
+
+def test_every_name_is_checked_where_it_is_recorded():
+    given, checked = set(), set()
+    for trace, arrays, options in traces():
+        known = recorded(trace, arrays)
+        report = attnctl.check(foreign(known), **asked(options))
+        assert report.agrees, report.findings
+        assert not report.unknown
+        for name, step in trace.steps.items():
+            if isinstance(step.op, Given):
+                given.add(name)
+                assert report.steps[name].verdict.value == "given"
+                continue
+            checked.add(name)
+            assert report.steps[name].verdict.value == "agrees", name
+            spoiled = known[name].copy()
+            at = tuple(np.argwhere(np.isfinite(spoiled))[-1])
+            spoiled[at] += 0.25
+            wrong = attnctl.check(foreign({**known, name: spoiled}), **asked(options))
+            assert (wrong.agrees, wrong.first) == (False, name)
+    assert given | checked == set(names.TABLE) - {names.KEY_LENGTHS}
+    assert checked >= set(names.where(lambda row: not row.leaf))
+
+
+def test_an_array_of_no_name_is_said():
+    trace, arrays, options = next(traces())
+    known = recorded(trace, arrays) | {"Q_normed": np.array(trace["Q"])}
+    report = attnctl.check(foreign(known), **asked(options))
+    assert report.unknown == ("Q_normed",)
+
+
+# --- every layout of the table is read back to ours ---
+
+
+def other_layouts(own, layouts_of, batch):
+    """The arrays with one of them in another layout, for each that the table has for it."""
+    for name, array in own.items():
+        row = names.TABLE[name]
+        for layout in layouts_of(row):
+            if layout != "query key":  # scores of one head: these are of several
+                yield layout, {**own, name: moved(array, row.own, layout, 0 if row.once else len(batch))}
+
+
+def assert_same(found, own, layout):
+    assert found.keys() == own.keys()
+    for name, array in own.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=f"{name}, {layout}")
+
+
+@BATCHES
+def test_every_layout_of_the_table_is_found(batch):
+    searched = names.where(lambda row: not row.broadcasts and row.name != names.KEY_LENGTHS)
+    own = in_ours(searched, batch)
+    for layout, theirs in other_layouts(own, lambda row: (*row.layouts, *row.searched), batch):
+        assert_same(read_any(theirs, SETTINGS).arrays, own, layout)
+
+
+@BATCHES
+def test_every_documented_layout_is_read(batch):
+    inputs = names.where(lambda row: row.input and not row.broadcasts and row.name != names.KEY_LENGTHS)
+    own = in_ours([name for name in inputs if name not in names.PROJECTED], batch)
+    for layout, theirs in other_layouts(own, lambda row: row.layouts, batch):
+        assert_same(read_strictly(theirs, SETTINGS).arrays, own, layout)
+    own = in_ours(names.PROJECTED, batch)
+    for at, settings in enumerate((Settings(), SETTINGS)):
+        lead = len(batch)
+        theirs = {
+            name: moved(array, names.TABLE[name].own, names.TABLE[name].layouts[at], lead)
+            for name, array in own.items()
+        }
+        assert_same(read_strictly(theirs, settings).arrays, own, settings)
+
+
+# --- what one accepts the other does not refuse ---
+
+
+def linear(arrays):
+    """The matrices as nn.Linear keeps them."""
+    turned = {
+        name: moved(array, names.TABLE[name].own, names.TABLE[name].linear, 0)
+        for name, array in arrays.items()
+        if names.TABLE[name].linear
+    }
+    return {**arrays, **turned}
+
+
+def test_attend_takes_the_weights_of_linear_layers():
+    _, crossed, _ = list(traces())
+    _, arrays, options = crossed
+    expected = attnctl.attend(arrays, **options)["output"]
+    found = attnctl.attend(linear(arrays), **options, heads=SIZES["head"], kv_heads=SIZES["kv_head"])
+    np.testing.assert_allclose(found["output"], expected, rtol=0, atol=1e-12)
+
+
+def test_a_square_matrix_is_as_the_others_are():
+    rng = np.random.RandomState(0)
+    x, w_q, w_k, w_v = (rng.uniform(-1, 1, shape) for shape in [(3, 8), (8, 8), (8, 4), (8, 4)])
+    expected = attnctl.attend({"X": x, "W_Q": w_q, "W_K": w_k, "W_V": w_v}, heads=4, kv_heads=2)
+    turned = {"X": x, "W_Q": w_q.T, "W_K": w_k.T, "W_V": w_v.T}
+    found = attnctl.attend(turned, heads=4, kv_heads=2)
+    np.testing.assert_array_equal(found["Q"], expected["Q"])
+    np.testing.assert_array_equal(found["V"], expected["V"])
+    square = {"X": x, **dict.fromkeys(("W_Q", "W_K", "W_V"), w_q)}
+    np.testing.assert_array_equal(attnctl.attend(square)["Q"][0], x @ w_q)
+
+
+@pytest.mark.parametrize("name", ["mask", "bias"])
+@pytest.mark.parametrize("axes", ["batch key", "batch query key"])
+def test_a_mask_for_each_member_of_a_batch(name, axes):
+    rng = np.random.RandomState(0)
+    q, k, v = (rng.uniform(-1, 1, (2, 3, n, 4)) for n in (5, 7, 7))
+    full = rng.uniform(-1, 1, (2, 1, 1 if axes == "batch key" else 5, 7))
+    full = full > 0 if name == "mask" else full
+    given = {"Q": q, "K": k, "V": v}
+    expected = attnctl.attend({**given, name: full})
+    lean = full[:, 0, 0] if axes == "batch key" else full[:, 0]
+    found = attnctl.attend({**given, name: lean})
+    np.testing.assert_array_equal(found["attention_weights"], expected["attention_weights"])
+    kept = {"Q": q, "K": k, name: lean, "attention_weights": expected["attention_weights"]}
+    assert attnctl.check(kept).agrees
