@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
@@ -17,6 +18,7 @@ from attnctl.cli.options import (
     command,
     option,
 )
+from attnctl.errors import raise_all
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -29,6 +31,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     sentence: Annotated[list[str] | None, SENTENCE] = None,
     file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
     more: SentenceOptions,
+    model: ModelOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
     cost: CostOptions,
@@ -40,6 +43,10 @@ def run(  # noqa: PLR0913  (a group of options each)
 
     Without weights of your own everything is drawn from the seed. SENTENCE may be left out where
     the config has one. Several sentences are padded to one batch; each gives its own trace.
+
+    With --model the weights are those of a trained transformer: its own tokenizer cuts the
+    sentence, and --layer names the layers to show, each a trace. Without --layer a map says what
+    each head of each layer does.
     """
     from attnctl.api import run_many
     from attnctl.cli.output import emit, wanted_steps
@@ -47,7 +54,15 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.sentences import gathered
     from attnctl.cli.settings import settings_from
 
+    raise_all(senseless(model, {**more, **attention, "config": config, "cost": cost.cost or None}))
     sentences = gathered(sentence or [], file)
+    if model.model is not None:
+        from attnctl.cli.models import model_settings, run_model, sources_of
+
+        context = more.get("context")
+        chosen = {**attention, **edits}
+        run_model(model, sources_of(model, sentences, context), model_settings(chosen, cost.max_memory), view, output)
+        return
     settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
     if cost.cost:
         from attnctl.cli.costs import print_costs

@@ -160,7 +160,8 @@ class Runner:
 
     def of_tokens(self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None) -> list[Trace]:
         """The traces of a sequence of tokens."""
-        header: dict[str, Any] = {"tokens": tokens.labels, "ids": tokens.ids}
+        header: dict[str, Any] = {} if tokens.text is None else {"sentence": tokens.text}
+        header |= {"tokens": tokens.labels, "ids": tokens.ids}
         if context is not None and self.wanted.cross:
             header |= {"key_tokens": context.labels, "key_ids": context.ids}
         if tokens.special:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ class Tokens:
     labels: list[str]
     segments: list[int]
     special: tuple[int, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    text: str | None = None
 
 
 def plain_ids(ids: Sequence[int]) -> Tokens:
@@ -54,7 +55,8 @@ def tokenized(folder: Path, text: str, pair: str | None = None) -> Tokens:
     labels = [label(tokenizer, number, token) for number, token in zip(found.ids, found.tokens, strict=True)]
     special = tuple(place for place, flag in enumerate(found.special_tokens_mask) if flag)
     said = (f"{TOKENIZER} {' and '.join(notes)}; that is switched off",) if notes else ()
-    return Tokens(list(found.ids), labels, list(found.type_ids), special, said)
+    whole = text if pair is None else f"{text} / {pair}"
+    return Tokens(list(found.ids), labels, list(found.type_ids), special, said, whole)
 
 
 def load(folder: Path) -> Any:

@@ -73,6 +73,7 @@ class Tensor:
     def __init__(self, file: File, start: int, dtype: str, shape: tuple[int, ...]) -> None:
         self.file, self.start, self.shape = file, start, shape
         self.stored = np.dtype(DTYPES[dtype])
+        self.type_name = dtype
         self.brain = dtype == "BF16"
         self.dtype = np.dtype(np.float32) if self.brain else self.stored.newbyteorder("=")
         self.nbytes = prod(shape) * self.stored.itemsize
