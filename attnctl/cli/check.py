@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from attnctl.cli.models import IDS
 from attnctl.cli.options import AttentionOptions, ConfigOption, Given, NameOption, command, option
 from attnctl.errors import AttnError, Exit, raise_all
 from attnctl.values import TOLERANCE, whole
@@ -40,6 +41,20 @@ class CheckOptions(NamedTuple):
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
 
+class PortOptions(NamedTuple):
+    """A model that says what was meant."""
+
+    model: Annotated[
+        str | None, option("The model that was ported: a folder, or an id of the hub.", metavar="DIR")
+    ] = None
+    layer: Annotated[
+        str | None, option("The layer that the arrays are of: 3, -1, decoder.1, cross.1.", metavar="N")
+    ] = None
+    ids: Annotated[
+        tuple[int, ...] | None, option("The ids that were run: layer 0 is then checked from them."), IDS
+    ] = None
+
+
 @command(app)
 def check(
     *,
@@ -50,6 +65,7 @@ def check(
     name: NameOption = None,
     config: ConfigOption = None,
     attention: AttentionOptions,
+    model: PortOptions,
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
 
@@ -60,6 +76,11 @@ def check(
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and
     steps are still to be filled in.
 
+    With --model the model says what was meant and gives the weights: dump a few arrays of a layer
+    of a port (hidden or X, Q, K, …, under these or the usual names) and --layer N. Without --layer
+    the dump holds what came into each layer (hidden_0, hidden_1, …), and the first wrong layer is
+    named.
+
     Exit codes: 0 agrees, 1 does not, 2 nothing to compare.
     """
     from attnctl.cli.attend import renames
@@ -67,13 +88,17 @@ def check(
     from attnctl.verbs.check.exercise import read
 
     raise_all(senseless(how))
+    raise_all(useless(model, config, attention))
     exercise = read(dump, renames(name or []))
+    if model.model is not None and model.layer is None:
+        return layers_checked(model.model, exercise.trace, how)
     report = check_trace(
         exercise.trace,
         settings_for(exercise.trace, config, attention),
         strictness(how, exercise.trace),
         exercise.begun,
         exercise.unfilled,
+        intent_of(model, exercise.trace),
     )
     if how.json:
         import json
@@ -85,6 +110,67 @@ def check(
 
         show_report(report, output_for(sys.stdout, os.environ))
     return Exit.OK if report.agrees else Exit.DIFFERS
+
+
+def useless(model: PortOptions, config: str | None, attention: Given) -> list[str]:
+    """Options that mean nothing with a model, or without one."""
+    if model.model is None:
+        given = {"--layer": model.layer, "--ids": model.ids}
+        return [f"{flag}: add --model DIR" for flag, value in given.items() if value is not None]
+    return ["--model: it says what was meant; leave out the options of attention"] if config or attention else []
+
+
+def intent_of(port: PortOptions, trace: Trace) -> Any:
+    """What the layer of a model means, None where no model is given."""
+    if port.model is None or port.layer is None:
+        return None
+    from attnctl.models.forward import embedded
+    from attnctl.models.meant import meant
+    from attnctl.models.run import wanted_layers
+    from attnctl.models.source import open_model
+
+    name = port.model
+    wanted = wanted_layers(port.layer, lambda part: len(open_model(name, part).description.layers))
+    if len(wanted.layers) != 1:
+        raise AttnError(f"--layer {port.layer}: the arrays are of one layer; name that one")
+    found = open_model(name, wanted.part)
+    (index,) = wanted.layers
+    first = embedded(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
+    return meant(found, index, trace, wanted.cross, first)
+
+
+def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
+    """Each layer from what came into it; the first wrong one is named."""
+    import json
+
+    from attnctl.models.layers import check_layers, recorded_states
+    from attnctl.models.source import open_model
+    from attnctl.verbs.check.precision import coarser, own
+
+    found = open_model(name, dtype="float64")
+    arrays = {each: trace[each] for each in trace}
+    states = recorded_states(arrays, found.description["width"])
+    precision = own(states[0])
+    for state in states[1:]:
+        precision = coarser(precision, own(state))
+    checked = list(check_layers(found, states, precision.unit))
+    wrong = [each for each in checked if not each.agrees]
+    if how.json:
+        rows = [{**vars(each), "agrees": each.agrees} for each in checked]
+        told = {"agrees": not wrong, "first": wrong[0].layer if wrong else None, "layers": rows}
+        sys.stdout.write(json.dumps(told) + "\n")
+    elif not how.quiet:
+        for each in checked:
+            verdict = "agrees" if each.agrees else "WRONG"
+            where = ", ".join(map(str, each.at))
+            line = f"layer {each.layer}: {verdict}, off by {each.largest:.3g} at [{where}], allowed {each.allowed:.3g}"
+            sys.stdout.write(line + "\n")
+        if wrong:
+            sys.stdout.write(
+                f"\nLayer {wrong[0].layer} is the first wrong one. Dump a few arrays of it (hidden, X, Q, K, "
+                f"attention_weights, output) and add --layer {wrong[0].layer}.\n"
+            )
+    return Exit.DIFFERS if wrong else Exit.OK
 
 
 def senseless(how: CheckOptions) -> list[str]:

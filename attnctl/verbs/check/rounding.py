@@ -34,7 +34,7 @@ from attnctl.ops import (
     Softmax,
     Squeeze,
 )
-from attnctl.ops.positions import sinusoid_angles
+from attnctl.ops.positions import rotary_pairs, sinusoid_angles
 from attnctl.verbs.check import wrong
 from attnctl.verbs.check.precision import FLOAT32
 
@@ -188,8 +188,7 @@ def rotated(op: Rotate, value: Array, inputs: Inputs, unit: float) -> Array:
     sine, cosine = np.abs(np.sin(angles)), np.abs(np.cos(angles))
     turned = FUNCTION * (2 * unit + min(unit, FLOAT32.unit) * np.abs(angles))
     out = x.error.copy()
-    first, second = op.pairs(angles.shape[-1])
-    sine, cosine, turned = (abs(op.factor) * each for each in (sine, cosine, turned))
+    first, second = rotary_pairs(2 * angles.shape[-1], interleaved=op.interleaved)
     a, b = x.error[..., first], x.error[..., second]
     both = turned * (np.abs(x.value[..., first]) + np.abs(x.value[..., second]))
     out[..., first] = a * cosine + b * sine + both

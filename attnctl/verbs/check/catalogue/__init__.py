@@ -7,6 +7,7 @@ others are listed as also fitting.
 
 from attnctl.verbs.check.catalogue.heads import HEADS
 from attnctl.verbs.check.catalogue.masks import MASKS, PARTIAL_MASKS
+from attnctl.verbs.check.catalogue.models import MODELS
 from attnctl.verbs.check.catalogue.numbers import NUMBERS
 from attnctl.verbs.check.catalogue.positions import POSITIONS
 from attnctl.verbs.check.catalogue.projections import PROJECTIONS
@@ -21,6 +22,7 @@ CATALOGUE: tuple[Mistake, ...] = (
     *PROJECTIONS,
     *HEADS,
     *POSITIONS,
+    *MODELS,
     *SOFTCAP,
     *PARTIAL_MASKS,
     *NUMBERS,
