@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from attnctl.errors import AttnError, raise_all
@@ -158,13 +159,48 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST
 
 
+NUMBERS = ("eps", "residual", "embed_scale", "scale", "softcap", "router_scale", "latent_eps")
+COUNTS = (
+    *("experts", "chosen", "expert_size", "groups", "chosen_groups", "buckets", "furthest", "rank", "kv_rank"),
+    *("d_rope", "rotary_size", "shared_groups", "embed_width", "longest"),
+)
+FLAGS = (
+    *("norm_weight", "norm_bias", "bias", "k_bias", "out_bias", "mlp_bias", "causal", "interleaved", "parallel"),
+    *("from_norm", "gated", "router_normalized", "final_norm", "scale_over_layer"),
+)
+"""Settings that are a number, a number of things, or on and off, where they are not None."""
+
+
+def ill_typed(s: Mapping[str, Any], place: str) -> Iterator[str]:
+    """Settings of the wrong kind."""
+    for names, fits, expected in (
+        (NUMBERS, is_number, "a number"),
+        (COUNTS, is_count, "a whole number from 1"),
+        (FLAGS, lambda value: isinstance(value, bool), "true or false"),
+    ):
+        for name in names:
+            if s[name] is not None and not fits(s[name]):
+                yield f"{place}: {told(name)}: {quoted(str(s[name]))}, expected {expected}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+
+
+def told(name: str) -> str:
+    """What config.json most often calls a setting."""
+    setting = DEFAULTS[name]
+    return setting.names[0] if isinstance(setting, Key) else name
+
+
 def problems(s: Mapping[str, Any], config: Config, place: str) -> Iterator[str]:
     """What no model can have."""
     counted = ("layers", "width", "heads", "kv_heads", "d_k", "d_v", "intermediate")
     wrong = [name for name in counted if not is_count(s[name])]
     for name in wrong:
-        names = DEFAULTS[name].names if isinstance(DEFAULTS[name], Key) else (name,)
-        yield f"{place}: {names[0]}: {quoted(str(s[name]))}, expected a whole number from 1"
+        yield f"{place}: {told(name)}: {quoted(str(s[name]))}, expected a whole number from 1"
+    yield from ill_typed(s, place)
     if not wrong and s["heads"] % s["kv_heads"]:
         yield f"{place}: {s['kv_heads']} kv heads do not divide {s['heads']} heads"
     if is_count(s["layers"]) and s["layers"] > MOST_LAYERS:
@@ -222,7 +258,9 @@ def rope_of(s: Mapping[str, Any], config: Config, slides: bool, place: str) -> R
     if not 0 < float(theta) < float("inf") or not 2 <= dims <= size:
         raise AttnError(f"{place}: rotating {dims} of {size} columns with theta {theta} is not possible")
     first = s["d_k"] - size
-    return Rope(kind, float(theta), dims + dims % 2, bool(s["interleaved"]), first, s["longest"], parameters)
+    rope = Rope(kind, float(theta), dims + dims % 2, bool(s["interleaved"]), first, s["longest"], parameters)
+    rope.rotary(1)  # parameters of the wrong kind or length show here
+    return rope
 
 
 def rope_parameters(s: Mapping[str, Any], config: Config, slides: bool) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from attnctl.array import Array, Shape
 from attnctl.derivation import LayerParts, Variant
 from attnctl.models.description import Description, Layer
 from attnctl.models.tensors import Checkpoint, foreign, prefix_of
+from attnctl.names import TABLE
 from attnctl.ops import Buckets, LayerNorm, RMSNorm
 from attnctl.plan.prepared import Named, Prepared, arrays_of
 from attnctl.store.limits import raise_first
@@ -216,7 +217,9 @@ def prepared(
         scale=own.scale,
         rules=() if cross else rules_of(d, own),
         rotary=None if cross or own.rope is None else own.rope.rotary(len(hidden)),
-        axes={"bias": ("head", "query", "key")},
+        axes={"bias": TABLE["bias"].axes} | {
+            name: TABLE[name].axes[-array.ndim :] for name, (array, _) in named.items() if "_norm_" in name
+        },
         layer=parts,
     )
     model = tensors.model
