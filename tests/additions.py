@@ -94,7 +94,7 @@ def op():
 
     made = module("attnctl.ops.norms", snippet("op")).RootMeanSquare
     ops.RootMeanSquare = made
-    rows = eval(f"[{snippet('rows')}]", vars(names))
+    rows = [eval(row, vars(names)) for row in snippet("rows").splitlines()]
     added = {each.name: each for each in rows}
     before, after = list(names.TABLE), {}
     for name in before:

@@ -155,6 +155,8 @@ def attend(given: Steps, kind: Kind) -> Steps:
     concat = record("concat", [[x for head in z for x in head[i]] for i in range(len(q[0]))])
     if "W_O" in at:
         record("output", matmul(concat, at["W_O"], at.get("b_O")))
+    elif "W_Q" in at:
+        record("output", concat)
     return out
 
 

@@ -64,8 +64,8 @@ def test_a_rule_moves_no_drawn_tensor(change):
 def test_dropping_w_o_moves_no_other_tensor():
     plain = attnctl.run("I love AI")
     without = attnctl.run("I love AI", weights=Weights({"W_O": "none"}))
-    assert "output" not in without
-    assert plain["concat"].tolist() == without["concat"].tolist()
+    assert "W_O" not in without
+    assert plain["concat"].tolist() == without["concat"].tolist() == without["output"].tolist()
 
 
 def test_the_textbook_stream_is_numpys_own():

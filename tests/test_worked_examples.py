@@ -47,7 +47,7 @@ def test_figure(config, step, at, expected):
 
 EVERY_STEP = [
     "embeddings", "X", "W_Q", "W_K", "W_V", "Q", "K", "V", "scores", "scaled_scores",
-    "attention_weights", "head_outputs", "concat",
+    "attention_weights", "head_outputs", "concat", "output",
 ]  # fmt: skip
 
 

@@ -81,7 +81,8 @@ def check(
     the dump holds what came into each layer (hidden_0, hidden_1, …), and the first wrong layer is
     named.
 
-    Exit codes: 0 agrees, 1 does not, 2 nothing to compare.
+    Exit codes: 0 every recorded step was judged and agrees; 1 one is wrong, or a blank is not filled
+    in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
     from attnctl.cli.attend import renames
     from attnctl.verbs.check.check import check as check_trace
@@ -109,6 +110,8 @@ def check(
         from attnctl.verbs.check.view import show_report
 
         show_report(report, output_for(sys.stdout, os.environ))
+    if report.agrees is None:
+        return Exit.USAGE
     return Exit.OK if report.agrees else Exit.DIFFERS
 
 

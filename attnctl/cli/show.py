@@ -18,11 +18,17 @@ def show(
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:
-    """Render a dump again, whole or in part: the same tables as the run gave."""
+    """Render a dump again, whole or in part: the same tables as the run gave.
+
+    The blanks of an exercise are shown as NaN.
+    """
     from attnctl.cli.output import emit
+    from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
-    from attnctl.store import read
+    from attnctl.verbs.check.exercise import read_to_show
 
     with progress("reading"):
-        traces = read(dump)
+        traces, blanks = read_to_show(dump)
+    if blanks:
+        complain("NaN stands for what is still to be filled in")
     emit(traces, output, view, inputs=[dump])

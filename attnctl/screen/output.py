@@ -7,7 +7,6 @@ of the time that a short run takes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from attnctl.screen.frame import Frame
@@ -20,7 +19,7 @@ Element = Line | Frame
 """What a view is made of."""
 
 CHUNK = 256
-"""Lines and tables that a console is given at a time."""
+"""Lines that a console is given at a time."""
 
 DEFAULT_WIDTH = 80
 
@@ -84,6 +83,19 @@ def print_lines(elements: Iterable[Element], output: Console | Plain) -> None:
     from attnctl.screen.terminal import renderable, styles_of
 
     styles = styles_of(output)
-    rest = iter(elements) if output.is_terminal else ([(line, "")] for line in plain_text(elements))
-    while chunk := list(islice(rest, CHUNK)):
+    if not output.is_terminal:
+        elements = ([(line, "")] for line in plain_text(elements))
+    for chunk in chunks(elements):
         output.print(Group(*[renderable(each, styles) for each in chunk]), crop=False)
+
+
+def chunks(elements: Iterable[Element]) -> Iterator[list[Element]]:
+    """So many lines at a time, and never more than one table."""
+    chunk: list[Element] = []
+    for each in elements:
+        chunk.append(each)
+        if isinstance(each, Frame) or len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -89,21 +89,23 @@ def test_every_step_is_graded_by_itself(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
-def test_what_is_not_filled_in_is_not_wrong(path, tmp_path):
+def test_what_is_not_filled_in_fails_and_is_not_called_wrong(path, tmp_path):
     blanks = json.loads(path.read_text())["steps"]
     asked = [name for name, entry in blanks.items() if "null" in json.dumps(entry["data"])]
     code, report = graded(filled(path, only=asked[:1]), tmp_path)
-    assert code == 0
+    assert (code, report["agrees"], report["first"]) == (1, False, None)
+    assert report["not_filled"] == asked[1:]
     assert report["steps"][asked[0]]["verdict"] == "agrees"
     left = [name for name in asked[1:] if name not in {"scores", "Q"}]  # those are begun already
-    assert all(report["steps"][name]["verdict"] == "not yet filled" for name in left)
+    assert all(report["steps"][name]["verdict"] == "not filled in" for name in left)
 
 
 def test_a_step_half_filled_is_graded_on_that_half(tmp_path):
     exercise = filled(FOLDER / "1-one-head.json", only=["Q", "K", "V"])
     exercise["steps"]["scores"]["data"][0][1] = [1, 4, None]
     code, report = graded(exercise, tmp_path)
-    assert (code, report["steps"]["scores"]["of"]) == (0, 5)
+    assert (code, report["first"], report["steps"]["scores"]["of"]) == (1, None, 5)
+    assert "scores" in report["not_filled"]
     exercise["steps"]["scores"]["data"][0][1] = [1, 5, None]
     code, report = graded(exercise, tmp_path)
     assert (code, report["first"], report["at"]) == (1, "scores", [0, 1, 1])
@@ -125,7 +127,7 @@ def test_the_mistake_of_a_student_is_named(tmp_path):
     exercise["steps"]["head_outputs"]["data"] = None
     code, report = graded(exercise, tmp_path)
     assert (code, report["mistake"]) == (1, "no-scale")
-    assert report["steps"]["scaled_scores"]["verdict"] == "not yet filled"
+    assert report["steps"]["scaled_scores"]["verdict"] == "not filled in"
 
 
 def test_without_decimals_hand_rounded_numbers_are_wrong_and_it_says_so(tmp_path):
@@ -155,8 +157,8 @@ def test_the_recipe_of_the_readme_makes_an_exercise(workplace):
     assert workplace.shell(recipe).stderr == b""
     done = workplace.run("check", "mine.json", "--json")
     report = json.loads(done.stdout)
-    assert done.returncode == 0
-    assert report["steps"]["scores"]["verdict"] == "not yet filled"
+    assert (done.returncode, report["first"]) == (1, None)
+    assert report["steps"]["scores"]["verdict"] == "not filled in"
     assert report["steps"]["scaled_scores"]["verdict"] == "agrees"
 
 
@@ -168,21 +170,38 @@ def test_a_dump_with_nulls_put_in_is_an_exercise(tmp_path, monkeypatch):
     dump["steps"]["attention_weights"]["data"] = [[[None] * 3] * 3]
     dump["steps"]["scores"]["data"][0][2][1] = None
     code, report = graded(dump, tmp_path)
-    assert code == 0
-    assert report["steps"]["attention_weights"]["verdict"] == "not yet filled"
+    assert (code, report["not_filled"]) == (1, ["scores", "attention_weights"])
+    assert report["steps"]["attention_weights"]["verdict"] == "not filled in"
     assert report["steps"]["scores"]["of"] == 8
     stdin = io.TextIOWrapper(io.BytesIO(json.dumps(dump).encode()))
-    assert program(["check", "-", "-q"], stdin=stdin) == 0
+    assert program(["check", "-", "-q"], stdin=stdin) == 1
 
 
 def test_arrays_without_a_header_or_heads_can_be_filled_in_too(tmp_path):
     path = tmp_path / "mine.json"
     arrays = {"Q": [[1, 1], [1, 2]], "K": [[1, 0], [2, 1]], "scores": [[1, 3], [None, 4]]}
     path.write_text(json.dumps({**arrays, "scaled_scores": [[None, None], [0.71, None]]}))
-    for options, code in (("--decimals 2", 0), ("--decimals 3", 1)):
+    for options, first in (("--decimals 2", None), ("--decimals 3", "scaled_scores")):
         out = io.StringIO()
-        assert program(["check", str(path), "--json", *options.split()], stdout=out) == code
-        assert json.loads(out.getvalue())["steps"]["scores"]["of"] == 3
+        assert program(["check", str(path), "--json", *options.split()], stdout=out) == 1
+        report = json.loads(out.getvalue())
+        assert (report["first"], report["steps"]["scores"]["of"]) == (first, 3)
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_an_exercise_as_it_is_handed_out_does_not_pass(path):
+    out, err = io.StringIO(), io.StringIO()
+    assert program(["check", str(path)], stdout=out, stderr=err) in {1, 2}
+    assert "filled in" in out.getvalue() + err.getvalue()
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_an_exercise_is_shown_with_its_blanks(path):
+    for source, stdin in ((str(path), None), ("-", io.TextIOWrapper(io.BytesIO(path.read_bytes())))):
+        out, err = io.StringIO(), io.StringIO()
+        assert program(["show", source], stdin=stdin, stdout=out, stderr=err) == 0
+        assert "NaN" in out.getvalue()
+        assert "still to be filled in" in err.getvalue()
 
 
 @pytest.mark.parametrize(

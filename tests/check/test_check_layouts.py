@@ -93,8 +93,12 @@ def test_some_steps_are_enough(names):
     arrays = own.attend(own.CAUSAL)
     kept = {name: arrays[name] for name in names}
     settings = meant(own.CAUSAL)
-    assert attnctl.check(foreign(kept), settings).agrees
-    last = names[-1]
+    right, last = attnctl.check(foreign(kept), settings), names[-1]
+    assert (right.findings, right.steps[last].verdict.value) == ((), "agrees")
+    assert [each.step for each in right.cannot_tell] == [names[0]] * (
+        names[0] not in {"Q", "X"}
+    )  # made of nothing here
+    assert right.agrees is (None if right.cannot_tell else True)
     kept[last] = kept[last] + 0.01 * (np.arange(kept[last].size) == 3).reshape(kept[last].shape)
     report = attnctl.check(foreign(kept), settings)
     assert (report.first, report.gap.differing) == (last, 1)

@@ -69,7 +69,7 @@ def test_every_flag_is_among_those_compared():
 
 
 def test_every_setting_is_in_the_table_and_every_rule_under_its_name():
-    elsewhere = {"mask", "bias", "max_memory", "where"}
+    elsewhere = {"mask", "bias", "layout", "max_memory", "where"}
     assert list(FIELDS) == [name for name in Settings.__dataclass_fields__ if name not in elsewhere]
     assert [setting.name for setting in SETTABLE] == [name for name, rule in RULES.items() if rule.setting]
     assert all(setting.help.endswith(".") for setting in KEYWORDS.values())

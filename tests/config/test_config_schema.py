@@ -37,7 +37,7 @@ def test_every_key_is_described_for_people():
     assert [name for name, text in described.items() if not text.endswith(".")] == []
 
 
-ELSEWHERE = {"mask", "bias", "max_memory", "where"}
+ELSEWHERE = {"mask", "bias", "layout", "max_memory", "where"}
 """Settings that are written as rules, or not at all."""
 
 

@@ -100,6 +100,11 @@ def cases(draw: Any, dtype: str = "float64") -> Case:
     if draw(st.booleans()):
         arrays |= fused(whole)
         options |= {"heads": heads, "kv_heads": kv_heads}
+        options |= {} if from_x else {"layout": "nd" if batch is None else "bnd"}
+    elif batch is not None and not from_x and draw(st.booleans()):
+        vectors = ("Q", "K", "V", "past_key", "past_value")
+        arrays |= {name: whole[name].swapaxes(1, 2) for name in vectors if name in whole}
+        options |= {"layout": "bnhd"}
     elif batch is None and heads == kv_heads == 1 and not from_x:
         arrays |= {name: whole[name][0] for name in ("Q", "K", "V")}
 
@@ -123,7 +128,9 @@ def cases(draw: Any, dtype: str = "float64") -> Case:
             causal=rules["causal"],
             window=window,
             length=None if lengths is None else lengths[number],
-            offset=offset_of(offset, past or 0, None if lengths is None else lengths[number], queries),
+            offset=offset_of(
+                offset, past or 0, None if lengths is None else lengths[number], queries, keys
+            ),
             sinusoidal=positions == "sinusoidal",
             rotary=rotary,
             dtype=dtype,
@@ -133,11 +140,14 @@ def cases(draw: Any, dtype: str = "float64") -> Case:
     return Case(arrays, options, kinds, bias, mask, whole, batched=batch is not None)
 
 
-def offset_of(asked: int | None, past: int, length: int | None, queries: int) -> int:
-    """The number of keys before query 0: as asked, the cache's, lengths − queries, else none."""
+def offset_of(asked: int | None, past: int, length: int | None, queries: int, keys: int) -> int:
+    """The number of keys before query 0: as asked, the cache's, or lengths − queries where these are fewer.
+
+    Otherwise there are none.
+    """
     if asked is not None:
         return asked
-    return length - queries if length is not None and not past else past
+    return length - queries if length is not None and not past and queries < keys else past
 
 
 def draw_positions(draw: Any, d_k: int, *, from_x: bool) -> tuple[Any, tuple[float, int, bool] | None]:

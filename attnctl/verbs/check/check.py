@@ -14,12 +14,14 @@ from attnctl.errors import AttnError
 from attnctl.names import KEY_LENGTHS
 from attnctl.plan.intended import Intent, derived, is_stated, stated, unknown_names
 from attnctl.trace import Trace
+from attnctl.verbs.check.evidence import with_products
 from attnctl.verbs.check.hints import hint, printed
 from attnctl.verbs.check.mistake import Mistake
 from attnctl.verbs.check.precision import DTYPES, FLOAT64
 from attnctl.verbs.check.record import Record, Strictness, with_precisions
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.search import Fit, Search, best
+from attnctl.verbs.check.untold import untold
 from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker, nothing_checked
 
 ARRAYS_AT_ONCE = 8
@@ -29,6 +31,7 @@ NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
 
 BY_ROUNDING = Strictness()
+IN_TF32 = "Its products of matrices are in TF32: each factor rounded to 11 bits, sums in float32."
 WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
 
 
@@ -57,13 +60,24 @@ def check(
     dtype = settings.dtype if settings else trace.config.get("dtype")
     record = with_precisions(record, DTYPES.get(str(dtype), FLOAT64))
     walk = Walker(record).walk(record.intended)
+    record = with_products(record, walk)
+    if record.factors.short:
+        walk = Walker(record).walk(record.intended)
     unknown = unknown_names(trace) if intent.trace is not trace else []
     if nothing_checked(walk.steps.values()):
         blank = [name for name in walk.steps if name in unfilled]
         raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))
     diagnosis = Diagnosis(record, walk, shown(walk.steps, intent.trace, unfilled))
     findings = tuple(diagnosis.findings())
-    return Report(intent.trace, diagnosis.steps, findings, str(strictness), tuple(unknown))
+    return Report(
+        intent.trace,
+        diagnosis.steps,
+        findings,
+        str(strictness),
+        tuple(unknown),
+        tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps)),
+        (IN_TF32,) if record.factors.short else (),
+    )
 
 
 def intended(trace: Trace, settings: Settings | None) -> Intent:
@@ -147,7 +161,7 @@ class Diagnosis:
             yield Finding(first, self.walk.gap(first), hint=why)
             return
         while wrong := [name for name in self.walk.wrong if (name, "") not in self.done]:
-            search = Search.begin(self.record, self.walk, wrong[0])
+            search = Search.begin(self.record, self.walk, wrong[0], {name for _, name in self.done})
             fit, also = best(search.fits())
             if fit is None or any((wrong[0], mistake.name) in self.done for mistake, _ in fit.mistakes):
                 yield self.unexplained(search)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnctl.errors import AttnError
+from attnctl.store import read as read_all
 from attnctl.store import read_one
 from attnctl.store.load_json import read_json
 from attnctl.trace import Trace
@@ -37,21 +38,48 @@ def read(source: str, rename: Mapping[str, str]) -> Exercise:
 
     Raises AttnError where it is none of these.
     """
-    try:
-        data = sys.stdin.buffer.read() if source == "-" else None
-    except OSError as error:
-        raise AttnError(f"standard input: cannot be read: {error.strerror or error}") from None
+    data = piped(source)
     try:
         return Exercise(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
     except AttnError:
-        try:
-            value = json.loads(small(source) if data is None else data[: LARGEST + 1])
-            exercise = with_blanks(value, rename, "standard input" if source == "-" else source)
-        except (OSError, ValueError, RecursionError):
-            exercise = None
+        exercise = read_exercise(source, data, rename)
         if exercise is None:
             raise
         return exercise
+
+
+def read_to_show(source: str) -> tuple[list[Trace], bool]:
+    """Every trace of a dump, or the one of an exercise with NaN in its blanks; and which of the two it is.
+
+    Steps of which nothing is written, not even a shape, are left out.
+    """
+    data = piped(source)
+    try:
+        return read_all(source, None if data is None else io.BytesIO(data)), False
+    except AttnError:
+        exercise = read_exercise(source, data, {}, keep=True)
+        if exercise is None:
+            raise
+        return [exercise.trace], True
+
+
+def piped(source: str) -> bytes | None:
+    """What came through standard input, if the source says so."""
+    try:
+        return sys.stdin.buffer.read() if source == "-" else None
+    except OSError as error:
+        raise AttnError(f"standard input: cannot be read: {error.strerror or error}") from None
+
+
+def read_exercise(
+    source: str, data: bytes | None, rename: Mapping[str, str], *, keep: bool = False
+) -> Exercise | None:
+    """The exercise in a file or in what was piped; None where there is none."""
+    try:
+        value = json.loads(small(source) if data is None else data[: LARGEST + 1])
+        return with_blanks(value, rename, "standard input" if source == "-" else source, keep=keep)
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def small(source: str) -> bytes:
@@ -60,13 +88,22 @@ def small(source: str) -> bytes:
         return stream.read(LARGEST + 1)
 
 
-def with_blanks(value: Any, rename: Mapping[str, str], place: str) -> Exercise | None:
-    """The exercise that JSON describes, None where nothing in it is null."""
+def with_blanks(
+    value: Any, rename: Mapping[str, str], place: str, *, keep: bool = False
+) -> Exercise | None:
+    """The exercise that JSON describes, None where nothing in it is null.
+
+    With `keep` steps that are null as a whole are begun, too, where their shape is written.
+    """
     steps = value.get("steps", value) if isinstance(value, dict) else None
     if not isinstance(steps, dict):
         return None
     data = {name: entry.get("data") if isinstance(entry, dict) else entry for name, entry in steps.items()}
-    unfilled = [name for name, numbers in data.items() if all(each is None for each in cells(numbers))]
+    unfilled = [
+        name
+        for name, numbers in data.items()
+        if all(each is None for each in cells(numbers)) and not (keep and isinstance(numbers, list))
+    ]
     begun = [name for name in data if name not in unfilled and None in cells(data[name])]
     if not unfilled and not begun:
         return None

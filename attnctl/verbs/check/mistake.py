@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.names import OUTPUT
 from attnctl.ops import Op
+from attnctl.verbs.check.probe import Probe
 from attnctl.verbs.check.record import Record
-from attnctl.verbs.check.rounding import Known
+from attnctl.verbs.check.rounding import Known, free
+from attnctl.verbs.check.walk import Walk, vanishes
+
+
+@dataclass
+class Effort:
+    """How much a search has computed."""
+
+    numbers: int = 0
+    exceeded: bool = False
+    """Whether there was more to try."""
+
+
+LEAST_EFFORT = 15_000
+"""Numbers that could be computed in the time that it takes to try a plant on next to none."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +42,47 @@ class Case:
     expected: Known
     differs: Array
     """Which numbers of it rounding does not explain."""
+    walk: Walk
+    """What every step should be, as far as what is recorded tells."""
+    effort: Effort = field(default_factory=Effort)
+
+    def value(self, derivation: Derivation) -> Array | None:
+        """What a program makes of the step; None where it cannot be told, or is the same up to there."""
+        probe = Probe(self.record, self.walk, derivation)
+        try:
+            value = probe.computed(self.first)
+        except (ValueError, IndexError):  # shapes that only the right derivation brings together
+            return None
+        finally:
+            self.effort.numbers += max(probe.numbers, LEAST_EFFORT) if probe.anew else 0
+        same = not probe.anew or value is None or value.shape != self.found.shape
+        return None if same else value
+
+    def misfit(self, value: Array | None) -> float:
+        """How far a value is from what was found: the root of the mean square, ∞ where there is none.
+
+        A number that is finite in one of them only counts as far off as the largest there is.
+        """
+        if value is None:
+            return np.inf
+        told = ~np.isnan(self.found) & ~free(self.expected.error)
+        told = told & ~self.record.blank(self.first)
+        if self.first.endswith("scores") and np.isneginf(value).any():
+            told = told & ~self.vanishing(value)
+        found, other = self.found[told], value[told]
+        left = np.where(found == other, 0.0, np.abs(found - other))
+        strange = ~np.isfinite(left)
+        if strange.any():
+            size = np.abs(found[np.isfinite(found)]).max(initial=1.0)
+            left = np.where(strange, size, left)
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
+
+    def vanishing(self, value: Array) -> Array:
+        """Where a number stands for the −∞ of a value: softmax makes 0 of it, or the row sees nothing."""
+        hidden, limit = np.isneginf(value), self.record.precision(self.first).vanishing
+        nothing = hidden.all(axis=-1, keepdims=True) & (self.found < limit)
+        return hidden & (nothing | vanishes(self.found, hidden, limit))
 
     def planted(self, derivation: Derivation) -> Case:
         """The same step, of a program that makes one mistake already."""
@@ -50,14 +108,35 @@ class Case:
 
     def insert(self, new: Step, before: str) -> Derivation:
         """The derivation with a step more; what read its input `before` that step reads it instead."""
+        return self.through(before, new.inputs[0], new)
+
+    def through(self, name: str, read: str, new: Step) -> Derivation:
+        """The derivation in which a step reads a new one instead of what it read."""
+        inputs = tuple(new.name if each == read else each for each in self.derivation[name].inputs)
+        return self.beside(name, new, with_op(self.derivation[name], self.derivation[name].op, inputs))
+
+    def reading(self, name: str, read: str, op: Op) -> Derivation:
+        """The derivation in which a step reads what an op makes of its input."""
+        axes = self.derivation[read].axes
+        return self.through(name, read, Step(self.fresh(f"{read} for {name}"), op, (read,), axes, "", ""))
+
+    def then(self, name: str, op: Op, *more: str) -> Derivation:
+        """The derivation with another op on what a step was, which reads more steps too if given."""
+        step = self.derivation[name]
+        bare = replace(step, name=self.fresh(f"{name} at first"))
+        return self.beside(name, bare, with_op(step, op, (bare.name, *more)))
+
+    def fresh(self, name: str) -> str:
+        """A name that no step has yet: two mistakes may both need a new step at one place."""
+        while name in self.derivation:
+            name += "′"
+        return name
+
+    def beside(self, name: str, new: Step, step: Step) -> Derivation:
+        """The derivation with a new step before another one, which becomes this one."""
         steps: list[Step] = []
-        for step in self.derivation:
-            if step.name == before:
-                steps.append(new)
-                inputs = tuple(new.name if each in new.inputs else each for each in step.inputs)
-                steps.append(with_op(step, step.op, inputs))
-            else:
-                steps.append(step)
+        for each in self.derivation:
+            steps += [new, step] if each.name == name else [each]
         return Derivation(tuple(steps))
 
 
@@ -98,6 +177,14 @@ class Mistake:
     plants: Callable[[Case], Iterable[Plant]]
     exact: bool = True
     """Whether the mistake gives certain numbers, or only says how far off they may be."""
+    fitted: bool = False
+    """Whether a number of it is fitted: what explains as much without is preferred."""
+    subject: str = ""
+    """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
+
+    def contradicts(self, other: Mistake) -> bool:
+        """Whether nobody makes both."""
+        return self.name == other.name or (self.subject != "" and self.subject == other.subject)
 
     def at(self, case: Case) -> Iterator[Plant]:
         """The plants, where there is a step to make the mistake at."""

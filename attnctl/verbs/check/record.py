@@ -22,7 +22,14 @@ from attnctl.verbs.check.precision import (
     on_grid,
     own,
 )
-from attnctl.verbs.check.rounding import Known
+from attnctl.verbs.check.rounding import Factors, Known, exactly, noise, rounded
+
+BLUR = 0.05
+"""The part of a step's spread that rounding may put its numbers off, as a root mean square; beyond it
+nobody can tell a right program from a wrong one."""
+
+BLUR_OF_DECIMALS = 0.3
+"""The same where someone says to how many decimals the numbers were rounded."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,16 @@ class Strictness:
     decimals: int | None = None
 
     @property
+    def told(self) -> bool:
+        """Whether someone says how far off a number may be."""
+        return self.rtol is not None or self.atol is not None
+
+    @property
+    def blur(self) -> float:
+        """What may be allowed, as a part of how far a step's numbers vary, before they tell nothing."""
+        return BLUR if self.decimals is None else BLUR_OF_DECIMALS
+
+    @property
     def last_place(self) -> float:
         """A unit of the last decimal."""
         return 0.0 if self.decimals is None else 10.0**-self.decimals
@@ -49,13 +66,13 @@ class Strictness:
 
     def __str__(self) -> str:
         """What a number may be off by."""
-        if self.rtol is not None or self.atol is not None:
+        if self.told:
             return "the tolerance"
         return "rounding" if self.decimals is None else f"rounding to {self.decimals} decimals"
 
     def allowed(self, expected: Array, rounding: Array) -> Array:
         """How far from `expected` a number may be."""
-        if self.rtol is None and self.atol is None:
+        if not self.told:
             return rounding
         size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
         return (self.atol or 0.0) + (self.rtol or 0.0) * size + np.zeros_like(rounding)
@@ -78,6 +95,8 @@ class Record:
     precisions: Mapping[str, Precision] = field(default_factory=dict)
     unrecorded: Precision = FLOAT64
     """What a step that is not recorded may have been carried out in."""
+    factors: Factors = field(default_factory=Factors)
+    """What becomes of the factors of products of matrices."""
 
     def __contains__(self, name: object) -> bool:
         return name in self.trace
@@ -100,15 +119,29 @@ class Record:
         """What a step may have been carried out in."""
         return self.precisions.get(name, self.unrecorded)
 
+    def factors_of(self, name: str) -> Factors:
+        """What becomes of the factors of a product of matrices.
+
+        A step that is written down in more digits may still have been made of factors in fewer.
+        """
+        coarse = self.unrecorded.unit
+        fewer = coarse > max(self.precision(name).unit, self.factors.unit)
+        return Factors(coarse) if fewer else self.factors
+
     def known(self, name: str) -> Known:
-        """A recorded step: what was written down is right to its last digit."""
+        """A recorded step: it was rounded when it was written down, and is right to its last digit."""
         value = self.value(name)
         if value.dtype == bool:
-            return Known(value, np.zeros(value.shape))
-        error = self.precision(name).unit * np.abs(value)
-        if not isinstance(self.intended[name].op, Given) or self.strictness.rounded(value):
-            error = error + self.strictness.last_place
-        return Known(value, np.where(np.isfinite(error), error, 0.0))
+            return exactly(value)
+        unit = self.precision(name).unit
+        printed = not isinstance(self.intended[name].op, Given) or self.strictness.rounded(value)
+        last = self.strictness.last_place / 2 if printed else 0.0
+
+        def run(number: int) -> Array:
+            moved = rounded(value, unit, name, number)
+            return moved + last * noise(f"{name} printed", number, value.shape) if last else moved
+
+        return Known(value, run)
 
     def unseen(self, s: Array) -> Array:
         """The rows of scores that are meant to see nothing, (..., query, 1)."""
@@ -120,18 +153,23 @@ class Record:
 
 
 def with_precisions(record: Record, at_least: Precision) -> Record:
-    """The record with the precision of each step, judged by its numbers; coarser if that is asked for."""
+    """The record with the precision of each step, as its numbers show it; coarser if that is asked for.
+
+    A run that starts from numbers of a coarse type may have any step in it that nobody recorded.
+    A recorded step is in it where its own numbers are.
+    """
     arrays = {name: record.trace[name] for name in record.trace if name in record.intended}
     leaf = {name: isinstance(record.intended[name].op, Given) for name in arrays}
-    run = coarser(
-        of_run(
-            [array for name, array in arrays.items() if leaf[name]],
-            [array for name, array in arrays.items() if not leaf[name]],
-        ),
-        at_least,
+    run = of_run(
+        [array for name, array in arrays.items() if leaf[name]],
+        [array for name, array in arrays.items() if not leaf[name]],
     )
-    found = {name: own(array) if leaf[name] else coarser(own(array), run) for name, array in arrays.items()}
-    unrecorded = run
+    found = {name: own(array) for name, array in arrays.items()}
+    for name, array in arrays.items():
+        if not leaf[name]:
+            kept = run if on_grid(array, run.bits) else FLOAT64
+            found[name] = coarser(coarser(found[name], kept), at_least)
+    unrecorded = coarser(run, at_least)
     for name, array in arrays.items():
         if not leaf[name] and declared(array.dtype) is not FLOAT64:
             unrecorded = coarser(unrecorded, found[name])

@@ -9,6 +9,7 @@ from typing import Any
 from attnctl.arithmetic import number_text
 from attnctl.cells import spelled
 from attnctl.trace import Trace
+from attnctl.verbs.check.untold import Untold
 from attnctl.verbs.check.walk import Checked, Gap, Verdict
 
 
@@ -40,11 +41,29 @@ class Report:
     """What a number may be off by, in words."""
     unknown: tuple[str, ...] = ()
     """Recorded arrays under names that attnctl does not know."""
+    cannot_tell: tuple[Untold, ...] = ()
+    """Recorded steps that could not be judged."""
+    notes: tuple[str, ...] = ()
+    """How the numbers had to be read for it."""
 
     @property
-    def agrees(self) -> bool:
-        """Whether every step that could be checked is right."""
-        return not self.findings
+    def agrees(self) -> bool | None:
+        """Whether every recorded step is right; None where none is wrong and some could not be judged.
+
+        An exercise with blanks that are not filled in does not agree.
+        """
+        if self.findings or self.not_filled:
+            return False
+        return None if self.cannot_tell else True
+
+    @property
+    def not_filled(self) -> list[str]:
+        """The steps of an exercise in which blanks are left."""
+        return [
+            name
+            for name, step in self.steps.items()
+            if step.verdict is Verdict.NOT_FILLED or (step.gap and step.gap.filled < step.gap.of)
+        ]
 
     @property
     def first(self) -> str | None:
@@ -86,6 +105,9 @@ class Report:
             "then": [self.finding_dict(each) for each in then],
             "steps": {name: self.step_dict(step) for name, step in self.steps.items()},
             "unknown": list(self.unknown),
+            "cannot_tell": [each.to_dict() for each in self.cannot_tell],
+            "not_filled": self.not_filled,
+            "notes": list(self.notes),
         }
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:
@@ -110,6 +132,7 @@ class Report:
         out: dict[str, Any] = {
             "verdict": step.verdict.value,
             "largest_difference": plain(gap.largest),
+            "allowed": plain(gap.allowed),
             "at": list(gap.at),
             "differing": gap.differing,
             "of": gap.filled,

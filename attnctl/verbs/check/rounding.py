@@ -1,286 +1,232 @@
-"""How far rounding may have put a step off: an error for every number, by the arithmetic that made it.
+"""How far off rounding may put a step, by Monte Carlo arithmetic.
 
-Each rule takes the errors of the inputs through the op to first order and adds what the op itself
-rounds. `unit` is the relative error of one rounding. A sum of n terms gets 4·√n units of Σ|terms|
-(n where that is less): rounding errors of a sum wander rather than add up (Higham and Mary 2019),
-and no sum that was rounded honestly comes near it.
+The derivation is carried out again a dozen times, each result multiplied by 1 + u·e with e drawn
+from [−1, 1] and u the unit of the precision that a step may have been carried out in: each is a
+program that rounds in its own way (Parker 1997, "Monte Carlo arithmetic"; CADNA and Verificarlo
+work so). How far these runs scatter around the exact one is how far a decent program is off.
+
+- A recorded step is off by half a unit of its own type, whoever reads it.
+- Sums of n terms are kept in float32 or better, and wander by √n of its units (Higham and Mary
+  2019), which is drawn for what goes into an op and for what comes out of it.
+- A few runs say little of one number, and much of a row. The scatter of a number is the largest of
+  three: that of its row, that of its row and its column together (columns may differ in size), and
+  the share of the number that numbers of its matrix are off by (one weight may outdo its row).
+- A number may be off by `FACTOR` times that scatter; all of them together, as a root mean square,
+  by `typical` times: that is what finds noise that no single number shows.
+
+Right programs of ten kinds (tests/check/programs.py) stay within 5.4 times the scatter in any
+number and 0.65 in the root mean square, float16 and bfloat16, d_model 64 to 1024.
+
+No op needs a rule of its own: a new one is carried out like the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import singledispatch
-from math import sqrt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod, sqrt
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.ops import (
-    Add,
-    Append,
-    Copy,
-    Hide,
-    MatMul,
-    MatMulT,
-    Merge,
-    Op,
-    Project,
-    Repeat,
-    Rotate,
-    Scale,
-    Sinusoid,
-    Slope,
-    Softmax,
-    Squeeze,
-)
-from attnctl.ops.positions import rotary_pairs, sinusoid_angles
-from attnctl.verbs.check import wrong
+from attnctl.ops import MatMul, MatMulT, Op, Project
 from attnctl.verbs.check.precision import FLOAT32
 
-ANYTHING = 1e200
-"""The error of a number that could be anything."""
+FACTOR = 6.0
+"""How many times its scatter a number may be off."""
 
-FUNCTION = 4
-"""Units that exp, tanh, sin, cos and division may be off."""
+TYPICAL = 0.8
+"""How many times the scatter all numbers of a large step may be off, as a root mean square."""
+
+LIKELY = 5.0
+"""How unlikely a root mean square beyond what is allowed is, in standard deviations."""
+
+RUNS = 12
+"""Runs of Monte Carlo arithmetic; fewer where there are many numbers."""
+
+LEAST_RUNS = 4
+MANY_NUMBERS = 2**22
+"""Numbers that the runs may compute of one step before they become fewer."""
+
+ULPS = 4
+"""Units that any number may be off, where no run shows an error."""
+
+NOISE: Array = np.random.RandomState(0).uniform(-1.0, 1.0, 65537)
+"""What results are rounded by; as many as a prime, so that no matrix repeats it row by row."""
+
+NOISE_TWICE: Array = np.concatenate((NOISE, NOISE))
 
 
 @dataclass(frozen=True)
 class Known:
-    """A value, and how far off rounding may have put each number of it."""
+    """A value, and what other programs that round in their own way would have."""
 
     value: Array
-    error: Array
+    run: Callable[[int], Array]
+    """The value in one run of Monte Carlo arithmetic."""
+
+    @cached_property
+    def scatter(self) -> Array:
+        """How far off a decent program would be, for each number; ∞ for what could be anything."""
+        runs = min(RUNS, max(LEAST_RUNS, MANY_NUMBERS // max(self.value.size, 1)))
+        with np.errstate(all="ignore"):
+            squares = np.zeros(self.value.shape)
+            for number in range(runs):
+                squares += squared_distance(self.run(number), self.value)
+            return pooled(squares / runs, self.value, runs)
+
+    @cached_property
+    def error(self) -> Array:
+        """How far off rounding may put each number."""
+        finite = np.where(np.isfinite(self.value), np.abs(self.value), 0.0)
+        return FACTOR * self.scatter + ULPS * 2.0**-53 * finite
 
 
 Inputs = Sequence[Known]
 
 
-def carried(op: Op, inputs: Inputs, unit: float) -> Known:
-    """The result of an op on numbers that are known so well."""
+@dataclass(frozen=True)
+class Factors:
+    """What becomes of the factors of a product of matrices, where a program rounds them for that alone."""
+
+    unit: float = 0.0
+    """How far off each may be, as a part of it."""
+    short: Callable[[Array], Array] | None = None
+    """How each is rounded, where that is known (TF32)."""
+
+
+def exactly(value: Array) -> Known:
+    """A value that every program has."""
+    return Known(value, lambda _: value)
+
+
+def noise(name: str, run: int, shape: tuple[int, ...]) -> Array:
+    """Numbers from [−1, 1] for one array in one run."""
+    start = crc32(f"{name} {run}".encode()) % NOISE.size
+    size = prod(shape)
+    drawn = NOISE_TWICE[start : start + NOISE.size]
+    return drawn[:size].reshape(shape) if size <= NOISE.size else np.resize(drawn, shape)
+
+
+def rounded(value: Array, unit: float, name: str, run: int) -> Array:
+    """A value, rounded at random."""
+    if value.dtype == bool or not unit:
+        return value
+    return value * (1.0 + unit * noise(name, run, value.shape))
+
+
+def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factors = Factors()) -> Known:
+    """The result of an op on numbers that are known so well, as a step of this name.
+
+    `unit` is the relative error of one rounding.
+    """
+    coarse = getattr(op, "unit", 0.0)
+    unit = max(unit, coarse)
+    terms = max((each.value.shape[-1] for each in inputs if each.value.ndim), default=1)
+    sums = min(unit, FLOAT32.unit) * sqrt(terms)
+    product = isinstance(op, (MatMul, MatMulT, Project))
+    inside = max(sums, coarse, factors.unit if product else 0.0)
+
+    def run(number: int) -> Array:
+        with np.errstate(all="ignore"):
+            moved = [
+                rounded(each.run(number), inside, f"{name} {at}", number) for at, each in enumerate(inputs)
+            ]
+            result = rounded(op.apply(*moved), unit + sums, name, number)
+            return result + displaced(op, moved, result, unit, name, number)
+
+    values = [each.value for each in inputs]
     with np.errstate(all="ignore"):
-        value = op.apply(*(each.value for each in inputs))
-        error = np.broadcast_to(bound(op, value, [without_nan(each) for each in inputs], unit), value.shape)
-        unbounded = np.where(np.isfinite(value), ANYTHING, 0.0)
-        return Known(value, np.where(np.isfinite(error), np.minimum(error, ANYTHING), unbounded))
+        if product and factors.short is not None:
+            values = [factors.short(value) for value in values]
+        return Known(op.apply(*values), run)
 
 
-def without_nan(known: Known) -> Known:
-    """The same with zeros for NaN, which would hide how well the numbers beside it are known."""
-    nan = np.isnan(known.value)
-    return Known(np.where(nan, 0.0, known.value), known.error) if nan.any() else known
+def displaced(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
+    """What rounding a position adds, where an op has any: sin and cos of large angles are far off.
+
+    Nobody rounds positions more coarsely than float32.
+    """
+    start = getattr(op, "start", None)
+    if start is None:
+        return 0.0
+    after = tuple(each + 1 for each in start) if isinstance(start, tuple) else start + 1
+    farthest = result.shape[-2] + np.max(start)
+    by_one = replace(op, start=after).apply(*inputs) - result
+    return by_one * (min(unit, FLOAT32.unit) * farthest) * noise(f"{name} at", run, result.shape)
+
+
+def squared_distance(moved: Array, value: Array) -> Array:
+    """(moved − value)², 0 where both are the same ∞ or NaN, ∞ where only one is."""
+    same = (moved == value) | (np.isnan(moved) & np.isnan(value))
+    squared = np.maximum(np.square(moved - value), np.finfo(float).tiny)
+    return np.where(same, 0.0, np.where(np.isfinite(squared), squared, np.inf))
+
+
+def pooled(squares: Array, value: Array, runs: int) -> Array:
+    """The scatter of each number, from the mean squares of its row, its column and its matrix."""
+    told = np.isfinite(squares) & (squares > 0)  # hidden cells are exact and say nothing of others
+    if squares.ndim < 2:
+        squares, value, told = squares[None], value[None], told[None]
+        return pooled_matrices(squares, value, told, runs)[0]
+    return pooled_matrices(squares, value, told, runs)
+
+
+def pooled_matrices(squares: Array, value: Array, told: Array, runs: int) -> Array:
+    """The scatter of each number of matrices (..., row, column)."""
+    known = np.where(told, squares, 0.0)
+    count = told.sum(axis=-1, keepdims=True)
+    row = known.sum(axis=-1, keepdims=True) / np.maximum(count, 1)
+    column = known.sum(axis=-2, keepdims=True) / np.maximum(told.sum(axis=-2, keepdims=True), 1)
+    numbers = told.sum(axis=(-1, -2), keepdims=True)
+    matrix = known.sum(axis=(-1, -2), keepdims=True) / np.maximum(numbers, 1)
+    size = np.where(told, np.square(value), 0.0)
+    top = size.max(axis=(-1, -2), keepdims=True)
+    size = size / np.where(top > 0, top, 1.0)
+    weight = np.square(size).sum(axis=(-1, -2), keepdims=True)
+    share = (known * size).sum(axis=(-1, -2), keepdims=True) / np.where(weight > 0, weight, 1.0)
+    scatter = np.maximum(row * few(runs * count), share * size)
+    scatter = np.maximum(scatter, row * column / np.where(matrix > 0, matrix, 1.0) * few(runs * numbers))
+    return np.sqrt(np.where(np.isfinite(squares), np.where(told, scatter, 0.0), np.inf))
+
+
+def few(numbers: Array) -> Array:
+    """How much wider the square of a scatter is taken that so few numbers tell.
+
+    The quantile of Student's t beside that of the normal distribution at `FACTOR`, by the
+    approximation of Wallace (1959).
+    """
+    freedom = np.clip(numbers, 4, None).astype(float)
+    z = FACTOR * (8 * freedom + 3) / (8 * freedom + 1)
+    return freedom * np.expm1(np.square(z) / freedom) / FACTOR**2
+
+
+def typical(rows: int) -> float:
+    """How many times their scatter the numbers of so many rows may be off, as a root mean square.
+
+    Numbers of a row are off together, so each row counts as one. The quantile of χ², by the
+    approximation of Wilson and Hilferty (1931).
+    """
+    part = 2 / (9 * max(rows, 1))
+    return TYPICAL * sqrt((1 - part + LIKELY * sqrt(part)) ** 3)
 
 
 def free(error: Array) -> Array:
     """Which numbers could be anything, or come from some that could."""
-    return error > sqrt(ANYTHING)
+    return np.isinf(error)
 
 
-def growth(terms: int) -> float:
-    """How many units of Σ|terms| a sum may be off, the products in it included."""
-    return min(terms, 4 * sqrt(terms)) + 1
+def anything(known: Known, where: Array) -> Known:
+    """The same, where some numbers could be anything."""
+    return Known(known.value, lambda number: np.where(where, np.inf, known.run(number)))
 
 
-@singledispatch
-def bound(op: Op, value: Array, inputs: Inputs, unit: float) -> Array:
-    """The error of an op's result. An op without a rule of its own is tried out.
-
-    Its inputs are moved by their errors, up and down at random: four times as far as the result
-    then moves is taken for its error.
-    """
-    moves = np.random.RandomState(0)
-    moved: Array = np.zeros(value.shape)
-    for _ in range(4):
-        signs = (moves.choice((-1.0, 1.0), each.value.shape) for each in inputs)
-        shifted = (
-            each.value if each.value.dtype == bool else each.value + sign * each.error
-            for each, sign in zip(inputs, signs, strict=True)
-        )
-        moved = np.fmax(moved, np.abs(op.apply(*shifted) - value))
-    return 4 * moved + FUNCTION * unit * np.abs(value)
-
-
-# --- the same numbers in other places ---
-
-
-@bound.register(Copy)
-@bound.register(Append)
-@bound.register(Repeat)
-@bound.register(Merge)
-def moved(op: Op, value: Array, inputs: Inputs, unit: float) -> Array:
-    """The errors move with the numbers."""
-    return op.apply(*(each.error for each in inputs))
-
-
-@bound.register
-def arranged(op: wrong.Arranged, value: Array, inputs: Inputs, unit: float) -> Array:
-    """The errors are arranged as the numbers are."""
-    before = [
-        Known(move(each.value), move(each.error))
-        for move, each in zip(op.moves(len(inputs)), inputs, strict=True)
-    ]
-    return op.after(carried(op.op, before, unit).error)
-
-
-@bound.register
-def chained(op: wrong.Then, value: Array, inputs: Inputs, unit: float) -> Array:
-    """The error of one, through the other."""
-    return carried(op.then, [carried(op.op, inputs, unit)], unit).error
-
-
-@bound.register(Hide)
-def hidden(op: Hide, value: Array, inputs: Inputs, unit: float) -> Array:
-    """−∞ is exact, and so is what stands for it."""
-    s, *mask = inputs
-    return np.where(op.allowed(value.shape, *(each.value for each in mask)), s.error, 0.0)
-
-
-@bound.register
-def filled(op: wrong.Filled, value: Array, inputs: Inputs, unit: float) -> Array:
-    """A large number added to a score swallows its digits."""
-    swallowed = unit * np.abs(value) if op.added else 0.0
-    return np.where(value <= op.fill / 2, inputs[0].error + swallowed, inputs[0].error)
-
-
-# --- arithmetic, cell by cell ---
-
-
-@bound.register
-def added(op: Add, value: Array, inputs: Inputs, unit: float) -> Array:
-    """The errors add up."""
-    a, b = inputs
-    return a.error + b.error + unit * np.abs(value)
-
-
-@bound.register
-def scaled(op: Scale, value: Array, inputs: Inputs, unit: float) -> Array:
-    """A factor that is rounded, and a product."""
-    factor = 1 / sqrt(op.d_k) if op.factor is None else abs(op.factor)
-    return inputs[0].error * factor + FUNCTION * unit * np.abs(value)
-
-
-@bound.register
-def squeezed(op: Squeeze, value: Array, inputs: Inputs, unit: float) -> Array:
-    """tanh never widens an error."""
-    (s,) = inputs
-    return s.error + FUNCTION * unit * np.abs(value) + unit * np.minimum(np.abs(s.value), op.cap)
-
-
-@bound.register
-def sloped(op: Slope, value: Array, inputs: Inputs, unit: float) -> Array:
-    """A product and a difference."""
-    (s,) = inputs
-    return s.error + FUNCTION * unit * (np.abs(s.value) + np.abs(value))
-
-
-@bound.register
-def sinusoidal(op: Sinusoid, value: Array, inputs: Inputs, unit: float) -> Array:
-    """A function of a rounded angle, which nobody rounds more coarsely than float32."""
-    angles = sinusoid_angles(op.length, op.d_model, op.start)
-    return FUNCTION * (unit + min(unit, FLOAT32.unit) * angles)
-
-
-@bound.register
-def rotated(op: Rotate, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Both numbers of a pair go into each: their errors, and that of the angle."""
-    (x,) = inputs
-    angles = op.angles(x.value)
-    sine, cosine = np.abs(np.sin(angles)), np.abs(np.cos(angles))
-    turned = FUNCTION * (2 * unit + min(unit, FLOAT32.unit) * np.abs(angles))
-    out = x.error.copy()
-    first, second = rotary_pairs(2 * angles.shape[-1], interleaved=op.interleaved)
-    a, b = x.error[..., first], x.error[..., second]
-    both = turned * (np.abs(x.value[..., first]) + np.abs(x.value[..., second]))
-    out[..., first] = a * cosine + b * sine + both
-    out[..., second] = a * sine + b * cosine + both
-    return out
-
-
-# --- sums ---
-
-
-def product(a: Known, b: Known, unit: float) -> Array:
-    """The error of a b."""
-    own = growth(a.value.shape[-1]) * unit
-    return (a.error + own * np.abs(a.value)) @ np.abs(b.value) + np.abs(a.value) @ b.error
-
-
-def plus_bias(error: Array, value: Array, bias: Array | None, unit: float) -> Array:
-    """The error of a sum and a bias."""
-    return error if bias is None else error + bias + unit * np.abs(value)
-
-
-@bound.register
-def multiplied(op: MatMul, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Σ a·b (+ bias)."""
-    a, b, *bias = inputs
-    return plus_bias(product(a, b, unit), value, bias[0].error if bias else None, unit)
-
-
-@bound.register
-def compared(op: MatMulT, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Σ q·k."""
-    q, k = inputs
-    return product(q, Known(k.value.swapaxes(-1, -2), k.error.swapaxes(-1, -2)), unit)
-
-
-@bound.register
-def projected(op: Project, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Σ x·w (+ b), for every head."""
-    x, w, *b = inputs
-    by_head = Known(x.value[..., None, :, :], x.error[..., None, :, :])
-    return plus_bias(product(by_head, w, unit), value, b[0].error[:, None, :] if b else None, unit)
-
-
-# --- softmax ---
-
-
-def softmax_error(weights: Array, s: Known, axis: int, unit: float) -> Array:
-    """A weight moves by the factor exp(its score's error + the errors of the others, weighted)."""
-    top = s.value.max(axis=axis, keepdims=True)
-    steps = np.where(np.isfinite(s.value), s.error + unit * np.abs(s.value - top), 0.0)
-    others = (np.where(np.isfinite(weights), weights, 0.0) * steps).sum(axis=axis, keepdims=True)
-    sums = (growth(weights.shape[axis]) + FUNCTION) * unit
-    error: Array = np.minimum(np.abs(weights) * np.expm1(np.minimum(steps + others + sums, 30.0)), 1.0)
-    return error
-
-
-@bound.register
-def softmax(op: Softmax, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Softmax over keys."""
-    return softmax_error(value, inputs[0], -1, unit)
-
-
-@bound.register
-def softmax_over(op: wrong.SoftmaxOver, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Softmax over another axis; where nothing along it is seen, a program may have anything."""
-    error = softmax_error(value, inputs[0], op.axis, unit)
-    seen = ~np.isneginf(inputs[0].value).all(axis=op.axis, keepdims=True)
-    return np.where(seen, error, ANYTHING)
-
-
-@bound.register
-def softmax_then_hide(op: wrong.SoftmaxThenHide, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Softmax, then zeros."""
-    s = inputs[0]
-    return np.where(value == 0, 0.0, softmax_error(Softmax().apply(s.value), s, -1, unit))
-
-
-@bound.register
-def dropped(op: wrong.Dropped, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Softmax, then survivors times a factor."""
-    error = softmax_error(Softmax().apply(inputs[0].value), inputs[0], -1, unit)
-    return np.where(op.kept, op.factor * error + FUNCTION * unit * np.abs(value), 0.0)
-
-
-@bound.register(wrong.Bare)
-@bound.register(wrong.NaNWhereNothingIsSeen)
-def plain_softmax(op: Op, value: Array, inputs: Inputs, unit: float) -> Array:
-    """Softmax over keys, written another way."""
-    return softmax_error(np.where(np.isnan(value), 0.0, value), inputs[0], -1, unit)
-
-
-@bound.register
-def coarse(op: wrong.Coarse, value: Array, inputs: Inputs, unit: float) -> Array:
-    """The op in fewer digits, its result rounded to them."""
-    return bound(op.op, value, inputs, max(unit, op.unit)) + op.unit * np.abs(value)
+def either(where: Array, one: Known, other: Known) -> Known:
+    """One where it is said so, the other elsewhere."""
+    return Known(
+        np.where(where, one.value, other.value),
+        lambda number: np.where(where, one.run(number), other.run(number)),
+    )

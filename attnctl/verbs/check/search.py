@@ -6,27 +6,41 @@ rounding that its own arithmetic allows, and walked to the end of the derivation
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.derivation import Derivation
-from attnctl.ops import Given, Unstated
+from attnctl.errors import AttnError
 from attnctl.verbs.check.catalogue import CATALOGUE
+from attnctl.verbs.check.fit import size_of
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
+from attnctl.verbs.check.precision import FLOAT32, FLOAT64
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import free
 from attnctl.verbs.check.walk import Walk, Walker, differing
 
 Detailed = tuple[Mistake, str]
 
-MOST_TRIED = 200_000_000
+MOST_TRIED = 80_000_000
 """Numbers that trying pairs of mistakes may compute."""
 
 NEAR = 0.5
-"""A mistake comes near when it leaves less than this of the differences."""
+"""A mistake comes near when it leaves less than this of most differences."""
+
+EXPLAINED = 0.25
+"""A mistake explains a step when it leaves less than this of the differences, root mean square.
+
+Of two mistakes at once, which can be chosen in many ways, a quarter of it is asked.
+"""
+
+AS_GOOD = 1.5
+"""Of two mistakes one explains as much as the other if it leaves at most so many times what that leaves."""
+
+
+ROUNDING = 16.0
+"""What leaves at most so many times what rounding one number does needs no better explanation."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +52,27 @@ class Fit:
     walk: Walk
     certain: bool
     """Whether numbers show it, not only NaN or rows that could hold anything; and show it exactly."""
+    misfit: float
+    """What is left of the differences, root mean square."""
 
     @property
-    def rank(self) -> tuple[int, int, bool]:
+    def tier(self) -> tuple[int, int, bool]:
         """What makes a fit a good one: few steps left unexplained, few mistakes, numbers that show it."""
         return len(self.walk.wrong), len(self.mistakes), not self.certain
+
+    @property
+    def rank(self) -> tuple[int, int, bool, bool]:
+        """Of those of one tier, nothing fitted."""
+        return (*self.tier, any(mistake.fitted for mistake, _ in self.mistakes))
+
+
+@dataclass(frozen=True)
+class Half:
+    """A plant that may be one of two mistakes."""
+
+    mistake: Mistake
+    plant: Plant
+    misfit: float
 
 
 @dataclass(frozen=True)
@@ -53,9 +83,11 @@ class Search:
     walker: Walker
     walk: Walk
     case: Case
+    named: tuple[Mistake, ...] = ()
+    """What was named at earlier steps: what contradicts it is not looked for."""
 
     @classmethod
-    def begin(cls, record: Record, walk: Walk, first: str) -> Search:
+    def begin(cls, record: Record, walk: Walk, first: str, named: Collection[str] = ()) -> Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
         walker = Walker(record, lenient=True)
         loosely = walker.walk(walk.derivation)
@@ -64,38 +96,74 @@ class Search:
         expected = walker.expected(walk.derivation[first], loosely.values)
         assert expected is not None  # or the step could not be wrong
         differs = differing(record, first, expected)[1] & ~record.blank(first)
-        case = Case(walk.derivation, record, first, record.value(first), expected, differs)
-        return cls(record, walker, loosely, case)
+        case = Case(walk.derivation, record, first, record.value(first), expected, differs, loosely)
+        earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
+        return cls(record, walker, loosely, case, earlier)
 
     def fits(self) -> list[Fit]:
         """Every known mistake that reproduces the step, the best first; pairs where no single one does."""
-        tried = [(mistake, plant, self.value(plant)) for mistake, plant in plants(self.case)]
         found: dict[str, Fit] = {}
-        for mistake, plant, value in tried:
-            fit = self.held(plant, ((mistake, plant.detail),), value)
-            if fit and (mistake.name not in found or fit.rank < found[mistake.name].rank):
-                found[mistake.name] = fit
-        fits = list(found.values()) or self.pairs(
-            {mistake: plant for mistake, plant, value in reversed(tried) if self.may_be_half(value)}
-        )
-        return sorted(fits, key=lambda fit: fit.rank)
+        halves: list[Half] = []
+        for fitted in (False, True):
+            for mistake, plant in self.plants(self.case, fitted=fitted):
+                value = self.case.value(plant.derivation)
+                fit = self.held(plant, ((mistake, plant.detail),), value)
+                if fit and (mistake.name not in found or better(fit, found[mistake.name])):
+                    found[mistake.name] = fit
+                if value is not None and self.may_be_half(value):
+                    halves.append(Half(mistake, plant, self.case.misfit(value)))
+            if any(self.exactly(fit) for fit in found.values()):
+                break
+        return ranked(list(found.values()) or self.pairs(halves), self.floor)
 
-    def pairs(self, halves: Mapping[Mistake, Plant]) -> list[Fit]:
-        """Two mistakes between the same two recorded steps, each made the likeliest way."""
-        found: list[Fit] = []
-        sizes = [known.value.size for known in self.walk.values.values() if known is not None]
-        if max(self.case.found.size, *sizes, 0) * len(halves) ** 2 > MOST_TRIED:
-            return found
-        for one, first in halves.items():
-            planted = self.case.planted(first.derivation)
-            later = CATALOGUE[CATALOGUE.index(one) + 1 :]
-            for other in later:
-                second = next(iter(other.at(planted)), None) if other in halves and other.exact else None
-                if second and other.name != one.name:
-                    both = self.in_order((one, first.detail), (other, second.detail))
-                    fit = self.held(second, both, self.value(second))
-                    found += [fit] if fit else []
-        return found
+    def exactly(self, fit: Fit) -> bool:
+        """Whether a fit leaves so little that no fitted number could leave less."""
+        precise = self.record.precision(self.case.first).bits >= FLOAT32.bits
+        return precise and fit.misfit <= ROUNDING * self.floor
+
+    @property
+    def floor(self) -> float:
+        """What rounding alone may leave."""
+        unit = self.record.precision(self.case.first).unit
+        return max(unit, 64 * FLOAT64.unit) * size_of(self.case.found)
+
+    def plants(
+        self, case: Case, beside: Sequence[Mistake] = (), *, fitted: bool | None = None
+    ) -> Iterator[tuple[Mistake, Plant]]:
+        """Every way to make every mistake that contradicts none of those; fitted ones only, or others."""
+        earlier = [each for each in self.named if each.subject]
+        for mistake in CATALOGUE:
+            if fitted not in (None, mistake.fitted):
+                continue
+            contradicted = any(mistake.contradicts(each) for each in beside) or any(
+                mistake.contradicts(each) and mistake.name != each.name for each in earlier
+            )
+            if not contradicted:
+                for plant in mistake.at(case):
+                    yield mistake, plant
+
+    def pairs(self, halves: Sequence[Half]) -> list[Fit]:
+        """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
+        self.case.effort.numbers = 0
+        first = sorted(halves, key=lambda half: half.misfit)
+        known = [half for half in first if not half.mistake.fitted]
+        return list(self.beside(known, fitted=False)) or list(self.beside(first, fitted=True))
+
+    def beside(self, halves: Sequence[Half], *, fitted: bool) -> Iterator[Fit]:
+        """Each of these mistakes with every other one that comes later in the catalogue."""
+        for half in halves:
+            planted = self.case.planted(half.plant.derivation)
+            for other, second in self.plants(planted, (half.mistake,), fitted=fitted):
+                if self.case.effort.numbers > MOST_TRIED:
+                    self.case.effort.exceeded = True
+                    return
+                if other.exact and (fitted or CATALOGUE.index(other) > CATALOGUE.index(half.mistake)):
+                    both = self.in_order((half.mistake, half.plant.detail), (other, second.detail))
+                    fit = self.held(second, both, self.case.value(second.derivation))
+                    if fit:
+                        yield fit
+                    if fit and fitted and self.exactly(fit):
+                        return
 
     def in_order(self, *mistakes: Detailed) -> tuple[Detailed, ...]:
         """Mistakes in the order of the steps where they are made."""
@@ -104,20 +172,8 @@ class Search:
             sorted(mistakes, key=lambda each: min(order.get(name, len(order)) for name in each[0].steps))
         )
 
-    def value(self, plant: Plant) -> Array | None:
-        """What a plant makes of the step; None where it is the same derivation up to there."""
-        probe = Probe(self.record, self.walk, plant.derivation)
-        try:
-            value = probe.computed(self.case.first)
-        except (ValueError, IndexError):  # shapes that only the right derivation brings together
-            return None
-        same = not probe.anew or value is None or value.shape != self.case.found.shape
-        return None if same else value
-
-    def may_be_half(self, value: Array | None) -> bool:
+    def may_be_half(self, value: Array) -> bool:
         """Whether a plant may be one of two mistakes: it leaves alone most of what is right."""
-        if value is None:
-            return False
         untouched = ~self.case.differs & ~free(self.case.expected.error)
         moved = np.abs(value - self.case.expected.value) > 4 * self.case.expected.error
         return bool((moved & untouched).sum() <= self.case.differs.sum() / 4)
@@ -125,10 +181,13 @@ class Search:
     def held(self, plant: Plant, mistakes: tuple[Detailed, ...], value: Array | None) -> Fit | None:
         """The fit of a plant, if it reproduces the step within rounding and upsets none before it."""
         exact = all(mistake.exact for mistake, _ in mistakes)
-        if value is None or (exact and not self.near(value)):
+        if value is None or (exact and not self.near(value, EXPLAINED / len(mistakes) ** 2)):
             return None
         first, differs = self.case.first, self.case.differs
-        walk = self.walker.walk(plant.derivation, self.walk, until=first)
+        try:
+            walk = self.walker.walk(plant.derivation, self.walk, until=first)
+        except AttnError:  # shapes that only the right derivation brings together
+            return None
         if not set(walk.wrong) <= set(self.walk.wrong) - {first}:
             return None
         expected = self.walker.expected(plant.derivation[first], walk.values)
@@ -136,71 +195,33 @@ class Search:
         reproduced = bool((differs & ~free(expected.error)).any())
         if not reproduced and not np.isnan(self.case.found[differs]).all():
             return None
-        return Fit(mistakes, self.walker.walk(plant.derivation, self.walk), reproduced and exact)
+        whole = self.walker.walk(plant.derivation, self.walk)
+        return Fit(mistakes, whole, reproduced and exact, self.case.misfit(value))
 
-    def near(self, value: Array) -> bool:
-        """Whether a value explains most of the differences that can be told in numbers."""
+    def near(self, value: Array, part: float) -> bool:
+        """Whether a value explains all but a part of the differences that can be told in numbers."""
         found, right = self.case.found, self.case.expected.value
         told = self.case.differs & np.isfinite(found)
-        left = np.abs(found - value)[told] > NEAR * np.abs(found - right)[told]
-        return not told.any() or bool(left.mean() <= NEAR)
-
-
-def plants(case: Case) -> Iterator[tuple[Mistake, Plant]]:
-    """Every way to make every mistake."""
-    for mistake in CATALOGUE:
-        for plant in mistake.at(case):
-            yield mistake, plant
-
-
-@dataclass
-class Probe:
-    """Computes one step of a derivation from what is recorded, as values alone."""
-
-    record: Record
-    before: Walk
-    derivation: Derivation
-    anew: bool = False
-    """Whether anything had to be computed that another walk has not."""
-
-    def __post_init__(self) -> None:
-        self.old = {step.name: step for step in self.before.derivation}
-        self.new = {step.name: step for step in self.derivation}
-        self.values: dict[str, Array | None] = {}
-
-    def computed(self, name: str) -> Array | None:
-        """The step's value by its inputs; None where they do not tell."""
-        step = self.new[name]
-        if isinstance(step.op, (Given, Unstated)):
-            return None
-        inputs = [self.input(each) for each in step.inputs]
-        told = [each for each in inputs if each is not None]
-        if len(told) < len(inputs):
-            return None
-        self.anew |= step is not self.old.get(name)
-        return step.op.apply(*told)
-
-    def input(self, name: str) -> Array | None:
-        """The value of a step above: recorded, known from before, or computed."""
-        if name in self.record and name not in self.record.blanks:
-            return self.record.value(name)
-        if name not in self.values:
-            self.values[name] = self.unrecorded(name)
-        return self.values[name]
-
-    def unrecorded(self, name: str) -> Array | None:
-        """The value of a step that is not recorded, computed anew only where its like was not before."""
-        if self.new[name] is self.old.get(name) and all(map(self.unchanged, self.new[name].inputs)):
-            known = self.before.values[name]
-            return None if known is None else known.value
-        return self.computed(name)
-
-    def unchanged(self, name: str) -> bool:
-        """Whether a step is what it was before, and so is all it is computed from."""
-        if name in self.record and name not in self.record.blanks:
+        if not told.any():
             return True
-        step = self.new[name]
-        return step is self.old.get(name) and all(map(self.unchanged, step.inputs))
+        left = np.abs(found - value)[told] > NEAR * np.abs(found - right)[told]
+        if np.isnan(found[self.case.differs]).mean() > NEAR:
+            return bool(left.mean() <= NEAR)
+        return left.mean() <= NEAR and self.case.misfit(value) <= part * self.case.misfit(right)
+
+
+def better(fit: Fit, other: Fit) -> bool:
+    """Whether one way to make a mistake explains more than another."""
+    return (fit.rank, fit.misfit) < (other.rank, other.misfit)
+
+
+def ranked(fits: Sequence[Fit], floor: float) -> list[Fit]:
+    """The best first; of those of one tier only the ones that leave little more than the best of them."""
+    tier = min((fit.tier for fit in fits), default=None)
+    first = [fit for fit in fits if fit.tier == tier]
+    most = AS_GOOD * min((fit.misfit for fit in first), default=0.0) + floor
+    kept = [fit for fit in fits if fit.tier != tier or fit.misfit <= most or not fit.certain]
+    return sorted(kept, key=lambda fit: fit.rank)
 
 
 def best(fits: Sequence[Fit]) -> tuple[Fit | None, list[Fit]]:

@@ -11,18 +11,26 @@ from attnctl.screen.listing import Listing
 from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
 from attnctl.verbs.check.report import Finding, Report
+from attnctl.verbs.check.untold import Untold
 from attnctl.verbs.check.walk import Checked, Gap, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-MARKS = {Verdict.AGREES: ("✓", "ok", "good"), Verdict.WRONG: ("✗", "X", "bad")}
+MARKS = {
+    Verdict.AGREES: ("✓", "ok", "good"),
+    Verdict.WRONG: ("✗", "X", "bad"),
+    Verdict.CANNOT_TELL: ("?", "?", "bad"),
+    Verdict.NOT_FILLED: ("…", "..", "bad"),
+}
 """Each as a sign, as ASCII, and its style; a step that could not be checked has a dash."""
 
 WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 """A place in brackets is not broken."""
 
-WHERE = 4
+TITLES = ("", "step", "", "off by", "allowed", "at", "found", "should be")
+
+WHERE = TITLES.index("at")
 """The column that the numbers go below on a narrow terminal."""
 
 
@@ -40,8 +48,12 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
         for sentence, style in sentences(report, finding, before, screen):
             yield from flowing(sentence, screen, style, finding.step)
         before = finding.step
-    if report.agrees:
-        yield from flowing(agreement(report), screen)
+    if not report.findings:
+        yield from flowing(conclusion(report), screen)
+    for each in report.cannot_tell:
+        yield from flowing(remedy(each), screen, name=each.step)
+    for note in report.notes:
+        yield from flowing(note, screen)
     if report.unknown:
         names = ", ".join(report.unknown)
         yield from flowing(f"Not known by name: {names} (--name THEIRS=OURS renames).", screen)
@@ -106,27 +118,42 @@ def numbered(tokens: list[str], at: int, screen: Screen) -> str:
     return f"{word}#{alike.index(at) + 1}" if len(alike) > 1 else word
 
 
+def conclusion(report: Report) -> str:
+    """What can be said where no step is wrong."""
+    said = agreement(report)
+    if report.not_filled:
+        return f"not done yet: {', '.join(report.not_filled)} not filled in. What is filled in {said}."
+    if report.cannot_tell:
+        return f"cannot tell. What can be judged {said}." if said else "cannot tell."
+    return said
+
+
 def agreement(report: Report) -> str:
-    """That everything checked is right, and how much that is."""
-    gaps = [step.gap for step in report.steps.values() if step.gap]
-    count = sum(gap.filled for gap in gaps)
+    """That everything judged is right, and how much that is; empty where nothing could be judged."""
+    gaps = [step.gap for step in report.steps.values() if step.gap and step.verdict is Verdict.AGREES]
+    if not gaps:
+        return ""
+    count, largest = sum(gap.filled for gap in gaps), max(gap.largest for gap in gaps)
     steps = f"{len(gaps)} step{'s' * (len(gaps) != 1)}"
-    largest = report.gap.largest if report.gap else 0.0
     most = (
         f"largest difference {number(largest)}, within {report.allowance}"
         if largest
         else "equal to the bit"
     )
-    left = sum(step.verdict is Verdict.NOT_FILLED for step in report.steps.values())
-    rest = f"; {left} not yet filled" if left else ""
-    return f"agrees: {count:,} numbers in {steps}, {most}{rest}"
+    return f"agrees: {count:,} numbers in {steps}, {most}"
 
 
-def number(value: float) -> str:
-    """Four digits that count."""
+def remedy(untold: Untold) -> str:
+    """Why a step could not be judged, and what would help."""
+    wanted = f"Record {', '.join(untold.record)} too" if untold.record else untold.otherwise
+    return f"{untold.step} cannot be judged: {untold.words}. {wanted}."
+
+
+def number(value: float, digits: int = 4) -> str:
+    """So many digits that count."""
     if isnan(value):
         return "NaN"
-    text = "∞" if isinf(value) else f"{abs(value):.4g}"
+    text = "∞" if isinf(value) else f"{abs(value):.{digits}g}"
     return f"-{text}" if value < 0 else text
 
 
@@ -135,29 +162,28 @@ def number(value: float) -> str:
 
 def steps_listing(report: Report, screen: Screen) -> Listing:
     """Every step in order; the numbers themselves where there are wrong ones."""
-    titles = ["", "step", "", "off by", "at", "found", "should be"]
     rows = [step_row(report, step, screen) for step in report.steps.values()]
     count = max(WHERE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
-    listing = columns(screen, titles, rows, count)
+    listing = columns(screen, rows, count)
     return listing.fitted(WHERE) if count > WHERE else listing
 
 
-def columns(screen: Screen, titles: Sequence[str], rows: Sequence[Sequence[Span]], count: int) -> Listing:
+def columns(screen: Screen, rows: Sequence[Sequence[Span]], count: int) -> Listing:
     """The first columns as a table."""
-    return Listing(screen, [titles[:count]], [row[:count] for row in rows], left={0, 1, 2, WHERE})
+    return Listing(screen, [TITLES[:count]], [row[:count] for row in rows], left={0, 1, 2, WHERE})
 
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
     """What one step has to show: dim where nothing could be checked."""
     sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "aside"))
     wrong = step.verdict is Verdict.WRONG
-    texts = [verdict_words(step), "", "", "", ""]
+    texts = [verdict_words(step), "", "", "", "", ""]
     if step.gap:
-        texts[1] = number(step.gap.largest)
+        texts[1:3] = number(step.gap.largest), number(step.gap.allowed, digits=2)
     if step.gap and (wrong or step.gap.largest):
-        texts[2] = place(report, step.name, step.gap, screen)
+        texts[3] = place(report, step.name, step.gap, screen)
     if step.gap and wrong:
-        texts[3:] = number(step.gap.found), number(step.gap.expected)
+        texts[4:] = number(step.gap.found), number(step.gap.expected)
     text_style = "" if wrong else "aside"
     return [
         (ascii_sign if screen.ascii_only else sign, style),
@@ -171,5 +197,5 @@ def verdict_words(step: Checked) -> str:
     if step.gap is None:
         return step.verdict.value
     gap = step.gap
-    said = f"{gap.differing} of {gap.filled} differ" if gap.differing else "agrees"
+    said = f"{gap.differing} of {gap.filled} differ" if gap.differing else step.verdict.value
     return said if gap.filled == gap.of else f"{said} ({gap.filled} of {gap.of} filled)"

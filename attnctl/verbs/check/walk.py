@@ -13,9 +13,12 @@ from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Softmax, Unstated
 from attnctl.verbs.check.record import Record, with_shapes
-from attnctl.verbs.check.rounding import ANYTHING, Known, carried, free
+from attnctl.verbs.check.rounding import FACTOR, Known, anything, carried, either, free, typical
 
 Index = tuple[int, ...]
+
+SAME = 1e-12
+"""Numbers that vary by less than this part of the largest are all the same."""
 
 
 class Verdict(str, Enum):
@@ -23,10 +26,11 @@ class Verdict(str, Enum):
 
     AGREES = "agrees"
     WRONG = "wrong"
+    CANNOT_TELL = "cannot tell"
     GIVEN = "given"
     EDITED = "edited"
     NOT_RECORDED = "not recorded"
-    NOT_FILLED = "not yet filled"
+    NOT_FILLED = "not filled in"
     NOT_CHECKABLE = "not checkable"
 
 
@@ -35,6 +39,8 @@ class Gap:
     """How far a recorded step is from what it should be: its largest difference, and where that is."""
 
     largest: float
+    allowed: float
+    """What that number may be off by."""
     at: Index
     found: float
     expected: float
@@ -53,6 +59,8 @@ class Checked:
     name: str
     verdict: Verdict
     gap: Gap | None = None
+    blurred: float = 0.0
+    """What all numbers may be off by, as a part of how far they vary."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +127,11 @@ class Walker:
         with_shapes(name, record.trace[name], expected.value)
         blank = record.blanks.get(name)
         if blank is None:
-            return checked(name, compared(record, name, expected)), None
+            return checked(record, name, expected), None
         if blank.all():
             return Checked(name, Verdict.NOT_FILLED), expected
-        own = record.known(name)
-        filled = Known(
-            np.where(blank, expected.value, own.value), np.where(blank, expected.error, own.error)
-        )
-        return checked(name, compared(record, name, expected, blank)), filled
+        filled = either(blank, expected, record.known(name))
+        return checked(record, name, expected, blank), filled
 
     def expected(self, step: Step, values: dict[str, Known | None]) -> Known | None:
         """What the step's inputs make of it; None where they do not tell."""
@@ -137,7 +142,8 @@ class Walker:
         if len(found) < len(inputs):
             return None
         try:
-            value = carried(step.op, found, self.record.precision(step.name).unit)
+            unit, factors = self.record.precision(step.name).unit, self.record.factors_of(step.name)
+            value = carried(step.op, found, unit, step.name, factors)
         except (
             ValueError,
             IndexError,
@@ -151,7 +157,7 @@ class Walker:
             raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
         recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in self.record)
         if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
-            value = Known(value.value, np.where(np.isnan(value.value), ANYTHING, value.error))
+            value = anything(value, np.isnan(value.value))
         return self.excused(value, found[0].value) if isinstance(step.op, Softmax) else value
 
     def input(self, name: str, values: dict[str, Known | None]) -> Known | None:
@@ -162,34 +168,69 @@ class Walker:
 
     def excused(self, weights: Known, scores: Array) -> Known:
         """The weights, free to be anything in rows that see nothing and are not meant to."""
-        nothing = np.isneginf(scores).all(axis=-1, keepdims=True)
+        nothing: Array = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
         if nothing.any() and not self.lenient:
             nothing = nothing & ~self.record.unseen(scores)
         if not nothing.any():
             return weights
-        return Known(weights.value, np.where(nothing, ANYTHING, weights.error))
+        return anything(weights, nothing)
 
 
-def checked(name: str, gap: Gap) -> Checked:
-    """The verdict that a gap gives."""
-    return Checked(name, Verdict.WRONG if gap.differing else Verdict.AGREES, gap)
+@dataclass(frozen=True)
+class Judged:
+    """Found and expected numbers side by side, each with what it may be off by."""
+
+    gap: Array
+    """|found − expected|."""
+    allowed: Array
+    wrong: Array
+    """Which numbers rounding does not explain."""
+    blurred: float
+    """What all numbers may be off by, as a part of how far they vary."""
 
 
-def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:
-    """|found − expected| for each number, and which of them rounding does not explain."""
-    found, value = record.value(name), expected.value
-    precision = record.precision(name)
+def judged(record: Record, name: str, expected: Known) -> Judged:
+    """A recorded step beside what it should be, number by number."""
+    found, value, scatter = record.value(name), expected.value, expected.scatter
+    precision, asked = record.precision(name), record.strictness
     size = np.where(np.isfinite(value), np.abs(value), 0.0)
-    rounding = expected.error + precision.unit * size + precision.smallest + record.strictness.last_place
-    allowed = record.strictness.allowed(value, rounding)
+    rounding = expected.error + precision.unit * size + precision.smallest + asked.last_place
+    allowed = asked.allowed(value, rounding)
     gap = np.abs(found - value)
+    told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
+    most = typical(value[..., 0].size)
+    if not asked.told and told.any():
+        beyond = np.maximum(gap - precision.smallest - asked.last_place, 0.0)[told] / scatter[told]
+        if root_mean_square(beyond[beyond <= FACTOR]) > most:  # a single wrong number makes no other wrong
+            together = most * scatter + precision.smallest + asked.last_place
+            allowed = np.where(told, np.minimum(allowed, together), allowed)
     fine = (gap <= allowed) | (found == value) | free(expected.error)
     fine |= np.isnan(value) & np.isnan(found)
     gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     if np.isneginf(value).any():
         fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
         gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
-    return gap, ~fine
+    blur = most * root_mean_square(scatter[told]) + asked.last_place
+    return Judged(gap, allowed, ~fine, 0.0 if asked.told else blur / spread(value, told))
+
+
+def root_mean_square(x: Array) -> float:
+    """Of all numbers; 0 of none."""
+    return float(np.sqrt(np.square(x).mean())) if x.size else 0.0
+
+
+def spread(value: Array, told: Array) -> float:
+    """How far the numbers of a step vary; where they are all the same, their size."""
+    numbers = value[told]
+    largest = float(np.abs(numbers).max(initial=0.0))
+    varied = float(numbers.std()) if numbers.size else 0.0
+    return varied if varied > SAME * largest else largest or np.inf
+
+
+def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:
+    """|found − expected| for each number, and which of them rounding does not explain."""
+    judgement = judged(record, name, expected)
+    return judgement.gap, judgement.wrong
 
 
 def vanishes(found: Array, hidden: Array, limit: float) -> Array:
@@ -198,9 +239,19 @@ def vanishes(found: Array, hidden: Array, limit: float) -> Array:
     return found - top < limit
 
 
-def compared(record: Record, name: str, expected: Known, blank: Array | None = None) -> Gap:
-    """A recorded step beside what it should be; cells still blank are left out."""
-    gap, wrong = differing(record, name, expected)
+def checked(record: Record, name: str, expected: Known, blank: Array | None = None) -> Checked:
+    """The verdict on a recorded step; cells still blank are left out."""
+    judgement = judged(record, name, expected)
+    gap = gap_of(judgement, record.value(name), expected.value, blank)
+    if gap.differing:
+        return Checked(name, Verdict.WRONG, gap)
+    told = judgement.blurred <= record.strictness.blur
+    return Checked(name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, judgement.blurred)
+
+
+def gap_of(judgement: Judged, found: Array, expected: Array, blank: Array | None) -> Gap:
+    """The largest difference of a step, and how many there are."""
+    gap, wrong = judgement.gap, judgement.wrong
     if blank is not None:
         wrong, gap = wrong & ~blank, np.where(blank, 0.0, gap)
     count = int(wrong.sum())
@@ -208,20 +259,19 @@ def compared(record: Record, name: str, expected: Known, blank: Array | None = N
     nan = np.isnan(among)
     ranked = np.where(nan, -0.5 if count else -1.0, among)  # a NaN is shown where there is nothing else
     at = tuple(int(i) for i in np.unravel_index(int(ranked.argmax()), ranked.shape))
-    found = record.value(name)[at]
-    filled = gap.size if blank is None else int((~blank).sum())
     return Gap(
         float(gap[at]) if count or not nan[at] else 0.0,
+        float(judgement.allowed[at]),
         at,
-        float(found),
-        float(expected.value[at]),
+        float(found[at]),
+        float(expected[at]),
         count,
         int((wrong & nan).sum()),
         gap.size,
-        filled,
+        gap.size if blank is None else int((~blank).sum()),
     )
 
 
 def nothing_checked(steps: Iterable[Checked]) -> bool:
     """Whether no step could be compared with anything."""
-    return not any(step.verdict in {Verdict.AGREES, Verdict.WRONG} for step in steps)
+    return not any(step.verdict in {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL} for step in steps)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.ops import Hide, Op, Softmax
+from attnctl.ops import Hide, Op, Rotate, Softmax
 from attnctl.rules import Mask, Positions, VisibilityRule
 
 Move = Callable[[Array], Array]
@@ -233,3 +233,145 @@ def transpose_fused(w: Array) -> Array:
     heads, rows, d = w.shape
     fused = np.moveaxis(w, 0, 1).reshape(rows, heads * d)
     return np.moveaxis(fused.T.reshape(rows, heads, d), 1, 0)
+
+
+# --- anything else: a function where the op should be ---
+
+
+@dataclass(frozen=True)
+class By(Op):
+    """A function of the same inputs in place of an op."""
+
+    function: Callable[..., Array]
+
+    def apply(self, *inputs: Array) -> Array:
+        """Whatever the function gives."""
+        return self.function(*inputs)
+
+
+@dataclass(frozen=True)
+class TurnedOtherwise(Rotate):
+    """A rotation by other angles."""
+
+    change: Callable[[Array], Array] = unmoved
+
+    def angles(self, x: Array) -> Array:
+        """Those of the right one, changed."""
+        return self.change(super().angles(x))
+
+
+@dataclass(frozen=True)
+class Seen(VisibilityRule):
+    """Who sees whom as a function of two positions."""
+
+    seen: Callable[[Positions, Positions], Mask]
+    name: ClassVar[str] = "seen"
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
+        return self.seen(query, key)
+
+
+def side_into_heads(x: Array, heads: int) -> Array:
+    """(..., n, head·d) -> (..., head, n, d), as it should be done."""
+    *batch, n, columns = x.shape
+    return x.reshape(*batch, n, heads, columns // heads).swapaxes(-3, -2)
+
+
+def of_unit_variance(x: Array) -> Array:
+    """Layer normalization without its weights."""
+    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-300)
+
+
+def of_unit_mean_square(x: Array) -> Array:
+    """RMS normalization without its weights."""
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-300)
+
+
+def of_unit_length(x: Array) -> Array:
+    """Every row divided by its length."""
+    return x / np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + 1e-300)
+
+
+# --- softmax, with something else for its exp or its sum ---
+
+
+def total(e: Array) -> Array:
+    """Sums over keys."""
+    return e.sum(axis=-1, keepdims=True)
+
+
+def grown(s: Array) -> Array:
+    """exp(s − the row's maximum)."""
+    return np.exp(s - top_of(s))
+
+
+def top_of(s: Array) -> Array:
+    """The maximum of each row; 0 where nothing is seen."""
+    top = s.max(axis=-1, keepdims=True)
+    return np.where(np.isinf(top), 0.0, top)
+
+
+def shared_out(e: Array, by: Array) -> Array:
+    """e / Σ; zeros where Σ is 0."""
+    return e / np.where(by == 0, 1.0, by)
+
+
+def with_constant(s: Array, constant: float) -> Array:
+    """exp(s − max) / (c + Σ exp(s − max))."""
+    return shared_out(e := grown(s), constant + total(e))
+
+
+def with_logit(s: Array, constant: float) -> Array:
+    """exp(s) / (c + Σ exp(s)): a key more in the sum, of the score log c."""
+    return shared_out(e := grown(s), constant * np.exp(-top_of(s)) + total(e))
+
+
+def visible(s: Array, change: Callable[[Array], Array]) -> Array:
+    """The scores changed, −∞ left as it is."""
+    return np.where(np.isneginf(s), s, change(np.where(np.isneginf(s), 0.0, s)))
+
+
+# --- softmax over blocks of keys ---
+
+Kept = Callable[[Array, Array], Array]
+"""What is left of a sum over a block when all are done: of its running maximum and the last one."""
+
+RESCALED: Kept = lambda here, last: np.exp(here - last)  # noqa: E731
+LEFT_ALONE: Kept = lambda here, _: np.ones_like(here)  # noqa: E731
+BACKWARDS: Kept = lambda here, last: np.exp(last - here)  # noqa: E731
+BASE_TWO: Kept = lambda here, last: np.exp2(here - last)  # noqa: E731
+
+
+def last_block(here: Array, last: Array, block: int) -> Array:
+    """1 for the keys of the last block, 0 for the others."""
+    keys = here.shape[-1]
+    return np.broadcast_to(np.arange(keys) // block == (keys - 1) // block, here.shape).astype(float)
+
+
+def running_top(s: Array, block: int) -> Array:
+    """For each key the maximum of its row up to the end of its block."""
+    keys = s.shape[-1]
+    ends = np.minimum((np.arange(keys) // block + 1) * block, keys) - 1
+    return np.asarray(np.maximum.accumulate(s, axis=-1)[..., ends])
+
+
+def online(s: Array, block: int, output: Kept | None, total_: Kept | None) -> Array:
+    """Weights of a softmax summed block by block, its output and its sum kept so; None forgets them."""
+    here, last = running_top(s, block), s.max(axis=-1, keepdims=True)
+    safe = np.where(np.isinf(here), 0.0, here)
+    e = np.exp(s - safe)
+
+    def kept(keep: Kept | None) -> Array:
+        if keep is None:
+            return last_block(here, last, block)
+        return np.where(np.isinf(here), 0.0, keep(safe, np.where(np.isinf(last), 0.0, last)))
+
+    return shared_out(e * kept(output), total(e * kept(total_)))
+
+
+def averaged_blocks(s: Array, block: int) -> Array:
+    """Each block's own softmax, and the mean of all."""
+    keys = s.shape[-1]
+    parts = [softmax(s[..., at : at + block], -1) for at in range(0, keys, block)]
+    return np.concatenate(parts, axis=-1) / len(parts)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from attnctl.derivation import line
+from attnctl.derivation import Derivation
 from attnctl.names import MASKED, WEIGHTS
 from attnctl.ops import Copy, Hide, Softmax
 from attnctl.rules import Causal, Padding, VisibilityRule, Window
 from attnctl.verbs.check import wrong
+from attnctl.verbs.check.fit import planted_fit, spoken
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
 
-FILLS = (-1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
+FILLS_NEAR = (-100.0, -30.0, -10.0, -3.0, -1.0, 1.0)
+"""Where a search for what stands for −∞ begins."""
+
+FILLS = (0.0, -1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
 
 
 def masked(case: Case) -> Hide | None:
@@ -86,9 +90,44 @@ def finite(case: Case) -> Iterator[Plant]:
     hide = masked(case)
     if hide:
         for fill in FILLS:
-            for added in (False, True):
+            for added in (False, True) if fill else (False,):
                 op = wrong.Filled(hide.offset, hide.at, hide.rules, fill=fill, added=added)
                 yield Plant(case.put(MASKED, op), f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"))
+
+
+def otherwise_finite(case: Case) -> Iterator[Plant]:
+    """Any other number in place of −∞, or added."""
+    hide = masked(case)
+    if hide:
+        yield from planted_fit(case, filled(case, hide, added=False), FILLS_NEAR, spoken)
+        yield from planted_fit(case, filled(case, hide, added=True), FILLS_NEAR, added_words)
+
+
+def filled(case: Case, hide: Hide, *, added: bool) -> Callable[[float], Derivation]:
+    """Any number in place of −∞, or added."""
+    return lambda fill: case.put(
+        MASKED, wrong.Filled(hide.offset, hide.at, hide.rules, fill=fill, added=added)
+    )
+
+
+def added_words(fill: float) -> str:
+    """What is added."""
+    return f"themselves and {spoken(fill)}"
+
+
+def added_mask(case: Case) -> Iterator[Plant]:
+    """s + mask: 1 added to what may be seen, and nothing hidden."""
+    hide = masked(case)
+    if hide is not None:
+        yield Plant(case.put(MASKED, wrong.By(lambda s, *mask: s + hide.allowed(s.shape, *mask))))
+
+
+def transposed_mask(case: Case) -> Iterator[Plant]:
+    """The given mask, keys for queries."""
+    hide = masked(case)
+    if hide and given_mask(case) and case.size("query") == case.size("key"):
+        turned = wrong.Arranged(hide, (wrong.unmoved, wrong.transpose))
+        yield Plant(case.put(MASKED, turned))
 
 
 def strict(case: Case) -> Iterator[Plant]:
@@ -132,17 +171,6 @@ def off_by_one(case: Case) -> Iterator[Plant]:
                 yield replace(swapped(case, hide, rule, Window(*ends)), detail=spoken)
 
 
-def unasked(case: Case) -> Iterator[Plant]:
-    """A causal mask that no option asks for."""
-    hide = masked(case)
-    if hide and not any(isinstance(rule, Causal) for rule in hide.rules):
-        yield Plant(case.put(MASKED, replace(hide, rules=(*hide.rules, Causal()))))
-    elif MASKED not in case.derivation and WEIGHTS in case.derivation:
-        scores = case.derivation[WEIGHTS].inputs[:1]
-        new = line(MASKED, Hide(rules=(Causal(),)), scores, "")
-        yield Plant(case.insert(new, before=WEIGHTS))
-
-
 MASKS = (
     Mistake(
         "mask-inverted",
@@ -171,6 +199,20 @@ MASKS = (
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
         finite,
+    ),
+    Mistake(
+        "mask-added",
+        (MASKED,),
+        "the boolean mask is added to the scores, 1 to those that may be seen",
+        "hide where it is False: np.where(mask, scores, -np.inf)",
+        added_mask,
+    ),
+    Mistake(
+        "mask-transposed",
+        (MASKED,),
+        "the mask is transposed",
+        "rows of the mask are queries, columns are keys",
+        transposed_mask,
     ),
     Mistake(
         "causal-strict",
@@ -212,10 +254,11 @@ PARTIAL_MASKS = (
         partly_ignored,
     ),
     Mistake(
-        "mask-unasked",
-        (WEIGHTS,),
-        "there is a causal mask that nothing asks for",
-        "say --causal if it is meant",
-        unasked,
+        "mask-finite",
+        (MASKED,),
+        "hidden scores are {} instead of −∞, and it shows",
+        "use -np.inf, and give rows that see nothing zeros",
+        otherwise_finite,
+        fitted=True,
     ),
 )

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import sqrt
 
-from attnctl.ops import Copy, Hide, MatMulT, Project, Scale, Squeeze
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.derivation import Derivation
+from attnctl.ops import Copy, Hide, MatMulT, Project, Scale, Softmax, Squeeze
 from attnctl.verbs.check import wrong
+from attnctl.verbs.check.fit import planted_fit, spoken
 from attnctl.verbs.check.mistake import Case, Mistake, Plant, instead
+
+WEIGHTS = "attention_weights"
+
+FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)
+"""Where a search for another factor begins, as parts of the right one."""
 
 
 def factor_of(scale: Scale) -> float:
@@ -64,9 +74,43 @@ def twice(case: Case) -> Iterator[Plant]:
 
 def already_scaled(case: Case) -> Iterator[Plant]:
     """Scores that were scaled before they were written down."""
-    scale, scores = case.op("scaled_scores"), case.op("scores")
-    if case.first == "scores" and isinstance(scale, Scale) and isinstance(scores, MatMulT):
-        yield Plant(case.put_all({"scores": wrong.Then(scores, scale), "scaled_scores": Copy()}))
+    scale = case.op("scaled_scores")
+    if not isinstance(scale, Scale):
+        return
+    for name, kind in (("scores", MatMulT), ("Q", Project), ("K", Project)):
+        op = case.op(name)
+        if case.first == name and isinstance(op, kind):
+            yield Plant(case.put_all({name: wrong.Then(op, scale), "scaled_scores": Copy()}), name)
+
+
+def other_factor(case: Case) -> Iterator[Plant]:
+    """Any other factor, at the scores or in softmax."""
+    scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
+    if isinstance(scale, Scale):
+        right = factor_of(scale)
+        yield from planted_fit(
+            case,
+            lambda factor: case.put("scaled_scores", Scale(factor=factor)),
+            [right * part for part in FACTORS],
+            said_as_divisor,
+        )
+    if isinstance(softmax, Softmax) and ("scaled_scores" in case.record or not isinstance(scale, Scale)):
+        yield from planted_fit(
+            case,
+            lambda factor: case.put(
+                WEIGHTS, wrong.By(lambda s: softmax.apply(wrong.visible(s, lambda x: factor * x)))
+            ),
+            FACTORS,
+            lambda factor: f"softmax is taken of {spoken(factor)} times the scores",
+        )
+
+
+def said_as_divisor(factor: float) -> str:
+    """Divided by √17; multiplied by 2 where that is shorter."""
+    divisor = spoken(1 / factor)
+    if abs(factor) >= 1 or ("√" not in divisor and f"{abs(factor):.15g}" == f"{abs(factor):.2g}"):
+        return f"the scores are multiplied by {spoken(factor)}"
+    return f"the scores are divided by {divisor}"
 
 
 SCALING = (
@@ -76,6 +120,7 @@ SCALING = (
         "the scores are not scaled",
         "{}",
         unscaled,
+        subject="scale",
     ),
     Mistake(
         "scale-by-d_k",
@@ -83,6 +128,7 @@ SCALING = (
         "the scores are divided by d_k rather than its root",
         "divide by np.sqrt(d_k)",
         rescaled(by_d_k),
+        subject="scale",
     ),
     Mistake(
         "scale-by-sqrt-d_model",
@@ -90,6 +136,7 @@ SCALING = (
         "the scores are divided by √d_model",
         "divide by the root of the size of one head, np.sqrt(d_k)",
         rescaled(by_root_of_d_model),
+        subject="scale",
     ),
     Mistake(
         "scaled-twice",
@@ -97,13 +144,27 @@ SCALING = (
         "the scores are scaled twice",
         "scale Q or Q Kᵀ, not both",
         twice,
+        subject="scale",
     ),
     Mistake(
         "scores-already-scaled",
         ("scores",),
-        "the array called scores holds the scaled ones",
-        "call it scaled_scores, or say --name scores=scaled_scores",
+        "the array called {} holds scaled numbers",
+        "write it down before it is scaled, or say --name scores=scaled_scores if it is the scores",
         already_scaled,
+        subject="scale",
+    ),
+)
+
+OTHER_SCALE = (
+    Mistake(
+        "scale-other",
+        ("scaled_scores", WEIGHTS),
+        "{}",
+        "divide Q Kᵀ by np.sqrt(d_k), once, or give the factor that is meant with --scale",
+        other_factor,
+        fitted=True,
+        subject="scale",
     ),
 )
 
@@ -131,6 +192,70 @@ def after_mask(case: Case) -> Iterator[Plant]:
     )
 
 
+def before_scale(case: Case) -> Iterator[Plant]:
+    """cap · tanh(scores / cap) / √d_k."""
+    cap, scale = case.op("softcapped_scores"), case.op("scaled_scores")
+    if isinstance(cap, Squeeze) and isinstance(scale, Scale):
+        yield Plant(case.put_all({"scaled_scores": Copy(), "softcapped_scores": wrong.Then(cap, scale)}))
+
+
+def squeezed_by(*functions: Callable[[Array, float], Array]) -> Callable[[Case], Iterator[Plant]]:
+    """Plants a function of scores and cap for the soft cap."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        op = case.op("softcapped_scores")
+        for function in functions:
+            if isinstance(op, Squeeze):
+                yield Plant(case.put("softcapped_scores", bent(function, op.cap)))
+
+    return plants
+
+
+def bent(function: Callable[[Array, float], Array], cap: float) -> wrong.By:
+    """A function of scores and cap, the cap put in."""
+    return wrong.By(lambda s: function(s, cap))
+
+
+def other_cap(case: Case) -> Iterator[Plant]:
+    """Another cap than was asked for."""
+    op = case.op("softcapped_scores")
+    if isinstance(op, Squeeze):
+        starts = [op.cap * part for part in (0.1, 0.3, 0.6, 1.5, 3.0, 10.0)]
+        yield from planted_fit(
+            case, lambda cap: case.put("softcapped_scores", Squeeze(abs(cap))), starts, spoken
+        )
+
+
+def unasked_cap(case: Case) -> Iterator[Plant]:
+    """A cap where none was asked for: before the mask, or after it."""
+    scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
+    if "softcapped_scores" in case.derivation:
+        return
+    starts = (0.5, 2.0, 8.0, 20.0, 50.0)
+    if isinstance(scale, Scale):
+        yield from planted_fit(
+            case,
+            lambda cap: case.put("scaled_scores", wrong.Then(scale, Squeeze(abs(cap)))),
+            starts,
+            spoken,
+        )
+    if isinstance(softmax, Softmax):
+        for bend in (lambda s, cap: wrong.visible(s, Squeeze(abs(cap)).apply), squeezed_hidden):
+            yield from planted_fit(case, capped_late(case, softmax, bend), starts, spoken)
+
+
+def squeezed_hidden(s: Array, cap: float) -> Array:
+    """Scores squeezed, −∞ to −cap."""
+    return Squeeze(abs(cap)).apply(s)
+
+
+def capped_late(
+    case: Case, softmax: Softmax, bend: Callable[[Array, float], Array]
+) -> Callable[[float], Derivation]:
+    """Softmax of scores that are squeezed first."""
+    return lambda cap: case.put(WEIGHTS, wrong.By(lambda s: softmax.apply(bend(s, cap))))
+
+
 SOFTCAP = (
     Mistake(
         "softcap-after-mask",
@@ -138,6 +263,7 @@ SOFTCAP = (
         "the soft cap comes after the mask, so that hidden scores are −cap instead of −∞",
         "squeeze first, then mask",
         after_mask,
+        subject="softcap",
     ),
     Mistake(
         "softcap-missing",
@@ -145,5 +271,50 @@ SOFTCAP = (
         "there is no soft cap",
         "squeeze the scaled scores: cap * np.tanh(scores / cap)",
         instead("softcapped_scores", lambda _: Copy(), Squeeze),
+        subject="softcap",
+    ),
+    Mistake(
+        "softcap-before-scale",
+        ("softcapped_scores",),
+        "the soft cap comes before the scale",
+        "scale first, then squeeze",
+        before_scale,
+        subject="softcap",
+    ),
+    Mistake(
+        "softcap-half",
+        ("softcapped_scores",),
+        "the scores are not both divided by the cap and multiplied by it again",
+        "take cap * np.tanh(scores / cap)",
+        squeezed_by(
+            lambda s, cap: np.tanh(s / cap), lambda s, cap: cap * np.tanh(s), lambda s, _: np.tanh(s)
+        ),
+        subject="softcap",
+    ),
+    Mistake(
+        "softcap-clipped",
+        ("softcapped_scores",),
+        "the scores are cut off at the cap rather than squeezed",
+        "take cap * np.tanh(scores / cap), not np.clip",
+        squeezed_by(lambda s, cap: np.clip(s, -cap, cap)),
+        subject="softcap",
+    ),
+    Mistake(
+        "softcap-other",
+        ("softcapped_scores",),
+        "the cap is {}",
+        "squeeze to the cap that --softcap gives, or give this one",
+        other_cap,
+        fitted=True,
+        subject="softcap",
+    ),
+    Mistake(
+        "softcap-unasked",
+        ("scaled_scores", WEIGHTS),
+        "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
+        "say --softcap {} if it is meant",
+        unasked_cap,
+        fitted=True,
+        subject="softcap",
     ),
 )

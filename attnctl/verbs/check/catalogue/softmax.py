@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import log
 
 import numpy as np
 
+from attnctl.array import Array
+from attnctl.derivation import Derivation
 from attnctl.names import WEIGHTS
 from attnctl.ops import Copy, Softmax
 from attnctl.verbs.check import wrong
+from attnctl.verbs.check.fit import planted_fit
 from attnctl.verbs.check.mistake import Case, Mistake, Plant, instead
+
+Plants = Callable[[Case], Iterator[Plant]]
 
 
 def raw(case: Case) -> Iterator[Plant]:
@@ -22,6 +29,17 @@ def raw(case: Case) -> Iterator[Plant]:
 def without_infinity(s: np.ndarray) -> np.ndarray:
     """Hidden scores as zeros."""
     return np.where(np.isneginf(s), 0.0, s)
+
+
+def made_by(*functions: Callable[[Array], Array]) -> Plants:
+    """Plants a function of the scores for softmax."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        if isinstance(case.op(WEIGHTS), Softmax):
+            for function in functions:
+                yield Plant(case.put(WEIGHTS, wrong.By(function)))
+
+    return plants
 
 
 def dropout(case: Case) -> Iterator[Plant]:
@@ -46,29 +64,45 @@ def overflowing(case: Case) -> Iterator[Plant]:
             yield Plant(case.put(WEIGHTS, wrong.Bare(dtype)), dtype)
 
 
+def constant_in_sum(
+    form: Callable[[Array, float], Array], said: Callable[[float], str | None], starts: tuple[float, ...]
+) -> Plants:
+    """Plants a constant in the sum that softmax divides by; `said` is None where it is another mistake."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        if not isinstance(case.op(WEIGHTS), Softmax):
+            return
+
+        def make(constant: float) -> Derivation:
+            return case.put(WEIGHTS, wrong.By(lambda s: form(s, constant)))
+
+        for plant in planted_fit(case, make, starts, str):
+            detail = said(float(plant.detail))
+            if detail is not None:
+                yield replace(plant, detail=detail)
+
+    return plants
+
+
+def small(constant: float) -> str | None:
+    """A constant that is meant to keep a sum from being 0."""
+    return f"{constant:.3g}" if 0 < constant < 1 else None
+
+
+def several_zeros(constant: float) -> str | None:
+    """As many keys of the score 0."""
+    return f"{constant:.0f} keys" if constant > 1 and constant == round(constant) else None
+
+
+def logit(constant: float) -> str | None:
+    """The score of a key that is in the sum and nowhere else."""
+    return f"{log(constant):.4g}" if constant > 0 else None
+
+
+SMALL = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-12)
+LARGE = (0.1, 1.0, 5.0, 30.0)
+
 SOFTMAX = (
-    Mistake(
-        "softmax-over-queries",
-        (WEIGHTS,),
-        "softmax runs over queries",
-        "use axis=-1",
-        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-2), Softmax),
-    ),
-    Mistake(
-        "softmax-over-heads",
-        (WEIGHTS,),
-        "softmax runs over heads",
-        "use axis=-1",
-        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-3), Softmax),
-    ),
-    Mistake("no-softmax", (WEIGHTS,), "there is no softmax", "take softmax over keys (axis=-1)", raw),
-    Mistake(
-        "dropout-left-on",
-        (WEIGHTS,),
-        "dropout is on (p = {}), so that some weights are 0 and the others too large",
-        "call model.eval(), or set dropout to 0",
-        dropout,
-    ),
     Mistake(
         "nan-where-nothing-is-seen",
         (WEIGHTS,),
@@ -82,5 +116,155 @@ SOFTMAX = (
         "exp overflows {}, as the row maximum is not subtracted",
         "take np.exp(s - s.max(axis=-1, keepdims=True))",
         overflowing,
+    ),
+    Mistake(
+        "softmax-over-queries",
+        (WEIGHTS,),
+        "softmax runs over queries",
+        "use axis=-1",
+        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-2), Softmax),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-over-heads",
+        (WEIGHTS,),
+        "softmax runs over heads",
+        "use axis=-1",
+        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-3), Softmax),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-over-everything",
+        (WEIGHTS,),
+        "softmax runs over queries and keys together",
+        "use axis=-1",
+        made_by(lambda s: wrong.softmax(s.reshape(*s.shape[:-2], -1), -1).reshape(s.shape)),
+        subject="softmax",
+    ),
+    Mistake(
+        "no-softmax",
+        (WEIGHTS,),
+        "there is no softmax",
+        "take softmax over keys (axis=-1)",
+        raw,
+        subject="softmax",
+    ),
+    Mistake(
+        "exp-base-2",
+        (WEIGHTS,),
+        "exp is taken to another base than e: exp2 without the factor log2(e), or with it twice",
+        "take np.exp2(s * np.log2(np.e)), or np.exp(s)",
+        made_by(
+            lambda s: wrong.softmax(s * np.log(2.0), -1),
+            lambda s: wrong.softmax(s / np.log(2.0), -1),
+        ),
+        subject="scale",
+    ),
+    Mistake(
+        "softmax-plus-one",
+        (WEIGHTS,),
+        "softmax divides by 1 + Σ",
+        "divide by the sum of exp alone; rows then sum to 1",
+        made_by(lambda s: wrong.with_constant(s, 1.0), lambda s: wrong.with_logit(s, 1.0)),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-twice",
+        (WEIGHTS,),
+        "softmax is taken twice",
+        "take it once",
+        made_by(
+            lambda s: wrong.softmax(wrong.softmax(s, -1), -1),
+            lambda s: wrong.softmax(np.where(np.isneginf(s), s, wrong.softmax(s, -1)), -1),
+        ),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-unnormalized",
+        (WEIGHTS,),
+        "the weights are not divided by their sum",
+        "divide by exp's sum over keys",
+        made_by(wrong.grown, np.exp),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-normalized-twice",
+        (WEIGHTS,),
+        "the weights are divided by exp's sum twice",
+        "divide once, when all keys are summed",
+        made_by(lambda s: wrong.shared_out(wrong.softmax(s, -1), wrong.total(wrong.grown(s)))),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-log",
+        (WEIGHTS,),
+        "the weights are their logarithms",
+        "use softmax, not log_softmax",
+        made_by(lambda s: np.log(wrong.softmax(s, -1))),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-sigmoid",
+        (WEIGHTS,),
+        "the weights are a sigmoid of the scores",
+        "use softmax over keys",
+        made_by(lambda s: 1 / (1 + np.exp(-s))),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-relu",
+        (WEIGHTS,),
+        "the weights are the positive scores, without exp",
+        "use softmax over keys",
+        made_by(
+            lambda s: wrong.shared_out(e := np.maximum(s, 0.0), wrong.total(e)),
+            lambda s: np.maximum(s, 0.0),
+        ),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-hard",
+        (WEIGHTS,),
+        "only the key of the highest score gets weight",
+        "use softmax, not argmax",
+        made_by(lambda s: (s == s.max(axis=-1, keepdims=True)).astype(np.float64)),
+        subject="softmax",
+    ),
+    Mistake(
+        "dropout-left-on",
+        (WEIGHTS,),
+        "dropout is on (p = {}), so that some weights are 0 and the others too large",
+        "call model.eval(), or set dropout to 0",
+        dropout,
+    ),
+)
+
+SUMS = (
+    Mistake(
+        "softmax-epsilon",
+        (WEIGHTS,),
+        "{} is added to the sum that softmax divides by",
+        "divide by the sum alone: after the maximum is subtracted it is at least 1",
+        constant_in_sum(wrong.with_constant, small, SMALL),
+        fitted=True,
+        subject="softmax",
+    ),
+    Mistake(
+        "keys-padded",
+        (WEIGHTS,),
+        "softmax counts {} of zeros, the padding of the last block",
+        "hide keys from the sentence's length on before softmax",
+        constant_in_sum(wrong.with_logit, several_zeros, LARGE),
+        fitted=True,
+        subject="softmax",
+    ),
+    Mistake(
+        "sink",
+        (WEIGHTS,),
+        "softmax counts a key more whose score is {} everywhere (an attention sink), and drops its weight",
+        "take softmax over the keys alone, or check a model that has sinks",
+        constant_in_sum(wrong.with_logit, logit, LARGE),
+        fitted=True,
+        subject="softmax",
     ),
 )

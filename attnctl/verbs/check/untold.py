@@ -1,0 +1,64 @@
+"""Recorded steps of which nobody can tell whether they are right, and what to record for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attnctl.ops import Given, Unstated
+from attnctl.verbs.check.evidence import stretch
+from attnctl.verbs.check.record import Record
+from attnctl.verbs.check.walk import Checked, Verdict, Walk
+
+
+@dataclass(frozen=True)
+class Untold:
+    """A recorded step that could not be judged: why, and which steps to record too."""
+
+    step: str
+    words: str
+    record: tuple[str, ...]
+    otherwise: str = ""
+    """What would help where no other step does."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "step": self.step,
+            "words": self.words,
+            "record": list(self.record),
+            "otherwise": self.otherwise or None,
+        }
+
+
+def untold(record: Record, walk: Walk, steps: Mapping[str, Checked]) -> Iterator[Untold]:
+    """Every recorded step that could not be judged."""
+    for name, checked in steps.items():
+        if name not in walk.derivation or isinstance(walk.derivation[name].op, Given):
+            continue
+        if checked.verdict is Verdict.CANNOT_TELL:
+            yield blurred(record, walk, name, checked)
+        elif checked.verdict is Verdict.NOT_CHECKABLE:
+            yield unfounded(record, walk, name)
+
+
+def blurred(record: Record, walk: Walk, name: str, checked: Checked) -> Untold:
+    """A step that rounding may put too far off, and the unrecorded steps that would help."""
+    steps = stretch(walk.derivation, record, name)[:-1]
+    unrecorded = {step.name for step in steps}
+    first = tuple(step.name for step in steps if unrecorded.isdisjoint(step.inputs))
+    kind = str(record.strictness)
+    if record.strictness.decimals is None:
+        kind += f" in {(record.unrecorded if steps else record.precision(name)).name}"
+    why = f"{kind} may put it off by {checked.blurred:.0%} of how far its numbers vary"
+    return Untold(name, why, first, "Record it and what it is computed from in more digits")
+
+
+def unfounded(record: Record, walk: Walk, name: str) -> Untold:
+    """A step that nothing recorded leads to."""
+    step = walk.derivation[name]
+    if isinstance(step.op, Unstated):
+        return Untold(name, "nothing says how it came about", (), "Say so by the options, or leave it out")
+    missing = tuple(each for each in step.inputs if each not in record and walk.values.get(each) is None)
+    return Untold(name, "what it is computed from is not recorded", missing)

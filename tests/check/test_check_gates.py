@@ -1,0 +1,114 @@
+"""Right programs are never accused, wrong ones never agree: every type, size and choice of records."""
+
+import io
+import json
+
+import numpy as np
+import programs
+import pytest
+from check_foreign import foreign
+
+import attnctl
+from attnctl.cli.program import program
+from attnctl.config.settings import Settings
+from attnctl.rules import Causal
+
+MEANT = Settings(heads=programs.HEADS, rules=(Causal(),))
+
+QUICK = [
+    (dtype, 64, "only the output", case)
+    for dtype in ("float16", "bfloat16")
+    for case in ("rounded at the end", "online softmax", "noise of 1 %", "Q and K exchanged")
+]
+QUICK += [("float32", 64, "ends", "TF32"), ("float32", 64, "Q K V", "TF32, cut")]
+
+
+def cases(kinds):
+    for dtype in programs.DTYPES:
+        for d_model in programs.D_MODELS:
+            for what in programs.RECORDED:
+                for case in kinds:
+                    values = (dtype, d_model, what, case)
+                    marks = () if values in QUICK else (pytest.mark.slow,)
+                    yield pytest.param(*values, marks=marks, id="-".join(map(str, values)))
+
+
+def checked(dtype, d_model, what, case):
+    """The report on one program, of which this much is recorded."""
+    steps = {**programs.RIGHT, **programs.WRONG}[case](programs.inputs(dtype, d_model), dtype)
+    return attnctl.check(foreign(programs.recorded(steps, what)), MEANT)
+
+
+def test_zeros_do_not_agree(tmp_path):
+    rng, half = np.random.default_rng(0), np.float16
+    arrays = {w: (rng.standard_normal((256, 256)) / 16).astype(half) for w in ("W_Q", "W_K", "W_V", "W_O")}
+    arrays |= {"X": rng.standard_normal((64, 256)).astype(half), "output": np.zeros((64, 256), half)}
+    np.savez(tmp_path / "z.npz", **arrays)
+    out = io.StringIO()
+    code = program(["check", str(tmp_path / "z.npz"), "--heads", "8", "--causal", "--json"], stdout=out)
+    found = json.loads(out.getvalue())
+    assert (code, found["agrees"], found["first"]) == (1, False, "output")
+    assert 0 < found["steps"]["output"]["allowed"] < 0.02
+
+
+@pytest.mark.parametrize(("dtype", "d_model", "what", "case"), list(cases(programs.RIGHT)))
+def test_a_right_program_is_never_accused(dtype, d_model, what, case, planted_table):
+    report = checked(dtype, d_model, what, case)
+    planted_table.setdefault(f"right, {dtype}", []).append(str(report.agrees))
+    assert report.agrees is not False
+    assert not report.findings
+
+
+@pytest.mark.parametrize(("dtype", "d_model", "what", "case"), list(cases(programs.WRONG)))
+def test_a_wrong_program_never_agrees(dtype, d_model, what, case, planted_table):
+    report = checked(dtype, d_model, what, case)
+    planted_table.setdefault(f"{case}, {dtype}", []).append(str(report.agrees))
+    assert report.agrees is not True
+
+
+def test_tf32_is_recognised_and_said():
+    report = checked("float32", 64, "everything", "TF32")
+    assert (report.agrees, report.mistake) == (True, None)
+    assert "TF32" in report.notes[0]
+    assert checked("float32", 64, "everything", "blocked").notes == ()
+
+
+def blurred_dump():
+    """A run in bfloat16 with scores so large that their rounding decides which key is seen."""
+    given = programs.inputs("bfloat16", 64)
+    given = {name: x * 8 if name in {"W_Q", "W_K"} else x for name, x in given.items()}
+    return programs.program(given, "bfloat16")
+
+
+def test_what_rounding_blurs_is_neither_right_nor_wrong():
+    steps = blurred_dump()
+    report = attnctl.check(foreign(programs.recorded(steps, "only the output")), MEANT)
+    assert (report.agrees, report.steps["output"].verdict.value) == (None, "cannot tell")
+    (untold,) = report.cannot_tell
+    assert (untold.step, untold.record) == ("output", ("Q", "K", "V"))
+    wrong = {**steps, "output": np.zeros_like(steps["output"])}
+    assert attnctl.check(foreign(programs.recorded(wrong, "only the output")), MEANT).agrees is not True
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda steps: {"V": steps["V"] * np.float32(1.001)},
+        lambda steps: {"scores": np.float32(20) * np.tanh(steps["scores"] / np.float32(20))},
+        lambda steps: {"K": np.round(steps["K"] * 40) / np.float32(40)},
+        lambda steps: {
+            "attention_weights": steps["attention_weights"]
+            + np.random.default_rng(0).normal(0, 1e-4, steps["attention_weights"].shape).astype(np.float32)
+        },
+        lambda steps: {"attention_weights": steps["attention_weights"] / np.float32(1.002)},
+    ],
+    ids=["V times 1.001", "a soft cap", "K in int8", "noise", "an epsilon"],
+)
+def test_what_is_off_a_little_is_not_low_precision(change):
+    steps = programs.program(programs.inputs("float32", 64, n=16), "float32")
+    for names in (("Q", "K", "V", "scores", "attention_weights"), ("X", "W_Q", "W_K", "W_V")):
+        kept = {name: steps[name] for name in (*names, *programs.INPUTS)}
+        report = attnctl.check(foreign({**kept, **change(steps)}), MEANT)
+        assert report.agrees is False
+        assert report.mistake != "low-precision"
+        assert report.notes == ()
