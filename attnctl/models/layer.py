@@ -247,7 +247,7 @@ def key_bias(d: Description, keys: int) -> Array:
 
 def bfloat16(x: Array) -> Array:
     """float32 numbers rounded to bfloat16, to even."""
-    bits = x.astype(np.float32).view(np.uint32)
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     rounded = bits + 0x7FFF + ((bits >> 16) & 1)
     return (rounded & 0xFFFF0000).astype(np.uint32).view(np.float32)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from attnctl.arrays.layout import search
 from attnctl.arrays.reader import as_array, complete
 from attnctl.derivation import Derivation, Variant, derive
 from attnctl.errors import AttnError
-from attnctl.models.layer import Model, prepared
+from attnctl.models.layer import Model, bfloat16, prepared
 from attnctl.names import HIDDEN, MEMORY, TABLE, X
 from attnctl.ops import Unstated
 from attnctl.plan.intended import Intent, aside
@@ -75,11 +75,22 @@ def meant(model: Model, index: int, trace: Trace, cross: bool = False, first: Ar
     plan = prepared(model.layer(index), *rows_of(model, ours, whole, cross), cross=cross)
     derivation = starting(plan.variant, ours)
     weights = {name: plan.given[name] for name in derivation.given if name not in (HIDDEN, X, MEMORY)}
-    held = {**{name: array.astype(np.float64) for name, array in weights.items()}, **ours}
+    narrowed = narrowing(list(ours.values()))
+    held = {**{name: narrowed(array) for name, array in weights.items()}, **ours}
     order = [step.name for step in derivation if step.name in held]
     steps = {name: derivation[name] for name in order}
     steps |= {name: aside(name, held[name]) for name in held if name not in steps}
     return Intent(Trace(steps, held, trace.header), whole, derivation)
+
+
+def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:
+    """What a port in the type of these arrays makes of the model's numbers: bfloat16, float16, or all digits."""
+    floats = [array for array in recorded if array.dtype.kind == "f" and array.size]
+    if floats and all(array.dtype == np.float16 for array in floats):
+        return lambda array: array.astype(np.float16)
+    if floats and all(np.array_equal(bfloat16(array), array) for array in floats):
+        return bfloat16
+    return lambda array: array.astype(np.float64)
 
 
 def is_weight(name: str) -> bool:

@@ -13,25 +13,11 @@ ROTATED = ("Q_rotated", "K_rotated")
 HEAD_NORMED = ("Q_normed", "K_normed")
 NORMED = ("X", *HEAD_NORMED, "output_normed", "latent_Q_normed", "latent_KV_normed")
 
-THETAS = (1e4, 5e5, 1e6, 1e5, 1.5e5, 1.6e5, 2e6, 5e6, 5e4, 1e3, 1e2, 1e7, 8e6, 25e4)
-"""The bases that published models have."""
-
 
 def turned(case: Case) -> dict[str, Rotate]:
     """The rotations of Q and K."""
     found = {name: case.op(name) for name in (*ROTATED, "K_rope_rotated")}
     return {name: op for name, op in found.items() if isinstance(op, Rotate)}
-
-
-def other_theta(case: Case) -> Iterator[Plant]:
-    """Another base; and the model's own base without its scaling."""
-    right = turned(case)
-    own = next((op.theta for op in right.values()), 0.0)
-    for names in everywhere_or_once(*right):
-        for theta in THETAS:
-            ops = {name: replace(right[name], theta=theta, frequencies=(), factor=1.0) for name in names}
-            if theta != own:
-                yield Plant(case.put_all(ops), f"theta {theta:g}; the model has {own:g}")
 
 
 def unscaled(case: Case) -> Iterator[Plant]:
@@ -127,13 +113,6 @@ def sink_missing(case: Case) -> Iterator[Plant]:
 
 
 MODELS = (
-    Mistake(
-        "rotary-theta-wrong",
-        (*ROTATED, "K_rope_rotated"),
-        "it fits {}",
-        "take rope_theta of config.json (rope_parameters, where transformers 5 wrote it)",
-        other_theta,
-    ),
     Mistake(
         "rotary-scaling-missing",
         (*ROTATED, "K_rope_rotated"),
