@@ -36,8 +36,8 @@ from attnctl.ops import (
     RMSNorm,
     Rotate,
     Scale,
-    Sinusoid,
     SinkSoftmax,
+    Sinusoid,
     Slope,
     Softmax,
     Squeeze,
@@ -100,7 +100,6 @@ class Rotary:
             raise AttnError(f"theta: {self.theta} is not a positive finite number; most models use 10000")
         if self.dims is not None and (self.dims < 2 or self.dims % 2):
             raise AttnError(f"rotary dims: {self.dims} columns do not make pairs; use 2, 4, 6, …")
-
 
     def rotate(self, start: PerBatch, first: int | None = None) -> Rotate:
         """The op that turns rows which come after `start` others."""
@@ -262,12 +261,12 @@ def projections(v: Variant, at: Latest) -> Lines:
             yield line("K", Beside(), (at["K_C"], at["R"]), formula)
 
 
-def rotations(v: Variant, at: Latest) -> Lines:
+def turned(v: Variant, at: Latest) -> Lines:
     """Rotary positions on Q and K: queries stand after `offset` keys, new keys after the past ones."""
     if v.rotary is None:
         return
-    turned = (("Q", v.offset),) if "W_K_rope" in v.given else (("Q", v.offset), ("K", v.past))
-    for symbol, start in turned:
+    own = (("Q", v.offset),) if "W_K_rope" in v.given else (("Q", v.offset), ("K", v.past))
+    for symbol, start in own:
         formula = f"{at[symbol]} {v.rotary.formula}"
         yield line(f"{symbol}_rotated", v.rotary.rotate(start), (at[symbol],), formula)
 
@@ -278,9 +277,9 @@ def head_norms(v: Variant, at: Latest) -> Lines:
         yield from normed(v, at, v.layer.head_norm, f"{symbol}_normed", symbol, f"{symbol}_norm")
 
 
-def turns(v: Variant, at: Latest) -> Lines:
+def rotations(v: Variant, at: Latest) -> Lines:
     """Norms and rotations of Q and K, in the order that the model has them."""
-    parts = (rotations, head_norms) if v.layer.norm_after_rotation else (head_norms, rotations)
+    parts = (turned, head_norms) if v.layer.norm_after_rotation else (head_norms, turned)
     for part in parts:
         yield from part(v, at)
 
@@ -384,7 +383,7 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     sentence,
     latents,
     projections,
-    turns,
+    rotations,
     cache,
     sharing,
     attention,

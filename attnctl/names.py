@@ -38,6 +38,7 @@ class Name(NamedTuple):
     A `leaf` may be handed in, everything else follows; `attend` reads an `input`; a batch has what
     is there `once` in common. `hidden` is the value of every cell that a rule hides, where that
     is known without computing it. A `result` is a stage of what attention gives.
+    Only the layers of a trained `model` have some: without the model nobody says how they came about.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Name(NamedTuple):
     once: bool = False
     hidden: float | None = None
     result: bool = False
+    model: bool = False
 
     @property
     def own(self) -> str:
@@ -126,35 +128,35 @@ def given(name: str, symbol: str, layout: str, *, once: bool = False) -> Name:
 def weight(name: str, layout: str) -> Name:
     """The row of a model's own numbers, which come in one layout."""
     symbol = {"W": "W", "b": "b"}.get(name.partition("_")[0], name)
-    return Name(name, symbol, (layout,), leaf=True, once=True)
+    return Name(name, symbol, (layout,), leaf=True, once=True, model=True)
 
 
 def norm_of(name: str, layout: str) -> tuple[Name, Name]:
     """The rows of the weight and the bias of a norm."""
     return (
-        Name(f"{name}_weight", "γ", (layout,), leaf=True, once=True),
-        Name(f"{name}_bias", "β", (layout,), leaf=True, once=True),
+        Name(f"{name}_weight", "γ", (layout,), leaf=True, once=True, model=True),
+        Name(f"{name}_bias", "β", (layout,), leaf=True, once=True, model=True),
     )
 
 
 ROWS = (
     Name(EMBEDDINGS, "E", ("token d_model",), leaf=True),
     Name(POSITIONS, "P", ("token d_model",), leaf=True, once=True),
-    Name(HIDDEN, "H", ("token d_model",), leaf=True),
+    Name(HIDDEN, "H", ("token d_model",), leaf=True, model=True),
     *norm_of("norm", "d_model"),
     given(X, "X", "token d_model"),
     given(MEMORY, "M", "new d_memory"),
     *(weight(f"{kind}_latent_Q", shape) for kind, shape in (("W", "d_model rank"), ("b", "rank"))),
-    Name("latent_Q", "C_Q", ("query rank",)),
+    Name("latent_Q", "C_Q", ("query rank",), model=True),
     *norm_of("latent_Q_norm", "rank"),
-    Name("latent_Q_normed", "C_Q", ("query rank",)),
+    Name("latent_Q_normed", "C_Q", ("query rank",), model=True),
     *(weight(f"{kind}_latent_KV", shape) for kind, shape in (("W", "d_model kv_rank"), ("b", "kv_rank"))),
-    Name("latent_KV", "C_KV", ("key kv_rank",)),
+    Name("latent_KV", "C_KV", ("key kv_rank",), model=True),
     *norm_of("latent_KV_norm", "kv_rank"),
-    Name("latent_KV_normed", "C_KV", ("key kv_rank",)),
+    Name("latent_KV_normed", "C_KV", ("key kv_rank",), model=True),
     *(weight(f"{kind}_K_rope", shape) for kind, shape in (("W", "d_model d_rope"), ("b", "d_rope"))),
-    Name("K_rope", "R", ("key d_rope",)),
-    Name("K_rope_rotated", "R", ("key d_rope",)),
+    Name("K_rope", "R", ("key d_rope",), model=True),
+    Name("K_rope_rotated", "R", ("key d_rope",), model=True),
     matrix("W_Q", "d_model", "head", "d_k"),
     matrix("W_K", "d_memory", "kv_head", "d_k"),
     matrix("W_V", "d_memory", "kv_head", "d_v"),
@@ -164,11 +166,11 @@ ROWS = (
     vectors(Q, "Q", "head", "query", "d_k", given=True),
     vectors(K, "K", "kv_head", "new", "d_k", given=True),
     vectors(V, "V", "kv_head", "new", "d_v", given=True),
-    vectors("K_latent", "K_C", "kv_head", "new", "d_k"),
+    vectors("K_latent", "K_C", "kv_head", "new", "d_k")._replace(model=True),
     *norm_of("Q_norm", "head d_k"),
     *norm_of("K_norm", "kv_head d_k"),
-    vectors("Q_normed", "Q", "head", "query", "d_k"),
-    vectors("K_normed", "K", "kv_head", "new", "d_k"),
+    vectors("Q_normed", "Q", "head", "query", "d_k")._replace(model=True),
+    vectors("K_normed", "K", "kv_head", "new", "d_k")._replace(model=True),
     vectors("Q_rotated", "Q", "head", "query", "d_k"),
     vectors("K_rotated", "K", "kv_head", "new", "d_k"),
     vectors(PAST_KEY, "K", "kv_head", "past", "d_k", given=True),
@@ -188,12 +190,12 @@ ROWS = (
     scores(MASKED, hidden=-inf),
     weight(SINK, "head"),
     scores(WEIGHTS, "A", hidden=0.0),
-    Name(SINK_WEIGHTS, "A_sink", ("head query",)),
+    Name(SINK_WEIGHTS, "A_sink", ("head query",), model=True),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     Name(CONCAT, "Z", ("query head*d_v",), result=True),
     *(weight(f"{kind}_gate", shape) for kind, shape in (("W", "d_model head*d_v"), ("b", "head*d_v"))),
-    Name("gate", "G", ("query head*d_v",)),
-    Name(GATED, "Z", ("query head*d_v",)),
+    Name("gate", "G", ("query head*d_v",), model=True),
+    Name(GATED, "Z", ("query head*d_v",), model=True),
     Name(
         W_O,
         "W",
@@ -207,8 +209,8 @@ ROWS = (
     given(B_O, "b", "d_out", once=True),
     Name(OUTPUT, "Y", ("query d_out",), result=True),
     *norm_of("output_norm", "d_out"),
-    Name("output_normed", "Y", ("query d_out",)),
-    Name(RESIDUAL, "H", ("query d_out",)),
+    Name("output_normed", "Y", ("query d_out",), model=True),
+    Name(RESIDUAL, "H", ("query d_out",), model=True),
     given(KEY_LENGTHS, "", ""),
 )
 
@@ -222,7 +224,7 @@ def where(wanted: Callable[[Name], bool]) -> list[str]:
 
 def leaves() -> list[str]:
     """What may be handed in."""
-    return where(lambda row: row.leaf)
+    return where(lambda row: row.leaf and not row.model)
 
 
 def results() -> list[str]:

@@ -29,7 +29,8 @@ class LayerOptions(NamedTuple):
     """A layer of a trained model instead of given weights."""
 
     model: Annotated[
-        str | None, option("The model whose layer attends to `hidden`: a folder, or an id of the hub.", metavar="DIR")
+        str | None,
+        option("The model whose layer attends to `hidden`: a folder, or an id of the hub.", metavar="DIR"),
     ] = None
     layer: Annotated[str | None, option("Its layer: 3, -1, decoder.1, cross.1.", metavar="N")] = None
 
@@ -104,7 +105,9 @@ def attend_in_model(
         raise AttnError("--layer: which layer of the model? --layer 3")
     options = ModelOptions(model.model, model.layer)
     raise_all(senseless(options, {**flags, "cost": cost.cost or None}))
-    settings = model_settings({name: each for name, each in flags.items() if name != "config"}, cost.max_memory)
+    settings = model_settings(
+        {name: each for name, each in flags.items() if name != "config"}, cost.max_memory
+    )
     memory = found[MEMORY] if MEMORY in found else None
     run_model(options, [Input(hidden=found[HIDDEN], memory=memory)], settings, view, output)
 

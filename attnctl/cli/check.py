@@ -120,7 +120,11 @@ def useless(model: PortOptions, config: str | None, attention: Given) -> list[st
     if model.model is None:
         given = {"--layer": model.layer, "--ids": model.ids}
         return [f"{flag}: add --model DIR" for flag, value in given.items() if value is not None]
-    return ["--model: it says what was meant; leave out the options of attention"] if config or attention else []
+    return (
+        ["--model: it says what was meant; leave out the options of attention"]
+        if config or attention
+        else []
+    )
 
 
 def intent_of(port: PortOptions, trace: Trace) -> Any:

@@ -18,7 +18,8 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def model(
     *,
     folder: Annotated[
-        str, typer.Argument(metavar="DIR", help="What save_pretrained wrote, or the id of a model on the hub.")
+        str,
+        typer.Argument(metavar="DIR", help="What save_pretrained wrote, or the id of a model on the hub."),
     ],
     json_: Annotated[bool, option("Print it as JSON.", "--json")] = False,
 ) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from attnctl.cli.options import Given, OutputOptions, ViewOptions, option
@@ -45,17 +46,30 @@ class ModelOptions(NamedTuple):
         ),
     ] = None
     ids: Annotated[tuple[int, ...] | None, option("The ids of tokens instead of a sentence."), IDS] = None
-    pair: Annotated[str | None, option("The second segment, for models of pairs (BERT).", metavar="TEXT")] = None
+    pair: Annotated[
+        str | None, option("The second segment, for models of pairs (BERT).", metavar="TEXT")
+    ] = None
     context_ids: Annotated[
-        tuple[int, ...] | None, option("Ids instead of --context: what an encoder reads for its decoder."), IDS
+        tuple[int, ...] | None,
+        option("Ids instead of --context: what an encoder reads for its decoder."),
+        IDS,
     ] = None
 
 
 def senseless(model: ModelOptions, flags: Given) -> list[str]:
     """Options that mean nothing without a model, or with one."""
     if model.model is None:
-        given = {"--layer": model.layer, "--ids": model.ids, "--pair": model.pair, "--context-ids": model.context_ids}
-        return [f"{flag}: only a model has that; add --model DIR" for flag, value in given.items() if value is not None]
+        given = {
+            "--layer": model.layer,
+            "--ids": model.ids,
+            "--pair": model.pair,
+            "--context-ids": model.context_ids,
+        }
+        return [
+            f"{flag}: only a model has that; add --model DIR"
+            for flag, value in given.items()
+            if value is not None
+        ]
     return [
         f"--{name.replace('_', '-')}: the model says that itself; leave it out"
         for name, value in flags.items()
@@ -81,10 +95,8 @@ def sources_of(model: ModelOptions, sentences: Sequence[str], context: str | Non
         raise AttnError("--ids: there is a sentence too; give one of them")
     if model.pair is not None and len(sentences) != 1:
         raise AttnError("--pair: goes with one sentence")
-    beside = {"context": context, "context_ids": model.context_ids, "pair": model.pair}
-    if model.ids is not None:
-        return [Input(ids=model.ids, **beside)]
-    return [Input(text, **beside) for text in sentences] or [Input(**beside)]
+    beside = Input(ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids)
+    return [replace(beside, text=text) for text in sentences] or [beside]
 
 
 def run_model(
@@ -125,7 +137,9 @@ def print_map(
 
     wanted = chosen_format(output)
     if output.output or wanted not in {"table", "json"}:
-        raise AttnError("without --layer a map of all heads is printed, as a table or --json; add --layer for a trace")
+        raise AttnError(
+            "without --layer a map of all heads is printed, as a table or --json; add --layer for a trace"
+        )
     if len(sources) > 1:
         raise AttnError("a map is that of one sentence; add --layer, or give one")
     (source,) = sources

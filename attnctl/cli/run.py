@@ -61,7 +61,13 @@ def run(  # noqa: PLR0913  (a group of options each)
 
         context = more.get("context")
         chosen = {**attention, **edits}
-        run_model(model, sources_of(model, sentences, context), model_settings(chosen, cost.max_memory), view, output)
+        run_model(
+            model,
+            sources_of(model, sentences, context),
+            model_settings(chosen, cost.max_memory),
+            view,
+            output,
+        )
         return
     settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
     if cost.cost:

@@ -110,7 +110,9 @@ def described(kind: str, part: str, stack: Stack, config: Config, place: str) ->
     settings, inner = resolved(stack, config)
     for name, allowed in stack.only.items():
         if config.get(name, allowed[0]) not in (*allowed, None):
-            raise AttnError(f"{place}: {name} {quoted(str(config[name]))} is not understood; only {allowed[0]}")
+            raise AttnError(
+                f"{place}: {name} {quoted(str(config[name]))} is not understood; only {allowed[0]}"
+            )
     raise_all(problems(settings, config, place))
     layers = tuple(layer_of(settings, config, index, place) for index in range(settings["layers"]))
     return Description(kind, part, stack, inner, settings, layers)
@@ -161,11 +163,31 @@ def is_count(value: Any) -> bool:
 
 NUMBERS = ("eps", "residual", "embed_scale", "scale", "softcap", "router_scale", "latent_eps")
 COUNTS = (
-    *("experts", "chosen", "expert_size", "groups", "chosen_groups", "buckets", "furthest", "rank", "kv_rank"),
+    *(
+        "experts",
+        "chosen",
+        "expert_size",
+        "groups",
+        "chosen_groups",
+        "buckets",
+        "furthest",
+        "rank",
+        "kv_rank",
+    ),
     *("d_rope", "rotary_size", "shared_groups", "embed_width", "longest"),
 )
 FLAGS = (
-    *("norm_weight", "norm_bias", "bias", "k_bias", "out_bias", "mlp_bias", "causal", "interleaved", "parallel"),
+    *(
+        "norm_weight",
+        "norm_bias",
+        "bias",
+        "k_bias",
+        "out_bias",
+        "mlp_bias",
+        "causal",
+        "interleaved",
+        "parallel",
+    ),
     *("from_norm", "gated", "router_normalized", "final_norm", "scale_over_layer"),
 )
 """Settings that are a number, a number of things, or on and off, where they are not None."""
@@ -224,7 +246,9 @@ def layer_of(s: Mapping[str, Any], config: Config, index: int, place: str) -> La
     window = None
     if reach is not None:
         if not is_count(reach):
-            raise AttnError(f"{place}: sliding_window: {quoted(str(reach))}, expected a whole number from 1")
+            raise AttnError(
+                f"{place}: sliding_window: {quoted(str(reach))}, expected a whole number from 1"
+            )
         window = Window(reach - 1, reach - 1 if s["both_ways"] else None)
     rotates = s["rotary"] and (s["rotated_layers"] is None or bool(s["rotated_layers"][index]))
     scale = s["scale"]
@@ -258,7 +282,9 @@ def rope_of(s: Mapping[str, Any], config: Config, slides: bool, place: str) -> R
     if not 0 < float(theta) < float("inf") or not 2 <= dims <= size:
         raise AttnError(f"{place}: rotating {dims} of {size} columns with theta {theta} is not possible")
     first = s["d_k"] - size
-    rope = Rope(kind, float(theta), dims + dims % 2, bool(s["interleaved"]), first, s["longest"], parameters)
+    rope = Rope(
+        kind, float(theta), dims + dims % 2, bool(s["interleaved"]), first, s["longest"], parameters
+    )
     rope.rotary(1)  # parameters of the wrong kind or length show here
     return rope
 

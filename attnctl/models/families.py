@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import Any
 
-from attnctl.models.family import Config, Stack, When, key
+from attnctl.models.family import Config, Stack, When, always, key
 from attnctl.models.rope import mscaled
 
 # --- encoders with norms after the sums ---
@@ -51,7 +51,7 @@ BERT = Stack(
 
 def changed(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any) -> Stack:
     """A stack with other entries, and without these tensors; mappings are laid over its own."""
-    entries = {
+    entries: dict[str, Any] = {
         name: {**getattr(stack, name), **value} if isinstance(value, dict) else value
         for name, value in {"inner": {}, "outer": {}, **changes}.items()
     }
@@ -67,7 +67,10 @@ def nullable(name: str, default: Any) -> Callable[[Config], Any]:
 
 ROBERTA = changed(
     BERT,
-    settings={"positions": "after_pad", "position_start": lambda c: key("pad_token_id", default=1).value(c) + 1},
+    settings={
+        "positions": "after_pad",
+        "position_start": lambda c: key("pad_token_id", default=1).value(c) + 1,
+    },
 )
 
 ELECTRA = changed(
@@ -139,7 +142,9 @@ MODERNBERT = Stack(
         "bias": key("attention_bias", default=False),
         "mlp_bias": key("mlp_bias", default=False),
         "causal": False,
-        "window": lambda c: key("sliding_window", default=key("local_attention", default=128).value(c) // 2).value(c) + 1,
+        "window": lambda c: (
+            key("sliding_window", default=key("local_attention", default=128).value(c) // 2).value(c) + 1
+        ),
         "both_ways": True,
         "sliding": lambda c, i: i % key("global_attn_every_n_layers", default=3).value(c) != 0,
         "rotary": True,
@@ -319,8 +324,10 @@ FALCON = changed(
         When(key("parallel_attn", default=True), True, without=("mlp_norm",)),
         When(key("new_decoder_architecture", default=False), True, {"kv_heads": key("num_kv_heads")}),
         When(
-            lambda c: key("new_decoder_architecture", default=False).value(c)
-            and key("num_ln_in_parallel_attn", default=2).value(c) == 2,
+            lambda c: (
+                key("new_decoder_architecture", default=False).value(c)
+                and key("num_ln_in_parallel_attn", default=2).value(c) == 2
+            ),
             True,
             inner={"attention_norm": "ln_attn", "mlp_norm": "ln_mlp"},
         ),
@@ -387,7 +394,9 @@ QWEN2 = changed(
         "bias": True,
         "out_bias": False,
         "mlp_bias": False,
-        "window": lambda c: key("sliding_window", default=4096).value(c) if c.get("use_sliding_window") else None,
+        "window": lambda c: (
+            key("sliding_window", default=4096).value(c) if c.get("use_sliding_window") else None
+        ),
         "sliding": lambda c, i: i >= key("max_window_layers", default=28).value(c),
     },
 )
@@ -414,11 +423,13 @@ QWEN3_MOE = changed(
     settings={
         "d_k": key("head_dim"),
         "kv_heads": key("num_key_value_heads", default=4),
-        "sliding": lambda c, i: True,
+        "sliding": always,
         "experts": key("num_experts", "num_local_experts", default=128),
         "expert_size": key("moe_intermediate_size", default=768),
-        "expert_layer": lambda c, i: i not in (c.get("mlp_only_layers") or ())
-        and (i + 1) % key("decoder_sparse_step", default=1).value(c) == 0,
+        "expert_layer": lambda c, i: (
+            i not in (c.get("mlp_only_layers") or ())
+            and (i + 1) % key("decoder_sparse_step", default=1).value(c) == 0
+        ),
         "chosen": key("num_experts_per_tok", default=8),
         "router_normalized": key("norm_topk_prob", default=False),
     },
@@ -458,7 +469,9 @@ GEMMA3 = changed(
     settings={
         "qk_norm": "row",
         "softcap": key("attn_logit_softcapping"),
-        "sliding": lambda c, i: (i + 1) % key("sliding_window_pattern", "_sliding_window_pattern", default=6).value(c) != 0,
+        "sliding": lambda c, i: (
+            (i + 1) % key("sliding_window_pattern", "_sliding_window_pattern", default=6).value(c) != 0
+        ),
         "theta": key("rope_theta", default=1e6),
         "local_theta": key("rope_local_base_freq", default=10000.0),
     },
@@ -524,9 +537,7 @@ COHERE = changed(
         "theta": key("rope_theta", default=500000.0),
     },
     without=("mlp_norm",),
-    when=(
-        When(key("use_qk_norm", default=False), True, {"qk_norm": "row"}, HEAD_NORMS),
-    ),
+    when=(When(key("use_qk_norm", default=False), True, {"qk_norm": "row"}, HEAD_NORMS),),
 )
 
 STABLELM = changed(
@@ -631,7 +642,9 @@ GPT_OSS = changed(
 
 def deepseek_scale(config: Config) -> float:
     """1/√d_k, grown where YaRN stretches positions."""
-    size = key("qk_nope_head_dim", default=128).value(config) + key("qk_rope_head_dim", default=64).value(config)
+    size = key("qk_nope_head_dim", default=128).value(config) + key("qk_rope_head_dim", default=64).value(
+        config
+    )
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     mscale = rope.get("mscale_all_dim")
@@ -656,7 +669,9 @@ DEEPSEEK_V3 = changed(
     },
     settings={
         "kv_heads": None,
-        "d_k": lambda c: key("qk_nope_head_dim", default=128).value(c) + key("qk_rope_head_dim", default=64).value(c),
+        "d_k": lambda c: (
+            key("qk_nope_head_dim", default=128).value(c) + key("qk_rope_head_dim", default=64).value(c)
+        ),
         "d_v": key("v_head_dim", default=128),
         "rank": lambda c: c.get("q_lora_rank", 1536),
         "kv_rank": key("kv_lora_rank", default=512),
@@ -677,7 +692,13 @@ DEEPSEEK_V3 = changed(
     },
     without=("k", "v", "q_norm", "k_norm"),
     when=(
-        When(lambda c: c.get("q_lora_rank", 1536), None, {}, {"q": "self_attn.q_proj"}, ("latent_q", "latent_q_norm")),
+        When(
+            lambda c: c.get("q_lora_rank", 1536),
+            None,
+            {},
+            {"q": "self_attn.q_proj"},
+            ("latent_q", "latent_q_norm"),
+        ),
     ),
 )
 
@@ -765,7 +786,7 @@ T5_DECODER = changed(
 WHISPER_ENCODER = Stack(
     layer="encoder.layers.{i}.",
     outer={"final_norm": "encoder.layer_norm"},
-    inner={name: each for name, each in OPT.inner.items()},
+    inner=dict(OPT.inner),
     settings={
         **LAYER_NORM,
         "eps": 1e-5,

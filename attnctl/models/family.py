@@ -71,7 +71,11 @@ def heads_of(config: Config) -> Any:
     return DEFAULTS["heads"].value(config)
 
 
-SplitsLayer = Callable[[Config, int], bool]
+
+def always(config: Config, layer: int) -> bool:
+    """Every layer."""
+    return True
+
 
 DEFAULTS: dict[str, Setting] = {
     "layers": key("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
@@ -104,7 +108,7 @@ DEFAULTS: dict[str, Setting] = {
     # scores
     "causal": True,
     "window": None,
-    "sliding": lambda config, layer: True,  # where `layer_types` does not say
+    "sliding": always,  # where `layer_types` does not say
     "both_ways": False,  # a window that looks ahead too
     "scale": None,  # None: 1/√d_k
     "scale_over_layer": False,
@@ -130,7 +134,7 @@ DEFAULTS: dict[str, Setting] = {
     "gated": True,
     "gate_up": "halves",  # of a fused matrix: halves | interleaved
     "experts": None,
-    "expert_layer": lambda config, layer: True,
+    "expert_layer": always,
     "expert_size": None,  # None: intermediate
     "chosen": key("num_experts_per_tok", default=2),
     "router": "softmax",  # softmax: then choose | chosen: choose, then softmax | sigmoid: in groups

@@ -70,7 +70,9 @@ def projected(model: Model, x: Array) -> Array:
     """Embeddings of another width than the layers', brought to it."""
     width = model.description["width"]
     out = x @ model.outer("embed_project", ".weight", (width, x.shape[-1])).T
-    return out + model.outer("embed_project", ".bias", (width,)) if model.description["project_bias"] else out
+    return (
+        out + model.outer("embed_project", ".bias", (width,)) if model.description["project_bias"] else out
+    )
 
 
 def states(
@@ -96,7 +98,9 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
     x, after = trace[X], trace[RESIDUAL]
     if d.crosses:
         if memory is None:
-            raise AttnError(f"{tensors.model.name}: a decoder's layers read what the encoder made; give it too")
+            raise AttnError(
+                f"{tensors.model.name}: a decoder's layers read what the encoder made; give it too"
+            )
         after = run(tensors, after, memory, True)[RESIDUAL]
     after = tensors.normed("attention_sum_norm", after)
     source = hidden if d["parallel"] else after

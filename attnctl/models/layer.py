@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from attnctl.models.tensors import Checkpoint, foreign, prefix_of
 from attnctl.names import TABLE
 from attnctl.ops import Buckets, LayerNorm, RMSNorm
 from attnctl.plan.prepared import Named, Prepared, arrays_of
-from attnctl.store.limits import raise_first
 from attnctl.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
+from attnctl.store.limits import raise_first
 
 
 @dataclass
@@ -217,9 +216,8 @@ def prepared(
         scale=own.scale,
         rules=() if cross else rules_of(d, own),
         rotary=None if cross or own.rope is None else own.rope.rotary(len(hidden)),
-        axes={"bias": TABLE["bias"].axes} | {
-            name: TABLE[name].axes[-array.ndim :] for name, (array, _) in named.items() if "_norm_" in name
-        },
+        axes={"bias": TABLE["bias"].axes}
+        | {name: TABLE[name].axes[-array.ndim :] for name, (array, _) in named.items() if "_norm_" in name},
         layer=parts,
     )
     model = tensors.model
@@ -255,7 +253,9 @@ def bfloat16(x: Array) -> Array:
 def norm_factors(tensors: LayerTensors, use: str, name: str, shape: Shape) -> Named:
     """The weight and the bias of a norm under our names."""
     factors = tensors.factors(use, shape)
-    return {f"{name}_{kind}": (each, "given") for kind, each in zip(("weight", "bias"), factors, strict=False)}
+    return {
+        f"{name}_{kind}": (each, "given") for kind, each in zip(("weight", "bias"), factors, strict=False)
+    }
 
 
 def head_norm_factors(tensors: LayerTensors) -> Named:
@@ -310,20 +310,29 @@ def fused_projections(tensors: LayerTensors) -> Named:
     heads, kv_heads, size = d["heads"], d["kv_heads"], d["d_k"]
     columns = (heads + 2 * kv_heads) * size
     named: Named = {}
-    parts = [("W", tensors.matrix("qkv", d["width"], columns)), ("b", tensors.bias("qkv", columns, d["bias"]))]
+    parts = [
+        ("W", tensors.matrix("qkv", d["width"], columns)),
+        ("b", tensors.bias("qkv", columns, d["bias"])),
+    ]
     for kind, fused in parts:
         if fused is None:
             continue
         if d["qkv"] == "blocks":
             cuts = [heads * size, (heads + kv_heads) * size]
-            q, k, v = (split(each, count) for each, count in zip(
-                np.split(fused, cuts, axis=-1), (heads, kv_heads, kv_heads), strict=True))
+            q, k, v = (
+                split(each, count)
+                for each, count in zip(
+                    np.split(fused, cuts, axis=-1), (heads, kv_heads, kv_heads), strict=True
+                )
+            )
         else:
             groups = split(fused, kv_heads)  # (kv head, [in,] (share + 2)·d)
             by_group = np.stack([split(each, heads // kv_heads + 2) for each in groups])
             q = by_group[:, :-2].reshape(heads, *by_group.shape[2:])
             k, v = by_group[:, -2], by_group[:, -1]
-        named |= {f"{kind}_{symbol}": (each, "given") for symbol, each in zip("QKV", (q, k, v), strict=True)}
+        named |= {
+            f"{kind}_{symbol}": (each, "given") for symbol, each in zip("QKV", (q, k, v), strict=True)
+        }
     return named
 
 
@@ -343,10 +352,14 @@ def latent(tensors: LayerTensors) -> Named:
         source = d["rank"]
     named["W_Q"] = split(tensors.matrix("q", source, heads * d["d_k"]), heads), "given"
     down = tensors.matrix("latent_kv", d["width"], d["kv_rank"] + d_rope)
-    named["W_latent_KV"], named["W_K_rope"] = ((each, "given") for each in np.split(down, [d["kv_rank"]], axis=1))
+    named["W_latent_KV"], named["W_K_rope"] = (
+        (each, "given") for each in np.split(down, [d["kv_rank"]], axis=1)
+    )
     bias = tensors.bias("latent_kv", d["kv_rank"] + d_rope, d["bias"])
     if bias is not None:
-        named["b_latent_KV"], named["b_K_rope"] = ((each, "given") for each in np.split(bias, [d["kv_rank"]]))
+        named["b_latent_KV"], named["b_K_rope"] = (
+            (each, "given") for each in np.split(bias, [d["kv_rank"]])
+        )
     named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (d["kv_rank"],))
     up = split(tensors.matrix("kv", d["kv_rank"], heads * (own + d_v)), heads)
     named["W_K"], named["W_V"] = ((each, "given") for each in np.split(up, [own], axis=-1))

@@ -40,7 +40,9 @@ class LayerCheck:
 def recorded_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
     """What came into each layer, in order: hidden_0, hidden_1, …, or one array (layer, token, width)."""
     numbered = {
-        int(found[1]): array for name, array in arrays.items() if (found := NUMBERED.fullmatch(name.lower()))
+        int(found[1]): array
+        for name, array in arrays.items()
+        if (found := NUMBERED.fullmatch(name.lower()))
     }
     whole = next((arrays[name] for name in ("hidden", "hidden_states") if name in arrays), None)
     if whole is not None and whole.ndim >= 3 and not numbered:
@@ -52,9 +54,13 @@ def recorded_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
         )
     states = [numbered[index] for index in sorted(numbered)]
     rows = [each[0] if each.ndim == 3 and len(each) == 1 else each for each in states]
-    wrong = [index for index, each in enumerate(rows) if each.ndim != 2 or each.shape != (len(rows[0]), width)]
+    wrong = [
+        index for index, each in enumerate(rows) if each.ndim != 2 or each.shape != (len(rows[0]), width)
+    ]
     if wrong:
-        raise AttnError(f"hidden_{wrong[0]}: {rows[wrong[0]].shape}, expected (token, {width}) as config.json says")
+        raise AttnError(
+            f"hidden_{wrong[0]}: {rows[wrong[0]].shape}, expected (token, {width}) as config.json says"
+        )
     return [each.astype(np.float64) for each in rows]
 
 

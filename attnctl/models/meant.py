@@ -51,7 +51,9 @@ def usual_names(names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def meant(model: Model, index: int, trace: Trace, cross: bool = False, first: Array | None = None) -> Intent:
+def meant(
+    model: Model, index: int, trace: Trace, cross: bool = False, first: Array | None = None
+) -> Intent:
     """Someone's arrays in our layout beside the model's weights, and the derivation of the layer.
 
     `first` is what comes into layer 0, where the tokens say it. What the arrays hold of the
@@ -65,7 +67,13 @@ def meant(model: Model, index: int, trace: Trace, cross: bool = False, first: Ar
     if first is not None:
         known.setdefault(HIDDEN, first)
     recorded = {name: array for name, array in known.items() if not is_weight(name)}
-    sizes = {"head": d["heads"], "kv_head": d["kv_heads"], "d_model": d["width"], "d_k": d["d_k"], "d_v": d["d_v"]}
+    sizes = {
+        "head": d["heads"],
+        "kv_head": d["kv_heads"],
+        "d_model": d["width"],
+        "d_k": d["d_k"],
+        "d_v": d["d_v"],
+    }
     sizes["d_out"] = d["width"]
     reading = search({name: array.shape for name, array in recorded.items()}, sizes)
     if "batch" in reading.sizes:
@@ -120,5 +128,3 @@ def starting(variant: Variant, recorded: Mapping[str, Array]) -> Derivation:
         if step.name != HIDDEN and not step.name.startswith("norm_")
     ]
     return Derivation(tuple(step for step in steps if HIDDEN not in step.inputs))
-
-

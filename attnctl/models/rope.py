@@ -107,7 +107,9 @@ def yarn_edge(rope: Rope, turns: float) -> float:
 
 def yarn_factor(rope: Rope, factor: float) -> float:
     """What the rotated numbers are multiplied by."""
-    given, mscale, of_all = (rope.parameters.get(key) for key in ("attention_factor", "mscale", "mscale_all_dim"))
+    given, mscale, of_all = (
+        rope.parameters.get(key) for key in ("attention_factor", "mscale", "mscale_all_dim")
+    )
     if given is not None:
         return float(given)
     if mscale and of_all:
@@ -127,7 +129,9 @@ def longrope(rope: Rope, length: int) -> Frequencies:
     factor = rope.factor
     given = rope.parameters.get("attention_factor")
     natural = 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(rope.original))
-    return FLOAT(1) / (factors * FLOAT(rope.theta) ** exponents(rope)), float(natural if given is None else given)
+    return FLOAT(1) / (factors * FLOAT(rope.theta) ** exponents(rope)), float(
+        natural if given is None else given
+    )
 
 
 def llama3(rope: Rope, length: int) -> Frequencies:

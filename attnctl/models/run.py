@@ -56,7 +56,9 @@ def wanted_layers(text: str, count: Callable[[str], int]) -> Wanted:
     """
     found = [LAYER.fullmatch(each.strip()) for each in text.split(",")]
     if not all(found):
-        raise AttnError(f"--layer: {quoted(text)}; write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder")
+        raise AttnError(
+            f"--layer: {quoted(text)}; write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
+        )
     parts = {each["part"] or "" for each in found if each}
     if len(parts) > 1:
         raise AttnError(f"--layer: {quoted(text)} names layers of several parts; give one at a time")
@@ -68,7 +70,9 @@ def wanted_layers(text: str, count: Callable[[str], int]) -> Wanted:
         assert each
         numbers = range(total) if each["number"] == "all" else [int(each["number"])]
         wrong = [number for number in numbers if not -total <= number < total]
-        raise_all(f"--layer: no layer {number}; there are {total}, from 0 to {total - 1}" for number in wrong)
+        raise_all(
+            f"--layer: no layer {number}; there are {total}, from 0 to {total - 1}" for number in wrong
+        )
         layers += [number % total for number in numbers]
     return Wanted(part, tuple(sorted(set(layers))), name == CROSS)
 
@@ -158,7 +162,9 @@ class Runner:
     what_if: WhatIf | None
     moved: Moved | None
 
-    def of_tokens(self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None) -> list[Trace]:
+    def of_tokens(
+        self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None
+    ) -> list[Trace]:
         """The traces of a sequence of tokens."""
         header: dict[str, Any] = {} if tokens.text is None else {"sentence": tokens.text}
         header |= {"tokens": tokens.labels, "ids": tokens.ids}
@@ -218,7 +224,12 @@ class Runner:
             yield from (selected(trace, self.keep) for trace in kept)
 
     def trace(
-        self, tensors: LayerTensors, hidden: Array, memory: Array | None, header: dict[str, Any], cross: bool
+        self,
+        tensors: LayerTensors,
+        hidden: Array,
+        memory: Array | None,
+        header: dict[str, Any],
+        cross: bool,
     ) -> Trace:
         """The attention of one layer."""
         d = self.model.description
@@ -259,5 +270,3 @@ def config_of(tensors: LayerTensors, dtype: str, cross: bool) -> dict[str, Any]:
     ).to_dict()
     names = ("d_model", "heads", "kv_heads", "d_k", "d_v", "scale", "rules", "dtype")
     return {name: said[name] for name in names if name in said}
-
-

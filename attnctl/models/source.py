@@ -17,9 +17,7 @@ CONFIG = "config.json"
 HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 
 
-def open_model(
-    name: str, part: str = "", dtype: str = "float32", max_memory: int | None = None
-) -> Model:
+def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: int | None = None) -> Model:
     """The model of a folder that holds config.json and safetensors.
 
     Raises AttnError for what is not there, and with everything of the config that is not understood.
@@ -70,7 +68,9 @@ def fetched(name: str) -> Path:
             f"{name}: no such folder, and not in the cache of the hub; to fetch it: pip install 'attnctl[hf]'"
         ) from None
     try:
-        return Path(snapshot_download(name, allow_patterns=[CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER]))
+        return Path(
+            snapshot_download(name, allow_patterns=[CONFIG, WHOLE, INDEX, "*.safetensors", TOKENIZER])
+        )
     except Exception as error:  # noqa: BLE001  (the hub raises what its transport raises)
         first = str(error).strip().splitlines()
         why = first[0] if first else type(error).__name__

@@ -160,11 +160,7 @@ def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, 
     wanted = layer.format(i=0) + probe
     ends = (within + wanted, wanted) if within else (wanted,)
     for end in ends:
-        found = [
-            name.removesuffix(wanted)
-            for name in names
-            if name == end or name.endswith(f".{end}")
-        ]
+        found = [name.removesuffix(wanted) for name in names if name == end or name.endswith(f".{end}")]
         if len(found) == 1:
             return found[0]
         if found:

@@ -52,7 +52,9 @@ def tokenized(folder: Path, text: str, pair: str | None = None) -> Tokens:
     found = tokenizer.encode(text, pair) if pair is not None else tokenizer.encode(text)
     if not found.ids:
         raise AttnError(f"sentence: no tokens in {text!r}; give words")
-    labels = [label(tokenizer, number, token) for number, token in zip(found.ids, found.tokens, strict=True)]
+    labels = [
+        label(tokenizer, number, token) for number, token in zip(found.ids, found.tokens, strict=True)
+    ]
     special = tuple(place for place, flag in enumerate(found.special_tokens_mask) if flag)
     said = (f"{TOKENIZER} {' and '.join(notes)}; that is switched off",) if notes else ()
     whole = text if pair is None else f"{text} / {pair}"

@@ -46,9 +46,7 @@ class SinkSoftmax(RowWise):
             return Number(0.0)
         own = read(sink, 1, (cell[-3],))
         top = Number(max(float(row.max()), own.value))
-        grown = {
-            int(key): Call("exp", Difference(read(s, 0, (*lead, int(key))), top)) for key in seen
-        }
+        grown = {int(key): Call("exp", Difference(read(s, 0, (*lead, int(key))), top)) for key in seen}
         return Quotient(grown[column], Sum((*grown.values(), Call("exp", Difference(own, top)))))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
@@ -105,7 +103,9 @@ class Buckets(Placed):
         exact = count // 2
         # float32, as every implementation has it: the edges of buckets depend on it.
         far = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(max(exact, 1)))
-        growth = (far / np.float32(log(self.furthest / max(exact, 1))) * np.float32(count - exact)).astype(int)
+        growth = (far / np.float32(log(self.furthest / max(exact, 1))) * np.float32(count - exact)).astype(
+            int
+        )
         return start + np.where(distance < exact, distance, np.minimum(exact + growth, count - 1))
 
     def apply(self, *inputs: Array, out: Array | None = None) -> Array:

@@ -29,13 +29,22 @@ def rope(kind: str, theta: float = 500.0, **more) -> dict:
 
 CASES = [
     case("bert", "BertModel", "BertConfig", BERT, pair=True),
-    case("bert-old-names", "BertForMaskedLM", "BertConfig", {**BERT, "hidden_act": "relu"}, dtype="bfloat16"),
+    case(
+        "bert-old-names", "BertForMaskedLM", "BertConfig", {**BERT, "hidden_act": "relu"}, dtype="bfloat16"
+    ),
     case("roberta", "RobertaModel", "RobertaConfig", {**BERT, "pad_token_id": 1, "type_vocab_size": 1}),
     case(
         "distilbert",
         "DistilBertModel",
         "DistilBertConfig",
-        {"vocab_size": 32, "dim": 16, "hidden_dim": 24, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 32},
+        {
+            "vocab_size": 32,
+            "dim": 16,
+            "hidden_dim": 24,
+            "n_layers": 2,
+            "n_heads": 4,
+            "max_position_embeddings": 32,
+        },
     ),
     case("electra", "ElectraModel", "ElectraConfig", {**BERT, "embedding_size": 12}, pair=True),
     case(
@@ -139,7 +148,12 @@ CASES = [
             "do_layer_norm_before": False,
         },
     ),
-    case("bloom", "BloomModel", "BloomConfig", {"vocab_size": 32, "hidden_size": 24, "n_layer": 2, "n_head": 6}),
+    case(
+        "bloom",
+        "BloomModel",
+        "BloomConfig",
+        {"vocab_size": 32, "hidden_size": 24, "n_layer": 2, "n_head": 6},
+    ),
     case(
         "bloom-post",
         "BloomForCausalLM",
@@ -190,10 +204,19 @@ CASES = [
     ),
     llama("llama", attention_bias=True, mlp_bias=True, **rope("default")),
     llama("llama-linear", attention_bias=True, mlp_bias=True, **rope("linear", factor=4.0)),
-    llama(
-        "llama-dynamic", attention_bias=True, mlp_bias=True, **{**rope("dynamic", factor=2.0)}
-    )
-    | {"length": 12, "settings": {**LLAMA, "head_dim": 8, "rms_norm_eps": 1e-3, "attention_bias": True, "mlp_bias": True, **rope("dynamic", factor=2.0), "max_position_embeddings": 8}},
+    llama("llama-dynamic", attention_bias=True, mlp_bias=True, **rope("dynamic", factor=2.0))
+    | {
+        "length": 12,
+        "settings": {
+            **LLAMA,
+            "head_dim": 8,
+            "rms_norm_eps": 1e-3,
+            "attention_bias": True,
+            "mlp_bias": True,
+            **rope("dynamic", factor=2.0),
+            "max_position_embeddings": 8,
+        },
+    },
     llama(
         "llama-yarn",
         attention_bias=True,
@@ -238,7 +261,10 @@ CASES = [
         ),
     ),
     llama("llama-old-config", attention_bias=True, mlp_bias=True, **rope("linear", theta=300.0, factor=2.0))
-    | {"old": {"rope_theta": 300.0, "rope_scaling": {"type": "linear", "factor": 2.0}}, "old_without": ["rope_parameters", "dtype"]},
+    | {
+        "old": {"rope_theta": 300.0, "rope_scaling": {"type": "linear", "factor": 2.0}},
+        "old_without": ["rope_parameters", "dtype"],
+    },
     case(
         "mistral",
         "MistralForCausalLM",
@@ -256,7 +282,13 @@ CASES = [
         "qwen2",
         "Qwen2Model",
         "Qwen2Config",
-        {**LLAMA, "num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+        {
+            **LLAMA,
+            "num_hidden_layers": 3,
+            "use_sliding_window": True,
+            "sliding_window": 4,
+            "max_window_layers": 1,
+        },
     ),
     case("qwen3", "Qwen3ForCausalLM", "Qwen3Config", {**LLAMA, "head_dim": 6, "attention_bias": True}),
     case(
@@ -311,7 +343,12 @@ CASES = [
         {**LLAMA, "hidden_size": 32, "sliding_window": 4, **rope("default", partial_rotary_factor=0.5)},
     ),
     case("olmo2", "Olmo2ForCausalLM", "Olmo2Config", {**LLAMA, "attention_bias": True}),
-    case("cohere", "CohereForCausalLM", "CohereConfig", {**LLAMA, "use_qk_norm": True, "attention_bias": True}),
+    case(
+        "cohere",
+        "CohereForCausalLM",
+        "CohereConfig",
+        {**LLAMA, "use_qk_norm": True, "attention_bias": True},
+    ),
     case(
         "stablelm",
         "StableLmForCausalLM",
@@ -322,7 +359,12 @@ CASES = [
         "stablelm-parallel",
         "StableLmModel",
         "StableLmConfig",
-        {**LLAMA, "hidden_size": 32, "use_parallel_residual": True, **rope("default", partial_rotary_factor=0.5)},
+        {
+            **LLAMA,
+            "hidden_size": 32,
+            "use_parallel_residual": True,
+            **rope("default", partial_rotary_factor=0.5),
+        },
     ),
     case("starcoder2", "Starcoder2ForCausalLM", "Starcoder2Config", {**LLAMA, "sliding_window": 4}),
     case(
@@ -353,7 +395,14 @@ CASES = [
             "num_local_experts": 4,
             "num_experts_per_tok": 2,
             "sliding_window": 3,
-            **rope("yarn", factor=8.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=1.0, truncate=False),
+            **rope(
+                "yarn",
+                factor=8.0,
+                original_max_position_embeddings=8,
+                beta_fast=4.0,
+                beta_slow=1.0,
+                truncate=False,
+            ),
         },
     ),
     case(
@@ -379,7 +428,15 @@ CASES = [
             "moe_intermediate_size": 8,
             "n_shared_experts": 2,
             "routed_scaling_factor": 1.7,
-            **rope("yarn", factor=8.0, original_max_position_embeddings=8, beta_fast=4.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=0.8),
+            **rope(
+                "yarn",
+                factor=8.0,
+                original_max_position_embeddings=8,
+                beta_fast=4.0,
+                beta_slow=1.0,
+                mscale=1.0,
+                mscale_all_dim=0.8,
+            ),
         },
     ),
     case(

@@ -46,7 +46,9 @@ class Port:
     head_norms: tuple[str, str] | None = None
     sink: str | None = None
     conv1d: str | None = None
-    dump: tuple[str, ...] = field(default=("hidden", "X", "Q", "K", "V", "scores", "attention_weights", "output"))
+    dump: tuple[str, ...] = field(
+        default=("hidden", "X", "Q", "K", "V", "scores", "attention_weights", "output")
+    )
 
 
 def tensors(name: str) -> dict[str, np.ndarray]:
@@ -109,7 +111,11 @@ def run(p: Port, kind: str, *, wrong: bool) -> dict[str, np.ndarray]:
         cos, sin = np.cos(angle), np.sin(angle)
         neighbours = (p.pairs == "neighbours") != (bug == "pairs")
         out = x.copy()
-        one, two = (slice(0, dims, 2), slice(1, dims, 2)) if neighbours else (slice(0, dims // 2), slice(dims // 2, dims))
+        one, two = (
+            (slice(0, dims, 2), slice(1, dims, 2))
+            if neighbours
+            else (slice(0, dims // 2), slice(dims // 2, dims))
+        )
         out[..., one] = x[..., one] * cos - x[..., two] * sin
         out[..., two] = x[..., one] * sin + x[..., two] * cos
         return rounded(out)
@@ -132,7 +138,9 @@ def run(p: Port, kind: str, *, wrong: bool) -> dict[str, np.ndarray]:
     out |= {"K_shared": k, "V_shared": v}
     s = out["scores"] = rounded(q @ k.swapaxes(1, 2))
     own = 1 / sqrt(q.shape[-1])
-    s = out["scaled_scores"] = rounded(s * np.float32(own if p.scale is None or bug == "scale" else p.scale))
+    s = out["scaled_scores"] = rounded(
+        s * np.float32(own if p.scale is None or bug == "scale" else p.scale)
+    )
     if p.softcap:
         s = out["softcapped_scores"] = rounded(np.tanh(s / p.softcap) * p.softcap)
     query, key = np.arange(len(hidden))[:, None], np.arange(len(hidden))[None]

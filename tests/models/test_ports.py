@@ -22,7 +22,11 @@ def report_of(port, arrays):
 def test_a_planted_mistake_is_named(port, kind):
     report = report_of(port, run(port, kind, wrong=True))
     first = report.findings[0]
-    assert (first.step, port.expected in str(first.mistake)) == (port.step, True), (first.step, first.mistake, first.words)
+    assert (first.step, port.expected in str(first.mistake)) == (port.step, True), (
+        first.step,
+        first.mistake,
+        first.words,
+    )
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
@@ -35,7 +39,12 @@ def test_a_right_port_agrees(port, kind):
 def test_usual_names_are_understood():
     port = PORTS[3]
     arrays = run(port, "float32", wrong=False)
-    theirs = {"hidden_states": "hidden", "q_proj": "Q", "key_states": "K", "attn_weights": "attention_weights"}
+    theirs = {
+        "hidden_states": "hidden",
+        "q_proj": "Q",
+        "key_states": "K",
+        "attn_weights": "attention_weights",
+    }
     report = report_of(port, {name: arrays[ours][None] for name, ours in theirs.items()})
     assert not report.findings
     assert {"Q", "K", "attention_weights"} <= set(report.steps)
@@ -49,5 +58,7 @@ def test_the_first_wrong_layer():
     model = open_model(str(ROOT / "qwen2"), dtype="float64")
     assert all(each.agrees for each in check_layers(model, recorded_states(arrays, 16), 2.0**-24))
     arrays["hidden_2"] = arrays["hidden_2"] + np.float32(0.01)
-    wrong = [each.layer for each in check_layers(model, recorded_states(arrays, 16), 2.0**-24) if not each.agrees]
+    wrong = [
+        each.layer for each in check_layers(model, recorded_states(arrays, 16), 2.0**-24) if not each.agrees
+    ]
     assert wrong[0] == 1

@@ -95,7 +95,9 @@ def test_a_config_that_is_not_understood(llama, changes, said):
             "llama as config.json has it has no such tensor",
         ),
         (
-            lambda h: h.update({"layers.1.self_attn.q_pro.weight": h.pop("layers.1.self_attn.q_proj.weight")}),
+            lambda h: h.update(
+                {"layers.1.self_attn.q_pro.weight": h.pop("layers.1.self_attn.q_proj.weight")}
+            ),
             "no such tensor",
         ),
         (

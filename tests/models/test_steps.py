@@ -1,23 +1,34 @@
 """The steps that models add: explained, costed, tiled and dumped like the rest."""
 
-
 import numpy as np
 import pytest
 from checkpoints import ROOT, expected_of
 
+from attnctl import names
 from attnctl.arithmetic import evaluate, numbers
 from attnctl.derivation import LayerParts, Rotary, Variant, derive
 from attnctl.engine.cost import cost
 from attnctl.engine.execute import carry_out
+from attnctl.formats import write
 from attnctl.models.forward import embedded
 from attnctl.models.layer import prepared
 from attnctl.models.source import open_model
 from attnctl.ops import Given, RMSNorm
 from attnctl.store import read_one
-from attnctl.formats import write
 from attnctl.trace import Trace
 
-NAMES = ["gpt-oss", "gemma2", "deepseek-v3", "olmo2", "t5", "falcon-alibi", "bloom", "phi", "stablelm", "cohere"]
+NAMES = [
+    "gpt-oss",
+    "gemma2",
+    "deepseek-v3",
+    "olmo2",
+    "t5",
+    "falcon-alibi",
+    "bloom",
+    "phi",
+    "stablelm",
+    "cohere",
+]
 
 
 def layer_of(name, dtype="float64"):
@@ -111,9 +122,12 @@ def test_shapes_are_known_beforehand(name):
     given = {step: array.shape for step, array in trace.items() if isinstance(trace.steps[step].op, Given)}
     for each in cost(trace.derivation, given, 8):
         assert each.shape == trace[each.name].shape, each.name
-        assert each.flops > 0 or not each.bytes or each.name in given or type(
-            trace.steps[each.name].op
-        ).__name__ in {"Copy", "Merge", "Repeat", "Hide", "Beside"}
+        assert (
+            each.flops > 0
+            or not each.bytes
+            or each.name in given
+            or type(trace.steps[each.name].op).__name__ in {"Copy", "Merge", "Repeat", "Hide", "Beside"}
+        )
 
 
 @pytest.mark.parametrize("suffix", [".json", ".npz", ".safetensors"])
@@ -124,3 +138,18 @@ def test_dumps_come_back(name, suffix, tmp_path):
     back = read_one(str(path))
     assert back.steps == TRACES[name].steps
     assert all((back[step] == TRACES[name][step]).all() for step in back)
+
+
+def test_every_name_of_models_is_a_step_of_some_model():
+    seen = {name for trace in TRACES.values() for name in trace}
+    assert seen >= set(names.where(lambda row: row.model))
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_steps_have_the_axes_of_the_table_and_are_read(name):
+    trace = TRACES[name]
+    read = {each for step in trace.steps.values() for each in step.inputs}
+    assert set(trace) - read <= {"residual", "sink_weights"}
+    for step in trace.steps.values():
+        axes = names.TABLE[step.name].axes
+        assert step.axes == axes[-len(step.axes) :]

@@ -59,7 +59,8 @@ def heads_of(trace: Trace) -> list[Head]:
     found = []
     for number, head in enumerate(weights):
         shares = {
-            kind: float((head * mask).sum(axis=-1)[start:].mean(dtype=np.float64)) for kind, mask in masks.items()
+            kind: float((head * mask).sum(axis=-1)[start:].mean(dtype=np.float64))
+            for kind, mask in masks.items()
         }
         shares["sink"] += float(sinks[number][start:].mean(dtype=np.float64))
         found.append(Head(layer, number, shares))
@@ -95,5 +96,9 @@ def as_data(heads: Iterable[Head], trace: Trace) -> dict[str, Any]:
         }
         for head in heads
     ]
-    told = {name: trace.header[name] for name in ("model", "family", "sentence", "tokens", "ids") if name in trace.header}
+    told: dict[str, Any] = {
+        name: trace.header[name]
+        for name in ("model", "family", "sentence", "tokens", "ids")
+        if name in trace.header
+    }
     return {**told, "rule": RULE, "kinds": {**KINDS, SPREAD: "nothing of these"}, "heads": rows}

@@ -12,7 +12,14 @@ from attnctl.verbs.models.about import About
 from attnctl.verbs.models.heads import KINDS, RULE, SPREAD, Head
 from attnctl.words import plural
 
-SHORT = {"sink": "sink", "previous": "prev", "first": "first", "self": "self", "same word": "same", "induction": "induc"}
+SHORT = {
+    "sink": "sink",
+    "previous": "prev",
+    "first": "first",
+    "self": "self",
+    "same word": "same",
+    "induction": "induc",
+}
 DOT = "·"
 
 
@@ -33,13 +40,18 @@ def map_lines(heads: Sequence[Head], tokens: Sequence[str], model: str, screen: 
         ]
         for layer in layers:
             row = [head for head in heads if head.layer == layer and head.head in numbers]
-            yield [(pad_right(f"layer {layer}", first), "label"), *(cell(head, width, screen) for head in row)]
+            yield [
+                (pad_right(f"layer {layer}", first), "label"),
+                *(cell(head, width, screen) for head in row),
+            ]
         yield []
     for kind, meaning in KINDS.items():
         yield [(f"{pad_right(SHORT[kind], first)}{screen.ours(meaning)}", "dim")]
     yield [(f"{pad_right(screen.ours(DOT), first)}{SPREAD}: nothing of these", "dim")]
     yield [(RULE, "dim")]
-    busy = max(heads, key=lambda head: max(head.shares.values()) if head.name not in {"first", "sink"} else 0)
+    busy = max(
+        heads, key=lambda head: max(head.shares.values()) if head.name not in {"first", "sink"} else 0
+    )
     yield []
     yield [(f"One layer, number by number: add --layer {busy.layer} --head {busy.head}", "")]
 
@@ -107,7 +119,9 @@ def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
             start = index
     widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
-        text = "  ".join(pad_right(screen.ours(each), width) for each, width in zip(row, widths, strict=True))
+        text = "  ".join(
+            pad_right(screen.ours(each), width) for each, width in zip(row, widths, strict=True)
+        )
         yield [(text.rstrip(), "label" if number == 0 else "")]
 
 
@@ -116,7 +130,9 @@ def layer_cells(d: Description, layer: Layer) -> list[str]:
     window = "full"
     if layer.window:
         right = layer.window.right
-        window = f"{(layer.window.left or 0) + 1} keys" if right is None else f"{layer.window.left} each side"
+        window = (
+            f"{(layer.window.left or 0) + 1} keys" if right is None else f"{layer.window.left} each side"
+        )
     rope = "none"
     if layer.rope:
         share = "" if layer.rope.dims == (d["d_rope"] or d["d_k"]) else f", {layer.rope.dims} columns"

@@ -56,7 +56,11 @@ def rotary_fit(
 
         def say(value: float) -> str:
             op = next(iter(right.values()))
-            return f"{plain(value)}, where {plain(right_number(op))} is meant" if right_number else plain(value)
+            return (
+                f"{plain(value)}, where {plain(right_number(op))} is meant"
+                if right_number
+                else plain(value)
+            )
 
         if right:
             yield from planted_fit(case, with_value, starts, say)
