@@ -1,4 +1,4 @@
-"""Right programs are never accused, wrong ones never agree: every type, size and choice of records."""
+"""Right programs are never accused and wrong ones never agree, whatever the type and the size."""
 
 import io
 import json

@@ -49,6 +49,54 @@ def test_hints(name, change, said):
     assert report.findings[0].hint == said
 
 
+FORENSICS = {
+    "a factor by head": (
+        "scores",
+        lambda x: x * np.array([2.0, 0.5])[:, None, None],
+        "By head, the numbers are a multiple of what they should be: 2, 0.5.",
+    ),
+    "rows of the next token": (
+        "scores",
+        lambda x: np.roll(x, -1, axis=-2),
+        "Along query the numbers are those of other places: 0 is 1, 1 is 2, 2 is 3, 3 is 4",
+    ),
+    "another step": ("scores", lambda x: x + x.swapaxes(-1, -2), "The difference equals what it should be"),
+    "a band": (
+        "scores",
+        lambda x: np.where(np.abs(np.subtract.outer(np.arange(6), np.arange(6))) == 2, x**2 + 1, x),
+        "They are where |query − key| is 2.",
+    ),
+    "some keys": (
+        "scores",
+        lambda x: np.where(np.isin(np.arange(6), (1, 4)), np.cos(5 * x), x),
+        "They are at key 1 and 4 only.",
+    ),
+    "sums of rows": (
+        "attention_weights",
+        lambda x: x**2 + (x > 0) * np.cos(np.arange(6)) ** 2 / 9,
+        "Rows sum to",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "said"), FORENSICS.values(), ids=FORENSICS)
+def test_what_has_no_name_is_described(name, change, said):
+    arrays = changed(name, change)
+    if name == "scores":
+        del arrays["scaled_scores"]
+    report = attnctl.check(foreign(arrays), meant(own.CAUSAL))
+    assert (report.first, report.mistake) == (name, None)
+    assert report.findings[0].hint.startswith(said)
+
+
+def test_what_was_not_tried_is_said(monkeypatch):
+    monkeypatch.setattr("attnctl.verbs.check.search.MOST_TRIED", 0)
+    arrays = changed("scores", lambda x: np.sin(3 * x))
+    del arrays["scaled_scores"]
+    hint = attnctl.check(foreign(arrays), meant(own.CAUSAL)).findings[0].hint
+    assert "Not every pair of mistakes was tried" in hint
+
+
 @pytest.mark.parametrize("decimals", [3, 5])
 def test_printed_numbers_are_known_as_such(decimals):
     arrays = own.attend(own.CAUSAL)

@@ -1,4 +1,4 @@
-"""How far off rounding puts a number: never farther than is said, and not much less far."""
+"""How far off rounding puts a number: hardly ever farther than is said, and not much less far."""
 
 import numpy as np
 import planted as own
@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from attnctl import ops
 from attnctl.rules import Causal
-from attnctl.verbs.check import precision, rounding, wrong
+from attnctl.verbs.check import precision, wrong
 from attnctl.verbs.check.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
-from attnctl.verbs.check.rounding import ANYTHING, Known, bound, carried, free
+from attnctl.verbs.check.rounding import FACTOR, Known, anything, carried, exactly, free, rounded, typical
 
 SCORES, ROWS = (2, 5, 5), (2, 5, 4)
 HIDE = ops.Hide(rules=(Causal(),))
 
-RULES = {
+OPS = {
     ops.Add(): (SCORES, SCORES),
     ops.Append(): (ROWS, ROWS),
     ops.Copy(): (SCORES,),
@@ -44,65 +44,95 @@ RULES = {
 DTYPES = {"float32": FLOAT32, "float16": FLOAT16}
 
 
-def test_every_op_has_a_rule():
-    known = {type(op) for op in RULES} | {ops.Given, ops.Unstated}
+def test_every_op_is_tried():
+    known = {type(op) for op in OPS} | {ops.Given, ops.Unstated}
     ours = {each for each in vars(ops).values() if isinstance(each, type) and issubclass(each, ops.Op)}
     bases = {base for each in ours for base in each.__mro__[1:]}
     assert ours - bases <= known
-    assert all(bound.dispatch(type(op)) is not bound.dispatch(object) for op in RULES)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("op", RULES, ids=lambda value: repr(value).split(" at 0x")[0])
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([0.01, 1.0, 30.0]))
+@pytest.mark.parametrize("op", OPS, ids=lambda value: repr(value).split(" at 0x")[0])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([0.01, 1.0, 5.0]))
 def test_rounding_stays_within_the_error_that_is_said(op, dtype, seed, size):
     rng = np.random.default_rng(seed)
-    inputs = [(rng.standard_normal(shape) * size).astype(dtype) for shape in RULES[op]]
-    exact = [Known(x.astype(np.float64), np.zeros(x.shape)) for x in inputs]
+    inputs = [(rng.standard_normal(shape) * size).astype(dtype) for shape in OPS[op]]
     unit = DTYPES[dtype].unit
-    right = carried(op, exact, unit)
+    right = carried(op, [written(x, unit, at) for at, x in enumerate(inputs)], unit)
     with np.errstate(all="ignore"):
-        rounded = op.apply(*inputs).astype(dtype).astype(np.float64)
-        off = np.abs(rounded - right.value)
+        found = op.apply(*inputs).astype(dtype).astype(np.float64)
+        off = np.abs(found - right.value)
     allowed = right.error + unit * np.abs(right.value) + DTYPES[dtype].smallest
-    fine = (off <= allowed) | (rounded == right.value)
-    assert fine.all()
+    assert ((off <= allowed) | (found == right.value)).all()
     scale = np.abs(right.value[np.isfinite(right.value)]).max(initial=0) + size**2 + 1
     assert right.error.max() < 200 * unit * scale  # an error that allows anything says nothing
 
 
-@pytest.mark.parametrize("op", RULES, ids=lambda value: repr(value).split(" at 0x")[0])
-@settings(max_examples=15, deadline=None)
+def written(array, unit, name):
+    """Numbers as they were written down in this type."""
+    value = array.astype(np.float64)
+    return Known(value, lambda run: rounded(value, unit, str(name), run))
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda value: repr(value).split(" at 0x")[0])
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_errors_of_inputs_are_carried_through(op, seed):
     rng = np.random.default_rng(seed)
-    values = [rng.standard_normal(shape) for shape in RULES[op]]
-    errors = [1e-6 * rng.random(x.shape) for x in values]
-    moved = [x + e * rng.choice([-1, 1], x.shape) for x, e in zip(values, errors, strict=True)]
-    known = carried(op, [Known(x, e) for x, e in zip(values, errors, strict=True)], FLOAT64.unit)
+    values = [rng.standard_normal(shape) for shape in OPS[op]]
+    moved = [x * (1 + 1e-6 * rng.uniform(-1, 1, x.shape)) for x in values]
+    known = carried(op, [written(x, 1e-6, at) for at, x in enumerate(values)], FLOAT64.unit)
     with np.errstate(all="ignore"):
         gap = np.abs(op.apply(*moved) - known.value)
-    assert np.all((gap <= 1.01 * known.error + 1e-15) | np.isneginf(known.value))
+    assert np.all((gap <= known.error + 1e-15) | np.isneginf(known.value))
 
 
-def test_an_op_without_a_rule_is_tried_out():
+def test_an_op_of_ones_own_needs_no_rule():
     class Cubed(ops.Op):
         def apply(self, *inputs):
             return inputs[0] ** 3
 
-    x = Known(np.array([1.0, -2.0, 0.5]), np.array([1e-6, 1e-6, 0.0]))
-    error = carried(Cubed(), [x], FLOAT64.unit).error
-    assert (error[:2] >= 3 * x.value[:2] ** 2 * 1e-6).all()
-    assert (error < 1e-4).all()
-    assert error[2] < 1e-14
+    x = np.random.default_rng(0).standard_normal((8, 16))
+    error = carried(Cubed(), [written(x, 1e-6, "x")], FLOAT64.unit).error
+    assert (error > 3 * np.abs(x) ** 3 * 1e-6).mean() > 0.9
+    assert error.max() < 1e-3
+    assert carried(Cubed(), [exactly(x)], FLOAT64.unit).error.max() < 1e-12
+
+
+def test_what_is_exact_stays_exact():
+    x = np.array([[0.0, -np.inf, 1.0], [2.0, 0.5, -np.inf]])
+    error = carried(ops.Copy(), [exactly(x)], FLOAT64.unit).error
+    assert (error[np.isinf(x) | (x == 0)] == 0).all()
+    assert (error[np.isfinite(x) & (x != 0)] > 0).all()
+
+
+def test_a_weight_that_outdoes_its_row_may_be_off_as_much_as_it_is():
+    """One weight of a row moves, and all the others are next to nothing: the row says little of it."""
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((40, 200))
+    scores[np.arange(40), np.arange(40)] = 9.0
+    unit = FLOAT16.unit
+    weights = carried(ops.Softmax(), [written(scores, unit, "s")], unit)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        off = ops.Softmax().apply(scores * (1 + unit * rng.uniform(-1, 1, scores.shape))) - weights.value
+        assert (np.abs(off) <= weights.error).all()
 
 
 def test_what_could_be_anything_stays_so_through_sums():
-    weights = Known(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[ANYTHING, ANYTHING], [0.0, 0.0]]))
-    v = Known(np.array([[1.0, 1e-3], [2.0, 3.0]]), np.zeros((2, 2)))
+    weights = anything(
+        exactly(np.array([[0.5, 0.5], [1.0, 0.0]])), np.array([[True, True], [False, False]])
+    )
+    v = exactly(np.array([[1.0, 1e-3], [2.0, 3.0]]))
     error = carried(ops.MatMul(), [weights, v], FLOAT64.unit).error
     assert free(error).tolist() == [[True, True], [False, False]]
+
+
+def test_few_rows_are_given_more_than_many():
+    assert typical(1) > typical(8) > typical(64) > typical(4096) > 0.8
+    assert typical(64) < 1.25
+    assert typical(1) < FACTOR
 
 
 BFLOATS = own.bfloat16(np.random.default_rng(0).standard_normal((4, 5)))
@@ -150,4 +180,3 @@ def test_the_vanishing_point_is_where_exp_is_nothing():
         with np.errstate(under="ignore"):
             assert np.exp(np.dtype(dtype).type(kind.vanishing - 0.5)) == 0
             assert np.exp(np.dtype(dtype).type(kind.vanishing + 1.5)) > 0
-    assert rounding.growth(4) == 5

@@ -79,7 +79,7 @@ def same_errors(found: Array, right: Array, simulated: Array) -> bool:
 
 
 def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precision) -> bool:
-    """Whether numbers are of this type and off as rounding puts them: unrelated to the numbers."""
+    """Whether found numbers are of this type, and off by rounding, which is unrelated to them."""
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
     off, by_rounding = (found - right)[told], (simulated - right)[told]
     if off.size < FEWEST or not on_grid(found, precision.bits) or not evident(found, precision):

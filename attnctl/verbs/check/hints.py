@@ -25,7 +25,9 @@ SAME = 1e-3
 MOST_COMPARED = 100_000_000
 """Numbers that looking for each slice among the others may compare."""
 
-NOT_ALL_TRIED = "Two mistakes at once were not all tried: there are too many numbers."
+NOT_ALL_TRIED = (
+    "Not every pair of mistakes was tried, nor every number that might explain it: there are too many."
+)
 
 
 def hint(search: Search) -> str:

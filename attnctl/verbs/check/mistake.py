@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,21 @@ from attnctl.verbs.check.walk import Walk, vanishes
 
 @dataclass
 class Effort:
-    """How much a search has computed."""
+    """How much a search may compute, and has computed."""
 
+    most: float = inf
     numbers: int = 0
     exceeded: bool = False
     """Whether there was more to try."""
+
+    def allow(self, most: float) -> None:
+        """Begin anew, with so many numbers to compute."""
+        self.most, self.numbers = most, 0
+
+    def spent(self) -> bool:
+        """Whether no more may be computed."""
+        self.exceeded |= self.numbers > self.most
+        return self.numbers > self.most
 
 
 LEAST_EFFORT = 15_000
@@ -47,7 +58,12 @@ class Case:
     effort: Effort = field(default_factory=Effort)
 
     def value(self, derivation: Derivation) -> Array | None:
-        """What a program makes of the step; None where it cannot be told, or is the same up to there."""
+        """What a program makes of the step; None where it cannot be told, or is the same up to there.
+
+        None, too, where the search has computed as much as it may.
+        """
+        if self.effort.spent():
+            return None
         probe = Probe(self.record, self.walk, derivation)
         try:
             value = probe.computed(self.first)

@@ -22,7 +22,7 @@ from attnctl.verbs.check.precision import (
     on_grid,
     own,
 )
-from attnctl.verbs.check.rounding import Factors, Known, exactly, noise, rounded
+from attnctl.verbs.check.rounding import AS_THEY_ARE, Factors, Known, exactly, noise, rounded
 
 BLUR = 0.05
 """The part of a step's spread that rounding may put its numbers off, as a root mean square; beyond it
@@ -95,7 +95,7 @@ class Record:
     precisions: Mapping[str, Precision] = field(default_factory=dict)
     unrecorded: Precision = FLOAT64
     """What a step that is not recorded may have been carried out in."""
-    factors: Factors = field(default_factory=Factors)
+    factors: Factors = AS_THEY_ARE
     """What becomes of the factors of products of matrices."""
 
     def __contains__(self, name: object) -> bool:

@@ -51,6 +51,13 @@ LEAST_RUNS = 4
 MANY_NUMBERS = 2**22
 """Numbers that the runs may compute of one step before they become fewer."""
 
+ROUGH_RUNS = 2
+LARGE = 2**13
+"""Numbers of a step from which on few runs say whether it is far off."""
+
+LITTLE = 0.05
+"""The part of a step's rounding that sums may add before they count."""
+
 ULPS = 4
 """Units that any number may be off, where no run shows an error."""
 
@@ -71,7 +78,15 @@ class Known:
     @cached_property
     def scatter(self) -> Array:
         """How far off a decent program would be, for each number; ∞ for what could be anything."""
-        runs = min(RUNS, max(LEAST_RUNS, MANY_NUMBERS // max(self.value.size, 1)))
+        return self.scatter_in(min(RUNS, max(LEAST_RUNS, MANY_NUMBERS // max(self.value.size, 1))))
+
+    @cached_property
+    def rough_scatter(self) -> Array:
+        """The same of few runs, which is enough to see what is far off."""
+        return self.scatter if self.value.size < LARGE else self.scatter_in(ROUGH_RUNS)
+
+    def scatter_in(self, runs: int) -> Array:
+        """The scatter of so many runs."""
         with np.errstate(all="ignore"):
             squares = np.zeros(self.value.shape)
             for number in range(runs):
@@ -81,8 +96,12 @@ class Known:
     @cached_property
     def error(self) -> Array:
         """How far off rounding may put each number."""
+        return self.error_by(self.scatter)
+
+    def error_by(self, scatter: Array) -> Array:
+        """The same by this scatter."""
         finite = np.where(np.isfinite(self.value), np.abs(self.value), 0.0)
-        return FACTOR * self.scatter + ULPS * 2.0**-53 * finite
+        return FACTOR * scatter + ULPS * 2.0**-53 * finite
 
 
 Inputs = Sequence[Known]
@@ -98,27 +117,40 @@ class Factors:
     """How each is rounded, where that is known (TF32)."""
 
 
+AS_THEY_ARE = Factors()
+
+
 def exactly(value: Array) -> Known:
     """A value that every program has."""
     return Known(value, lambda _: value)
 
 
+def drawn(name: str, run: int) -> Array:
+    """Numbers from [−1, 1] for one array in one run, to be repeated over it."""
+    start = crc32(f"{name} {run}".encode()) % NOISE.size
+    return NOISE_TWICE[start : start + NOISE.size]
+
+
 def noise(name: str, run: int, shape: tuple[int, ...]) -> Array:
     """Numbers from [−1, 1] for one array in one run."""
-    start = crc32(f"{name} {run}".encode()) % NOISE.size
-    size = prod(shape)
-    drawn = NOISE_TWICE[start : start + NOISE.size]
-    return drawn[:size].reshape(shape) if size <= NOISE.size else np.resize(drawn, shape)
+    size, numbers = prod(shape), drawn(name, run)
+    return numbers[:size].reshape(shape) if size <= NOISE.size else np.resize(numbers, shape)
 
 
 def rounded(value: Array, unit: float, name: str, run: int) -> Array:
     """A value, rounded at random."""
     if value.dtype == bool or not unit:
         return value
-    return value * (1.0 + unit * noise(name, run, value.shape))
+    flat = value.reshape(-1)
+    factors = drawn(name, run)[: flat.size] * unit + 1.0
+    out = np.empty(flat.size)
+    for start in range(0, flat.size, NOISE.size):  # in parts that stay in the processor's cache
+        part = flat[start : start + NOISE.size]
+        np.multiply(part, factors[: part.size], out=out[start : start + NOISE.size])
+    return out.reshape(value.shape)
 
 
-def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factors = Factors()) -> Known:
+def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factors = AS_THEY_ARE) -> Known:
     """The result of an op on numbers that are known so well, as a step of this name.
 
     `unit` is the relative error of one rounding.
@@ -128,7 +160,7 @@ def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factor
     terms = max((each.value.shape[-1] for each in inputs if each.value.ndim), default=1)
     sums = min(unit, FLOAT32.unit) * sqrt(terms)
     product = isinstance(op, (MatMul, MatMulT, Project))
-    inside = max(sums, coarse, factors.unit if product else 0.0)
+    inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factors.unit if product else 0.0)
 
     def run(number: int) -> Array:
         with np.errstate(all="ignore"):
@@ -161,9 +193,14 @@ def displaced(op: Any, inputs: Sequence[Array], result: Array, unit: float, name
 
 def squared_distance(moved: Array, value: Array) -> Array:
     """(moved − value)², 0 where both are the same ∞ or NaN, ∞ where only one is."""
-    same = (moved == value) | (np.isnan(moved) & np.isnan(value))
-    squared = np.maximum(np.square(moved - value), np.finfo(float).tiny)
-    return np.where(same, 0.0, np.where(np.isfinite(squared), squared, np.inf))
+    squared = np.subtract(moved, value)
+    np.square(squared, out=squared)
+    np.maximum(squared, np.finfo(float).tiny, out=squared, where=moved != value)  # or it would underflow
+    strange = ~np.isfinite(squared)
+    if strange.any():
+        a, b = moved[strange], value[strange]
+        squared[strange] = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.inf)
+    return squared
 
 
 def pooled(squares: Array, value: Array, runs: int) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from attnctl.verbs.check.rounding import free
 from attnctl.verbs.check.walk import Walk, Walker, differing
 
 Detailed = tuple[Mistake, str]
+
+MOST_FITTED = 300_000_000
+"""Numbers that fitting mistakes may compute: some ten seconds."""
 
 MOST_TRIED = 80_000_000
 """Numbers that trying pairs of mistakes may compute."""
@@ -104,7 +108,8 @@ class Search:
         """Every known mistake that reproduces the step, the best first; pairs where no single one does."""
         found: dict[str, Fit] = {}
         halves: list[Half] = []
-        for fitted in (False, True):
+        for fitted, most in ((False, inf), (True, MOST_FITTED)):
+            self.case.effort.allow(most)
             for mistake, plant in self.plants(self.case, fitted=fitted):
                 value = self.case.value(plant.derivation)
                 fit = self.held(plant, ((mistake, plant.detail),), value)
@@ -144,7 +149,7 @@ class Search:
 
     def pairs(self, halves: Sequence[Half]) -> list[Fit]:
         """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
-        self.case.effort.numbers = 0
+        self.case.effort.allow(MOST_TRIED)
         first = sorted(halves, key=lambda half: half.misfit)
         known = [half for half in first if not half.mistake.fitted]
         return list(self.beside(known, fitted=False)) or list(self.beside(first, fitted=True))
@@ -154,8 +159,7 @@ class Search:
         for half in halves:
             planted = self.case.planted(half.plant.derivation)
             for other, second in self.plants(planted, (half.mistake,), fitted=fitted):
-                if self.case.effort.numbers > MOST_TRIED:
-                    self.case.effort.exceeded = True
+                if self.case.effort.spent():
                     return
                 if other.exact and (fitted or CATALOGUE.index(other) > CATALOGUE.index(half.mistake)):
                     both = self.in_order((half.mistake, half.plant.detail), (other, second.detail))

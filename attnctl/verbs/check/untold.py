@@ -44,7 +44,7 @@ def untold(record: Record, walk: Walk, steps: Mapping[str, Checked]) -> Iterator
 
 
 def blurred(record: Record, walk: Walk, name: str, checked: Checked) -> Untold:
-    """A step that rounding may put too far off, and the unrecorded steps that would help."""
+    """A step that rounding may put too far off; unrecorded steps next to recorded ones would help."""
     steps = stretch(walk.derivation, record, name)[:-1]
     unrecorded = {step.name for step in steps}
     first = tuple(step.name for step in steps if unrecorded.isdisjoint(step.inputs))

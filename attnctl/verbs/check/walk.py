@@ -13,9 +13,12 @@ from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Softmax, Unstated
 from attnctl.verbs.check.record import Record, with_shapes
-from attnctl.verbs.check.rounding import FACTOR, Known, anything, carried, either, free, typical
+from attnctl.verbs.check.rounding import FACTOR, LARGE, Known, anything, carried, either, free, typical
 
 Index = tuple[int, ...]
+
+CLOSE, FAR = 0.2, 100.0
+"""How many times its scatter a step is off when a few runs are enough to say that it is right, or wrong."""
 
 SAME = 1e-12
 """Numbers that vary by less than this part of the largest are all the same."""
@@ -168,9 +171,9 @@ class Walker:
 
     def excused(self, weights: Known, scores: Array) -> Known:
         """The weights, free to be anything in rows that see nothing and are not meant to."""
-        nothing: Array = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
+        nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
         if nothing.any() and not self.lenient:
-            nothing = nothing & ~self.record.unseen(scores)
+            nothing = np.logical_and(nothing, ~self.record.unseen(scores))
         if not nothing.any():
             return weights
         return anything(weights, nothing)
@@ -187,31 +190,41 @@ class Judged:
     """Which numbers rounding does not explain."""
     blurred: float
     """What all numbers may be off by, as a part of how far they vary."""
+    beyond: float
+    """How many times their scatter all numbers are off, as a root mean square."""
 
 
 def judged(record: Record, name: str, expected: Known) -> Judged:
     """A recorded step beside what it should be, number by number."""
-    found, value, scatter = record.value(name), expected.value, expected.scatter
+    roughly = judged_by(record, name, expected, expected.rough_scatter)
+    certain = roughly.beyond > FAR or (roughly.beyond < CLOSE and not roughly.wrong.any())
+    if certain or expected.value.size < LARGE:
+        return roughly
+    return judged_by(record, name, expected, expected.scatter)
+
+
+def judged_by(record: Record, name: str, expected: Known, scatter: Array) -> Judged:
+    """The same, where right programs scatter so."""
+    found, value = record.value(name), expected.value
     precision, asked = record.precision(name), record.strictness
     size = np.where(np.isfinite(value), np.abs(value), 0.0)
-    rounding = expected.error + precision.unit * size + precision.smallest + asked.last_place
-    allowed = asked.allowed(value, rounding)
+    error, slack = expected.error_by(scatter), precision.smallest + asked.last_place
+    allowed = asked.allowed(value, error + precision.unit * size + slack)
     gap = np.abs(found - value)
     told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
     most = typical(value[..., 0].size)
-    if not asked.told and told.any():
-        beyond = np.maximum(gap - precision.smallest - asked.last_place, 0.0)[told] / scatter[told]
-        if root_mean_square(beyond[beyond <= FACTOR]) > most:  # a single wrong number makes no other wrong
-            together = most * scatter + precision.smallest + asked.last_place
-            allowed = np.where(told, np.minimum(allowed, together), allowed)
-    fine = (gap <= allowed) | (found == value) | free(expected.error)
+    beyond = np.maximum(gap - slack, 0.0)[told] / scatter[told]
+    if not asked.told and root_mean_square(beyond[beyond <= FACTOR]) > most:  # one wrong number is but one
+        allowed = np.where(told, np.minimum(allowed, most * scatter + slack), allowed)
+    fine = (gap <= allowed) | (found == value) | free(error)
     fine |= np.isnan(value) & np.isnan(found)
     gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     if np.isneginf(value).any():
         fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
         gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     blur = most * root_mean_square(scatter[told]) + asked.last_place
-    return Judged(gap, allowed, ~fine, 0.0 if asked.told else blur / spread(value, told))
+    blurred = 0.0 if asked.told else blur / spread(value, told)
+    return Judged(gap, allowed, ~fine, blurred, root_mean_square(beyond))
 
 
 def root_mean_square(x: Array) -> float:

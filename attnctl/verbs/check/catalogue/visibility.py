@@ -52,15 +52,36 @@ def window_of(hide: Hide) -> Ends:
     return left, 0 if any(isinstance(rule, Causal) for rule in hide.rules) else right
 
 
-def other_windows(right: Ends, size: int) -> Iterator[Ends]:
+def other_windows(right: Ends, near: Sequence[int]) -> Iterator[Ends]:
     """Other ends: one of them, both by as much, both the same."""
     back, ahead = right
-    near = ends(size)
+    for first in near[:2]:
+        yield from ((first, last) for last in near[:2])
     for end in (*near, None):
         yield from ((end, ahead), (back, end), (end, end), (end, 0))
     for by in (-2, -1, 1, 2):
         if back is not None and ahead is not None and min(back, ahead) + by >= 0:
             yield back + by, ahead + by
+
+
+def shown_ends(case: Case) -> Ends | None:
+    """How far back and ahead the step that disagrees shows queries to see, where it shows that at all."""
+    if case.first not in {MASKED, WEIGHTS} or not case.found.size:
+        return None
+    visible = case.found > 0
+    if case.first == MASKED:
+        top = case.found.max(axis=-1, keepdims=True)
+        visible = case.found - top > case.record.precision(MASKED).vanishing
+    hide = masked(case)
+    rows, columns = (hide or Hide()).positions(case.found.shape)
+    distance = np.broadcast_to(rows - columns, visible.shape)[visible]
+    return (max(int(distance.max()), 0), max(-int(distance.min()), 0)) if distance.size else None
+
+
+def tried_ends(case: Case, size: int) -> list[int]:
+    """Ends of windows to try: those that are shown, or all near ones and some far ones."""
+    shown = shown_ends(case)
+    return ends(size) if shown is None else [end for end in dict.fromkeys(shown) if end is not None]
 
 
 def other_window(case: Case) -> Iterator[Plant]:
@@ -71,7 +92,7 @@ def other_window(case: Case) -> Iterator[Plant]:
     right, size = window_of(hide), max(case.size("query") or 0, case.size("key") or 0)
     if right == (None, 0):
         return
-    ways = [way for way in dict.fromkeys(other_windows(right, size)) if way != right]
+    ways = [way for way in dict.fromkeys(other_windows(right, tried_ends(case, size))) if way != right]
     others = kept_rules(hide)
     yield from planted_best(
         case, lambda way: case.put(MASKED, replace(hide, rules=(*others, Window(*way)))), ways, ends_words
@@ -96,7 +117,8 @@ def other_offset(case: Case) -> Iterator[Plant]:
     """The diagonal moved by any number of keys."""
     hide, keys, queries = masked(case), case.size("key") or 0, case.size("query") or 0
     if hide and any(rule.relative for rule in hide.rules):
-        ways = [by for end in ends(max(keys, queries)) for by in (end, -end) if by]
+        ways = [by for end in tried_ends(case, max(keys, queries)) for by in (end, -end) if by]
+        ways += [-1, -2, -3]
         yield from planted_best(
             case,
             lambda by: case.put(MASKED, replace(hide, offset=moved(hide.offset, by))),
@@ -114,8 +136,10 @@ def unasked(case: Case) -> Iterator[Plant]:
         return
     asked = hide is not None and any(isinstance(rule, Causal) for rule in hide.rules)
     ways: list[Ends] = [] if asked else [(None, 0)]
-    for end in ends(size):
+    for end in tried_ends(case, size):
         ways += [(end, 0), (end, None)] if asked else [(end, end), (end, 0), (end, None), (None, end)]
+
+    ways += [shown] if (shown := shown_ends(case)) and not asked else []
 
     def make(way: Ends) -> Derivation | None:
         rules = [Causal()] if way == (None, 0) else [Window(*way)]
