@@ -76,7 +76,7 @@ class Name(NamedTuple):
 
     @property
     def is_weight(self) -> bool:
-        """Whether it is a matrix or a bias that is drawn, given or read: those of trained models are not."""
+        """Whether it is a matrix or a bias that may be drawn or given; those of models alone are not."""
         return self.input and self.symbol in {"W", "b"}
 
     @property

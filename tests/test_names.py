@@ -264,9 +264,7 @@ def assert_same(found, own, layout):
 
 @BATCHES
 def test_every_layout_of_the_table_is_found(batch):
-    searched = names.where(
-        lambda row: not (row.broadcasts or row.model) and row.name != names.KEY_LENGTHS
-    )
+    searched = names.where(lambda row: not (row.broadcasts or row.model) and row.name != names.KEY_LENGTHS)
     own = in_ours(searched, batch)
     for layout, theirs in other_layouts(own, lambda row: (*row.layouts, *row.searched), batch):
         assert_same(read_any(theirs, SETTINGS).arrays, own, layout)

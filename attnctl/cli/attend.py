@@ -108,7 +108,7 @@ def attend_in_model(
     settings = model_settings(
         {name: each for name, each in flags.items() if name != "config"}, cost.max_memory
     )
-    memory = found[MEMORY] if MEMORY in found else None
+    memory = found.get(MEMORY)
     run_model(options, [Input(hidden=found[HIDDEN], memory=memory)], settings, view, output)
 
 

@@ -170,12 +170,12 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
         for each in checked:
             verdict = "agrees" if each.agrees else "WRONG"
             where = ", ".join(map(str, each.at))
-            line = f"layer {each.layer}: {verdict}, off by {each.largest:.3g} at [{where}], allowed {each.allowed:.3g}"
-            sys.stdout.write(line + "\n")
+            off = f"off by {each.largest:.3g} at [{where}], allowed {each.allowed:.3g}"
+            sys.stdout.write(f"layer {each.layer}: {verdict}, {off}\n")
         if wrong:
             sys.stdout.write(
-                f"\nLayer {wrong[0].layer} is the first wrong one. Dump a few arrays of it (hidden, X, Q, K, "
-                f"attention_weights, output) and add --layer {wrong[0].layer}.\n"
+                f"\nLayer {wrong[0].layer} is the first wrong one. Dump a few arrays of it (hidden, X, "
+                f"Q, K, attention_weights, output) and add --layer {wrong[0].layer}.\n"
             )
     return Exit.DIFFERS if wrong else Exit.OK
 

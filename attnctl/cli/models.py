@@ -33,8 +33,8 @@ class ModelOptions(NamedTuple):
     model: Annotated[
         str | None,
         option(
-            "Run a trained model: a folder of save_pretrained, or the id of one on the hub. Without --layer: "
-            "a map of what each head does.",
+            "Run a trained model: a folder of save_pretrained, or the id of one on the hub. Without "
+            "--layer: a map of what each head does.",
             metavar="DIR",
         ),
     ] = None

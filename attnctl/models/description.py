@@ -100,7 +100,7 @@ def refused(config: Config, place: str) -> Iterator[str]:
     if config.get("quantization_config") or config.get("compression_config"):
         found = config.get("quantization_config") or config.get("compression_config")
         method = found.get("quant_method", "of some kind") if isinstance(found, Mapping) else "of some kind"
-        yield f"{place}: its weights are quantised ({method}); give the model in float32, float16 or bfloat16"
+        yield f"{place}: its weights are quantised ({method}); give float32, float16 or bfloat16"
     if config.get("auto_map"):
         yield f"{place}: auto_map: it comes with code of its own, which attnctl does not run"
 
@@ -229,7 +229,8 @@ def problems(s: Mapping[str, Any], config: Config, place: str) -> Iterator[str]:
         yield f"{place}: {s['layers']} layers; {MOST_LAYERS} are the most"
     if s["act"] not in ACTIVATIONS:
         yield (
-            f"{place}: the function {quoted(str(s['act']))} is not known; known are {', '.join(ACTIVATIONS)}"
+            f"{place}: the function {quoted(str(s['act']))} is not known; "
+            f"known are {', '.join(ACTIVATIONS)}"
         )
     types = config.get("layer_types")
     for kind in sorted({str(each) for each in types} - set(TYPES)) if isinstance(types, list) else ():

@@ -60,6 +60,11 @@ def changed(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any) -> S
     return replace(stack, **entries)
 
 
+def on_even_layers(config: Config, layer: int) -> bool:
+    """Layers 0, 2, 4, …"""
+    return layer % 2 == 0
+
+
 def nullable(name: str, default: Any) -> Callable[[Config], Any]:
     """A key of config.json whose null says that there is none."""
     return lambda config: config.get(name, default)
@@ -458,7 +463,7 @@ GEMMA2 = changed(
         "scale": lambda c: key("query_pre_attn_scalar", default=256).value(c) ** -0.5,
         "softcap": nullable("attn_logit_softcapping", 50.0),
         "window": nullable("sliding_window", 4096),
-        "sliding": lambda c, i: i % 2 == 0,
+        "sliding": on_even_layers,
     },
     only={"use_bidirectional_attention": (False,)},
 )
@@ -624,7 +629,7 @@ GPT_OSS = changed(
         "d_k": key("head_dim", default=64),
         "kv_heads": key("num_key_value_heads", default=8),
         "window": nullable("sliding_window", 128),
-        "sliding": lambda c, i: i % 2 == 0,
+        "sliding": on_even_layers,
         "theta": key("rope_theta", default=150000.0),
         "sink": True,
         "experts": key("num_local_experts", "num_experts", default=128),

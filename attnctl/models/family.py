@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,13 +34,14 @@ Names = Mapping[str, str]
 """What a tensor is for, and what the checkpoint calls it, without .weight or .bias."""
 
 
-class When(NamedTuple):
+@dataclass(frozen=True)
+class When:
     """What is different where a setting has this value."""
 
     setting: Setting
     equals: Any
-    settings: Mapping[str, Setting] = {}
-    inner: Names = {}
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    inner: Names = field(default_factory=dict)
     without: tuple[str, ...] = ()
 
 
@@ -64,12 +65,6 @@ class Stack:
     ignored: tuple[str, ...] = ()
     section: str | None = None
     within: str = ""
-
-
-def heads_of(config: Config) -> Any:
-    """The number of query heads."""
-    return DEFAULTS["heads"].value(config)
-
 
 
 def always(config: Config, layer: int) -> bool:

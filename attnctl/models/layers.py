@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -71,29 +72,31 @@ def check_layers(model: Model, states: list[Array], unit: float) -> Iterator[Lay
     The last state may be what left the last layer, or that through the final norm.
     """
     count = len(model.description.layers)
+    if len(states) > count + 1:
+        raise AttnError(f"hidden_{count + 1}: the model has {count} layers")
+    for index, (before, after) in enumerate(pairwise(states)):
+        ends = (False, True) if index == count - 1 else (False,)
+        found = [checked_layer(model, index, before, after, unit, end=end) for end in ends]
+        yield min(found, key=lambda each: each.largest)
+
+
+def checked_layer(
+    model: Model, index: int, before: Array, after: Array, unit: float, *, end: bool
+) -> LayerCheck:
+    """One layer (through the final norm where it is the `end`) beside what was recorded."""
+
+    def made(hidden: Array) -> Array:
+        out = through(model.layer(index), hidden, None, attend_plainly)
+        return ended(model, out) if end else out
+
     noise = np.random.RandomState(0)
-    for index, (before, after) in enumerate(zip(states, states[1:], strict=False)):
-        if index >= count:
-            raise AttnError(f"hidden_{index + 1}: the model has {count} layers")
-        tensors = model.layer(index)
-
-        def made(hidden: Array, last: bool) -> Array:
-            out = through(tensors, hidden, None, attend_plainly)
-            return ended(model, out) if last else out
-
-        ways = [made(before, False)]
-        last = index == count - 1
-        if last:
-            ways.append(made(before, True))
-        gaps = [np.abs(way - after) for way in ways]
-        best = int(np.argmin([gap.max() for gap in gaps]))
-        scatter = np.zeros(after.shape)
-        for _ in range(RUNS):
-            moved = before * (1 + unit * noise.uniform(-1, 1, before.shape))
-            scatter += np.square(made(moved, best == 1) - ways[best])
-        row = np.sqrt(scatter.mean(axis=-1, keepdims=True) / RUNS)
-        size = np.sqrt(np.square(ways[best]).mean(axis=-1, keepdims=True))
-        allowed = TIMES * (row + unit * size) * np.ones(after.shape) + 2 * unit * np.abs(after)
-        worst = np.unravel_index(int(np.argmax(gaps[best] / allowed)), after.shape)
-        at = tuple(int(each) for each in worst)
-        yield LayerCheck(index, float(gaps[best][at]), float(allowed[at]), at)
+    right = made(before)
+    moved = [before * (1 + unit * noise.uniform(-1, 1, before.shape)) for _ in range(RUNS)]
+    scatter = np.mean([np.square(made(each) - right) for each in moved], axis=0)
+    row = np.sqrt(scatter.mean(axis=-1, keepdims=True))
+    size = np.sqrt(np.square(right).mean(axis=-1, keepdims=True))
+    allowed = TIMES * (row + unit * size) + 2 * unit * np.abs(after)
+    gap = np.abs(right - after)
+    worst = np.unravel_index(int(np.argmax(gap / allowed)), after.shape)
+    at = tuple(int(each) for each in worst)
+    return LayerCheck(index, float(gap[at]), float(allowed[at]), at)

@@ -92,7 +92,7 @@ def meant(
 
 
 def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:
-    """What a port in the type of these arrays makes of the model's numbers: bfloat16, float16, or all digits."""
+    """What a port in the type of these arrays makes of the model's numbers: fewer digits, or all."""
     floats = [array for array in recorded if array.dtype.kind == "f" and array.size]
     if floats and all(array.dtype == np.float16 for array in floats):
         return lambda array: array.astype(np.float16)

@@ -12,7 +12,7 @@ from attnctl.config.settings import Settings
 from attnctl.edits import WhatIf
 from attnctl.engine.memory import require, size_text
 from attnctl.errors import AttnError, raise_all
-from attnctl.models.forward import embedded, ended, through
+from attnctl.models.forward import Run, attend_plainly, embedded, ended, through
 from attnctl.models.layer import LayerTensors, Model, prepared, rules_of
 from attnctl.models.source import folder_of, open_model
 from attnctl.models.tokens import Tokens, plain_ids, tokenized
@@ -29,7 +29,7 @@ CROSS = "cross"
 
 @dataclass(frozen=True)
 class Input:
-    """What a model is run on: a text or ids; for a decoder another text or ids; or what came into a layer."""
+    """What a model is run on: a text or ids, for a decoder two of them, or what came into a layer."""
 
     text: str | None = None
     ids: tuple[int, ...] | None = None
@@ -136,13 +136,8 @@ def memory_of(encoder: Model, tokens: Tokens) -> Array:
     """What a decoder's layers attend to: the encoder's output."""
     hidden = embedded(encoder, tokens.ids, tokens.segments)
     for index in range(len(encoder.description.layers)):
-        hidden = through(encoder.layer(index), hidden, None, attend)
+        hidden = through(encoder.layer(index), hidden, None, attend_plainly)
     return ended(encoder, hidden)
-
-
-def attend(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
-    """Only what the pass goes on with."""
-    return prepared(tensors, hidden, None, memory, cross=cross).run([X, RESIDUAL])
 
 
 def what_if_of(settings: Settings) -> WhatIf | None:
@@ -208,20 +203,24 @@ class Runner:
         for index in range(last + 1):
             if self.moved:
                 self.moved(index, last + 1)
-            kept: list[Trace] = []
-
-            def run(tensors: LayerTensors, x: Array, m: Array | None, cross: bool) -> Trace:
-                if cross != self.wanted.cross or tensors.index not in self.wanted.layers:
-                    return attend(tensors, x, m, cross)
-                trace = self.trace(tensors, x, m, header, cross)
-                kept.append(trace)
-                return trace
-
+            tensors, kept = self.model.layer(index), list[Trace]()
+            run = self.keeping(kept, header)
             if index == last and not self.wanted.cross:
-                run(self.model.layer(index), hidden, None, False)
+                run(tensors, hidden, None, False)
             else:
-                hidden = through(self.model.layer(index), hidden, memory, run)
+                hidden = through(tensors, hidden, memory, run)
             yield from (selected(trace, self.keep) for trace in kept)
+
+    def keeping(self, kept: list[Trace], header: dict[str, Any]) -> Run:
+        """Carries out the attention of a layer, and keeps the trace where it is asked for."""
+
+        def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
+            if cross != self.wanted.cross or tensors.index not in self.wanted.layers:
+                return attend_plainly(tensors, hidden, memory, cross)
+            kept.append(self.trace(tensors, hidden, memory, header, cross))
+            return kept[-1]
+
+        return run
 
     def trace(
         self,

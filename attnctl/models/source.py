@@ -65,7 +65,7 @@ def fetched(name: str) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise AttnError(
-            f"{name}: no such folder, and not in the cache of the hub; to fetch it: pip install 'attnctl[hf]'"
+            f"{name}: no such folder, and not in the local cache; to fetch it: pip install 'attnctl[hf]'"
         ) from None
     try:
         return Path(

@@ -152,7 +152,7 @@ CASES = [
         "bloom",
         "BloomModel",
         "BloomConfig",
-        {"vocab_size": 32, "hidden_size": 24, "n_layer": 2, "n_head": 6},
+        {"vocab_size": 32, "hidden_size": 18, "n_layer": 2, "n_head": 6},
     ),
     case(
         "bloom-post",
@@ -184,6 +184,7 @@ CASES = [
             "num_kv_heads": 2,
             "new_decoder_architecture": True,
             "bias": True,
+            "ffn_hidden_size": 40,
         },
     ),
     case(
@@ -192,13 +193,14 @@ CASES = [
         "FalconConfig",
         {
             "vocab_size": 32,
-            "hidden_size": 24,
+            "hidden_size": 18,
             "num_hidden_layers": 2,
             "num_attention_heads": 6,
             "multi_query": False,
             "alibi": True,
             "parallel_attn": False,
             "bias": True,
+            "ffn_hidden_size": 24,
         },
         attention="sdpa",  # as the model was trained; the eager one adds ALiBi twice
     ),

@@ -65,7 +65,6 @@ def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
     if case.get("pair"):
         out["token_type_ids"] = np.array([0] * (length - 3) + [1] * 3)
         inputs["token_type_ids"] = torch.tensor(out["token_type_ids"])[None]
-    states: dict[str, list] = {}
     with torch.no_grad():
         result = model(**inputs, output_attentions="attention" not in case, output_hidden_states=True)
     fields = {"hidden": "hidden_states", "weights": "attentions"}

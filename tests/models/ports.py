@@ -192,7 +192,8 @@ PORTS = [
     Port("qwen3", 1, "model.layers.1.", **LLAMA, eps=1e-6, theta=10000.0, dump=AFTER_ROTATION,
          head_norms=("self_attn.q_norm", "self_attn.k_norm"),
          bug="norm-after", expected="norm-order-wrong", step="Q_rotated"),
-    Port("gptj", 1, "h.1.", norm="ln_1", q="attn.q_proj", k="attn.k_proj", v="attn.v_proj", o="attn.out_proj",
+    Port("gptj", 1, "h.1.", norm="ln_1", q="attn.q_proj", k="attn.k_proj", v="attn.v_proj",
+         o="attn.out_proj",
          heads=2, kv_heads=2, eps=1e-5, kind="layer", theta=10000.0, pairs="neighbours", turned=4,
          bug="pairs", expected="rotary-pairs-wrong", step="scores"),
     Port("llama", 1, "layers.1.", **LLAMA, eps=1e-3, theta=500.0,
@@ -204,9 +205,11 @@ PORTS = [
          bug="window", expected="mask-ignored", step="attention_weights"),
     Port("llama", 0, "layers.0.", **LLAMA, eps=1e-3, theta=500.0,
          bug="bias", expected="bias-missing", step="Q"),
-    Port("gemma2", 1, "model.layers.1.", **GEMMA2, bug="one-plus", expected="norm-plus-one-wrong", step="X"),
+    Port("gemma2", 1, "model.layers.1.", **GEMMA2,
+         bug="one-plus", expected="norm-plus-one-wrong", step="X"),
     Port("gpt-oss", 1, "model.layers.1.", **{**LLAMA, "eps": 1e-5}, theta=None, sink="self_attn.sinks",
-         dump=("scores", "attention_weights"), bug="sink", expected="sink-missing", step="attention_weights"),
+         dump=("scores", "attention_weights"),
+         bug="sink", expected="sink-missing", step="attention_weights"),
     Port("gpt2", 1, "transformer.h.1.", **GPT2, bug="transposed", expected="weight-transposed", step="V"),
 ]  # fmt: skip
 """Ten ports, each with a mistake of its own."""
