@@ -16,7 +16,7 @@ from attnctl.models.forward import Run, attend_plainly, embedded, ended, through
 from attnctl.models.layer import LayerTensors, Model, prepared, rules_of
 from attnctl.models.source import folder_of, open_model
 from attnctl.models.tokens import Tokens, plain_ids, tokenized
-from attnctl.names import RESIDUAL, X
+from attnctl.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X
 from attnctl.trace import Trace
 from attnctl.words import quoted
 
@@ -240,6 +240,8 @@ class Runner:
         if self.what_if and tensors.index == self.wanted.layers[0]:
             plan = replace(plan, what_if=self.what_if)
         keep = None if self.keep is None else {*self.keep, X, RESIDUAL}
+        if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
+            keep.add(SINK_WEIGHTS)
         return plan.run(keep)
 
     def require(self, tokens: int) -> None:

@@ -9,6 +9,7 @@ from minilm import SENTENCE, folder
 
 from attnctl.cli.program import program
 from attnctl.models.run import Input, run_model
+from attnctl.verbs.models import battery
 
 MODEL = folder()
 FROZEN = Path(__file__).parent / "minilm.npz"
@@ -73,3 +74,24 @@ def test_the_map_names_every_head(capsys):
 def test_what_it_is(capsys):
     assert program(["model", str(MODEL)]) == 0
     assert "6 layers · 12 heads · width 384" in capsys.readouterr().out
+
+
+def test_the_battery_names_heads(capsys):
+    told = json.loads(run(capsys, "stats", "--json").out)
+    named = {(head["layer"], head["head"]): head["names"] for head in told["battery"]["heads"]}
+    assert "previous" in named[0, 2]
+    assert "duplicate" in named[2, 9]
+    assert not any("induction" in names for names in named.values())
+
+
+@pytest.mark.parametrize("kind", battery.SCORES)
+def test_the_scores_of_a_perfect_head_are_one(kind):
+    length = battery.LENGTH
+    weights = np.eye(2 * length)
+    for query in range(1, 2 * length):
+        key = {"induction": query - length + 1, "duplicate": query - length, "previous": query - 1, "sink": 0}
+        if key[kind] >= 0:
+            weights[query] = np.eye(2 * length)[key[kind]]
+    found = dict(zip(battery.SCORES, battery.scores(weights), strict=True))
+    assert found[kind] == 1
+    assert all(score < 0.1 for name, score in found.items() if name != kind)
