@@ -1,4 +1,10 @@
-"""attnctl: every number in attention, from the shell, and where yours goes wrong."""
+"""attnctl: every number in attention, from the shell, and where yours goes wrong.
+
+>>> trace = attnctl.run("I love AI", heads=2, causal=True)
+>>> trace["attention_weights"]  # a NumPy array, (head, query, key)
+>>> print(trace.explain("attention_weights[0,love,AI]"))
+>>> attnctl.check(trace).agrees
+"""
 
 from __future__ import annotations
 
@@ -7,21 +13,43 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from attnctl.api import attend, check, diff, load, run
+    from attnctl.api import attend, check, cost, diff, explain, load, run, run_many, stats
     from attnctl.errors import AttnError
-    from attnctl.trace import Trace
+    from attnctl.traces import Trace
 
 HOMES = {
     "run": "api",
+    "run_many": "api",
     "attend": "api",
+    "load": "api",
+    "explain": "api",
     "check": "api",
     "diff": "api",
-    "load": "api",
-    "Trace": "trace",
+    "stats": "api",
+    "cost": "api",
+    "Trace": "traces",
     "AttnError": "errors",
 }
 
-__all__ = ["AttnError", "Trace", "__version__", "attend", "check", "diff", "load", "run"]
+__all__ = [
+    "AttnError",
+    "Trace",
+    "__version__",
+    "attend",
+    "check",
+    "cost",
+    "diff",
+    "explain",
+    "load",
+    "run",
+    "run_many",
+    "stats",
+]
+
+
+def __dir__() -> list[str]:
+    """What completion offers: the verbs, and no modules."""
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -8,80 +8,159 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.array import Array
-from attnctl.config.fields import KEYWORDS, laid
+from attnctl.config.fields import KEYWORDS, LAYOUT, laid
 from attnctl.config.settings import Settings, dotted
 from attnctl.engine.tiles import Progress
-from attnctl.errors import raise_all
+from attnctl.errors import AttnError, raise_all
+from attnctl.options import ArrayOptions, Options, spelled_out
 from attnctl.plan.sentence import prepare as prepare_sentence
-from attnctl.trace import Trace
-from attnctl.values import BadValueError
+from attnctl.trace import Trace as AnyTrace
+from attnctl.traces import Trace
+from attnctl.values import BadValueError, shown, whole
+from attnctl.words import nearest
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from attnctl.engine.cost import Cost
+    from attnctl.plan.prepared import Prepared
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.diff import Difference
+    from attnctl.verbs.explain import Explanation
+    from attnctl.verbs.stats import DumpStats
 
 
+READERS = {name: each.reader for name, each in KEYWORDS.items()} | {"max_memory": whole(0, 2**63)}
+OF_ARRAYS = [name for name in READERS if name != "sentence"]
+OF_SENTENCES = [name for name in OF_ARRAYS if name != LAYOUT.name]
+"""The options that verbs take: `attnctl.options` has their types."""
+
+
+@spelled_out(Options)
 def run(
     sentence: str | None = None,
     settings: Settings | None = None,
     *,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Trace:
     """Tokenize, attend, and record every step, or just those to `keep`.
 
     Options are settings (heads, d_model, seed, …) and rules by the names of their flags (causal,
     window, dilation, …), each as a config has it. Raises AttnError with every problem found.
     """
-    return prepare_sentence(chosen(settings, options), sentence).run(keep, progress)
+    check_kept(keep)
+    check_words(*[] if sentence is None else [sentence])
+    return Trace.of(prepare_sentence(chosen(settings, options), sentence).run(keep, progress))
 
 
+@spelled_out(Options)
 def run_many(
     sentences: Sequence[str],
     settings: Settings | None = None,
     *,
     keep: Collection[str] | None = None,
+    padded: bool = False,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> list[Trace]:
-    """A trace for each sentence, from one padded batch; no sentence means the settings' own."""
+    """A trace for each sentence, from one padded batch; no sentence means the settings' own.
+
+    Each trace has the length of its sentence, or, where they are to be seen `padded`, of the
+    longest.
+    """
+    from attnctl.plan import batch
+
+    check_kept(keep)
+    check_words(*sentences)
+    asked = chosen(settings, options)
+    if padded:
+        asked, sentences = batch.padded(asked, sentences)
     if len(sentences) < 2:
-        return [run(sentences[0] if sentences else None, settings, keep=keep, progress=progress, **options)]
-    from attnctl.plan.batch import run_batch
-
-    return run_batch(chosen(settings, options), sentences, keep, progress)
+        return [run(sentences[0] if sentences else None, asked, keep=keep, progress=progress)]
+    return list(map(Trace.of, batch.run_batch(asked, sentences, keep, progress)))
 
 
+@spelled_out(ArrayOptions)
 def attend(
     arrays: Mapping[str, Array],
     settings: Settings | None = None,
     *,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[ArrayOptions],
 ) -> Trace:
     """The operator itself on arrays: Q K V, or X and weights, as `operator.prepare` reads them.
 
     Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises
     AttnError with every array that is missing, not finite or does not fit.
     """
+    check_kept(keep)
+    return Trace.of(prepare_arrays(arrays, chosen(settings, options, OF_ARRAYS)).run(keep, progress))
+
+
+@spelled_out(ArrayOptions)
+def cost(
+    inputs: str | Mapping[str, Array] | None = None,
+    settings: Settings | None = None,
+    *,
+    keep: Collection[str] | None = None,
+    **options: Unpack[ArrayOptions],
+) -> list[Cost]:
+    """What each step of a sentence, or of attention on arrays, would take; nothing is computed.
+
+    Raises AttnError as `run` and `attend` do.
+    """
+    check_kept(keep)
+    asked = chosen(settings, options, OF_ARRAYS)
+    if inputs is None or isinstance(inputs, str):
+        return prepare_sentence(asked, inputs).costs(keep)
+    return prepare_arrays(inputs, asked).costs(keep)
+
+
+def prepare_arrays(arrays: Mapping[str, Array], settings: Settings) -> Prepared:
+    """Everything attention on arrays needs; a trace of ours brings its tokens."""
     from attnctl.plan import operator
 
-    header = arrays.header if isinstance(arrays, Trace) else {}
-    return operator.prepare(arrays, chosen(settings, options), header).run(keep, progress)
+    header = arrays.header if isinstance(arrays, AnyTrace) else {}
+    return operator.prepare(arrays, settings, header)
 
 
 def load(path: str | PathLike[str]) -> Trace:
     """A dump, or anyone's arrays, as a trace. Raises AttnError for what is neither."""
     from attnctl.store import read_one
 
-    return read_one(fspath(path))
+    return Trace.of(read_one(fspath(path)))
+
+
+@spelled_out(Options)
+def explain(
+    trace: AnyTrace, cell: str, settings: Settings | None = None, **options: Unpack[Options]
+) -> Explanation:
+    """The arithmetic behind one cell of a trace, named like 'attention_weights[0,love,AI]'.
+
+    For anyone else's arrays `settings` and options say what kind of attention they are meant to
+    be. Raises AttnError where there is no such cell, or where what it came from is not there.
+    """
+    from attnctl.verbs.explain import explain as explain_cell
+
+    return explain_cell(trace, cell, chosen(settings, options) if options else settings)
+
+
+def stats(trace: AnyTrace) -> DumpStats:
+    """What each head's weights look like: entropy, distance, the share of the previous token, …
+
+    Raises AttnError where the trace has no attention weights, or impossible ones.
+    """
+    from attnctl.verbs.stats import measured
+
+    return measured(trace)
 
 
 def diff(
-    a: Trace,
-    b: Trace,
+    a: AnyTrace,
+    b: AnyTrace,
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -102,14 +181,15 @@ def diff(
     return compare.diff(a, b, tolerance, steps=steps, by_position=by_position)
 
 
+@spelled_out(Options)
 def check(
-    trace: Trace | Mapping[str, Array],
+    trace: AnyTrace | Mapping[str, Array],
     settings: Settings | None = None,
     *,
     rtol: float | None = None,
     atol: float | None = None,
     decimals: int | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Report:
     """Recompute every step of a trace; name the first wrong one and the mistake that explains it.
 
@@ -123,34 +203,68 @@ def check(
     from attnctl.verbs.check.check import configured
     from attnctl.verbs.check.record import Strictness
 
-    trace = trace if isinstance(trace, Trace) else anyones(trace)
+    trace = trace if isinstance(trace, AnyTrace) else anyones(trace)
     asked = chosen(settings or configured(trace), options) if options else settings
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
 
-def chosen(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
-    """Settings with options laid over them. Raises AttnError with every option that has no meaning."""
+def check_words(*sentences: object) -> None:
+    """Raise AttnError for each sentence that is no text."""
+    raise_all(
+        f"sentence: {shown(each)} is not text; give words, like 'I love AI'"
+        for each in sentences
+        if not isinstance(each, str)
+    )
+
+
+def check_kept(keep: Collection[str] | None) -> None:
+    """Raise AttnError where the steps to keep are no list of names, or none."""
+    if isinstance(keep, str):
+        raise AttnError(f"keep: a text; write a list of steps, like [{keep!r}]")
+    if keep is not None and not keep:
+        raise AttnError('keep: no step; name at least one, like ["output"], or leave it out for all')
+
+
+def chosen(
+    settings: Settings | None, options: Mapping[str, Any], known: Collection[str] = OF_SENTENCES
+) -> Settings:
+    """Settings with options laid over them; what is None stays as it is.
+
+    Raises AttnError with every option that there is not, or that has no meaning.
+    """
     base = settings or Settings()
     given: dict[str, Any] = {}
     problems: list[str] = []
     for name, value in {"dtype": base.dtype, **options}.items():  # NumPy knows types that have no steps
-        try:
-            given[name] = read_option(name, value)
-        except BadValueError as wrong:
-            problems += (f"{dotted((name, *path))}: {text}" for path, text in wrong.problems)
+        if name not in known:
+            problems.append(unknown(name, known))
+        elif value is not None:
+            try:
+                given[name] = read_option(name, value)
+            except BadValueError as wrong:
+                problems += (f"{dotted((name, *path))}: {text}" for path, text in wrong.problems)
     raise_all(problems)
     return laid(base, given)
+
+
+def unknown(name: str, known: Collection[str]) -> str:
+    """That there is no such option, and which is meant."""
+    near = nearest(name, list(known), most=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"{name}: no such option; {hint}"
 
 
 def read_option(name: str, value: Any) -> Any:
     """A keyword's value: as in a config, or an object that `Settings` holds, which stays as it is."""
     parts = value if isinstance(value, (list, tuple)) else [value]
-    if value is None or name not in KEYWORDS or any(map(is_dataclass, parts)):
+    if any(map(is_dataclass, parts)):
         return value
+    if name == "dtype":  # np.float32 and np.dtype("float32") have names
+        value = getattr(value, "__name__", getattr(value, "name", value))
     data = as_data(value)
     if name == "positions" and isinstance(data, list):
         data = {"learned": data}
-    return KEYWORDS[name].reader(data)
+    return READERS[name](data)
 
 
 def as_data(value: Any) -> Any:

@@ -9,6 +9,7 @@ whatever it looks like (``"7"``, ``"a, b"``, ``"C#2"``, ``"\""``; escapes are th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -274,14 +275,17 @@ def spelled(trace: Trace, step: str, cell: Cell) -> str:
 
 def spellings(tokens: Sequence[str]) -> list[str]:
     """What to write for each of these tokens: quoted where it must be, numbered where it is repeated."""
-    total: dict[str, int] = {}
-    for token in tokens:
-        total[token] = total.get(token, 0) + 1
-    seen: dict[str, int] = {}
+    return numbered([spelling(token) for token in tokens])
+
+
+def numbered(tokens: Sequence[str]) -> list[str]:
+    """The tokens, a repeated one with its number: the, cat, the -> the#1, cat, the#2."""
+    total = Counter(tokens)
+    seen: Counter[str] = Counter()
     out = []
     for token in tokens:
-        seen[token] = seen.get(token, 0) + 1
-        out.append(spelling(token) + (f"#{seen[token]}" if total[token] > 1 else ""))
+        seen[token] += 1
+        out.append(f"{token}#{seen[token]}" if total[token] > 1 else token)
     return out
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 
 from attnctl import names
@@ -152,6 +153,11 @@ class Variant:
     batch: bool = False
     axes: dict[str, Axes] = field(default_factory=dict)
     layer: LayerParts = LayerParts()
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """Every line of this variant."""
+        return derive(self)
 
 
 class Latest(dict[str, str]):

@@ -8,8 +8,8 @@ from typing import Any
 
 from attnctl.values import SWITCH, Json, Plain, Reader
 
-ATTENTION, SENTENCE, ARRAYS, EDIT = "attention", "sentence", "arrays", "edit"
-"""Groups of flags: the commands that take one of a group take them all."""
+ATTENTION, SENTENCE, ARRAYS, EDIT = "Attention", "Sentence", "Arrays", "What if"
+"""Groups of flags, as sections of a help: the commands that take one of a group take them all."""
 
 
 @dataclass(eq=False)
@@ -60,6 +60,11 @@ class Setting:
     def keyword(self) -> str:
         """The flag as a Python keyword: --dilation -> dilation."""
         return self.flag.name.lstrip("-").replace("-", "_") if self.flag else self.name
+
+    @property
+    def flag_name(self) -> str:
+        """What messages call its flag."""
+        return self.flag.name if self.flag else f"--{self.name.replace('_', '-')}"
 
     def read_flag(self, given: Any) -> Any:
         """What its flag was given: a text, several, or on and off. Raises BadValueError."""

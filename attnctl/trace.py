@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from reprlib import Repr
 from typing import Any
 
 from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
+from attnctl.words import nearest, one_of
 
 SCHEMA = "attnctl/trace/1"
+
+SHOWN_OF_A_SENTENCE = 60
+"""Characters, in what a prompt shows of a trace."""
 
 
 class MissingStep(AttnError, KeyError):  # noqa: N818  (what is missing, not an accident)
     """A step that is not in a trace; a KeyError too, as a mapping promises."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace(Mapping[str, Array]):
     """The steps that were kept, their arrays, and a header that says what was run.
 
@@ -28,6 +33,16 @@ class Trace(Mapping[str, Array]):
     steps: dict[str, Step]
     arrays: Mapping[str, Array]
     header: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """What was run, then the names of the steps."""
+        short = Repr()
+        short.maxstring = SHOWN_OF_A_SENTENCE
+        heads, kind = self.config.get("heads"), self.config.get("dtype")
+        said = [] if self.sentence is None else [short.repr(self.sentence)]
+        said += [] if heads is None else [f"{heads} head{'s' * (heads != 1)}"]
+        said += [str(kind)] * (kind is not None) + [f"{len(self)} step{'s' * (len(self) != 1)}"]
+        return f"<Trace: {', '.join(said)}>\n{' '.join(self)}"
 
     def __getitem__(self, name: str) -> Array:
         require_steps([name], list(self.steps))
@@ -91,11 +106,19 @@ class Trace(Mapping[str, Array]):
         """
         require_steps(names, list(self.steps))
         kept = {name: step for name, step in self.steps.items() if name in names}
-        return Trace(kept, self.arrays, self.header)
+        return replace(self, steps=kept)
 
 
 def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
     """Raise MissingStep naming every wanted step that is not there."""
     missing = [name for name in wanted if name not in there]
     if missing:
-        raise MissingStep(f"no step {name!r} here; there are {', '.join(there)}" for name in missing)
+        raise MissingStep(
+            f"no step {name!r} here; there are {', '.join(there)}{meant(name, there)}" for name in missing
+        )
+
+
+def meant(name: str, there: Sequence[str]) -> str:
+    """The steps most like a name that none has."""
+    near = nearest(name, there)
+    return f"; did you mean {one_of(near)}?" if near else ""

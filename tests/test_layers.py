@@ -19,7 +19,7 @@ LAYERS = [
     {"store", "screen", "plan", "models"},
     {"verbs.show"},
     {"verbs"},
-    {"api", "formats"},
+    {"api", "formats", "options", "traces"},
     {"cli"},
 ]
 """Each layer may import itself and those above it in this list."""

@@ -1,4 +1,6 @@
-"""Rewrite the output under every command of the documents: python tests/update_docs.py"""
+"""Rewrite the output under every command of the documents, and the schema that the configs name:
+python tests/update_docs.py
+"""
 
 import os
 import re
@@ -36,6 +38,9 @@ def rewritten(block, folder):
 
 
 def main():
+    command = [sys.executable, "-m", "attnctl", "config", "schema"]
+    schema = subprocess.run(command, capture_output=True, check=True)
+    (ROOT / "configs" / "attnctl.schema.json").write_bytes(schema.stdout)
     for document in DOCUMENTS:
         if not document.exists():
             continue

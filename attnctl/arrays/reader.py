@@ -91,10 +91,14 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
 
 def as_array(name: str, value: Any) -> Array:
     """A NumPy array; bfloat16, which NumPy has not, as the float32 that holds it exactly."""
+    if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+        value = value.float()
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise AttnError(f"{name}: its rows are of different lengths; give a matrix") from error
+    except (TypeError, RuntimeError) as error:
+        raise AttnError(f"{name}: {error}; give a NumPy array") from error
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 

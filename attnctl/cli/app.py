@@ -9,7 +9,7 @@ import typer
 from typer.main import get_command
 
 from attnctl import __version__
-from attnctl.cli.unconverted import UnconvertedGroup
+from attnctl.cli.commands import ANY_WIDTH, Group
 
 COMMANDS = {
     "run": "Tokenize a sentence, attend, show every step.",
@@ -21,6 +21,7 @@ COMMANDS = {
     "stats": "Measure each head: entropy, distance, what it looks at.",
     "model": "Say what a trained model is, layer by layer.",
     "config": "Write, check and describe YAML configs.",
+    "examples": "List the configs that are installed, or print one.",
 }
 """Every command with its one line of help; `attnctl.cli.NAME` holds its Typer app."""
 
@@ -30,8 +31,13 @@ Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70
 130 interrupted, 141 broken pipe.
 """
 
+EXAMPLES = """attnctl run "I love AI" --heads 2
+attnctl run -c example:india-is-great --step attention_weights
+attnctl explain "I love AI" 'attention_weights[love,AI]'
+"""
 
-class Lazy(UnconvertedGroup):
+
+class Lazy(Group):
     """A group that knows its commands by name and imports only the one that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -58,7 +64,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], **ANY_WIDTH},
+    epilog=EXAMPLES,
 )
 
 

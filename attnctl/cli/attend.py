@@ -7,7 +7,9 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from attnctl.cli.models import SECTION
 from attnctl.cli.options import (
+    SECTIONS,
     ArrayOptions,
     AttentionOptions,
     ConfigOption,
@@ -35,7 +37,15 @@ class LayerOptions(NamedTuple):
     layer: Annotated[str | None, option("Its layer: 3, -1, decoder.1, cross.1.", metavar="N")] = None
 
 
-@command(app)
+SECTIONS[LayerOptions] = SECTION
+
+
+@command(
+    app,
+    "attnctl attend qkv.npz --heads 8 --causal --step output -o output.npz",
+    "attnctl attend theirs.safetensors --name query=Q --name key=K --name value=V",
+    "attnctl attend large.npz --step head_outputs --cost",
+)
 def attend(  # noqa: PLR0913  (a group of options each)
     *,
     file: Annotated[str, typer.Argument(help="Arrays (.npz .safetensors .json), or - for stdin.")],
@@ -84,7 +94,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
         return
     with progress("attending") as moved:
         done = prepared.run(wanted_steps(view.step), moved)
-    emit([done], output, view, inputs=[file, config])
+    emit([done], output, view, inputs=[file, config], settable=True)
 
 
 def attend_in_model(

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from attnctl.cli.models import IDS
-from attnctl.cli.options import AttentionOptions, ConfigOption, Given, NameOption, command, option
+from attnctl.cli.models import IDS, SECTION
+from attnctl.cli.options import (
+    SECTIONS,
+    AttentionOptions,
+    ConfigOption,
+    Given,
+    NameOption,
+    TraceOption,
+    command,
+    option,
+    picked,
+)
 from attnctl.errors import AttnError, Exit, raise_all
 from attnctl.values import TOLERANCE, whole
 
@@ -37,6 +47,7 @@ class CheckOptions(NamedTuple):
         TOLERANCE,
     ] = None
     atol: Annotated[float | None, option("See --rtol."), TOLERANCE] = None
+    full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False
     quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
@@ -55,13 +66,22 @@ class PortOptions(NamedTuple):
     ] = None
 
 
-@command(app)
+SECTIONS[PortOptions] = SECTION
+
+
+@command(
+    app,
+    "attnctl check dump.json",
+    "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
+    "attnctl check handed-in.json --decimals 2 --quiet && echo right",
+)
 def check(
     *,
     dump: Annotated[
         str, typer.Argument(help="A dump or anyone's arrays (.json .npz .safetensors), or - for stdin.")
     ],
     how: CheckOptions,
+    trace: TraceOption = None,
     name: NameOption = None,
     config: ConfigOption = None,
     attention: AttentionOptions,
@@ -90,7 +110,7 @@ def check(
 
     raise_all(senseless(how))
     raise_all(useless(model, config, attention))
-    exercise = read(dump, renames(name or []))
+    exercise = read(picked(dump, trace), renames(name or []))
     if model.model is not None and model.layer is None:
         return layers_checked(model.model, exercise.trace, how)
     report = check_trace(
@@ -102,14 +122,14 @@ def check(
         intent_of(model, exercise.trace),
     )
     if how.json:
-        import json
+        from attnctl.store.strict_json import print_json
 
-        sys.stdout.write(json.dumps(report.to_dict(), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        print_json(report.to_dict(), indent=1)
     elif not how.quiet:
         from attnctl.screen.output import output_for
         from attnctl.verbs.check.view import show_report
 
-        show_report(report, output_for(sys.stdout, os.environ))
+        show_report(report, output_for(sys.stdout, os.environ), full=how.full)
     if report.agrees is None:
         return Exit.USAGE
     return Exit.OK if report.agrees else Exit.DIFFERS
@@ -148,10 +168,9 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
 
 def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
-    import json
-
     from attnctl.models.layers import check_layers, recorded_states
     from attnctl.models.source import open_model
+    from attnctl.store.strict_json import print_json
     from attnctl.verbs.check.precision import coarser, own
 
     found = open_model(name, dtype="float64")
@@ -165,7 +184,7 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     if how.json:
         rows = [{**vars(each), "agrees": each.agrees} for each in checked]
         told = {"agrees": not wrong, "first": wrong[0].layer if wrong else None, "layers": rows}
-        sys.stdout.write(json.dumps(told) + "\n")
+        print_json(told)
     elif not how.quiet:
         for each in checked:
             verdict = "agrees" if each.agrees else "WRONG"

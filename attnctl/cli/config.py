@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.cli.commands import Group
 from attnctl.cli.options import AttentionOptions, ConfigOption, SentenceOptions, command, option
-from attnctl.cli.unconverted import UnconvertedGroup
 
 if TYPE_CHECKING:
     from attnctl.config.settings import Settings
 
+SCHEMA_FILE = "attnctl.schema.json"
+"""The schema that the first line of a config names."""
+
 app = typer.Typer(
-    cls=UnconvertedGroup,
+    cls=Group,
     rich_markup_mode=None,
     add_completion=False,
     help="Write, check and describe YAML configs.",
+    epilog="attnctl config init > mine.yaml\nattnctl config check mine.yaml",
 )
 
 
-@command(app)
+@command(
+    app,
+    "attnctl config init > mine.yaml",
+    'attnctl config init "I love AI" --heads 2 --causal -o mine.yaml',
+    "attnctl config init -c example:india-is-great --seed 7 -o other.yaml",
+)
 def init(
     *,
     sentence: Annotated[
@@ -32,26 +43,48 @@ def init(
     config: ConfigOption = None,
     attention: AttentionOptions,
     output: Annotated[
-        str | None, option("Write to FILE instead of stdout.", "--output", "-o", metavar="FILE")
+        str | None,
+        option(
+            f"Write to FILE instead of stdout (-), and {SCHEMA_FILE} beside it, for an editor.",
+            "--output",
+            "-o",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
+    from attnctl.cli.output import STDOUT, keep_inputs
     from attnctl.cli.settings import settings_from
+    from attnctl.config.schema import with_files
     from attnctl.config.write import commented
 
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
-    text = commented(settings)
-    if output is None:
-        sys.stdout.write(text)
+    if output is None or output == STDOUT:
+        sys.stdout.write(commented(settings))
         return
-    from attnctl.cli.output import keep_inputs
-    from attnctl.store import write_text
-
     keep_inputs([output], [config])
-    write_text(text, output)
+    write_config(commented(with_files(settings, beside(output))), output)
 
 
-@command(app)
+def beside(path: str) -> Callable[[str], str]:
+    """What makes a file's name relative to the folder of a path, as a config there has to name it."""
+    folder = os.path.dirname(path)  # noqa: PTH120  pathlib would rewrite ./x
+    return lambda file: file if not folder or os.path.isabs(file) else os.path.relpath(file, folder)  # noqa: PTH117
+
+
+def write_config(text: str, path: str) -> None:
+    """Write a config, and beside it the schema that its first line names, for an editor."""
+    from attnctl.config.schema import json_schema
+    from attnctl.store import write_text
+    from attnctl.store.files import is_special
+    from attnctl.store.strict_json import json_text
+
+    write_text(text, path)
+    if not is_special(path):
+        write_text(json_text(json_schema(), indent=2) + "\n", Path(path).with_name(SCHEMA_FILE))
+
+
+@command(app, "attnctl config check mine.yaml", "attnctl config check configs/*.yaml")
 def check(
     file: Annotated[list[str], typer.Argument(help="The configs to check.", metavar="FILE...")],
 ) -> None:
@@ -80,11 +113,10 @@ def known_token(settings: Settings) -> str:
     return known[0] if known else "attention"
 
 
-@command(app)
+@command(app, "attnctl config schema > attnctl.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a config, for an editor's completion."""
-    import json
-
     from attnctl.config.schema import json_schema
+    from attnctl.store.strict_json import print_json
 
-    typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    print_json(json_schema(), indent=2)

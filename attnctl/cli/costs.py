@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 
 from attnctl.cli.options import OutputOptions, ViewOptions
-from attnctl.cli.output import chosen_format, wanted_steps
+from attnctl.cli.output import STDOUT, chosen_format, wanted_steps
 from attnctl.engine.cost import Cost
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
 from attnctl.plan.prepared import Prepared
+from attnctl.store.strict_json import print_json
 from attnctl.trace import require_steps
 
 
 def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptions) -> None:
     """Print what each step of each run would take; nothing is computed."""
-    wanted = chosen_format(output)
-    if output.output or wanted not in {"table", "json"}:
+    wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
+    if set(output.output or ()) - {STDOUT} or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
     keep = wanted_steps(view.step)
     for run in runs:
         require_steps(keep or (), [step.name for step in run.derivation])
         costs = run.costs(keep)
         if wanted == "json":
-            sys.stdout.write(json.dumps({"steps": {each.name: as_data(each) for each in costs}}) + "\n")
+            print_json({"steps": {each.name: as_data(each) for each in costs}})
         else:
             print_table(costs)
 

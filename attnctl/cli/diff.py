@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import command, option
+from attnctl.cli.options import TraceOption, command, option, picked
 from attnctl.errors import AttnError, Exit
 from attnctl.values import TOLERANCE
+from attnctl.words import plural
 
 if TYPE_CHECKING:
     from attnctl.trace import Trace
+    from attnctl.verbs.diff import Difference
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -42,14 +44,24 @@ class ComparisonOptions(NamedTuple):
 DUMP = "A dump (.json .jsonl .npz .safetensors), or - for stdin."
 
 
-@command(app)
+@command(
+    app,
+    "attnctl diff a.json b.json",
+    "attnctl diff a.npz b.npz --step output --rtol 1e-3 --quiet || echo changed",
+    "attnctl diff a.jsonl b.jsonl --trace 'I love AI' --json",
+)
 def diff(
     *,
     a: Annotated[str, typer.Argument(help=DUMP, metavar="A")],
     b: Annotated[str, typer.Argument(help="The dump to hold it against.", metavar="B")],
     how: ComparisonOptions,
+    trace: TraceOption = None,
+    full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False,
     quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False,
-    json: Annotated[bool, option("Print the difference as JSON.", "--json")] = False,
+    json: Annotated[
+        bool,
+        option("Print the difference as JSON: an object for one pair, an array for several.", "--json"),
+    ] = False,
 ) -> Exit:
     """Compare two dumps step by step: where they part, by how much, and why.
 
@@ -57,6 +69,8 @@ def diff(
     side by the tokens they have in common; steps whose shapes do not match are skipped and named.
     Why outputs differ is split exactly into what was attended elsewhere (ΔA·V), what said
     something else (A·ΔV), and both (ΔA·ΔV).
+
+    Two files of several traces are compared pair by pair, in their order.
 
     Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
     """
@@ -70,26 +84,47 @@ def diff(
         raise AttnError("--quiet prints nothing; leave it out to have --json")
     names = wanted_steps(how.step)
     tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
-    found = compare(dump(a), dump(b), tolerance, steps=names, by_position=how.by_position, why=not quiet)
+    found = [
+        compare(first, second, tolerance, steps=names, by_position=how.by_position, why=not quiet)
+        for first, second in pairs(picked(a, trace), picked(b, trace))
+    ]
     if json:
-        from json import dumps
+        from attnctl.store.strict_json import print_json
 
-        from attnctl.store.dump_json import encoded, sink
-
-        text = dumps(found.to_dict(), ensure_ascii=False, allow_nan=False, indent=2)
-        sink(sys.stdout)(encoded(f"{text}\n"))
+        data = [each.to_dict() for each in found]
+        print_json(data[0] if len(data) == 1 else data, indent=2)
     elif not quiet:
-        from attnctl.screen.output import output_for
-        from attnctl.verbs.diff.view import show_difference
-
-        show_difference(found, output_for(sys.stdout, os.environ))
-    return Exit.OK if found.same else Exit.DIFFERS
+        show(found, full=full)
+    return Exit.OK if all(each.same for each in found) else Exit.DIFFERS
 
 
-def dump(source: str) -> Trace:
-    """The trace of one side."""
-    from attnctl.store import read_one
+def pairs(a: str, b: str) -> list[tuple[Trace, Trace]]:
+    """The traces of both sides, each with its counterpart. Raises AttnError where the numbers differ."""
+    first, second = dumps(a), dumps(b)
+    if len(first) != len(second):
+        raise AttnError(
+            f"{a} holds {plural(len(first), 'trace')}, {b} {plural(len(second), 'trace')}; "
+            "pick one of each by number from 0 or by sentence, like FILE[0]"
+        )
+    return list(zip(first, second, strict=True))
+
+
+def dumps(source: str) -> list[Trace]:
+    """The traces of one side."""
+    from attnctl.store import read
 
     if source == os.devnull:
         raise AttnError(f"{source}: no dump on this side; git shows a file so that was added or removed")
-    return read_one(source)
+    return read(source)
+
+
+def show(found: list[Difference], *, full: bool) -> None:
+    """Print each difference; of several pairs with the pair's number before it."""
+    from attnctl.screen.output import output_for, print_lines
+    from attnctl.verbs.diff.view import show_difference
+
+    output = output_for(sys.stdout, os.environ)
+    for number, each in enumerate(found):
+        if len(found) > 1:
+            print_lines([*([[]] if number else []), [(f"pair {number}", "name")]], output)
+        show_difference(each, output, full=full)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from typing import Annotated, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,14 +15,29 @@ from attnctl.cli.options import (
     PRECISION,
     AttentionOptions,
     ConfigOption,
+    Given,
     NameOption,
+    SentenceOptions,
+    TraceOption,
     command,
     option,
+    picked,
 )
+from attnctl.config.fields import flagged
 from attnctl.errors import raise_all
+from attnctl.setting import SENTENCE
 from attnctl.values import whole
 
+if TYPE_CHECKING:
+    from attnctl.cells import Address
+    from attnctl.trace import Trace
+    from attnctl.verbs.explain import Explainer, Node
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+DUMP = "A dump (.json .npz .safetensors), - for stdin, or a sentence to run."
+SUFFIX = re.compile(r"\.\w+(\[.*\])?$")
 
 
 class ExplainOptions(NamedTuple):
@@ -35,25 +53,31 @@ class ExplainOptions(NamedTuple):
     json: Annotated[bool, option("Write JSON.", "--json")] = False
 
 
-@command(app)
-def explain(
+@command(
+    app,
+    "attnctl explain \"I love AI\" --heads 2 'A[1,love,AI]'",
+    "attnctl explain dump.json 'attention_weights[0,love,AI]' --depth 3",
+    "attnctl explain theirs.npz 'scores[0,1,2]' --scale 0.5 --json",
+)
+def explain(  # noqa: PLR0913  (a group of options each)
     *,
-    dump: Annotated[
-        str, typer.Argument(help="A dump (.json .npz .safetensors), or - for stdin.", metavar="DUMP")
-    ],
+    dump: Annotated[str, typer.Argument(help=DUMP, metavar="DUMP")],
     cell: Annotated[
         str, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
     ],
     how: ExplainOptions,
+    trace: TraceOption = None,
     name: NameOption = None,
+    more: SentenceOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
 ) -> None:
-    """Show the arithmetic behind one cell of a dump.
+    """Show the arithmetic behind one cell of a dump, or of the run of a sentence.
 
     CELL is like 'attention_weights[0,love,AI]': a place along each axis, by index from 0 (or from
     -1 at the end) or by token; 'the#2' is the second "the", and double quotes make anything a
-    token ('X["7",0]'). The head may be left out where there is only one.
+    token ('X["7",0]'). Without a head, the cell of every head is shown. The step may be written
+    as its symbol in tables (A, S, Z, Y).
 
     For a cell of scores it also says what came from the tokens and what from their positions,
     where positions were added. With --json, "expression" is plain arithmetic in full digits.
@@ -67,26 +91,74 @@ def explain(
     from attnctl.store import read_one
     from attnctl.verbs.explain import Explainer
 
-    unused = {"--precision": how.precision is not None, "--full": how.full} if how.json else {}
-    raise_all(
-        f"{flag}: JSON has every digit and every term anyway" for flag, given in unused.items() if given
-    )
-    address, depth = parse(cell), how.depth or 1
-    meant = settings_from(config, attention) if config or attention else None
-    explainer = Explainer(read_one(dump, rename=renames(name or [])), meant)
-    root = explainer.root(address, depth)
-    if how.json:
-        from attnctl.store.dump_json import encoded, sink
-        from attnctl.verbs.explain.view import json_pieces
+    sentence = is_sentence(dump)
+    raise_all(unused(how, {"--trace": trace, "--name": name}, more, sentence=sentence))
+    address = parse(cell)
+    if sentence:
+        from attnctl.api import run
 
-        write = sink(sys.stdout)
-        for piece in json_pieces(explainer, root):
-            write(encoded(piece))
-        return
+        explainer = Explainer(run(dump, settings_from(config, {**more, **attention})))
+    else:
+        meant = settings_from(config, attention) if config or attention else None
+        explainer = Explainer(read_one(picked(dump, trace), rename=renames(name or [])), meant)
+    roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]
+    (write_json if how.json else show)(explainer, roots, how)
+
+
+def unused(how: ExplainOptions, of_files: Given, of_sentences: Given, *, sentence: bool) -> Iterator[str]:
+    """Options that mean nothing in JSON, for a sentence, or for a dump."""
+    in_text = {"--precision": how.precision is not None, "--full": how.full}
+    for flag, given in in_text.items():
+        if given and how.json:
+            yield f"{flag}: JSON has every digit and every term anyway"
+    for flag, value in of_files.items():
+        if value is not None and sentence:
+            yield f"{flag}: only a dump has that, and this is a sentence: there is no file of that name"
+    for name in of_sentences:
+        if not sentence:
+            yield f"{flagged(SENTENCE)[name].flag_name}: only a sentence has that, and this is a dump"
+
+
+def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
+    """Print the explanations, an empty line between them."""
     from attnctl.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.explain.view import Page, View
 
     output = output_for(sys.stdout, os.environ)
     precision = View.precision if how.precision is None else how.precision
-    view = View(precision, depth, how.full)
-    print_lines(Page(explainer, screen_of(output), view).lines(root), output)
+    page = Page(explainer, screen_of(output), View(precision, how.depth or 1, how.full))
+    for number, root in enumerate(roots):
+        print_lines([[]] if number else [], output)
+        print_lines(page.lines(root), output)
+
+
+def write_json(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
+    """Write one explanation as an object, several as an array."""
+    from attnctl.store.strict_json import encoded, sink
+    from attnctl.verbs.explain.view import json_pieces
+
+    write, several = sink(sys.stdout), len(roots) != 1
+    for number, root in enumerate(roots):
+        write(b"" if not several else b"," if number else b"[")
+        for piece in json_pieces(explainer, root):
+            write(encoded(piece))
+    write(b"]\n" if several else b"")
+
+
+def cells_of(address: Address, trace: Trace) -> list[Address]:
+    """The cell that is meant, of each head where the head is left out and the first place is a token."""
+    from attnctl.cells import Index, Token
+
+    address = address.named(trace)
+    axes = trace.steps[address.step].axes if address.step in trace else ()
+    parts = address.parts
+    if axes[:1] != ("head",) or len(parts) != len(axes) - 1 or not isinstance(parts[0], Token):
+        return [address]
+    heads = range(len(trace[address.step]))
+    return [replace(address, parts=(Index(head), *parts)) for head in heads]
+
+
+def is_sentence(source: str) -> bool:
+    """Whether this is a sentence to run: no file of this name is there, and it does not look like one."""
+    looks_like_a_file = source == "-" or "/" in source or SUFFIX.search(source) is not None
+    return not looks_like_a_file and not os.path.exists(source)  # noqa: PTH110  never raises

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import Annotated
@@ -14,7 +13,7 @@ from attnctl.cli.options import command, option
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@command(app)
+@command(app, "attnctl model path/to/checkpoint", "attnctl model org/name --json")
 def model(
     *,
     folder: Annotated[
@@ -29,12 +28,13 @@ def model(
     weights, a kind of rope that is not understood, pickles.
     """
     from attnctl.cli.progress import progress
+    from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.about import about
 
     with progress("reading"):
         found = about(folder)
     if json_:
-        sys.stdout.write(json.dumps(found.to_dict(), ensure_ascii=False, indent=1) + "\n")
+        print_json(found.to_dict(), indent=1)
         return
     from attnctl.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.models.view import model_lines

@@ -1,14 +1,13 @@
 """The options of a trained model, and running one as `run` and `attend` ask."""
 
 # Typer reads these annotations as types: written as text, each would be compiled again.
-import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from attnctl.cli.options import Given, OutputOptions, ViewOptions, option
+from attnctl.cli.options import SECTIONS, Given, OutputOptions, ViewOptions, option
 from attnctl.errors import AttnError, raise_all
 from attnctl.values import MOST, Plain, Reader, whole
 
@@ -54,6 +53,10 @@ class ModelOptions(NamedTuple):
         option("Ids instead of --context: what an encoder reads for its decoder."),
         IDS,
     ] = None
+
+
+SECTION = "A trained model"
+SECTIONS[ModelOptions] = SECTION
 
 
 def senseless(model: ModelOptions, flags: Given) -> list[str]:
@@ -133,9 +136,10 @@ def print_map(
     from attnctl.cli.progress import progress
     from attnctl.models import run
     from attnctl.names import WEIGHTS
+    from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.heads import as_data, heads_of
 
-    wanted = chosen_format(output)
+    wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
     if output.output or wanted not in {"table", "json"}:
         raise AttnError(
             "without --layer a map of all heads is printed, as a table or --json; add --layer for a trace"
@@ -150,7 +154,7 @@ def print_map(
     for text in traces[0].header.get("notes", ()):
         complain(f"note: {text}")
     if wanted == "json":
-        sys.stdout.write(json.dumps(as_data(heads, traces[0]), ensure_ascii=False) + "\n")
+        print_json(as_data(heads, traces[0]))
         return
     from attnctl.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.models.view import map_lines

@@ -13,13 +13,14 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from attnctl.cli.unconverted import UnconvertedCommand
+from attnctl.cli.commands import Command
 from attnctl.config.fields import flagged, is_given
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.formats import FORMATS
 from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
-from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
+from attnctl.values import BadValueError, Plain, Reader, whole, words
 
+FORMAT_VARIABLE = "ATTNCTL_FORMAT"
 FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
 """How a trace is written on stdout."""
 
@@ -38,9 +39,24 @@ def read_size(text: str) -> int:
     return parse_size(text)
 
 
+MOST_HEADS = 9999
+"""The highest number of a head, and how many are named at once."""
+
+
 def read_heads(text: str) -> tuple[int, ...]:
-    """'0,2' -> (0, 2)."""
-    return tuple(whole(0, MOST)(Plain(part.strip())) for part in text.split(","))
+    """'0,2' -> (0, 2); '0-3' -> (0, 1, 2, 3)."""
+    heads: list[int] = []
+    for part in text.split(","):
+        ends = [Plain(end.strip()) for end in part.strip().split("-")]
+        if len(ends) != 2 or not all(ends):  # -1 and 0- are no ranges
+            ends = [Plain(part.strip())]
+        first, last = (whole(0, MOST_HEADS)(end) for end in (ends[0], ends[-1]))
+        if first > last:
+            raise BadValueError(f"{first}-{last} runs backwards; write {last}-{first}")
+        heads += range(first, last + 1)
+        if len(heads) > MOST_HEADS + 1:
+            raise BadValueError(f"more than {MOST_HEADS + 1} heads; leave it out to see all")
+    return tuple(dict.fromkeys(heads))
 
 
 BYTES = Reader(read_size, {}, "SIZE")
@@ -56,6 +72,14 @@ EditOptions = Annotated[Given, flagged(EDIT)]
 ConfigOption = Annotated[
     str | None,
     option("A YAML config (attnctl config init writes one).", "--config", "-c", metavar="FILE"),
+]
+TraceOption = Annotated[
+    str | None,
+    option(
+        "Which trace of a file of several, by number from 0 or by sentence; FILE[N] says the same.",
+        "--trace",
+        metavar="N",
+    ),
 ]
 NameOption = Annotated[
     list[str] | None,
@@ -83,11 +107,13 @@ class ViewOptions(NamedTuple):
         str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
     ] = None
     head: Annotated[
-        tuple[int, ...] | None, option("Only these heads, from 0. (Tables and Markdown.)"), HEADS
+        tuple[int, ...] | None,
+        option("Only these heads, from 0, like 0,2 or 0-3. (Tables.)"),
+        HEADS,
     ] = None
     precision: Annotated[
         int | None,
-        option("Digits after the point, 0 to 17 (4). (Tables and Markdown; files keep every digit.)"),
+        option("Digits after the point, 0 to 17 (4). (Tables; the other formats keep every digit.)"),
         PRECISION,
     ] = None
     brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
@@ -99,20 +125,36 @@ class OutputOptions(NamedTuple):
 
     format: Annotated[
         str | None,
-        option("How to write it on stdout (table).", envvar="ATTNCTL_FORMAT", show_envvar=True),
+        option(f"How to write it on stdout. Left out, what {FORMAT_VARIABLE} says, or table."),
         words(*FORMAT_NAMES),
     ] = None
-    json: Annotated[bool, option("Short for --format json.", "--json")] = False
+    json: Annotated[
+        bool,
+        option(
+            "Short for --format json: an object for one sentence, an array of them for several "
+            "(--format jsonl writes a line each, however many).",
+            "--json",
+        ),
+    ] = False
     output: Annotated[
         list[str] | None,
         option(
-            f"Write to FILE instead of stdout, by suffix: {' '.join(each.suffix for each in FORMATS)}. "
-            "May be given more than once.",
+            f"Write to FILE instead of stdout, by suffix: {' '.join(each.suffix for each in FORMATS)}; "
+            "- is stdout. May be given more than once.",
             "--output",
             "-o",
             metavar="FILE",
         ),
     ] = None
+
+
+SECTIONS = {CostOptions: "Memory and cost", ViewOptions: "What to show", OutputOptions: "Output"}
+"""Where the help of these options stands; others come first, those of settings in their own sections."""
+
+
+def picked(source: str, trace: str | None) -> str:
+    """The file and which of its traces is meant, as `attnctl.store.read` takes it: s.jsonl[3]."""
+    return source if trace is None else f"{source}[{trace}]"
 
 
 class Option(NamedTuple):
@@ -129,8 +171,11 @@ class Option(NamedTuple):
         return names[0] if names else f"--{self.parameter.name.replace('_', '-')}"
 
 
-def command(app: typer.Typer) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
-    """Make a function a command of the app; each of its groups of options becomes many options."""
+def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
+    """Make a function a command of the app; each of its groups of options becomes many options.
+
+    The examples are lines of shell for the end of its help.
+    """
 
     def register(function: Callable[..., Exit | None]) -> Callable[..., int]:
         # Not get_type_hints: in Python 3.10 it hides Annotated[…] in an Optional where the default is None.
@@ -152,7 +197,7 @@ def command(app: typer.Typer) -> Callable[[Callable[..., Exit | None]], Callable
 
         run.__signature__ = Signature([each.parameter for each in options])  # type: ignore[attr-defined]
         run.__annotations__ = {each.parameter.name: each.parameter.annotation for each in options}
-        app.command(cls=UnconvertedCommand)(run)
+        app.command(cls=Command, epilog="\n".join(examples))(run)
         return run
 
     return register
@@ -164,7 +209,7 @@ def options_of(parameter: Parameter) -> Iterator[Option]:
     if hasattr(annotation, "_field_defaults"):
         hints = get_type_hints(annotation, include_extras=True)
         for name, default in annotation._field_defaults.items():
-            yield typed_option(name, hints[name], default)
+            yield typed_option(name, hints[name], default, SECTIONS.get(annotation))
     elif isinstance(annotation.__metadata__[0], dict):
         for name, setting in annotation.__metadata__[0].items():
             yield setting_option(name, setting)
@@ -172,9 +217,10 @@ def options_of(parameter: Parameter) -> Iterator[Option]:
         yield typed_option(parameter.name, annotation, parameter.default)
 
 
-def typed_option(name: str, annotation: Any, default: Any) -> Option:
+def typed_option(name: str, annotation: Any, default: Any, section: str | None = None) -> Option:
     """The option of an annotation `Annotated[type, info, reader]`; Typer takes its text."""
     info, *readers = annotation.__metadata__
+    info.rich_help_panel = section
     if not readers:
         return Option(keyword(name, annotation, default), lambda value: value)
     info.metavar = info.metavar or readers[0].metavar
@@ -187,7 +233,9 @@ def setting_option(name: str, setting: Setting) -> Option:
     assert flag is not None
     kind: Any = bool if setting.switch else list[str] | None if flag.repeated else str | None
     metavar = None if setting.switch else flag.metavar or setting.reader.metavar
-    info = option(f"{setting.help} {flag.more}".rstrip(), flag.name, metavar=metavar)
+    info = option(
+        f"{setting.help} {flag.more}".rstrip(), flag.name, metavar=metavar, rich_help_panel=flag.group
+    )
     default = False if setting.switch else None
     return Option(keyword(name, Annotated[kind, info], default), setting.read_flag)
 

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnctl.cli.options import OutputOptions, ViewOptions
+from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, OutputOptions, ViewOptions
 from attnctl.errors import AttnError, raise_all
 from attnctl.formats import FORMATS, write_all
 from attnctl.names import WEIGHTS, result_in
 from attnctl.trace import Trace
+from attnctl.words import one_of, quoted
 
 if TYPE_CHECKING:
     from attnctl.verbs.show.tables import View
+
+STDOUT = "-"
+"""As a file to write: standard output, in the format that is asked for there."""
 
 
 def emit(
@@ -24,19 +28,26 @@ def emit(
     view: ViewOptions,
     *,
     inputs: Sequence[str | None] = (),
+    settable: bool = False,
 ) -> None:
-    """Write traces as asked; `inputs` are files that were read, which are not overwritten."""
-    wanted = chosen_format(output)
-    raise_all(unused(output, view, wanted))
-    keep_inputs(output.output or (), inputs)
+    """Write traces as asked; `inputs` are files that were read, which are not overwritten.
+
+    `settable` says that --heads is an option of this command, too.
+    """
+    wanted = chosen_format(output.format, json=output.json)
+    files = [path for path in output.output or () if path != STDOUT]
+    printed = not output.output or STDOUT in output.output
+    raise_all(unused(view, "" if files or not printed else wanted))
+    keep_inputs(files, inputs)
     kept = [selected(trace, view) for trace in traces]
+    require_heads(kept, view, settable=settable)
     warn(kept)
-    if output.output:
+    if files:
         from attnctl.cli.progress import progress
 
         with progress("writing"):
-            write_all(kept, output.output)
-    else:
+            write_all(kept, files)
+    if printed:
         print_traces(kept, wanted, view)
 
 
@@ -52,11 +63,12 @@ def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> Non
 
 
 def keep_inputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
-    """Raise AttnError where a file that is read would be overwritten."""
+    """Raise AttnError where a file that is read would be overwritten; `inputs` may be like s.jsonl[3]."""
+    from attnctl.store.source import selected
 
     def same(output: str, path: str | None) -> bool:
         try:
-            return path is not None and Path(output).is_file() and Path(output).samefile(path)
+            return path is not None and Path(output).is_file() and Path(output).samefile(selected(path)[0])
         except OSError:
             return False
 
@@ -67,14 +79,24 @@ def keep_inputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
     )
 
 
-def chosen_format(output: OutputOptions) -> str:
-    """The format for stdout: --json beats --format beats the environment."""
-    return "json" if output.json else output.format or "table"
+def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FORMAT_NAMES) -> str:
+    """The format for stdout: flags beat the environment, which is left aside where it asks for another.
+
+    Raises AttnError where --json and --format contradict each other, and for an unknown format.
+    """
+    if json and given not in {None, "json"}:
+        raise AttnError(f"--json and --format {given}: one output, two formats; leave one of them out")
+    if json or given:
+        return given or "json"
+    usual = os.environ.get(FORMAT_VARIABLE, "")
+    if usual and usual not in {*FORMAT_NAMES, *(each.name for each in FORMATS)}:
+        raise AttnError(f"{FORMAT_VARIABLE}: {quoted(usual)} is no format; use {one_of(FORMAT_NAMES)}")
+    return usual if usual in possible else "table"
 
 
-def unused(output: OutputOptions, view: ViewOptions, wanted: str) -> list[str]:
-    """View options that this output would ignore."""
-    if not output.output and wanted == "table":
+def unused(view: ViewOptions, wanted: str) -> list[str]:
+    """View options that this output would ignore; files are written in other formats than tables."""
+    if wanted == "table":
         return []
     named = {"--head": view.head, "--precision": view.precision, "--full": view.full or None}
     return [
@@ -82,6 +104,18 @@ def unused(output: OutputOptions, view: ViewOptions, wanted: str) -> list[str]:
         for flag, value in named.items()
         if value is not None
     ]
+
+
+def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
+    """Raise AttnError naming each head to show that a trace does not have."""
+    from attnctl.verbs.show.sheet import checked_heads
+
+    try:
+        for trace in traces if view.head else ():
+            checked_heads(trace, view.head)
+    except AttnError as error:
+        more = "; --heads N asks for N heads" if settable else ""
+        raise AttnError(f"--head: {problem}{more}" for problem in error.problems) from None
 
 
 def selected(trace: Trace, view: ViewOptions) -> Trace:

@@ -97,13 +97,32 @@ def not_utf_8(args: list[str]) -> Iterator[str]:
 
 def usage(error: TyperException, args: list[str]) -> str:
     """What was wrong with the command line, and where its help is."""
+    from attnctl.cli.app import COMMANDS
+
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "attnctl"
+    told = ["attnctl", *(arg for arg in args[:1] if arg in COMMANDS)]
+    path = context.command_path if context is not None else " ".join(told)
     hint = ""
     if any(arg.startswith("-") and " " in arg for arg in args):
         hint = '; put "--" before a sentence that starts with "-"'
-    message = error.format_message().rstrip(".")
-    return f"{path}: {message}{hint} (see {path} --help)"
+    place = path.removeprefix("attnctl").lstrip()
+    message = what_is_wrong(error).rstrip(".")
+    return f"{place}{': ' if place else ''}{message}{hint} (see {path} --help)"
+
+
+def what_is_wrong(error: TyperException) -> str:
+    """What was wrong with the command line; the options most like one that there is not."""
+    option = getattr(error, "option_name", None)
+    context = getattr(error, "ctx", None)
+    if not hasattr(error, "possibilities") or option is None or context is None:
+        return error.format_message()
+    from attnctl.words import nearest, one_of
+
+    known = {name.lstrip("-"): name for each in context.command.get_params(context) for name in each.opts}
+    word = option.lstrip("-")
+    near = [name for name in known if name.startswith(word)] or nearest(word, known, most=2)
+    instead = f"; did you mean {one_of(known[name] for name in near)}?" if near else ""
+    return f"No such option {option}{instead}"
 
 
 def complain(message: str) -> None:

@@ -25,11 +25,19 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 SENTENCE = typer.Argument(help="One or more sentences; - reads one a line from stdin.", show_default=False)
 
 
-@command(app)
+@command(
+    app,
+    'attnctl run "I love AI" --heads 2 --causal',
+    "attnctl run -c example:cats-chase-mice --step scores,attention_weights --head 1",
+    "attnctl run --file sentences.txt --format jsonl > all.jsonl",
+)
 def run(  # noqa: PLR0913  (a group of options each)
     *,
     sentence: Annotated[list[str] | None, SENTENCE] = None,
     file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
+    padded: Annotated[
+        bool, option("Show every sentence as it is computed: filled up with [PAD].", "--padded")
+    ] = False,
     more: SentenceOptions,
     model: ModelOptions,
     config: ConfigOption = None,
@@ -51,7 +59,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.api import run_many
     from attnctl.cli.output import emit, wanted_steps
     from attnctl.cli.progress import progress
-    from attnctl.cli.sentences import gathered
+    from attnctl.cli.sentences import gathered, hint_at_quotes
     from attnctl.cli.settings import settings_from
 
     raise_all(senseless(model, {**more, **attention, "config": config, "cost": cost.cost or None}))
@@ -69,7 +77,12 @@ def run(  # noqa: PLR0913  (a group of options each)
             output,
         )
         return
+    hint_at_quotes(sentence or [])
     settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
+    if padded:
+        from attnctl.plan import batch
+
+        settings, sentences = batch.padded(settings, sentences)
     if cost.cost:
         from attnctl.cli.costs import print_costs
         from attnctl.plan.sentence import prepare
@@ -79,4 +92,4 @@ def run(  # noqa: PLR0913  (a group of options each)
         return
     with progress("attending") as moved:
         traces = run_many(sentences, settings, keep=wanted_steps(view.step), progress=moved)
-    emit(traces, output, view, inputs=[config, file])
+    emit(traces, output, view, inputs=[config, file], settable=True)

@@ -7,12 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnctl.errors import AttnError
+from attnctl.words import quoted
 
 
 def gathered(sentences: Sequence[str], file: str | None) -> list[str]:
     """Every sentence: the arguments (- is stdin, one a line), then those of a file."""
     out = [each for text in sentences for each in (lines(text) if text == "-" else [text])]
     return out + (lines(file) if file is not None else [])
+
+
+def hint_at_quotes(sentences: Sequence[str]) -> None:
+    """Say on stderr that words without quotes are sentences of their own."""
+    if len(sentences) > 1 and all(len(each.split()) == 1 and each != "-" for each in sentences):
+        from attnctl.cli.program import complain
+
+        whole = quoted(" ".join(sentences))
+        complain(f"note: {len(sentences)} sentences of one word each; for one sentence write {whole}")
 
 
 def lines(source: str) -> list[str]:
@@ -24,7 +34,8 @@ def lines(source: str) -> list[str]:
         raise AttnError(f"{source}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise AttnError(f"{source}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-    found = [line for line in text.splitlines() if line.strip()]
+    # A line ends at a newline (or \r\n) only: form feeds and U+2028 are part of a sentence.
+    found = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
     if not found:
         raise AttnError(f"{source}: no sentence in it; write one a line")
     return found

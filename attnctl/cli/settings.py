@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from attnctl.cli.options import Given
-from attnctl.config.fields import FIELDS, laid
-from attnctl.config.positions import ROPE_OPTIONS
-from attnctl.config.settings import Settings
+from attnctl.config.fields import FIELDS, IN_PARTS, laid
+from attnctl.config.settings import Settings, Tokenizer
 from attnctl.derivation import Rotary
 from attnctl.errors import AttnError
 from attnctl.values import Path
@@ -21,27 +20,28 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
     Flags are laid over the config, or over `base` where there is none. Raises AttnError with
     every problem in the config, or with flags that have no meaning.
     """
-    given = with_rotary_options(flags) | {name: each for name, each in more.items() if each is not None}
     base = base or Settings()
     if config is not None:
         from attnctl.config.load import load
 
         base = load(config)
+    given = put_together(flags, base) | {name: each for name, each in more.items() if each is not None}
     return replace(laid(base, given), where=placed(base.where, given))
 
 
-def with_rotary_options(flags: Given) -> Given:
-    """The flags with those of rotary positions made part of the positions."""
-    keys = {key.keyword: key for key in ROPE_OPTIONS.keys.values()}
-    options = {key.name: flags[name] for name, key in keys.items() if name in flags}
-    others = {name: value for name, value in flags.items() if name not in keys}
-    if not options:
-        return others
-    rotary = flags.get("positions")
-    if not isinstance(rotary, Rotary):
-        unused = ", ".join(key.flag.name for name, key in keys.items() if name in flags and key.flag)
-        raise AttnError(f"{unused}: only rotary positions have that; add --positions rope")
-    return others | {"positions": replace(rotary, **options)}
+def put_together(flags: Given, base: Settings) -> Given:
+    """The flags, those of a part of a setting laid over it: --theta over the rotary positions."""
+    given = dict(flags)
+    for name, form in IN_PARTS.items():
+        parts = {key.name: given.pop(key.keyword) for key in form.keys.values() if key.keyword in flags}
+        if not parts:
+            continue
+        setting = given.get(name, getattr(base, name))
+        if not isinstance(setting, (Rotary, Tokenizer)):
+            unused = ", ".join(form.keys[part].flag_name for part in parts)
+            raise AttnError(f"{unused}: only rotary positions have that; add --positions rope")
+        given[name] = replace(setting, **parts)
+    return given
 
 
 def placed(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Path], str]:
@@ -54,7 +54,6 @@ def placed(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Pat
             return base(path)
         if not configured and name in {"sentence", "context"}:
             return name
-        flag = FIELDS[name].flag if name in FIELDS else None
-        return flag.name if flag else f"--{name.replace('_', '-')}"
+        return FIELDS[name].flag_name if name in FIELDS else f"--{name.replace('_', '-')}"
 
     return where

@@ -6,15 +6,21 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import OutputOptions, ViewOptions, command
+from attnctl.cli.options import OutputOptions, TraceOption, ViewOptions, command, picked
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@command(app)
+@command(
+    app,
+    "attnctl show dump.json",
+    "attnctl show dump.npz --step attention_weights --head 0-3 --precision 2",
+    "attnctl show all.jsonl --trace 2 --format csv",
+)
 def show(
     *,
     dump: Annotated[str, typer.Argument(help="A dump (.json .jsonl .npz .safetensors), or - for stdin.")],
+    trace: TraceOption = None,
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:
@@ -28,7 +34,7 @@ def show(
     from attnctl.verbs.check.exercise import read_to_show
 
     with progress("reading"):
-        traces, blanks = read_to_show(dump)
+        traces, blanks = read_to_show(picked(dump, trace))
     if blanks:
         complain("NaN stands for what is still to be filled in")
     emit(traces, output, view, inputs=[dump])

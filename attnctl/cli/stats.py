@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import FORMAT_NAMES, PRECISION, NameOption, command, option
+from attnctl.cli.options import (
+    FORMAT_NAMES,
+    FORMAT_VARIABLE,
+    PRECISION,
+    NameOption,
+    TraceOption,
+    command,
+    option,
+    picked,
+)
 from attnctl.cli.sentences import gathered
 from attnctl.errors import AttnError, raise_all
 from attnctl.values import words
@@ -35,9 +44,8 @@ class StatsOptions(NamedTuple):
     format: Annotated[
         str | None,
         option(
-            "How to write it on stdout: table (the default), json or csv.",
-            envvar="ATTNCTL_FORMAT",
-            show_envvar=True,
+            "How to write it on stdout: table, json or csv. "
+            f"Left out, what {FORMAT_VARIABLE} says, or table."
         ),
         words(*FORMAT_NAMES),
     ] = None
@@ -48,16 +56,26 @@ ModelOption = Annotated[
     str | None,
     option("Run this trained model on texts: a folder, or the id of one on the hub.", metavar="DIR"),
 ]
-FileOption = Annotated[str | None, option("With --model: read texts from FILE, one a line.", metavar="FILE")]
+FileOption = Annotated[
+    str | None, option("With --model: read texts from FILE, one a line.", metavar="FILE")
+]
+WRITTEN = ("table", "json", "csv")
+"""How statistics are written."""
 
 DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
 
 
-@command(app)
+@command(
+    app,
+    "attnctl stats dump.json",
+    "attnctl stats all.jsonl --trace 'I love AI'",
+    "attnctl stats layer-0.npz layer-1.npz --rollout --json",
+)
 def stats(
     *,
     dump: Annotated[list[str] | None, typer.Argument(help=DUMPS, metavar="DUMP...")] = None,
     how: StatsOptions,
+    trace: TraceOption = None,
     name: NameOption = None,
     model: ModelOption = None,
     file: FileOption = None,
@@ -89,36 +107,38 @@ def stats(
     how much of each token has reached each place (Abnar & Zuidema 2020).
     """
     from attnctl.cli.attend import renames
+    from attnctl.cli.output import chosen_format
     from attnctl.store import read
     from attnctl.verbs.stats import Report, measured, rollout
 
-    wanted = "json" if how.json else how.format or "table"
+    wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     raise_all(unusable(how, wanted))
     if model is not None:
         stats_of_model(model, gathered(dump or [], file), wanted, how)
         return
-    if not dump or file is not None:
-        raise AttnError("no dump; give one, or --model DIR with texts" if not dump else "--file: add --model DIR")
+    if file is not None:
+        raise AttnError("--file: add --model DIR")
+    if not dump:
+        raise AttnError("no dump; give one, or --model DIR with texts")
     rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []
-    for source in dump:
+    for source in (picked(each, trace) for each in dump):
         traces = read(source, rename=rename)
-        for number, trace in enumerate(traces):
-            found.append(measured(trace, source if len(traces) == 1 else f"{source}[{number}]"))
-            layers += [trace] if how.rollout else []
+        for number, each in enumerate(traces):
+            found.append(measured(each, source if len(traces) == 1 else f"{source}[{number}]"))
+            layers += [each] if how.rollout else []
     show(Report(tuple(found)), layers, rollout(layers) if layers else None, wanted, how)
 
 
 def stats_of_model(name: str, texts: list[str], wanted: str, how: StatsOptions) -> None:
     """Every head of a model over these texts, and the battery."""
-    from json import dumps
-
     from attnctl.cli.progress import progress
     from attnctl.config.settings import Settings
     from attnctl.models.run import Input, run_model
     from attnctl.models.source import open_model
     from attnctl.names import WEIGHTS
+    from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.battery import battery, battery_data, battery_lines
     from attnctl.verbs.stats import Report, measured
 
@@ -141,8 +161,7 @@ def stats_of_model(name: str, texts: list[str], wanted: str, how: StatsOptions) 
     with progress("random tokens") as moved:
         found = battery(name, open_model(name).description["vocab"], settings, moved)
     if wanted == "json":
-        data = {**report.to_dict(), "texts": len(texts), "battery": battery_data(found)}
-        sys.stdout.write(dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+        print_json({**report.to_dict(), "texts": len(texts), "battery": battery_data(found)})
         return
     from attnctl.screen.output import output_for, print_lines, screen_of
 
@@ -155,7 +174,7 @@ def stats_of_model(name: str, texts: list[str], wanted: str, how: StatsOptions) 
 
 def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:
     """Options that this output has no use for."""
-    if wanted not in {"table", "json", "csv"}:
+    if wanted not in WRITTEN:
         yield f"--format {wanted}: statistics are written as table, json or csv"
     if how.precision is not None and wanted != "table":
         yield "--precision: only tables have that; files keep every digit"
@@ -170,14 +189,12 @@ def show(report: Report, layers: list[Trace], rolled: Array | None, wanted: str,
 
         write_csv(report, sys.stdout)
     elif wanted == "json":
-        from json import dumps
-
-        from attnctl.store.dump_json import encoded, sink
+        from attnctl.store.strict_json import print_json
 
         data = report.to_dict()
         if rolled is not None:
             data["rollout"] = {"tokens": layers[0].tokens, "data": rolled.tolist()}
-        sink(sys.stdout)(encoded(dumps(data, ensure_ascii=False, allow_nan=False) + "\n"))
+        print_json(data)
     else:
         from attnctl.screen.output import output_for, print_lines, screen_of
         from attnctl.verbs.stats.view import Table, rollout_lines

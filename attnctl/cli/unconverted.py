@@ -1,4 +1,4 @@
-"""Commands whose parameters are text and switches: nothing is left for Typer to convert.
+"""Parameters that are text and switches: nothing is left for Typer to convert.
 
 From 0.29 on Typer converts even text to text with pydantic, which takes 70 ms to import: half a start.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
-
-from typer.core import TyperCommand, TyperGroup
 
 
 class Unconverted:
-    """Commands that get the text of their options as the shell gave it."""
+    """A command that gets the text of its options as the shell gave it."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Every parameter, the help option among them."""
@@ -21,15 +20,9 @@ class Unconverted:
         for parameter in parameters:
             if "process_value" not in vars(parameter):
                 parameter.process_value = partial(text_of, parameter, parameter.process_value)
+                if ctx.resilient_parsing:  # the shell asks how a word may go on
+                    parameter.shell_complete = partial(completions, parameter, parameter.shell_complete)
         return parameters
-
-
-class UnconvertedCommand(Unconverted, TyperCommand):
-    """A command that gets the text of its options."""
-
-
-class UnconvertedGroup(Unconverted, TyperGroup):
-    """A group that gets the text of its options."""
 
 
 def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
@@ -38,3 +31,13 @@ def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, va
     if (missing and parameter.required) or (parameter.callback and not missing):
         return convert(context, value)
     return value
+
+
+def completions(parameter: Any, otherwise: Callable[[Any, str], Any], context: Any, incomplete: str) -> Any:
+    """How a word of this parameter may go on; left to Typer where nothing is known of it."""
+    from attnctl.cli.complete import words
+
+    found = words(parameter.name, parameter.metavar, context.params, incomplete)
+    if found is None:
+        return otherwise(context, incomplete)
+    return [SimpleNamespace(value=each, help=None, type="plain") for each in found]

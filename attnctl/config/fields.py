@@ -36,8 +36,14 @@ TOKENIZER = Form(
             "split",
             words("whitespace", "words", "characters"),
             "At whitespace, into words with punctuation split off, or into characters.",
+            flag=Flag("--tokenizer", SENTENCE, more="Left out, whitespace."),
         ),
-        Setting("lowercase", SWITCH, "Whether the sentence is put in lower case first."),
+        Setting(
+            "lowercase",
+            SWITCH,
+            "Whether the sentence is put in lower case first.",
+            flag=Flag("--lowercase", SENTENCE),
+        ),
     ],
     lambda given: Tokenizer(**given),
 )
@@ -182,6 +188,9 @@ LAYOUT = Setting(
 )
 """Of the arrays that are read, and so in no config: a dump's own are all in one layout."""
 
+IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS}
+"""The settings that flags give in parts, and the form whose keys have these flags."""
+
 KEYWORDS: dict[str, Setting] = {
     **FIELDS,
     LAYOUT.name: LAYOUT,
@@ -195,8 +204,8 @@ def flagged(group: str) -> dict[str, Setting]:
     """The settings whose flags are of this group, by keyword."""
     every: dict[str, Setting] = {LAYOUT.name: LAYOUT}
     for name, setting in FIELDS.items():
-        more = {"rules": SETTABLE, "positions": ROPE_OPTIONS.keys.values()}.get(name, ())
-        every |= {name: setting} | {each.keyword: each for each in more}
+        parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
+        every |= {name: setting} | {each.keyword: each for each in parts.get(name, ())}
     return {name: each for name, each in every.items() if each.flag and each.flag.group == group}
 
 
@@ -208,7 +217,8 @@ def is_given(value: Any) -> bool:
 def laid(base: Settings, given: Mapping[str, Any]) -> Settings:
     """The settings with these values, read already, laid over them, each by its keyword.
 
-    A rule replaces its like. ALiBi is a rule that is asked for as positions.
+    A rule replaces its like. ALiBi is a rule that is asked for as positions: others replace it,
+    unless these values hold rules of their own.
     """
     changes = {name: value for name, value in given.items() if KEYWORDS.get(name) not in SETTABLE}
     asked = [
@@ -216,11 +226,15 @@ def laid(base: Settings, given: Mapping[str, Any]) -> Settings:
         for setting, rule in SETTABLE.items()
         if setting.flag and is_given(value := given.get(setting.keyword))
     ]
+    rules = changes.pop("rules", None)
+    if rules is None:
+        others = changes.get("positions", ALIBI) != ALIBI
+        rules = [rule for rule in base.rules if not (others and rule.name == ALIBI)]
     if changes.get("positions") == ALIBI:
         changes["positions"] = NONE
         asked.append(RULES[ALIBI].of(value=True))
     before = []
-    for rule in changes.pop("rules", base.rules):
+    for rule in rules:
         if isinstance(rule, Rule):
             before.append(rule)
         else:

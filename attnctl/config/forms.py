@@ -61,10 +61,14 @@ class Form(Reader):
                 problems += wrong_at(name, wrong)
         problems += islice((self.unknown(key) for key in value if key not in self.keys), ENOUGH)
         if problems:
-            raise BadValueError(*problems[:ENOUGH])
+            raise BadValueError(*problems[:ENOUGH], *self.misfits(given))
         if self.just_one and len(given) != 1:
             raise BadValueError(f"{len(given)} keys in one; write just one of {one_of(self.keys)} here")
         return self.make(given)
+
+    def misfits(self, given: Json) -> Iterable[Problem]:
+        """What does not go together in a mapping with problems, among the keys that could be read."""
+        return ()
 
     def unknown(self, key: Any) -> Problem:
         """What to say of a key that nobody reads."""

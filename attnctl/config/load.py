@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from attnctl.config import yaml
+from attnctl.config.examples import EXAMPLE, example
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
 from attnctl.values import MAX_PROBLEMS, BadValueError, Path, json_path
 
 
 def load(path: str | pathlib.Path) -> Settings:
-    """The settings of a config file, or of stdin where the path is ``-``.
+    """The settings of a config file, of stdin (``-``), or of an installed example (``example:NAME``).
 
     Raises AttnError with every problem in it, or with the reason why it cannot be read.
     """
@@ -24,6 +25,8 @@ def load(path: str | pathlib.Path) -> Settings:
         except OSError as error:
             raise AttnError(f"<stdin>: {error.strerror}; give the path of a YAML file") from None
         return parse(raw, "<stdin>", pathlib.Path())
+    if str(path).startswith(EXAMPLE):
+        path = example(str(path).removeprefix(EXAMPLE))
     try:
         with pathlib.Path(path).open("rb") as file:
             raw = file.read(yaml.MAX_BYTES + 1)

@@ -3,17 +3,65 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from attnctl.config.fields import FIELDS, laid
+from attnctl.config.fields import FIELDS, TOKENIZER, laid
+from attnctl.config.flow import flow
 from attnctl.config.forms import Form
-from attnctl.config.settings import FromFile, Settings
+from attnctl.config.positions import ROPE_OPTIONS
+from attnctl.config.rules import RULE_KEYS, RULE_WORDS
+from attnctl.config.settings import FromFile, Settings, Weights
+from attnctl.config.tensors import WEIGHTS
 from attnctl.errors import AttnError
-from attnctl.values import BadValueError, Json, Path, json_path
+from attnctl.names import PROJECTED, matrix_of
+from attnctl.values import BadValueError, Json, Path, Problem, json_path
+from attnctl.words import dims, plural
 
-CONFIG = Form(
+ELSEWHERE = {
+    **{word: f"rules: [{word}]" for word in RULE_WORDS},
+    **{rule.name: f"rules: [{flow({rule.name: rule.example})}]" for rule in RULE_KEYS},
+    **{name: f"weights: {{{name}: …}}" for name in WEIGHTS.keys if name not in FIELDS},
+    **{name: f"positions: {{rope: {{{name}: …}}}}" for name in ROPE_OPTIONS.keys},
+    **{name: f"tokenizer: {{{name}: …}}" for name in TOKENIZER.keys},
+}
+"""What to write for keys that stand at the top and belong below another one."""
+
+
+class ConfigForm(Form):
+    """The mapping that a config is."""
+
+    def unknown(self, key: Any) -> Problem:
+        """What to say of a key that belongs below another one, or that nobody reads."""
+        if isinstance(key, str) and key in ELSEWHERE:
+            return (key,), f"not a key of its own; write {ELSEWHERE[key]}"
+        return super().unknown(key)
+
+    def misfits(self, given: Json) -> Iterator[Problem]:
+        """Projections that do not have a row for each dimension of the embeddings.
+
+        Of a config without other problems the plan compares every shape.
+        """
+        width = given.get("d_model") or width_of(given.get("embeddings"))
+        weights = given.get("weights", Weights())
+        by_head = ((("weights", "heads", number), head) for number, head in enumerate(weights.heads))
+        parts: list[tuple[Path, Mapping[str, Any]]] = [(("weights",), weights.tensors), *by_head]
+        for path, tensors in parts:
+            for name, rows in tensors.items():
+                named = name in {"W", *map(matrix_of, PROJECTED)}
+                if width and named and isinstance(rows, list) and len(rows) != width:
+                    shape = dims((len(rows), len(rows[0])))
+                    yield (*path, name), f"{shape}, expected {plural(width, 'row')} (d_model)"
+
+
+def width_of(embeddings: Any) -> int | None:
+    """d_model, as the first row of embeddings that are written out shows it."""
+    rows = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
+    return len(rows[0]) if isinstance(rows, list) and rows else None
+
+
+CONFIG = ConfigForm(
     "attnctl config",
     "A run of attnctl: what to attend to, with which weights. Every key may be left out.",
     FIELDS.values(),
@@ -37,18 +85,16 @@ def settings_of(data: Any, folder: str = "") -> Settings:
 
     Raises BadValueError with every problem and its path.
     """
-    return beside(CONFIG(data), folder)
+    # pathlib would rewrite ./x
+    return with_files(CONFIG(data), lambda file: os.path.join(folder, file))  # noqa: PTH118
 
 
-def beside(settings: Settings, folder: str) -> Settings:
-    """The settings, their relative files looked for in this folder."""
-
-    def join(file: str) -> str:
-        return os.path.join(folder, file)  # noqa: PTH118  pathlib would rewrite ./x
+def with_files(settings: Settings, path_of: Callable[[str], str]) -> Settings:
+    """The settings, `path_of(file)` in place of each file that they name."""
 
     def placed(tensors: Mapping[str, Any]) -> Json:
         return {
-            name: replace(each, path=join(each.path)) if isinstance(each, FromFile) else each
+            name: replace(each, path=path_of(each.path)) if isinstance(each, FromFile) else each
             for name, each in tensors.items()
         }
 
@@ -60,7 +106,7 @@ def beside(settings: Settings, folder: str) -> Settings:
             weights,
             tensors=placed(weights.tensors),
             heads=tuple(map(placed, weights.heads)),
-            file=join(weights.file) if weights.file else None,
+            file=path_of(weights.file) if weights.file else None,
         ),
     )
 

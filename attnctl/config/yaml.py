@@ -27,8 +27,8 @@ from yaml.events import (
     SequenceStartEvent,
     StreamEndEvent,
 )
-from yaml.reader import Reader as YamlReader
 
+from attnctl.config.syntax import syntax_error
 from attnctl.errors import AttnError
 from attnctl.values import Path, Plain, json_path, short
 
@@ -53,7 +53,6 @@ TAG_DIRECTIVE = re.compile(r"(?:\A|[\r\n\x85\u2028\u2029])(%TAG)")
 
 INSTEAD = "keep large matrices in a .npz file and write {file: weights.npz, name: W_Q} in their place"
 
-NOT_ALLOWED = YamlReader.NON_PRINTABLE
 NextEvent = Callable[[], Any]
 
 
@@ -200,23 +199,6 @@ class Reader:
 def line_of(event: Any) -> int:
     """The line an event begins on, from 1."""
     return 1 + event.start_mark.line
-
-
-def syntax_error(error: yaml.YAMLError, text: str, name: str) -> str:
-    """``file:line: what`` for a text that is not YAML."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark, began = error.problem_mark, error.context_mark
-        what = error.problem or "this is not YAML"
-        content = "".join(text.split("\n")[mark.line : mark.line + 1])
-        if content[mark.column : mark.column + 1] == "\t":
-            what = "a tab where YAML wants spaces; indent with spaces"
-        elif error.context and began is not None and began.line != mark.line:
-            what += f" ({error.context} from line {1 + began.line})"
-        return f"{name}:{1 + mark.line}: {what}"
-    found = NOT_ALLOWED.search(text)
-    at = found.start() if found else 0
-    line, code = 1 + text.count("\n", 0, at), ord(text[at])
-    return f'{name}:{line}: U+{code:04X} may not stand in YAML; remove it, or write "\\u{code:04x}"'
 
 
 def places(text: str) -> Iterator[tuple[Path, int]]:

@@ -15,8 +15,10 @@ from attnctl.engine.execute import Outcome, carry_out
 from attnctl.engine.memory import require
 from attnctl.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.names import EMBEDDINGS, MEMORY
+from attnctl.plan.embed import tokens_of
 from attnctl.plan.prepared import Prepared, asks_for_padding
 from attnctl.plan.sentence import prepare_all
+from attnctl.plan.vocab import PAD
 from attnctl.rules import Padding
 from attnctl.trace import Trace, require_steps
 
@@ -29,7 +31,7 @@ def run_batch(
 ) -> list[Trace]:
     """Run every sentence in one pass; each trace equals the one its sentence gives alone.
 
-    Sentences that are edited, or that hold [PAD] themselves, are carried out one by one. Raises
+    Sentences that are edited, or whose own rules hide padding, are carried out one by one. Raises
     AttnError with every problem of the stage that found one.
     """
     alone = prepare_all(settings, sentences)
@@ -42,6 +44,18 @@ def run_batch(
         each.record(member_of(outcome, each, member, length))
         for member, (each, length) in enumerate(zip(alone, lengths, strict=True))
     ]
+
+
+def padded(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
+    """What shows a batch as it is computed: sentences filled up with [PAD], and padding among the rules."""
+    counts = [len(tokens_of(settings, sentence)) for sentence in sentences]
+    between = "" if settings.tokenizer.split == "characters" else " "
+    filled = [
+        between.join([sentence, *[PAD] * (max(counts) - count)])
+        for sentence, count in zip(sentences, counts, strict=True)
+    ]
+    own = () if asks_for_padding(settings.rules) else (Padding(),)
+    return settings.with_(rules=(*settings.rules, *own)), filled
 
 
 def padded_pass(

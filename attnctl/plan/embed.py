@@ -127,11 +127,11 @@ def needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int]) -> dict[st
 
     Rows that are found by token need these tokens alone; those that are found by id need all.
     """
+    tokens = [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)] or [PAD]
     match settings.embeddings:
         case Random() as how if not legacy(how):
-            return {"vocab": [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)]}
+            return {"vocab": tokens}
         case Mapping() as by_token:
-            tokens = [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)]
             rows = {token: row for token, row in by_token.items() if token in {*tokens, PAD}}
             return {"vocab": tokens, "embeddings": rows}
     return {"vocab": list(vocab.tokens)}
@@ -143,16 +143,6 @@ def missing(settings: Settings, by_token: Mapping[str, Any], tokens: Iterable[st
         if token not in by_token:
             place = settings.where(("embeddings",))
             yield f"{place}: no row for {token!r}, which the vocabulary has; add one"
-
-
-def padded(settings: Settings, sentences: Sequence[str]) -> list[str]:
-    """The sentences, each filled up with [PAD] to the tokens of the longest."""
-    counts = [len(tokens_of(settings, sentence)) for sentence in sentences]
-    between = "" if settings.tokenizer.split == "characters" else " "
-    return [
-        between.join([sentence, *[PAD] * (max(counts) - count)])
-        for sentence, count in zip(sentences, counts, strict=True)
-    ]
 
 
 def learned(settings: Settings, tokens: Sequence[str], d_model: int) -> Array:

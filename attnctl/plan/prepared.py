@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.array import Array
 from attnctl.config.settings import Settings
-from attnctl.derivation import Axes, Derivation, Variant, derive
+from attnctl.derivation import Axes, Derivation, Variant
 from attnctl.engine.cost import Cost, cost, peak
 from attnctl.engine.execute import Outcome, carry_out, overflow
 from attnctl.engine.memory import require
@@ -45,10 +44,10 @@ class Prepared:
     max_memory: int | None = None
     what_if: WhatIf | None = None
 
-    @cached_property
+    @property
     def derivation(self) -> Derivation:
         """The lines to carry out."""
-        return derive(self.variant)
+        return self.variant.derivation
 
     def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
         """What each step takes, before anything is computed. An edit works on whole steps: all are held."""
@@ -107,12 +106,15 @@ def asks_for_padding(rules: Sequence[Rule]) -> bool:
 def with_padding(
     rules: Sequence[Rule], lengths: PerBatch | None = None, keys: Sequence[str] = ()
 ) -> tuple[Rule, ...]:
-    """The rules with padding as it is here: the keys from `lengths` on, or those that are [PAD]."""
+    """The rules with padding as it is here: the keys from `lengths` on, or those that are [PAD].
+
+    Where no key is, the rule hides nothing, and is there only if it is asked for.
+    """
     others = tuple(rule for rule in rules if not isinstance(rule, Padding))
     if lengths is not None:
         return (*others, Padding(lengths))
     real = [place for place, key in enumerate(keys) if key != PAD]
-    if len(real) == len(keys):
+    if not keys or (len(real) == len(keys) and not asks_for_padding(rules)):
         return others
     length = real[-1] + 1 if real else 0
     return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))

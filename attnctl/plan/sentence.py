@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from attnctl.plan.prepared import (
 )
 from attnctl.plan.sizes import Sizes, resolve
 from attnctl.plan.vocab import PAD, Vocabulary
-from attnctl.rules import Padding, VisibilityRule
+from attnctl.rules import Padding, Rule, VisibilityRule
 from attnctl.words import dims
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Model:
+class Common:
     """What the sentences of one run have in common: sizes, vocabulary, rows of tokens, weights."""
 
     settings: Settings
@@ -56,6 +56,8 @@ class Model:
     """The settings in the form of a config, with everything that was left open written down."""
 
     what_if: WhatIf | None
+    kinds: dict[tuple[int, tuple[Rule, ...]], Variant] = field(default_factory=dict)
+    """The kinds of attention so far: sentences of one length and the same padding have the same."""
 
 
 def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
@@ -78,11 +80,11 @@ def prepare_all(settings: Settings, sentences: Sequence[str]) -> list[Prepared]:
     settings = tensors.with_file(settings)
     tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
     context = embed.tokens_of(settings, settings.context, "context") if settings.context is not None else []
-    model = model_of(settings, tokens, context)
-    return [prepared(model, text, own, context) for text, own in zip(sentences, tokens, strict=True)]
+    common = common_to(settings, tokens, context)
+    return [prepared(common, text, own, context) for text, own in zip(sentences, tokens, strict=True)]
 
 
-def model_of(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Model:
+def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Common:
     """What these sentences have in common."""
     vocab = embed.vocabulary(settings, [*sentences, context])
     given_weights = tensors.given_arrays(settings)
@@ -94,30 +96,30 @@ def model_of(settings: Settings, sentences: Sequence[list[str]], context: list[s
     rows, how = embed.embeddings(settings, vocab, tokens, sizes.d_model)
     weights = tensors.resolve(settings, sizes, given_weights)
     config = complete(settings, sizes, projected=W_O in weights).to_dict()
-    return Model(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
+    return Common(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
 
 
-def prepared(model: Model, text: str, tokens: list[str], context: list[str]) -> Prepared:
+def prepared(common: Common, text: str, tokens: list[str], context: list[str]) -> Prepared:
     """Everything a run of one of the sentences needs."""
-    settings, keys = model.settings, context or tokens
-    ids, key_ids = model.vocab.ids(tokens), model.vocab.ids(context)
-    named = sentence_arrays(model, tokens, context) | model.weights
-    named |= masks(settings, model.sizes, len(tokens), len(keys))
+    settings, keys = common.settings, context or tokens
+    ids, key_ids = common.vocab.ids(tokens), common.vocab.ids(context)
+    named = sentence_arrays(common, tokens, context) | common.weights
+    named |= masks(settings, common.sizes, len(tokens), len(keys))
     header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": ids}
     if context:
         header |= {"context": settings.context, "key_tokens": context, "key_ids": key_ids}
     if any(isinstance(rule, VisibilityRule) and rule.relative for rule in settings.rules):
         header["causal_offset"] = settings.causal_offset or 0
-    config = model.config | {"sentence": text, **embed.needed(settings, model.vocab, [*ids, *key_ids])}
+    config = common.config | {"sentence": text, **embed.needed(settings, common.vocab, [*ids, *key_ids])}
     if PAD in keys and not asks_for_padding(settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
     return Prepared(
-        variant(model, named, tokens, keys),
+        variant(common, named, tokens, keys),
         arrays_of(named),
         header | {"config": config},
         settings.dtype,
         settings.max_memory,
-        model.what_if,
+        common.what_if,
     )
 
 
@@ -129,15 +131,15 @@ def weight_bytes(sizes: Sizes, tokens: int) -> int:
     return 8 * (weights + tokens * sizes.d_model)
 
 
-def sentence_arrays(model: Model, tokens: Sequence[str], context: Sequence[str]) -> Named:
+def sentence_arrays(common: Common, tokens: Sequence[str], context: Sequence[str]) -> Named:
     """Embeddings, learned positions, and the other sentence's X as memory."""
-    settings, d_model = model.settings, model.sizes.d_model
-    named: Named = {EMBEDDINGS: (np.array([model.rows[token] for token in tokens]), model.embedded)}
+    settings, d_model = common.settings, common.sizes.d_model
+    named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
     has_table = isinstance(settings.positions, list)
     if has_table:
         named[POSITIONS] = embed.learned(settings, tokens, d_model), "learned table"
     if context:
-        memory = np.array([model.rows[token] for token in context])
+        memory = np.array([common.rows[token] for token in context])
         if has_table:
             memory = memory + embed.learned(settings, context, d_model)
         if settings.positions == SINUSOIDAL:
@@ -159,21 +161,24 @@ def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
     return named
 
 
-def variant(model: Model, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
+def variant(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
     """The kind of attention these settings ask for."""
-    settings, sizes = model.settings, model.sizes
-    sinusoid = Sinusoid(len(tokens), sizes.d_model) if settings.positions == SINUSOIDAL else None
-    return Variant(
-        given={name: how for name, (_, how) in named.items()},
-        d_k=sizes.d_k,
-        kv_share=sizes.heads // sizes.kv_heads,
-        scale=settings.scale,
-        rules=with_padding(settings.rules, keys=keys),
-        sinusoid=sinusoid,
-        rotary=rotary(settings),
-        offset=whole_offset(settings),
-        axes=mask_axes(named),
-    )
+    settings, sizes = common.settings, common.sizes
+    rules = with_padding(settings.rules, keys=keys)
+    if (len(tokens), rules) not in common.kinds:
+        sinusoid = Sinusoid(len(tokens), sizes.d_model) if settings.positions == SINUSOIDAL else None
+        common.kinds[len(tokens), rules] = Variant(
+            given={name: how for name, (_, how) in named.items()},
+            d_k=sizes.d_k,
+            kv_share=sizes.heads // sizes.kv_heads,
+            scale=settings.scale,
+            rules=rules,
+            sinusoid=sinusoid,
+            rotary=rotary(settings),
+            offset=whole_offset(settings),
+            axes=mask_axes(named),
+        )
+    return common.kinds[len(tokens), rules]
 
 
 def whole_offset(settings: Settings) -> int:

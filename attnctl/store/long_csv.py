@@ -1,9 +1,10 @@
 """CSV in long form: a line for every number, ``step,head,row,column,value``.
 
-Rows and columns are tokens where the axis has them, indices where not; a step without heads
-leaves `head` empty, a vector leaves `row` empty. A leading `batch` is there where a step has one,
-a leading `trace` where there are several traces. A text that a spreadsheet would run as a formula
-(= + - @, a tab or a line end first) gets a ' before it; numbers never do.
+Rows and columns are tokens where the axis has them, ``the#1`` and ``the#2`` where one is repeated,
+indices where not; a step without heads leaves `head` empty, a vector leaves `row` empty. A leading
+`batch` is there where a step has one, a leading `trace` where there are several traces. A text that
+a spreadsheet would run as a formula (= + - @, a tab or a line end first) gets a ' before it; numbers
+never do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import TextIO
 
 from attnctl.arithmetic import number_text
 from attnctl.array import Array
-from attnctl.store.dump_json import encoded
+from attnctl.cells import numbered
+from attnctl.store.strict_json import encoded
 from attnctl.trace import Trace
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -39,7 +41,9 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
     array, axes = trace[name], trace.steps[name].axes
     inner = min(2, sum(axis not in LEADING for axis in axes))
     outer = array.ndim - inner
-    labels = [[cell(each) for each in trace.labels(name, axis)] for axis in range(outer, array.ndim)]
+    labels = [
+        [cell(each) for each in numbered(trace.labels(name, axis))] for axis in range(outer, array.ndim)
+    ]
     rows, columns = ([[""], [""], *labels])[-2:]
     for index in product(*map(range, array.shape[:outer])):
         told = list(zip(axes, index, strict=False))

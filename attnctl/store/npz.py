@@ -20,13 +20,13 @@ from attnctl.array import Array
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
 from attnctl.store.codec import shown
-from attnctl.store.dump_json import encoded, json_text
 from attnctl.store.header import whole
 from attnctl.store.limits import hold
 from attnctl.store.load_json import header_of
 from attnctl.store.members import assembled
 from attnctl.store.npy import Npy, check_bytes, npy_header
 from attnctl.store.raw import File, pieces
+from attnctl.store.strict_json import encoded, json_text
 from attnctl.trace import Trace
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from attnctl.array import Array
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
 from attnctl.store.codec import shown, under
-from attnctl.store.dump_json import encoded, json_text
 from attnctl.store.header import check_shape, noted, whole
 from attnctl.store.limits import raise_first
 from attnctl.store.load_json import header_of
 from attnctl.store.members import assembled
 from attnctl.store.raw import File, array_from, pieces
+from attnctl.store.strict_json import encoded, json_text
 from attnctl.trace import Trace
 
 METADATA = "__metadata__"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +22,8 @@ from attnctl.store.npz import read_npz
 from attnctl.store.raw import File
 from attnctl.store.safetensors import read_safetensors
 from attnctl.trace import Trace
+from attnctl.values import MOST_DIGITS, WHOLE, short
+from attnctl.words import did_you_mean, plural, quoted
 
 STANDARD_INPUT = "-"
 CHUNK = 1 << 20
@@ -32,14 +34,17 @@ def read(
 ) -> list[Trace]:
     """Every trace of a dump: one, or several of a JSON array or JSON Lines.
 
-    `source` is a path, or ``-`` for standard input. `rename` says what the arrays of someone
-    else's file are called here: ``{"theirs": "ours"}``. Arrays of .npz and .safetensors stay in
-    the file until they are asked for.
+    `source` is a path, or ``-`` for standard input; behind it may stand which trace is meant, by
+    number or by sentence: ``s.jsonl[3]``, ``-[I love AI]``. `rename` says what the arrays of
+    someone else's file are called here: ``{"theirs": "ours"}``. Arrays of .npz and .safetensors
+    stay in the file until they are asked for.
     """
-    place = "standard input" if str(source) == STANDARD_INPUT else str(source)
+    path, which = selected(str(source))
+    place = "standard input" if path == STANDARD_INPUT else path
     try:
-        with stream_of(source, stdin) as stream:
-            return traces_in(stream, place, rename)
+        with stream_of(path, stdin) as stream:
+            traces = traces_in(stream, place, rename)
+            return traces if which is None else [chosen(traces, which, place)]
     except MemoryError:
         raise AttnError(f"{place}: not enough memory to read it") from None
     except OSError as error:
@@ -52,8 +57,45 @@ def read_one(
     """The one trace of a dump; AttnError where there are several."""
     traces = read(source, stdin, rename)
     if len(traces) > 1:
-        raise AttnError(f"{source}: {len(traces)} traces where one was expected")
+        raise AttnError(
+            f"{source}: {len(traces)} traces where one was expected; {pick_one(source, traces)}"
+        )
     return traces[0]
+
+
+def selected(source: str) -> tuple[str, str | None]:
+    """'s.jsonl[3]' -> ('s.jsonl', '3'); a file that is called so itself is meant whole."""
+    if not source.endswith("]") or is_readable(source):
+        return source, None
+    brackets = (at for at, character in enumerate(source) if character == "[")
+    at = next((at for at in brackets if is_readable(source[:at])), None)
+    return (source, None) if at is None else (source[:at], source[at + 1 : -1])
+
+
+def is_readable(source: str) -> bool:
+    """Whether this names something that can be read: standard input or a file that is there."""
+    return source == STANDARD_INPUT or os.path.exists(source)  # noqa: PTH110  never raises
+
+
+def chosen(traces: Sequence[Trace], which: str, place: str) -> Trace:
+    """The trace with this number or sentence. Raises AttnError where there is none, or more than one."""
+    if WHOLE.fullmatch(which):
+        number = int(which[:MOST_DIGITS])
+        if not -len(traces) <= number < len(traces):
+            raise AttnError(f"{place}[{short(which)}]: there are {plural(len(traces), 'trace')}, from 0")
+        return traces[number]
+    found = [trace for trace in traces if trace.sentence == which]
+    if len(found) != 1:
+        known = [trace.sentence for trace in traces if trace.sentence is not None]
+        how_many = plural(len(found), "trace") if found else "no trace"
+        near = did_you_mean(which, known, pick_one(place, traces))
+        raise AttnError(f"{place}: {how_many} of the sentence {quoted(which)}; {near}")
+    return found[0]
+
+
+def pick_one(source: str | Path, traces: Sequence[Trace]) -> str:
+    """How to say which of several traces is meant."""
+    return f"pick one by number, {source}[0] to {source}[{len(traces) - 1}], or by sentence"
 
 
 def arrays(source: str | Path, stdin: BinaryIO | None = None) -> dict[str, Array]:

@@ -11,6 +11,12 @@ from attnctl.errors import AttnError
 HERE = Path(__file__).parent
 PROBLEMS = sorted((HERE / "problems").glob("*.yaml"))
 
+GOES_ON = " (in what begins on line 1)"
+ALIKE = (
+    'a colon where no key may stand; put text with ": " in quotes, and begin keys that belong '
+    "together in the same column"
+)
+
 
 def problems_in(text):
     with pytest.raises(AttnError) as caught:
@@ -30,12 +36,13 @@ def test_every_problem_has_its_line_path_and_remedy(path):
     ("text", "expected"),
     [
         ("a: [1\nb: 2\n",
-         "2: did not find expected ',' or ']' (while parsing a flow sequence from line 1)"),
+         "2: a comma or ] is missing; write a list like [1, 2] (in what begins on line 1)"),
         ("a:\n\t- 1\n",
          "2: a tab where YAML wants spaces; indent with spaces"),
         ('sentence: "I love\n',
-         "2: found unexpected end of stream (while scanning a quoted scalar from line 1)"),
-        ("a: b: c\n", "1: mapping values are not allowed in this context"),
+         "2: a quote is not closed; end the text with the quote that it begins with" + GOES_ON),
+        ("a: b: c\n",
+         f"1: {ALIKE}"),
         ("a: 1\n---\nb: 2\n", "2: a second document begins (---); a config is one document"),
         ("a: 1\n? [b]\n: 2\n", "2: a key must be a plain word, not a list, a mapping or an alias"),
         ("a: &k b\n*k : 1\n", "2: a key must be a plain word, not a list, a mapping or an alias"),

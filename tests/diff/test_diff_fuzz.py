@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import attnctl
 from attnctl.screen.output import Plain
-from attnctl.store.dump_json import json_text
+from attnctl.store.strict_json import json_text
 from attnctl.verbs.diff.view import show_difference
 
 SIZES = st.sampled_from([0, 1, 1, 2, 2, 2, 3])

@@ -141,9 +141,9 @@ def cases(draw: Any, dtype: str = "float64") -> Case:
 
 
 def offset_of(asked: int | None, past: int, length: int | None, queries: int, keys: int) -> int:
-    """The number of keys before query 0: as asked, the cache's, or lengths − queries where these are fewer.
+    """The number of keys before query 0.
 
-    Otherwise there are none.
+    As asked, or the cache's, or lengths − queries where there are fewer queries than keys, or none.
     """
     if asked is not None:
         return asked

@@ -89,7 +89,12 @@ def test_the_scores_of_a_perfect_head_are_one(kind):
     length = battery.LENGTH
     weights = np.eye(2 * length)
     for query in range(1, 2 * length):
-        key = {"induction": query - length + 1, "duplicate": query - length, "previous": query - 1, "sink": 0}
+        key = {
+            "induction": query - length + 1,
+            "duplicate": query - length,
+            "previous": query - 1,
+            "sink": 0,
+        }
         if key[kind] >= 0:
             weights[query] = np.eye(2 * length)[key[kind]]
     found = dict(zip(battery.SCORES, battery.scores(weights), strict=True))

@@ -77,6 +77,14 @@ def test_several_traces_are_numbered():
     assert {row["trace"] for row in rows} == {"0", "1"}
 
 
+def test_repeated_words_are_told_apart():
+    step = Step("scores", Unstated(), (), ("query", "key"), "", "")
+    trace = Trace({"scores": step}, {"scores": np.ones((3, 3))}, {"tokens": ["the", "cat", "the"]})
+    rows = rows_of(trace)
+    assert [row["column"] for row in rows[:3]] == ["the#1", "cat", "the#2"]
+    assert len({(row["row"], row["column"]) for row in rows}) == 9
+
+
 TOKENS = {
     "=1+1": "'=1+1",
     "+x": "'+x",

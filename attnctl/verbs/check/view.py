@@ -34,9 +34,10 @@ WHERE = TITLES.index("at")
 """The column that the numbers go below on a narrow terminal."""
 
 
-def show_report(report: Report, output: Console | Plain) -> None:
-    """Print what was found: in words, then step by step."""
-    print_lines(report_lines(report, screen_of(output)), output)
+def show_report(report: Report, output: Console | Plain, *, full: bool = False) -> None:
+    """Print what was found: in words, then step by step; `full` shortens nothing on a terminal."""
+    screen = screen_of(output)
+    print_lines(report_lines(report, screen._replace(fits=screen.fits and not full)), output)
 
 
 def report_lines(report: Report, screen: Screen) -> Iterator[Element]:

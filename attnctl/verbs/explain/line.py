@@ -60,6 +60,11 @@ class Explanation:
         terms = self.expr.parts if isinstance(self.expr, Sum) else (self.expr,)
         return code(Sum((*terms, Number(self.rounding))))
 
+    def __str__(self) -> str:
+        """The line of the derivation, the arithmetic in full digits, the value."""
+        lines = [f"{self.name} = {self.step.formula}", self.expression, number_text(self.value)]
+        return "\n  = ".join(lines)
+
 
 @dataclass(frozen=True)
 class Node:

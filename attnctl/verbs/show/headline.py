@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from attnctl.names import BIAS, MASK, MEMORY
+from attnctl.names import BIAS, MASK, MEMORY, OUTPUT
+from attnctl.ops import Copy
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import folded
 from attnctl.trace import Trace
@@ -31,6 +32,8 @@ def facts(trace: Trace) -> list[str]:
     if config.get("d_v") not in (None, config.get("d_k")):
         said.append(f"d_v {config['d_v']}")
     said += positions(config.get("positions"))
+    if OUTPUT in trace and isinstance(trace.steps[OUTPUT].op, Copy):
+        said.append("no output projection")
     said += [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
     said += [f"{name} {config[name]}" for name in ("scale", "seed") if config.get(name) is not None]
     return said + ([str(config["dtype"])] if config.get("dtype") not in (None, "float64") else [])

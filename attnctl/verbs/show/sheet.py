@@ -46,7 +46,7 @@ class Sheet(NamedTuple):
 
 
 def loaded(trace: Trace, name: str) -> Trace:
-    """Just this step, and what hid its cells or stands beside them, in memory: a file loads an array whenever it is asked for."""
+    """One step, what hid its cells and what stands beside them, loaded once."""
     step = trace.steps[name]
     masks = step.inputs[1:] if isinstance(step.op, Hide) else ()
     beside = (SINK_WEIGHTS,) if name == WEIGHTS else ()

@@ -1,0 +1,77 @@
+"""The options that `attnctl.run` and its like take, as keywords with types.
+
+The table of settings says what each is for and how it is read (`attnctl.config.fields.KEYWORDS`);
+a test holds these names to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+
+if TYPE_CHECKING:
+    from attnctl.array import Array
+    from attnctl.config.settings import Embeddings, Random, Tokenizer, Weights
+    from attnctl.derivation import Rotary
+    from attnctl.rules import Rule
+
+    Table = Array | Sequence[Sequence[float]]
+
+
+class Options(TypedDict, total=False):
+    """Settings, each as a config has it; what is None stays as it is."""
+
+    context: str | None
+    vocab: Sequence[str] | Mapping[str, int] | None
+    tokenizer: Tokenizer | Mapping[str, Any] | None
+    d_model: int | None
+    heads: int | None
+    kv_heads: int | None
+    d_k: int | None
+    d_v: int | None
+    seed: int | None
+    embeddings: Embeddings | Random | Array | Mapping[str, Any] | None
+    positions: str | Rotary | Mapping[str, Any] | Table | None
+    weights: Weights | Mapping[str, Any] | None
+    scale: float | None
+    rules: Sequence[Rule | str | Mapping[str, Any]] | None
+    causal_offset: int | Literal["lengths"] | None
+    dtype: Literal["float64", "float32", "float16"] | None
+    edits: Sequence[str] | None
+    renormalize: bool | None
+    mask: Table | None
+    bias: Table | None
+    causal: bool | None
+    window: int | Sequence[int | None] | None
+    dilation: int | None
+    softcap: float | None
+    max_memory: int | None
+
+
+class ArrayOptions(Options, total=False):
+    """Options for arrays, which may be laid out in several ways."""
+
+    layout: Literal["nd", "hnd", "bhnd", "bnhd", "bnd"] | None
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def spelled_out(options: type) -> Callable[[Function], Function]:
+    """Give a function that takes ``**options`` a signature with each of them as a keyword.
+
+    Type checkers know them by the annotation; `help`, notebooks and completion ask the signature.
+    """
+
+    def spell(function: Function) -> Function:
+        own = signature(function)
+        named = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        each_option = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind.__forward_arg__)
+            for name, kind in options.__annotations__.items()
+        ]
+        function.__signature__ = own.replace(parameters=[*named, *each_option])  # type: ignore[attr-defined]
+        return function
+
+    return spell

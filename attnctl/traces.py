@@ -1,0 +1,84 @@
+"""The trace that Python users get: the record of a run, and what can be done with it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnctl.errors import AttnError
+from attnctl.trace import Trace as AnyTrace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attnctl.verbs.explain import Explanation
+    from attnctl.verbs.show.table import StepTable
+
+LEADING = ("batch", "head")
+
+
+class Trace(AnyTrace):
+    """The steps of a run and their arrays, by name: ``trace["attention_weights"]``."""
+
+    @classmethod
+    def of(cls, other: AnyTrace) -> Trace:
+        """The same steps, arrays and header."""
+        return cls(other.steps, other.arrays, other.header)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to a file in the format that the suffix names: .json .npz .csv .md …
+
+        Raises AttnError for a suffix that names none, and where the file cannot be written.
+        """
+        from attnctl.formats import write
+
+        write([self], fspath(path))
+
+    def explain(self, cell: str) -> Explanation:
+        """The arithmetic behind one cell: ``print(trace.explain("scores[0,love,AI]"))``.
+
+        Raises AttnError where there is no such cell, or where what it came from is not there.
+        """
+        from attnctl.verbs.explain import explain
+
+        return explain(self, cell)
+
+    def table(
+        self, step: str, *, heads: Sequence[int] | None = None, precision: int = 4, full: bool = False
+    ) -> StepTable:
+        """A step as Rich tables, for any console or layout; as a string, the text that a pipe gets.
+
+        Raises AttnError for a step or head that is not there.
+        """
+        from attnctl.verbs.show.table import table
+
+        return table(self, step, heads=heads, precision=precision, full=full)
+
+    def to_dataframe(self) -> Any:
+        """A pandas.DataFrame with a row for each number: step, head, row, column, value.
+
+        Rows and columns are tokens where the axis has them, as in CSV. Raises AttnError where
+        pandas is not installed.
+        """
+        try:
+            pd: Any = import_module("pandas")  # no import statement: its types are not installed with it
+        except ImportError:
+            raise AttnError("a data frame needs pandas; pip install pandas") from None
+        parts = []
+        for name, step in self.steps.items():
+            array = np.asarray(self[name], dtype=np.float64)
+            outer = array.ndim - min(2, sum(axis not in LEADING for axis in step.axes))
+            inner = [self.labels(name, axis) for axis in range(outer, array.ndim)]
+            places: dict[str, Any] = dict(zip(step.axes, map(range, array.shape[:outer]), strict=False))
+            places |= dict(zip(("row", "column")[-len(inner) :], inner, strict=True)) if inner else {}
+            index = pd.MultiIndex.from_product(places.values(), names=places) if places else None
+            part = pd.DataFrame({"value": array.reshape(-1)}, index).reset_index(drop=not places)
+            parts.append(part.assign(step=name))
+        whole = pd.concat(parts, ignore_index=True)
+        leading = [axis for axis in LEADING if axis in whole]
+        whole = whole.astype(dict.fromkeys(leading, "Int64"))  # <NA> where a step has no heads
+        first = ["step", *leading]
+        return whole[[*first, *(column for column in whole if column not in {*first, "value"}), "value"]]

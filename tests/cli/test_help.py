@@ -1,0 +1,88 @@
+"""Help, suggestions and hints: what a person reads who does not know the command line yet."""
+
+import re
+import shlex
+
+import pytest
+
+from attnctl.cli.app import COMMANDS
+
+PAGES = [[], *([name] for name in COMMANDS), *(["config", name] for name in ("init", "check", "schema"))]
+
+
+def examples_in(page):
+    return re.findall(r"^  (attnctl .*)$", page.partition("\nExamples:\n")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize("args", PAGES, ids=" ".join)
+def test_every_help_ends_with_examples_of_its_command(call, args):
+    done = call(*args, "--help")
+    assert done.code == 0
+    found = examples_in(done.out)
+    assert found
+    assert any(each.startswith(" ".join(["attnctl", *args])) for each in found)
+
+
+@pytest.mark.parametrize("args", PAGES, ids=" ".join)
+def test_every_example_is_understood(call, args):
+    """Each runs, or stops at a file that only the reader has: no option or example of it is unknown."""
+    for example in examples_in(call(*args, "--help").out):
+        words = shlex.split(re.split(r" (?:&&|\|\||>|\|) ", example)[0])
+        done = call(*words[1:])
+        assert done.code == 0 or re.search("No such file|no such file|cannot be read", done.err), done.err
+
+
+def test_options_stand_in_sections(call):
+    page = call("run", "--help").out
+    titles = re.findall(r"^([A-Z][a-z ]+):$", page, re.MULTILINE)
+    assert titles == [
+        "Arguments", "Options", "Sentence", "Attention", "Memory and cost", "What if", "What to show",
+        "Output", "Examples",
+    ]  # fmt: skip
+    assert page.index("Output:") < page.index("--format") < page.index("Examples:")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_help_is_as_wide_as_the_terminal(call, width):
+    page = call("run", "--help", COLUMNS=str(width)).out.partition("\nExamples:")[0]
+    longest = max(map(len, page.splitlines()))
+    assert longest <= width
+    assert longest > width - 20 or width == 200
+
+
+# ruff: noqa: E501  (a row a line)
+SUGGESTED = [
+    (["rnu", "x"], "attnctl: No such command 'rnu'; did you mean run? (see attnctl --help)"),
+    (["config", "inti"], "attnctl: config: No such command 'inti'; did you mean init? (see attnctl config --help)"),
+    (["I love AI"], "attnctl: No such command 'I love AI'; attnctl run 'I love AI'? (see attnctl --help)"),
+    (["run", "--haed", "2", "x"], "attnctl: run: No such option --haed; did you mean --head or --heads? (see attnctl run --help)"),
+    (["run", "--zzzz", "x"], "attnctl: run: No such option --zzzz (see attnctl run --help)"),
+    (["run", "x", "--heads"], "attnctl: run: Option '--heads' requires an argument (see attnctl run --help)"),
+    (["run", "x", "--head", "2"], "attnctl: --head: no head 2 in this trace; it has head 0 only; --heads N asks for N heads"),
+    (["check", "x", "--head", "2"], "attnctl: check: No such option --head; did you mean --heads? (see attnctl check --help)"),
+    (["examples", "india-is-grate"], "attnctl: no example 'india-is-grate'; did you mean india-is-great or india-is-great-2-heads?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("args", "message"), SUGGESTED, ids=lambda value: str(value)[:40])
+def test_the_nearest_is_suggested_and_no_name_is_said_twice(call, args, message):
+    assert call(*args) == (2, "", message + "\n")
+
+
+@pytest.mark.parametrize("verb", ["run", "show", "diff"])
+def test_the_nearest_step_is_suggested(call, verb):
+    call("run", "I love AI", "-o", "a.json")
+    files = {"run": ["I love AI"], "show": ["a.json"], "diff": ["a.json", "a.json"]}[verb]
+    done = call(verb, *files, "--step", "atention_weights")
+    assert (done.code, done.out) == (2, "")
+    assert "'atention_weights'" in done.err
+    assert "attention_weights" in done.err.replace("'atention_weights'", "")
+    assert verb == "diff" or done.err.endswith("; did you mean attention_weights?\n")
+
+
+def test_words_without_quotes_get_a_hint(call):
+    done = call("run", "I", "love", "AI", "--brief")
+    assert done.code == 0
+    assert done.err == ("attnctl: note: 3 sentences of one word each; for one sentence write 'I love AI'\n")
+    for fine in (["I love AI"], ["I"], ["I love", "AI"]):
+        assert call("run", *fine, "--brief").err == ""
