@@ -13,7 +13,7 @@ from attnctl.cli.options import command, option
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@command(app, "attnctl model path/to/checkpoint", "attnctl model org/name --json")
+@command(app, "attnctl model path/to/checkpoint", "attnctl model path/to/checkpoint --json")
 def model(
     *,
     folder: Annotated[

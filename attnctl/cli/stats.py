@@ -119,7 +119,7 @@ def stats(
     if file is not None:
         raise AttnError("--file: add --model DIR")
     if not dump:
-        raise AttnError("no dump; give one, or --model DIR with texts")
+        raise AttnError("no DUMP; give one, or --model DIR with texts")
     rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []

@@ -41,7 +41,7 @@ def folder_of(name: str) -> Path:
             return folder
         raise AttnError(f"{name}: no {CONFIG} in it; a model is what save_pretrained writes")
     if not HUB_ID.fullmatch(name):
-        raise AttnError(f"{name}: no such folder")
+        raise AttnError(f"{name}: no such file or folder")
     return cached(name) or fetched(name)
 
 
@@ -65,7 +65,7 @@ def fetched(name: str) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise AttnError(
-            f"{name}: no such folder, and not in the local cache; to fetch it: pip install 'attnctl[hf]'"
+            f"{name}: no such file or folder, and not in the local cache; pip install 'attnctl[hf]' to fetch it"
         ) from None
     try:
         return Path(
@@ -74,4 +74,4 @@ def fetched(name: str) -> Path:
     except Exception as error:  # noqa: BLE001  (the hub raises what its transport raises)
         first = str(error).strip().splitlines()
         why = first[0] if first else type(error).__name__
-        raise AttnError(f"{name}: no such folder, and the hub does not give it: {why}") from None
+        raise AttnError(f"{name}: no such file or folder, and the hub does not give it: {why}") from None
