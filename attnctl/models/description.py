@@ -15,7 +15,7 @@ from attnctl.errors import AttnError, raise_all
 from attnctl.models.activations import ACTIVATIONS
 from attnctl.models.families import FAMILIES
 from attnctl.models.family import DEFAULTS, Config, Key, Names, Stack
-from attnctl.models.rope import KINDS, NEEDS, Rope
+from attnctl.models.rope import KINDS, NEEDS, UNDERSTOOD, Rope
 from attnctl.rules import Window
 from attnctl.words import did_you_mean, one_of, quoted
 
@@ -75,7 +75,9 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
     raise_all(refused(config, place))
     if not isinstance(kind, str) or kind not in FAMILIES:
         known = sorted(FAMILIES)
-        found = "has no model_type" if kind is None else f"model_type {quoted(str(kind))} is not known"
+        found = "no model_type" if kind is None else f"model_type {quoted(str(kind))} is not known"
+        if config.get("auto_map"):
+            found += " (it comes with code of its own, which attnctl does not run)"
         hint = did_you_mean(str(kind), known, f"known are {', '.join(known)}")
         raise AttnError(f"{place}: {found}; {hint}")
     stacks = FAMILIES[kind]
@@ -101,8 +103,6 @@ def refused(config: Config, place: str) -> Iterator[str]:
         found = config.get("quantization_config") or config.get("compression_config")
         method = found.get("quant_method", "of some kind") if isinstance(found, Mapping) else "of some kind"
         yield f"{place}: its weights are quantised ({method}); give float32, float16 or bfloat16"
-    if config.get("auto_map"):
-        yield f"{place}: auto_map: it comes with code of its own, which attnctl does not run"
 
 
 def described(kind: str, part: str, stack: Stack, config: Config, place: str) -> Description:
@@ -272,6 +272,8 @@ def rope_of(s: Mapping[str, Any], config: Config, slides: bool, place: str) -> R
     if kind != "default" and kind not in KINDS:
         known = one_of(("default", *KINDS))
         raise AttnError(f"{place}: rope_type {quoted(str(kind))} is not understood; only {known}")
+    unknown = [name for name in parameters if name not in UNDERSTOOD and parameters[name] is not None]
+    raise_all(f"{place}: rope: {quoted(str(name))} is not understood" for name in unknown)
     missing = [name for name in NEEDS.get(kind, ()) if parameters.get(name) is None]
     raise_all(f"{place}: rope_type {kind} without {name}" for name in missing)
     theta = parameters.get("rope_theta")

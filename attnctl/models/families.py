@@ -446,6 +446,7 @@ GEMMA = changed(
         "plus_one": True,
         "act": key("hidden_activation", default="gelu_pytorch_tanh"),
         "mlp_bias": False,
+        "heads": key("num_attention_heads", default=8),
         "d_k": key("head_dim", default=256),
         "embed_scale": lambda c: sqrt(c["hidden_size"]),
     },
@@ -480,6 +481,12 @@ GEMMA3 = changed(
         "theta": key("rope_theta", default=1e6),
         "local_theta": key("rope_local_base_freq", default=10000.0),
     },
+)
+
+HUNYUAN = changed(
+    LLAMA,
+    inner={"q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm"},
+    settings={"qk_norm": "row", "norm_after_rotation": True},
 )
 
 PHI = changed(
@@ -762,6 +769,10 @@ T5_ENCODER = Stack(
 
 T5_DECODER = changed(
     T5_ENCODER,
+    ignored=(
+        "layer.0.SelfAttention.relative_attention_bias",
+        "layer.1.EncDecAttention.relative_attention_bias",
+    ),
     layer="decoder.block.{i}.",
     outer={
         "bias_table": "decoder.block.0.layer.0.SelfAttention.relative_attention_bias",
@@ -911,7 +922,8 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "gemma": {"": GEMMA},
     "gemma2": {"": GEMMA2},
     "gemma3_text": {"": GEMMA3},
-    "gemma3": {"": changed(GEMMA3, section="text_config")},
+    "gemma3": {"": changed(GEMMA3, section="text_config", within="language_model.")},
+    "hunyuan_v1_dense": {"": HUNYUAN},
     "phi": {"": PHI},
     "phi3": {"": PHI3},
     "olmo2": {"": OLMO2},

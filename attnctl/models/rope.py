@@ -154,6 +154,13 @@ KINDS: dict[str, Callable[[Rope, int], Frequencies]] = {
 }
 """The kinds of rope beside the default, by the name that config.json gives them."""
 
+UNDERSTOOD = {
+    *("rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings", "attention_factor"),
+    *("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "short_factor", "long_factor"),
+    *("low_freq_factor", "high_freq_factor", "partial_rotary_factor", "finetuned"),
+}
+"""The parameters of rope that have a meaning here, or none at all."""
+
 NEEDS = {
     "linear": ("factor",),
     "dynamic": ("factor",),

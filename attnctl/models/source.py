@@ -65,7 +65,7 @@ def fetched(name: str) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise AttnError(
-            f"{name}: no such file or folder, and not in the local cache; pip install 'attnctl[hf]' to fetch it"
+            f"{name}: no such file or folder, nor in the local cache; pip install 'attnctl[hf]' to fetch it"
         ) from None
     try:
         return Path(

@@ -154,17 +154,19 @@ def file_tensors(path: Path) -> Mapping[str, Tensor]:
 def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, place: str) -> str:
     """What stands before the names of a family in this checkpoint: "", "model.", "transformer.", …
 
-    `layer` and `probe` name a tensor of layer 0. Raises AttnError where it is not there, or is
+    `layer` and `probe` name a tensor of layer 0; where it is there several times, the one with
+    `within` in its prefix is meant. Raises AttnError where it is not there, or is
     there several times.
     """
     wanted = layer.format(i=0) + probe
-    ends = (within + wanted, wanted) if within else (wanted,)
-    for end in ends:
-        found = [name.removesuffix(wanted) for name in names if name == end or name.endswith(f".{end}")]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise AttnError(f"{place}: {len(found)} tensors end in {end}; which one is meant?")
+    found = [
+        name.removesuffix(wanted) for name in names if name == wanted or name.endswith(f".{wanted}")
+    ]
+    found = [prefix for prefix in found if within in prefix] or found
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise AttnError(f"{place}: {len(found)} tensors end in {wanted}; which one is meant?")
     raise AttnError(f"{place}: no tensor ends in {wanted}; is it another model, or a part of one?")
 
 

@@ -337,6 +337,7 @@ CASES = [
             },
         },
     ),
+    case("hunyuan", "HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", {**LLAMA, "head_dim": 6}),
     case("phi", "PhiForCausalLM", "PhiConfig", {**LLAMA, "hidden_size": 32, "qk_layernorm": True}),
     case(
         "phi3",
