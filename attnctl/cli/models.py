@@ -74,7 +74,7 @@ def senseless(model: ModelOptions, flags: Given) -> list[str]:
             if value is not None
         ]
     return [
-        f"--{name.replace('_', '-')}: the model says that itself; leave it out"
+        f"--{name.replace('_', '-')}: means nothing with --model; leave it out"
         for name, value in flags.items()
         if name not in ALLOWED and value is not None
     ]
@@ -125,6 +125,20 @@ def run_model(
             for trace in run.run_model(model.model, source, model.layer, settings, keep, moved)
         ]
     emit(traces, output, view)
+
+
+def print_model_costs(
+    model: ModelOptions, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
+) -> None:
+    """What each step of the layers that are asked for would take."""
+    from attnctl.cli.costs import print_costs
+    from attnctl.models.run import plans
+
+    assert model.model is not None
+    if model.layer is None:
+        raise AttnError("--cost: of which layer? add --layer 0")
+    runs = [each for source in sources for each in plans(model.model, source, model.layer, settings)]
+    print_costs(runs, output, view)
 
 
 def print_map(

@@ -62,20 +62,15 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.sentences import gathered, hint_at_quotes
     from attnctl.cli.settings import settings_from
 
-    raise_all(senseless(model, {**more, **attention, "config": config, "cost": cost.cost or None}))
+    raise_all(senseless(model, {**more, **attention, "config": config, "padded": padded or None}))
     sentences = gathered(sentence or [], file)
     if model.model is not None:
-        from attnctl.cli.models import model_settings, run_model, sources_of
+        from attnctl.cli.models import model_settings, print_model_costs, run_model, sources_of
 
-        context = more.get("context")
-        chosen = {**attention, **edits}
-        run_model(
-            model,
-            sources_of(model, sentences, context),
-            model_settings(chosen, cost.max_memory),
-            view,
-            output,
-        )
+        sources = sources_of(model, sentences, more.get("context"))
+        settings = model_settings({**attention, **edits}, cost.max_memory)
+        act = print_model_costs if cost.cost else run_model
+        act(model, sources, settings, view, output)
         return
     hint_at_quotes(sentence or [])
     settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from attnctl.array import Array
 from attnctl.config.settings import Settings
 from attnctl.edits import WhatIf
@@ -17,6 +19,7 @@ from attnctl.models.layer import LayerTensors, Model, prepared, rules_of
 from attnctl.models.source import folder_of, open_model
 from attnctl.models.tokens import Tokens, plain_ids, tokenized
 from attnctl.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X
+from attnctl.plan.prepared import Prepared
 from attnctl.trace import Trace
 from attnctl.words import quoted
 
@@ -118,6 +121,22 @@ def run_model(
         if given is not None
     )
     return runner.of_tokens(tokens)
+
+
+def plans(name: str, source: Input, layers: str, settings: Settings) -> list[Prepared]:
+    """The attention of each layer that is asked for, to be costed: nothing is computed."""
+    dtype, limit = settings.dtype, settings.max_memory
+    wanted = wanted_layers(layers, lambda of: len(open_model(name, of).description.layers))
+    model = open_model(name, wanted.part, dtype, limit)
+    count = len(tokens_of(name, source.text, source.ids, source.pair).ids)
+    keys = count
+    if wanted.cross:
+        keys = len(tokens_of(name, source.context, source.context_ids, None, "--context").ids)
+    one, width = np.zeros(1, dtype), model.description["width"]
+    hidden, memory = (np.broadcast_to(one, (rows, width)) for rows in (count, keys))
+    return [
+        prepared(model.layer(index), hidden, None, memory, cross=wanted.cross) for index in wanted.layers
+    ]
 
 
 def tokens_of(

@@ -159,9 +159,7 @@ def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, 
     there several times.
     """
     wanted = layer.format(i=0) + probe
-    found = [
-        name.removesuffix(wanted) for name in names if name == wanted or name.endswith(f".{wanted}")
-    ]
+    found = [name.removesuffix(wanted) for name in names if name == wanted or name.endswith(f".{wanted}")]
     found = [prefix for prefix in found if within in prefix] or found
     if len(found) == 1:
         return found[0]
