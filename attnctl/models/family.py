@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 Config = Mapping[str, Any]
@@ -156,3 +156,28 @@ DEFAULTS: dict[str, Setting] = {
     "shared_groups": None,  # of layers that share their tensors (ALBERT)
 }
 """Every setting of a stack, with where config.json most often says it."""
+
+
+def changed(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any) -> Stack:
+    """A stack with other entries, and without these tensors; mappings are laid over its own."""
+    entries: dict[str, Any] = {
+        name: {**getattr(stack, name), **value} if isinstance(value, dict) else value
+        for name, value in {"inner": {}, "outer": {}, **changes}.items()
+    }
+    for name in ("inner", "outer"):
+        entries[name] = {use: each for use, each in entries[name].items() if use not in without}
+    return replace(stack, **entries)
+
+
+def on_even_layers(config: Config, layer: int) -> bool:
+    """Layers 0, 2, 4, …"""
+    return layer % 2 == 0
+
+
+def nullable(name: str, default: Any) -> Callable[[Config], Any]:
+    """A key of config.json whose null says that there is none."""
+    return lambda config: config.get(name, default)
+
+
+LAYER_NORM = {"norm": "layer", "norm_bias": True, "eps": key("layer_norm_eps", default=1e-5)}
+"""The settings of families whose norms are LayerNorms with a bias."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
-from attnctl.models.layer import LayerTensors, Model, norm_op, prepared
+from attnctl.models.attention import prepared
+from attnctl.models.layer import LayerTensors, Model, norm_op
 from attnctl.models.network import feed_forward
 from attnctl.names import RESIDUAL, X
 from attnctl.trace import Trace

@@ -12,7 +12,8 @@ from attnctl.arrays.layout import search
 from attnctl.arrays.reader import as_array, complete
 from attnctl.derivation import Derivation, Variant, derive
 from attnctl.errors import AttnError
-from attnctl.models.layer import Model, bfloat16, prepared
+from attnctl.models.attention import bfloat16, prepared
+from attnctl.models.layer import Model
 from attnctl.names import HIDDEN, MEMORY, TABLE, X
 from attnctl.ops import Unstated
 from attnctl.plan.intended import Intent, aside

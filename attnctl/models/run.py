@@ -14,8 +14,9 @@ from attnctl.config.settings import Settings
 from attnctl.edits import WhatIf
 from attnctl.engine.memory import require, size_text
 from attnctl.errors import AttnError, raise_all
+from attnctl.models.attention import prepared, rules_of
 from attnctl.models.forward import Run, attend_plainly, embedded, ended, through
-from attnctl.models.layer import LayerTensors, Model, prepared, rules_of
+from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import folder_of, open_model
 from attnctl.models.tokens import Tokens, plain_ids, tokenized
 from attnctl.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X

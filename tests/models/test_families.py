@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from checkpoints import NAMES, expected_of, folder_of
 
+from attnctl.models.attention import prepared
 from attnctl.models.forward import embedded, ended, states
-from attnctl.models.layer import prepared
 from attnctl.models.source import open_model
 
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}

@@ -10,8 +10,8 @@ from attnctl.derivation import LayerParts, Rotary, Variant, derive
 from attnctl.engine.cost import cost
 from attnctl.engine.execute import carry_out
 from attnctl.formats import write
+from attnctl.models.attention import prepared
 from attnctl.models.forward import embedded
-from attnctl.models.layer import prepared
 from attnctl.models.source import open_model
 from attnctl.ops import Given, RMSNorm
 from attnctl.store import read_one

@@ -9,9 +9,10 @@ import numpy as np
 
 from attnctl.engine.cost import peak
 from attnctl.engine.tiles import SCRATCH_BYTES
+from attnctl.models.attention import prepared
 from attnctl.models.description import Description
 from attnctl.models.families import FAMILIES
-from attnctl.models.layer import Model, prepared
+from attnctl.models.layer import Model
 from attnctl.models.source import open_model
 
 LENGTHS = (128, 1024)
