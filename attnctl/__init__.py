@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from attnctl.api import attend, check, cost, diff, explain, load, run, run_many, stats
+    from attnctl.api import attend, check, cost, diff, explain, load, run, run_many, run_model, stats
     from attnctl.errors import AttnError
     from attnctl.testing import check_module
     from attnctl.traces import Trace
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 HOMES = {
     "run": "api",
     "run_many": "api",
+    "run_model": "api",
     "attend": "api",
     "load": "api",
     "explain": "api",
@@ -46,6 +47,7 @@ __all__ = [
     "load",
     "run",
     "run_many",
+    "run_model",
     "stats",
 ]
 

@@ -82,6 +82,40 @@ def run_many(
     return list(map(Trace.of, batch.run_batch(asked, sentences, keep, progress)))
 
 
+def run_model(  # noqa: PLR0913  (what a model may be run on)
+    model: str | PathLike[str],
+    sentence: str | None = None,
+    *,
+    layer: int | str = "all",
+    ids: Sequence[int] | None = None,
+    pair: str | None = None,
+    context: str | None = None,
+    context_ids: Sequence[int] | None = None,
+    hidden: Array | None = None,
+    memory: Array | None = None,
+    edits: Sequence[str] = (),
+    dtype: str = "float32",
+    keep: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> list[Trace]:
+    """The attention of a trained model: a trace of each layer that is asked for.
+
+    `model` is a folder that holds config.json and safetensors, or the id of one on the hub;
+    `layer` is 3, -1, "0,2", "all", or of a decoder "decoder.1" and "cross.1". The sentence is cut
+    by the model's own tokenizer; `ids` need none. `hidden` (token, width) is what came into the one
+    layer. Edits are made in the first of the layers and flow into the others. Raises AttnError with
+    what the model or the input is not.
+    """
+    from attnctl.models.run import Input
+    from attnctl.models.run import run_model as run_layers
+
+    check_kept(keep)
+    own, other = (None if each is None else tuple(each) for each in (ids, context_ids))
+    source = Input(sentence, own, pair, context, other, hidden, memory)
+    settings = chosen(None, {"dtype": dtype, "edits": list(edits)} if edits else {"dtype": dtype})
+    return list(map(Trace.of, run_layers(fspath(model), source, str(layer), settings, keep, progress)))
+
+
 @spelled_out(ArrayOptions)
 def attend(
     arrays: Mapping[str, Array],

@@ -18,18 +18,26 @@ from attnctl import names
 from attnctl.errors import AttnError
 from attnctl.ops import (
     Add,
+    AddScaled,
     Append,
+    Beside,
+    Buckets,
     Copy,
+    Gate,
     Given,
     Hide,
+    LayerNorm,
     MatMul,
     MatMulT,
     Merge,
     Op,
     Project,
+    Remainder,
     Repeat,
+    RMSNorm,
     Rotate,
     Scale,
+    SinkSoftmax,
     Sinusoid,
     Slope,
     Softmax,
@@ -75,17 +83,54 @@ class Derivation:
 
 @dataclass(frozen=True)
 class Rotary:
-    """Rotary positions for Q and K; `dims` None rotates the whole head."""
+    """Rotary positions for Q and K; `dims` None rotates the whole head.
+
+    Where `frequencies` are given they replace those of θ; `factor` multiplies what is turned, and
+    columns before `first` are not turned (see `attnctl.ops.Rotate`).
+    """
 
     theta: float = 10000.0
     dims: int | None = None
     interleaved: bool = False
+    frequencies: tuple[float, ...] = ()
+    factor: float = 1.0
+    first: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.theta < inf:
             raise AttnError(f"theta: {self.theta} is not a positive finite number; most models use 10000")
         if self.dims is not None and (self.dims < 2 or self.dims % 2):
             raise AttnError(f"rotary dims: {self.dims} columns do not make pairs; use 2, 4, 6, …")
+
+    def rotate(self, start: PerBatch, first: int | None = None) -> Rotate:
+        """The op that turns rows which come after `start` others."""
+        begin = self.first if first is None else first
+        return Rotate(self.theta, self.dims, self.interleaved, start, self.frequencies, self.factor, begin)
+
+    @property
+    def formula(self) -> str:
+        """How far a row is turned."""
+        angle = "pos · frequency" if self.frequencies else "pos · θ^(−2i/d)"
+        return f"turned by {angle}" + (f", times {self.factor:g}" if self.factor != 1 else "")
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """What the attention of a layer of a trained model has besides: its norms and what surrounds it.
+
+    `norm` makes X of `hidden`, `head_norm` brings Q and K to one scale, `latent_norm` the latent
+    rows, `output_norm` the output before it is added to `hidden` (to X where `from_norm`), times
+    `residual`.
+    """
+
+    norm: RMSNorm | LayerNorm | None = None
+    head_norm: RMSNorm | LayerNorm | None = None
+    norm_after_rotation: bool = False
+    latent_norm: RMSNorm | LayerNorm | None = None
+    buckets: Buckets | None = None
+    output_norm: RMSNorm | LayerNorm | None = None
+    residual: float = 1.0
+    from_norm: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,6 +152,7 @@ class Variant:
     past: int = 0
     batch: bool = False
     axes: dict[str, Axes] = field(default_factory=dict)
+    layer: LayerParts = LayerParts()
 
     @cached_property
     def derivation(self) -> Derivation:
@@ -143,13 +189,61 @@ def sentence(v: Variant, at: Latest) -> Lines:
     yield from given(v, "positions")
     if v.sinusoid:
         yield line("positions", v.sinusoid, (), "sin, cos(pos / 10000^(2i/d_model))")
-    if "embeddings" not in v.given:
+    yield from given(v, "hidden")
+    if "hidden" in v.given and "X" not in v.given:
+        yield from normed(v, at, v.layer.norm, "X", "H", "norm")
+        if v.layer.norm is None:
+            yield line("X", Copy(), (at["H"],), at["H"])
+    elif "embeddings" not in v.given:
         yield from given(v, "X")
     elif v.sinusoid or "positions" in v.given:
         yield line("X", Add(), (at["E"], at["P"]), f"{at['E']} + {at['P']}")
     else:
         yield line("X", Copy(), (at["E"],), at["E"])
     yield from given(v, "memory")
+
+
+def normed(v: Variant, at: Latest, norm: Op | None, name: str, source: str, by: str) -> Lines:
+    """The norm of the latest step of a symbol, with the weight and bias that are given."""
+    if norm is None:
+        return
+    factors = tuple(each for each in (f"{by}_weight", f"{by}_bias") if each in v.given)
+    for each in factors:
+        yield from given(v, each)
+    kind = "LayerNorm" if isinstance(norm, LayerNorm) else "RMSNorm"
+    yield line(name, norm, (at[source], *factors), f"{kind}({at[source]})")
+
+
+def linear(v: Variant, at: Latest, name: str, source: str) -> Lines:
+    """A row times one matrix (and a bias) that all heads share."""
+    bias = (f"b_{name}",) if f"b_{name}" in v.given else ()
+    yield from given(v, f"W_{name}")
+    yield from given(v, f"b_{name}")
+    formula = " + ".join([f"{source} W_{name}", *bias])
+    yield line(name, MatMul(), (at[source], f"W_{name}", *bias), formula)
+
+
+def latents(v: Variant, at: Latest) -> Lines:
+    """Queries, and keys with values, through rows of few columns (DeepSeek-V2 2024, section 2.1)."""
+    if "W_latent_Q" in v.given:
+        yield from linear(v, at, "latent_Q", "X")
+        yield from normed(v, at, v.layer.latent_norm, "latent_Q_normed", "C_Q", "latent_Q_norm")
+    if "W_latent_KV" in v.given:
+        yield from linear(v, at, "latent_KV", "X")
+        yield from normed(v, at, v.layer.latent_norm, "latent_KV_normed", "C_KV", "latent_KV_norm")
+        yield from linear(v, at, "K_rope", "X")
+        if v.rotary:
+            formula = f"{at['R']} {v.rotary.formula}"
+            yield line("K_rope_rotated", v.rotary.rotate(v.past, 0), (at["R"],), formula)
+
+
+def source_of(v: Variant, symbol: str) -> str:
+    """The symbol of what Q, K or V is made of."""
+    if symbol == "Q":
+        return "C_Q" if "W_latent_Q" in v.given else "X"
+    if "W_latent_KV" in v.given:
+        return "C_KV"
+    return "M" if "memory" in v.given else "X"
 
 
 def projections(v: Variant, at: Latest) -> Lines:
@@ -162,21 +256,38 @@ def projections(v: Variant, at: Latest) -> Lines:
         if f"W_{symbol}" not in v.given:
             yield from given(v, symbol)
             continue
-        source = "M" if symbol != "Q" and "memory" in v.given else "X"
+        source = source_of(v, symbol)
         bias = (f"b_{symbol}",) if f"b_{symbol}" in v.given else ()
         formula = " + ".join([f"{source} W_{symbol}", *bias])
-        yield line(symbol, Project(), (at[source], f"W_{symbol}", *bias), formula)
+        shared = symbol == "K" and "W_K_rope" in v.given
+        name = "K_latent" if shared else symbol
+        yield line(name, Project(), (at[source], f"W_{symbol}", *bias), formula)
+        if shared:
+            formula = f"{at['K_C']} beside {at['R']}"
+            yield line("K", Beside(), (at["K_C"], at["R"]), formula)
 
 
-def rotations(v: Variant, at: Latest) -> Lines:
+def turned(v: Variant, at: Latest) -> Lines:
     """Rotary positions on Q and K: queries stand after `offset` keys, new keys after the past ones."""
     if v.rotary is None:
         return
-    r = v.rotary
-    for symbol, start in (("Q", v.offset), ("K", v.past)):
-        op = Rotate(r.theta, r.dims, r.interleaved, start)
-        formula = f"{at[symbol]} turned by pos · θ^(−2i/d)"
-        yield line(f"{symbol}_rotated", op, (at[symbol],), formula)
+    own = (("Q", v.offset),) if "W_K_rope" in v.given else (("Q", v.offset), ("K", v.past))
+    for symbol, start in own:
+        formula = f"{at[symbol]} {v.rotary.formula}"
+        yield line(f"{symbol}_rotated", v.rotary.rotate(start), (at[symbol],), formula)
+
+
+def head_norms(v: Variant, at: Latest) -> Lines:
+    """Q and K brought to one scale."""
+    for symbol in "QK":
+        yield from normed(v, at, v.layer.head_norm, f"{symbol}_normed", symbol, f"{symbol}_norm")
+
+
+def rotations(v: Variant, at: Latest) -> Lines:
+    """Norms and rotations of Q and K, in the order that the model has them."""
+    parts = (turned, head_norms) if v.layer.norm_after_rotation else (head_norms, turned)
+    for part in parts:
+        yield from part(v, at)
 
 
 def cache(v: Variant, at: Latest) -> Lines:
@@ -207,7 +318,13 @@ def attention(v: Variant, at: Latest) -> Lines:
         yield line("softcapped_scores", Squeeze(cap.cap), (at["S"],), formula)
     yield from biases(v, at)
     yield from masking(v, at)
-    yield line("attention_weights", Softmax(), (at["S"],), "softmax over keys")
+    if "sink" in v.given:
+        yield from given(v, "sink")
+        formula = "softmax over keys and sink, the keys' share"
+        yield line("attention_weights", SinkSoftmax(), (at["S"], "sink"), formula)
+        yield line("sink_weights", Remainder(), (at["A"],), "1 − Σ over keys of A")
+    else:
+        yield line("attention_weights", Softmax(), (at["S"],), "softmax over keys")
     yield line("head_outputs", MatMul(), (at["A"], at["V"]), "A V")
 
 
@@ -216,6 +333,10 @@ def biases(v: Variant, at: Latest) -> Lines:
     if any(isinstance(rule, Alibi) for rule in v.rules):
         name = "alibi_scores" if "bias" in v.given else "biased_scores"
         yield line(name, Slope(v.offset), (at["S"],), "S − slope · |query − key|")
+    if v.layer.buckets is not None:
+        yield from given(v, "bias_table")
+        formula = "S + a number for each head and bucket of key − query"
+        yield line("biased_scores", v.layer.buckets, (at["S"], "bias_table"), formula)
     if "bias" in v.given:
         yield from given(v, "bias")
         yield line("biased_scores", Add(), (at["S"], at["B"]), "S + bias")
@@ -234,6 +355,9 @@ def masking(v: Variant, at: Latest) -> Lines:
 def merging(v: Variant, at: Latest) -> Lines:
     """Heads side by side, and through W_O."""
     yield line("concat", Merge(), (at["Z"],), "heads side by side")
+    if "W_gate" in v.given:
+        yield from linear(v, at, "gate", "X")
+        yield line("gated", Gate(), (at["Z"], at["G"]), f"{at['Z']} · σ({at['G']})")
     yield from given(v, "W_O")
     yield from given(v, "b_O")
     if "W_O" in v.given:
@@ -250,14 +374,27 @@ def unprojected(concat: str) -> Step:
     return Step("output", Copy(), (concat,), names.TABLE["concat"].axes, concat, row.symbol)
 
 
+def residual(v: Variant, at: Latest) -> Lines:
+    """The output, or its norm, added to what came into the layer."""
+    if "hidden" not in v.given or "W_O" not in v.given:
+        return
+    yield from normed(v, at, v.layer.output_norm, "output_normed", "Y", "output_norm")
+    start, factor = "X" if v.layer.from_norm else "H", v.layer.residual
+    op = Add() if factor == 1 else AddScaled(factor)
+    added = at["Y"] if factor == 1 else f"{factor:g} · {at['Y']}"
+    yield line("residual", op, (at[start], at["Y"]), f"{at[start]} + {added}")
+
+
 PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     sentence,
+    latents,
     projections,
     rotations,
     cache,
     sharing,
     attention,
     merging,
+    residual,
 )
 
 

@@ -25,6 +25,8 @@ ROTATED, SHARED = ("Q_rotated", "K_rotated"), ("K_shared", "V_shared")
 SCALED, SOFTCAPPED = "scaled_scores", "softcapped_scores"
 BIASED, MASKED = "biased_scores", "masked_scores"
 BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
+HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
+BIAS_TABLE, GATED = "bias_table", "gated"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
 
 
@@ -36,6 +38,7 @@ class Name(NamedTuple):
     A `leaf` may be handed in, everything else follows; `attend` reads an `input`; a batch has what
     is there `once` in common. `hidden` is the value of every cell that a rule hides, where that
     is known without computing it. A `result` is a stage of what attention gives.
+    Only the layers of a trained `model` have some: without the model nobody says how they came about.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Name(NamedTuple):
     once: bool = False
     hidden: float | None = None
     result: bool = False
+    model: bool = False
 
     @property
     def own(self) -> str:
@@ -72,8 +76,8 @@ class Name(NamedTuple):
 
     @property
     def is_weight(self) -> bool:
-        """Whether it is a matrix or a bias of the model."""
-        return self.symbol in {"W", "b"}
+        """Whether it is a matrix or a bias that may be drawn or given; those of models alone are not."""
+        return self.input and self.symbol in {"W", "b"}
 
     @property
     def by_head(self) -> bool:
@@ -121,11 +125,38 @@ def given(name: str, symbol: str, layout: str, *, once: bool = False) -> Name:
     return Name(name, symbol, (layout,), leaf=True, input=True, once=once)
 
 
+def weight(name: str, layout: str) -> Name:
+    """The row of a model's own numbers, which come in one layout."""
+    symbol = {"W": "W", "b": "b"}.get(name.partition("_")[0], name)
+    return Name(name, symbol, (layout,), leaf=True, once=True, model=True)
+
+
+def norm_of(name: str, layout: str) -> tuple[Name, Name]:
+    """The rows of the weight and the bias of a norm."""
+    return (
+        Name(f"{name}_weight", "γ", (layout,), leaf=True, once=True, model=True),
+        Name(f"{name}_bias", "β", (layout,), leaf=True, once=True, model=True),
+    )
+
+
 ROWS = (
     Name(EMBEDDINGS, "E", ("token d_model",), leaf=True),
     Name(POSITIONS, "P", ("token d_model",), leaf=True, once=True),
+    Name(HIDDEN, "H", ("token d_model",), leaf=True, model=True),
+    *norm_of("norm", "d_model"),
     given(X, "X", "token d_model"),
     given(MEMORY, "M", "new d_memory"),
+    *(weight(f"{kind}_latent_Q", shape) for kind, shape in (("W", "d_model rank"), ("b", "rank"))),
+    Name("latent_Q", "C_Q", ("query rank",), model=True),
+    *norm_of("latent_Q_norm", "rank"),
+    Name("latent_Q_normed", "C_Q", ("query rank",), model=True),
+    *(weight(f"{kind}_latent_KV", shape) for kind, shape in (("W", "d_model kv_rank"), ("b", "kv_rank"))),
+    Name("latent_KV", "C_KV", ("key kv_rank",), model=True),
+    *norm_of("latent_KV_norm", "kv_rank"),
+    Name("latent_KV_normed", "C_KV", ("key kv_rank",), model=True),
+    *(weight(f"{kind}_K_rope", shape) for kind, shape in (("W", "d_model d_rope"), ("b", "d_rope"))),
+    Name("K_rope", "R", ("key d_rope",), model=True),
+    Name("K_rope_rotated", "R", ("key d_rope",), model=True),
     matrix("W_Q", "d_model", "head", "d_k"),
     matrix("W_K", "d_memory", "kv_head", "d_k"),
     matrix("W_V", "d_memory", "kv_head", "d_v"),
@@ -135,6 +166,11 @@ ROWS = (
     vectors(Q, "Q", "head", "query", "d_k", given=True),
     vectors(K, "K", "kv_head", "new", "d_k", given=True),
     vectors(V, "V", "kv_head", "new", "d_v", given=True),
+    vectors("K_latent", "K_C", "kv_head", "new", "d_k")._replace(model=True),
+    *norm_of("Q_norm", "head d_k"),
+    *norm_of("K_norm", "kv_head d_k"),
+    vectors("Q_normed", "Q", "head", "query", "d_k")._replace(model=True),
+    vectors("K_normed", "K", "kv_head", "new", "d_k")._replace(model=True),
     vectors("Q_rotated", "Q", "head", "query", "d_k"),
     vectors("K_rotated", "K", "kv_head", "new", "d_k"),
     vectors(PAST_KEY, "K", "kv_head", "past", "d_k", given=True),
@@ -147,13 +183,19 @@ ROWS = (
     scores(SCALED),
     scores(SOFTCAPPED),
     scores("alibi_scores"),
+    weight(BIAS_TABLE, "head bucket"),
     given(BIAS, "B", SCORES, once=True),
     scores(BIASED),
     given(MASK, "mask", SCORES, once=True),
     scores(MASKED, hidden=-inf),
+    weight(SINK, "head"),
     scores(WEIGHTS, "A", hidden=0.0),
+    Name(SINK_WEIGHTS, "A_sink", ("head query",), model=True),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     Name(CONCAT, "Z", ("query head*d_v",), result=True),
+    *(weight(f"{kind}_gate", shape) for kind, shape in (("W", "d_model head*d_v"), ("b", "head*d_v"))),
+    Name("gate", "G", ("query head*d_v",), model=True),
+    Name(GATED, "Z", ("query head*d_v",), model=True),
     Name(
         W_O,
         "W",
@@ -166,6 +208,9 @@ ROWS = (
     ),
     given(B_O, "b", "d_out", once=True),
     Name(OUTPUT, "Y", ("query d_out",), result=True),
+    *norm_of("output_norm", "d_out"),
+    Name("output_normed", "Y", ("query d_out",), model=True),
+    Name(RESIDUAL, "H", ("query d_out",), model=True),
     given(KEY_LENGTHS, "", ""),
 )
 
@@ -179,7 +224,7 @@ def where(wanted: Callable[[Name], bool]) -> list[str]:
 
 def leaves() -> list[str]:
     """What may be handed in."""
-    return where(lambda row: row.leaf)
+    return where(lambda row: row.leaf and not row.model)
 
 
 def results() -> list[str]:

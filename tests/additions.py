@@ -92,7 +92,7 @@ def op():
     """Root-mean-square norms of Q and K, read by what follows and known to every verb."""
     from attnctl import derivation, names, ops
 
-    made = module("attnctl.ops.norms", snippet("op")).RootMeanSquare
+    made = module("attnctl.ops.units", snippet("op")).RootMeanSquare
     ops.RootMeanSquare = made
     rows = [eval(row, vars(names)) for row in snippet("rows").splitlines()]
     added = {each.name: each for each in rows}
@@ -102,7 +102,7 @@ def op():
         after |= added if name == "V" else {}
     names.TABLE.clear()
     names.TABLE.update(after)
-    lines = module("attnctl.norms", snippet("lines"), **vars(derivation), RootMeanSquare=made).norms
+    lines = module("attnctl.units", snippet("lines"), **vars(derivation), RootMeanSquare=made).norms
     at = derivation.PARTS.index(derivation.projections) + 1
     derivation.PARTS = (*derivation.PARTS[:at], lines, *derivation.PARTS[at:])
 
@@ -115,23 +115,23 @@ def op():
         assert shell("run", SENTENCE, *options, "-o", "op.json")[0] == 0
         assert shell("run", SENTENCE, *options, "-o", "op.npz")[0] == 0
         trace = attnctl.load("op.json")
-        np.testing.assert_allclose(trace["Q_normed"], normed(trace["Q"]), atol=1e-12)
+        np.testing.assert_allclose(trace["Q_unit"], normed(trace["Q"]), atol=1e-12)
         reader = "Q_rotated" if "rope" in options else "scores"
-        assert trace.steps[reader].inputs[0] == "Q_normed"
+        assert trace.steps[reader].inputs[0] == "Q_unit"
         assert shell("diff", "op.json", "op.npz")[0] == 0
         assert shell("check", "op.npz")[0] == 0
         assert shell("stats", "op.npz")[0] == 0
-        code, told = shell("explain", "op.json", "Q_normed[0,cat,1]", "--json")
+        code, told = shell("explain", "op.json", "Q_unit[0,cat,1]", "--json")
         assert code == 0
         value = json.loads(told)
         np.testing.assert_allclose(eval(value["expression"], {"sqrt": np.sqrt}), value["value"])
-        assert "Q_normed" in shell("run", SENTENCE, *options, "--cost")[1]
+        assert "Q_unit" in shell("run", SENTENCE, *options, "--cost")[1]
 
     broken = json.loads(Path("op.json").read_text())
-    broken["steps"]["K_normed"]["data"][0][0][0] += 0.5
+    broken["steps"]["K_unit"]["data"][0][0][0] += 0.5
     Path("broken.json").write_text(json.dumps(broken))
     code, report = shell("check", "broken.json", "--json")
-    assert (code, json.loads(report)["first"]) == (1, "K_normed")
+    assert (code, json.loads(report)["first"]) == (1, "K_unit")
 
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(1, 1500, 4) for name in "QKV"}
@@ -141,10 +141,10 @@ def op():
     scores = normed(arrays["Q"]) @ normed(arrays["K"]).swapaxes(-1, -2)
     np.testing.assert_allclose(whole["scores"], scores, atol=1e-12)
 
-    foreign = {name: np.asarray(whole[name]) for name in ("Q", "K", "V", "Q_normed", "scores")}
-    foreign["Q_normed"] = foreign["Q_normed"] * 1.5
+    foreign = {name: np.asarray(whole[name]) for name in ("Q", "K", "V", "Q_unit", "scores")}
+    foreign["Q_unit"] = foreign["Q_unit"] * 1.5
     report = attnctl.check(foreign)
-    assert report.first == "Q_normed", report.to_dict()
+    assert report.first == "Q_unit", report.to_dict()
 
 
 if __name__ == "__main__":

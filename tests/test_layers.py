@@ -16,7 +16,7 @@ LAYERS = [
     {"trace", "cells", "edits"},
     {"engine"},
     {"config", "arrays"},
-    {"store", "screen", "plan"},
+    {"store", "screen", "plan", "models"},
     {"verbs.show"},
     {"verbs"},
     {"api", "formats", "options", "traces"},

@@ -58,6 +58,9 @@ def moved(array, own, layout, lead):
     return turned.reshape(*array.shape[:lead], *shape_of(layout))
 
 
+OWN = set(names.where(lambda row: not row.model))
+"""Every name but those that only layers of trained models have (tests/models/test_steps.py)."""
+
 # --- every derived step is read by another, or is the last ---
 
 LEAVES = {
@@ -105,7 +108,7 @@ def test_every_step_of_every_variant_is_read_by_another_or_is_the_last():
         lines = derive(variant)
         assert unread(lines) == []
         seen |= {step.name for step in lines}
-    assert seen == set(names.TABLE) - {names.KEY_LENGTHS}, "every name is a step of some variant"
+    assert seen == OWN - {names.KEY_LENGTHS}, "every name is a step of some variant"
 
 
 @pytest.mark.parametrize("after", ["projections", "rotations", "cache", "sharing"])
@@ -182,7 +185,7 @@ def test_every_name_reads_back_from_every_format(tmp_path, suffix):
             assert again.steps == part.steps
             assert all((again[name] == trace[name]).all() for name in chosen)
         seen |= set(trace)
-    assert seen == set(names.TABLE) - {names.KEY_LENGTHS}
+    assert seen == OWN - {names.KEY_LENGTHS}
 
 
 @pytest.mark.parametrize("name", names.TABLE)
@@ -230,8 +233,8 @@ def test_every_name_is_checked_where_it_is_recorded():
             spoiled[at] += 0.25
             wrong = attnctl.check(foreign({**known, name: spoiled}), **asked(options))
             assert (wrong.agrees, wrong.first) == (False, name)
-    assert given | checked == set(names.TABLE) - {names.KEY_LENGTHS}
-    assert checked >= set(names.where(lambda row: not row.leaf))
+    assert given | checked == OWN - {names.KEY_LENGTHS}
+    assert checked >= set(names.where(lambda row: not row.leaf)) & OWN
 
 
 def test_an_array_of_no_name_is_said():
@@ -261,7 +264,7 @@ def assert_same(found, own, layout):
 
 @BATCHES
 def test_every_layout_of_the_table_is_found(batch):
-    searched = names.where(lambda row: not row.broadcasts and row.name != names.KEY_LENGTHS)
+    searched = names.where(lambda row: not (row.broadcasts or row.model) and row.name != names.KEY_LENGTHS)
     own = in_ours(searched, batch)
     for layout, theirs in other_layouts(own, lambda row: (*row.layouts, *row.searched), batch):
         assert_same(read_any(theirs, SETTINGS).arrays, own, layout)

@@ -208,7 +208,7 @@ def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     return {
         name: array.shape
         for name, array in arrays.items()
-        if name in TABLE and not TABLE[name].broadcasts and name != KEY_LENGTHS
+        if name in TABLE and not (TABLE[name].broadcasts or TABLE[name].model) and name != KEY_LENGTHS
     }
 
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "Recompute anyone's dump; name the first wrong step and why.",
     "diff": "Compare two dumps: where they part, by how much, and why.",
     "stats": "Measure each head: entropy, distance, what it looks at.",
+    "model": "Say what a trained model is, layer by layer.",
     "config": "Write, check and describe YAML configs.",
     "examples": "List the configs that are installed, or print one.",
 }

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from attnctl.cli.models import SECTION
 from attnctl.cli.options import (
+    SECTIONS,
     ArrayOptions,
     AttentionOptions,
     ConfigOption,
     CostOptions,
     EditOptions,
-    LayerOption,
     NameOption,
     OutputOptions,
     ViewOptions,
     command,
+    layer_number,
+    option,
 )
-from attnctl.errors import AttnError
+from attnctl.errors import AttnError, raise_all
+from attnctl.names import HIDDEN, MEMORY
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+class LayerOptions(NamedTuple):
+    """A layer of a trained model instead of given weights."""
+
+    model: Annotated[
+        str | None,
+        option("The model whose layer attends to `hidden`: a folder, or an id of the hub.", metavar="DIR"),
+    ] = None
+    layer: Annotated[
+        str | None,
+        option("Its layer: 3, -1, decoder.1, cross.1; without --model that of a state dict.", metavar="N"),
+    ] = None
+
+
+SECTIONS[LayerOptions] = SECTION
 
 
 @command(
@@ -33,10 +54,10 @@ def attend(  # noqa: PLR0913  (a group of options each)
     *,
     file: Annotated[str, typer.Argument(help="Arrays (.npz .safetensors .json), or - for stdin.")],
     name: NameOption = None,
-    layer: LayerOption = None,
     arrays: ArrayOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
+    model: LayerOptions,
     cost: CostOptions,
     edits: EditOptions,
     view: ViewOptions,
@@ -65,8 +86,12 @@ def attend(  # noqa: PLR0913  (a group of options each)
 
     with progress("reading"):
         trace = read_one(file, rename=renames(name or []))
+    if model.model is not None:
+        flags = {**arrays, **attention, **edits, "config": config}
+        attend_in_model(model, trace, flags, cost, view, output)
+        return
     settings = settings_from(config, {**arrays, **attention, **edits}, max_memory=cost.max_memory)
-    trace = under_our_names(trace, settings, layer)
+    trace = under_our_names(trace, settings, layer_number(model.layer))
     prepared = prepare(trace, settings, trace.header)
     if cost.cost:
         from attnctl.cli.costs import print_costs
@@ -76,6 +101,31 @@ def attend(  # noqa: PLR0913  (a group of options each)
     with progress("attending") as moved:
         done = prepared.run(wanted_steps(view.step), moved)
     emit([done], output, view, inputs=[file, config], settable=True)
+
+
+def attend_in_model(
+    model: LayerOptions,
+    found: Mapping[str, Any],
+    flags: dict[str, Any],
+    cost: CostOptions,
+    view: ViewOptions,
+    output: OutputOptions,
+) -> None:
+    """The attention of one layer of a model on what came into it."""
+    from attnctl.cli.models import ModelOptions, model_settings, run_model, senseless
+    from attnctl.models.run import Input
+
+    if HIDDEN not in found:
+        raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(found)}")
+    if model.layer is None:
+        raise AttnError("--layer: which layer of the model? --layer 3")
+    options = ModelOptions(model.model, model.layer)
+    raise_all(senseless(options, {**flags, "cost": cost.cost or None}))
+    settings = model_settings(
+        {name: each for name, each in flags.items() if name != "config"}, cost.max_memory
+    )
+    memory = found.get(MEMORY)
+    run_model(options, [Input(hidden=found[HIDDEN], memory=memory)], settings, view, output)
 
 
 def renames(pairs: list[str]) -> dict[str, str]:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from attnctl.cli.models import IDS, SECTION
 from attnctl.cli.options import (
+    SECTIONS,
     AttentionOptions,
     ConfigOption,
     Given,
-    LayerOption,
     NameOption,
     TraceOption,
     command,
+    layer_number,
     option,
     picked,
 )
@@ -51,6 +53,23 @@ class CheckOptions(NamedTuple):
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
 
+class PortOptions(NamedTuple):
+    """A model that says what was meant."""
+
+    model: Annotated[
+        str | None, option("The model that was ported: a folder, or an id of the hub.", metavar="DIR")
+    ] = None
+    layer: Annotated[
+        str | None, option("The layer that the arrays are of: 3, -1, decoder.1, cross.1.", metavar="N")
+    ] = None
+    ids: Annotated[
+        tuple[int, ...] | None, option("The ids that were run: layer 0 is then checked from them."), IDS
+    ] = None
+
+
+SECTIONS[PortOptions] = SECTION
+
+
 @command(
     app,
     "attnctl check dump.json",
@@ -65,9 +84,9 @@ def check(
     how: CheckOptions,
     trace: TraceOption = None,
     name: NameOption = None,
-    layer: LayerOption = None,
     config: ConfigOption = None,
     attention: AttentionOptions,
+    model: PortOptions,
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
 
@@ -79,6 +98,11 @@ def check(
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and
     steps are still to be filled in.
 
+    With --model the model says what was meant and gives the weights: dump a few arrays of a layer
+    of a port (hidden or X, Q, K, …, under these or the usual names) and --layer N. Without --layer
+    the dump holds what came into each layer (hidden_0, hidden_1, …), and the first wrong layer is
+    named.
+
     Exit codes: 0 every recorded step was judged and agrees; 1 one is wrong, or a blank is not filled
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
@@ -88,14 +112,20 @@ def check(
     from attnctl.verbs.check.exercise import read
 
     raise_all(senseless(how))
+    raise_all(useless(model, config, attention))
     exercise = read(picked(dump, trace), renames(name or []))
-    settings = settings_for(exercise.trace, config, attention)
+    if model.model is not None and model.layer is None:
+        return layers_checked(model.model, exercise.trace, how)
+    settings, arrays = settings_for(exercise.trace, config, attention), exercise.trace
+    if model.model is None:
+        arrays = under_our_names(arrays, settings, layer_number(model.layer))
     report = check_trace(
-        under_our_names(exercise.trace, settings, layer),
+        arrays,
         settings,
         strictness(how, exercise.trace),
         exercise.begun,
         exercise.unfilled,
+        intent_of(model, exercise.trace),
     )
     if how.json:
         from attnctl.store.strict_json import print_json
@@ -109,6 +139,69 @@ def check(
     if report.agrees is None:
         return Exit.USAGE
     return Exit.OK if report.agrees else Exit.DIFFERS
+
+
+def useless(model: PortOptions, config: str | None, attention: Given) -> list[str]:
+    """Options that mean nothing with a model, or without one."""
+    if model.model is None:
+        return [] if model.ids is None else ["--ids: add --model DIR"]
+    return (
+        ["--model: it says what was meant; leave out the options of attention"]
+        if config or attention
+        else []
+    )
+
+
+def intent_of(port: PortOptions, trace: Trace) -> Any:
+    """What the layer of a model means, None where no model is given."""
+    if port.model is None or port.layer is None:
+        return None
+    from attnctl.models.forward import embedded
+    from attnctl.models.meant import meant
+    from attnctl.models.run import wanted_layers
+    from attnctl.models.source import open_model
+
+    name = port.model
+    wanted = wanted_layers(port.layer, lambda part: len(open_model(name, part).description.layers))
+    if len(wanted.layers) != 1:
+        raise AttnError(f"--layer {port.layer}: the arrays are of one layer; name that one")
+    found = open_model(name, wanted.part)
+    (index,) = wanted.layers
+    first = embedded(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
+    return meant(found, index, trace, wanted.cross, first)
+
+
+def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
+    """Each layer from what came into it; the first wrong one is named."""
+    from attnctl.models.layers import check_layers, recorded_states
+    from attnctl.models.source import open_model
+    from attnctl.store.strict_json import print_json
+    from attnctl.verbs.check.precision import coarser, own
+
+    found = open_model(name, dtype="float64")
+    arrays = {each: trace[each] for each in trace}
+    states = recorded_states(arrays, found.description["width"])
+    precision = own(states[0])
+    for state in states[1:]:
+        precision = coarser(precision, own(state))
+    checked = list(check_layers(found, states, precision.unit))
+    wrong = [each for each in checked if not each.agrees]
+    if how.json:
+        rows = [{**vars(each), "agrees": each.agrees} for each in checked]
+        told = {"agrees": not wrong, "first": wrong[0].layer if wrong else None, "layers": rows}
+        print_json(told)
+    elif not how.quiet:
+        for each in checked:
+            verdict = "agrees" if each.agrees else "WRONG"
+            where = ", ".join(map(str, each.at))
+            off = f"off by {each.largest:.3g} at [{where}], allowed {each.allowed:.3g}"
+            sys.stdout.write(f"layer {each.layer}: {verdict}, {off}\n")
+        if wrong:
+            sys.stdout.write(
+                f"\nLayer {wrong[0].layer} is the first wrong one. Dump a few arrays of it (hidden, X, "
+                f"Q, K, attention_weights, output) and add --layer {wrong[0].layer}.\n"
+            )
+    return Exit.DIFFERS if wrong else Exit.OK
 
 
 def senseless(how: CheckOptions) -> list[str]:

@@ -93,6 +93,14 @@ LayerOption = Annotated[
 ]
 
 
+def layer_number(text: str | None) -> int | None:
+    """The layer of a state dict that --layer names. Raises AttnError for what is no number."""
+    try:
+        return None if text is None else whole(0, MOST)(Plain(text))
+    except BadValueError as wrong:
+        raise AttnError(f"--layer: {what}" for _, what in wrong.problems) from None
+
+
 class CostOptions(NamedTuple):
     """What a run may take, and what it would."""
 

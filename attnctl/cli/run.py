@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
@@ -17,6 +18,7 @@ from attnctl.cli.options import (
     command,
     option,
 )
+from attnctl.errors import raise_all
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -37,6 +39,7 @@ def run(  # noqa: PLR0913  (a group of options each)
         bool, option("Show every sentence as it is computed: filled up with [PAD].", "--padded")
     ] = False,
     more: SentenceOptions,
+    model: ModelOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
     cost: CostOptions,
@@ -48,6 +51,10 @@ def run(  # noqa: PLR0913  (a group of options each)
 
     Without weights of your own everything is drawn from the seed. SENTENCE may be left out where
     the config has one. Several sentences are padded to one batch; each gives its own trace.
+
+    With --model the weights are those of a trained transformer: its own tokenizer cuts the
+    sentence, and --layer names the layers to show, each a trace. Without --layer a map says what
+    each head of each layer does.
     """
     from attnctl.api import run_many
     from attnctl.cli.output import emit, wanted_steps
@@ -55,7 +62,16 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.sentences import gathered, hint_at_quotes
     from attnctl.cli.settings import settings_from
 
+    raise_all(senseless(model, {**more, **attention, "config": config, "padded": padded or None}))
     sentences = gathered(sentence or [], file)
+    if model.model is not None:
+        from attnctl.cli.models import model_settings, print_model_costs, run_model, sources_of
+
+        sources = sources_of(model, sentences, more.get("context"))
+        settings = model_settings({**attention, **edits}, cost.max_memory)
+        act = print_model_costs if cost.cost else run_model
+        act(model, sources, settings, view, output)
+        return
     hint_at_quotes(sentence or [])
     settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
     if padded:

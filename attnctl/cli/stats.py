@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -19,7 +20,8 @@ from attnctl.cli.options import (
     option,
     picked,
 )
-from attnctl.errors import raise_all
+from attnctl.cli.sentences import gathered
+from attnctl.errors import AttnError, raise_all
 from attnctl.values import words
 
 if TYPE_CHECKING:
@@ -50,6 +52,13 @@ class StatsOptions(NamedTuple):
     json: Annotated[bool, option("Short for --format json.", "--json")] = False
 
 
+ModelOption = Annotated[
+    str | None,
+    option("Run this trained model on texts: a folder, or the id of one on the hub.", metavar="DIR"),
+]
+FileOption = Annotated[
+    str | None, option("With --model: read texts from FILE, one a line.", metavar="FILE")
+]
 WRITTEN = ("table", "json", "csv")
 """How statistics are written."""
 
@@ -64,10 +73,12 @@ DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
 )
 def stats(
     *,
-    dump: Annotated[list[str], typer.Argument(help=DUMPS, metavar="DUMP...")],
+    dump: Annotated[list[str] | None, typer.Argument(help=DUMPS, metavar="DUMP...")] = None,
     how: StatsOptions,
     trace: TraceOption = None,
     name: NameOption = None,
+    model: ModelOption = None,
+    file: FileOption = None,
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
 
@@ -88,6 +99,10 @@ def stats(
     Several dumps give a row for each head of each, and one for all together: sums and counts are in
     the JSON, so parts can be merged without losing a digit.
 
+    --model runs a trained model on texts instead of reading dumps: the arguments, or the lines of
+    --file. A row is then a head of a layer, over all texts. A battery of random tokens twice in a
+    row names induction, duplicate-token, previous-token and sink heads.
+
     --rollout takes the dumps as layers, first one first, and multiplies (A + I) / 2 through them:
     how much of each token has reached each place (Abnar & Zuidema 2020).
     """
@@ -98,6 +113,13 @@ def stats(
 
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     raise_all(unusable(how, wanted))
+    if model is not None:
+        stats_of_model(model, gathered(dump or [], file), wanted, how)
+        return
+    if file is not None:
+        raise AttnError("--file: add --model DIR")
+    if not dump:
+        raise AttnError("no DUMP; give one, or --model DIR with texts")
     rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []
@@ -107,6 +129,47 @@ def stats(
             found.append(measured(each, source if len(traces) == 1 else f"{source}[{number}]"))
             layers += [each] if how.rollout else []
     show(Report(tuple(found)), layers, rollout(layers) if layers else None, wanted, how)
+
+
+def stats_of_model(name: str, texts: list[str], wanted: str, how: StatsOptions) -> None:
+    """Every head of a model over these texts, and the battery."""
+    from attnctl.cli.progress import progress
+    from attnctl.config.settings import Settings
+    from attnctl.models.run import Input, run_model
+    from attnctl.models.source import open_model
+    from attnctl.names import WEIGHTS
+    from attnctl.store.strict_json import print_json
+    from attnctl.verbs.models.battery import battery, battery_data, battery_lines
+    from attnctl.verbs.stats import Report, measured
+
+    if how.rollout:
+        raise AttnError("--rollout: takes dumps; attnctl run --model DIR --layer all makes them")
+    settings = Settings(dtype="float32")
+    by_layer: dict[int, list[DumpStats]] = {}
+    with progress("texts") as moved:
+        for number, text in enumerate(texts):
+            for trace in run_model(name, Input(text), "all", settings, [WEIGHTS]):
+                layer = int(trace.header["layer"])
+                by_layer.setdefault(layer, []).append(measured(trace, f"layer {layer}"))
+            moved(number + 1, len(texts))
+    wholes = [(layer, Report(tuple(each)).aggregate) for layer, each in sorted(by_layer.items())]
+    report = Report(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
+    if wanted == "csv":
+        raise_all([] if texts else ["--format csv: no text; give some"])
+        show(report, [], None, wanted, how)
+        return
+    with progress("random tokens") as moved:
+        found = battery(name, open_model(name).description["vocab"], settings, moved)
+    if wanted == "json":
+        print_json({**report.to_dict(), "texts": len(texts), "battery": battery_data(found)})
+        return
+    from attnctl.screen.output import output_for, print_lines, screen_of
+
+    if texts:
+        show(report, [], None, wanted, how)
+        sys.stdout.write("\n")
+    output = output_for(sys.stdout, os.environ)
+    print_lines(battery_lines(found, screen_of(output)), output)
 
 
 def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:

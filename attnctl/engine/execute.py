@@ -56,7 +56,7 @@ def carry_out(
     with np.errstate(all="ignore"):
         for step in ordered:
             if stretch and step is stretch[0] and large(values, step, tile):
-                part = laid_out(steps, stretch, values, keep or ())
+                part = laid_out(steps, stretch, values, {*(keep or ()), *read_outside(steps, stretch)})
                 empty = blockwise(part, np.dtype(dtype), tile, progress)
                 values.update(part.kept)
             elif empty is None or step not in stretch:
@@ -108,6 +108,12 @@ def large(values: Mapping[str, Array], scores: Step, tile: tuple[int, int] | Non
     return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > FEWEST_FOR_TILES
 
 
+def read_outside(steps: Iterable[Step], stretch: Sequence[Step]) -> set[str]:
+    """The steps of a stretch that others read."""
+    inside = names(stretch)
+    return {name for step in steps if step.name not in inside for name in step.inputs} & inside
+
+
 def laid_out(
     steps: Iterable[Step], stretch: Sequence[Step], values: Mapping[str, Array], keep: Collection[str]
 ) -> Stretch:
@@ -118,8 +124,8 @@ def laid_out(
     sizes = {"query": q.shape[-2], "key": k.shape[-2]}
     outside = {}
     for name in {name for step in stretch for name in step.inputs} - names(stretch):
-        width: int = values[name].shape[-1]
-        shape: tuple[int, ...] = tuple(sizes.get(axis, width) for axis in axes[name])
+        own = values[name].shape[-len(axes[name]) :]
+        shape = tuple(sizes.get(axis, size) for axis, size in zip(axes[name], own, strict=True))
         outside[name] = np.broadcast_to(values[name], (*lead, *shape))
     kept = {}
     for step in stretch:

@@ -157,7 +157,7 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     scores = [
         step for step in steps if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
     ]
-    return scores + [step for step in steps if WEIGHTS in step.inputs]
+    return scores + [step for step in steps if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
 
 
 def scaled_first(steps: Sequence[Step]) -> list[Step]:

@@ -1,27 +1,37 @@
 """The operations a derivation is made of; adding one is adding a small class to this package."""
 
 from attnctl.ops.base import Add, Block, Copy, Given, Op, RowWise, Unstated
+from attnctl.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax
+from attnctl.ops.norms import LayerNorm, RMSNorm
 from attnctl.ops.placed import Hide, Placed, Slope
 from attnctl.ops.scores import MatMul, MatMulT, Scale, Softmax, Squeeze
 from attnctl.ops.vectors import Append, Merge, Project, Repeat, Rotate, Sinusoid
 
 __all__ = [
     "Add",
+    "AddScaled",
     "Append",
+    "Beside",
     "Block",
+    "Buckets",
     "Copy",
+    "Gate",
     "Given",
     "Hide",
+    "LayerNorm",
     "MatMul",
     "MatMulT",
     "Merge",
     "Op",
     "Placed",
     "Project",
+    "RMSNorm",
+    "Remainder",
     "Repeat",
     "Rotate",
     "RowWise",
     "Scale",
+    "SinkSoftmax",
     "Sinusoid",
     "Slope",
     "Softmax",

@@ -30,19 +30,22 @@ def rotary_angles(positions: Array, dims: int, theta: float = 10000.0) -> Array:
     return np.asarray(positions)[..., None] * theta ** (-2.0 * pair / dims)
 
 
-def rotary_pairs(dims: int, *, interleaved: bool) -> tuple[Array, Array]:
-    """The columns (first, second) of each rotated pair: neighbours, or a half apart."""
+def rotary_pairs(dims: int, *, interleaved: bool, start: int = 0) -> tuple[Array, Array]:
+    """The columns (first, second) of each rotated pair from `start` on: neighbours, or a half apart."""
     pair = np.arange(dims // 2)
-    return (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + dims // 2)
+    if interleaved:
+        return start + 2 * pair, start + 2 * pair + 1
+    return start + pair, start + pair + dims // 2
 
 
-def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool = False) -> Array:
+def rotate(x: Array, cos: Array, sin: Array, *, interleaved: bool = False, start: int = 0) -> Array:
     """Turn each pair of columns of x (..., token, d) by its angle, (..., token, dims/2).
 
-    Columns beyond 2 · (dims/2) pass through (partial rotary). Half-split pairs are
-    Llama's and GPT-NeoX's; interleaved pairs are GPT-J's and the RoFormer paper's.
+    Pairs begin at column `start`; columns before it and beyond 2 · (dims/2) pass through (partial
+    rotary). Half-split pairs are Llama's and GPT-NeoX's; interleaved pairs are GPT-J's and the
+    RoFormer paper's.
     """
-    first, second = rotary_pairs(2 * cos.shape[-1], interleaved=interleaved)
+    first, second = rotary_pairs(2 * cos.shape[-1], interleaved=interleaved, start=start)
     a, b = x[..., first], x[..., second]
     out = x.copy()
     out[..., first] = a * cos - b * sin

@@ -73,38 +73,58 @@ class Project(Op):
 
 @dataclass(frozen=True)
 class Rotate(Op):
-    """Rotary positions (Su et al. 2021): pairs of columns turned by position · θ^(−2i/dims)."""
+    """Rotary positions (Su et al. 2021): pairs of columns turned by position · θ^(−2i/dims).
+
+    `frequencies` are given where θ does not say them (an angle is position · frequency), and
+    `factor` multiplies what is turned (YaRN). Columns before `first` are not turned.
+    """
 
     theta: float = 10000.0
     dims: int | None = None
     interleaved: bool = False
     start: PerBatch = 0
+    frequencies: tuple[float, ...] = ()
+    factor: float = 1.0
+    first: int = 0
 
     def angles(self, x: Array) -> Array:
         """The angle of each token and pair, ([batch, 1,] token, dims/2)."""
         positions = np.arange(x.shape[-2]) + per_batch(self.start, axes=2)
-        return rotary_angles(positions, self.dims or x.shape[-1], self.theta)
+        if self.frequencies:
+            # In the type of the numbers: models multiply in float32, which tells at far positions.
+            wide = np.result_type(x, np.float32)
+            return positions.astype(wide)[..., None] * np.array(self.frequencies, wide)
+        return rotary_angles(positions, self.dims or x.shape[-1] - self.first, self.theta)
+
+    def pairs(self, count: int) -> tuple[Array, Array]:
+        """The columns (first, second) of each of so many pairs."""
+        return rotary_pairs(2 * count, interleaved=self.interleaved, start=self.first)
 
     def apply(self, *inputs: Array) -> Array:
         """(..., head, token, d) -> the same shape, rotated."""
         (x,) = inputs
         angle = self.angles(x)
         cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
-        return rotate(x, cos, sin, interleaved=self.interleaved)
+        if self.factor != 1:
+            cos, sin = cos * x.dtype.type(self.factor), sin * x.dtype.type(self.factor)
+        return rotate(x, cos, sin, interleaved=self.interleaved, start=self.first)
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """a·cos α − b·sin α for the first of a pair, a·sin α + b·cos α for the second."""
         (x,) = inputs
         *lead, token, column = cell
         angles = self.angles(x)
-        first, second = rotary_pairs(2 * angles.shape[-1], interleaved=self.interleaved)
+        first, second = self.pairs(angles.shape[-1])
         where = np.flatnonzero((first == column) | (second == column))
         if not where.size:
             return read(x, 0, cell)
         pair = int(where[0])
         where_angle = (*lead, token, pair)
         angle = Number(float(np.broadcast_to(angles, (*x.shape[:-1], len(first)))[where_angle]))
-        cos, sin = Call("cos", angle), Call("sin", angle)
+        cos: Expr = Call("cos", angle)
+        sin: Expr = Call("sin", angle)
+        if self.factor != 1:
+            cos, sin = Product((Number(self.factor), cos)), Product((Number(self.factor), sin))
         a = read(x, 0, (*lead, token, int(first[pair])))
         b = read(x, 0, (*lead, token, int(second[pair])))
         if column == first[pair]:

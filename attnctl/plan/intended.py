@@ -191,5 +191,5 @@ def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, list[st
 
 
 def unknown_names(trace: Trace) -> list[str]:
-    """Recorded arrays that attnctl has no name for."""
-    return [name for name in trace if name not in TABLE]
+    """Recorded arrays that attnctl has no name for, or that only a model says anything of."""
+    return [name for name in trace if name not in TABLE or TABLE[name].model]

@@ -73,18 +73,32 @@ class Tensor:
     def __init__(self, file: File, start: int, dtype: str, shape: tuple[int, ...]) -> None:
         self.file, self.start, self.shape = file, start, shape
         self.stored = np.dtype(DTYPES[dtype])
+        self.type_name = dtype
         self.brain = dtype == "BF16"
         self.dtype = np.dtype(np.float32) if self.brain else self.stored.newbyteorder("=")
         self.nbytes = prod(shape) * self.stored.itemsize
 
-    def load(self) -> Array:
-        """Its numbers: in place, or for bfloat16 (the upper half of a float32) as float32."""
-        array = array_from(self.file.map(self.start, self.nbytes), self.shape, self.stored)
+    def load(self, part: Any = ...) -> Array:
+        """Its numbers, or those at an index: in place, or for bfloat16 (half a float32) as float32."""
+        array = array_from(self.file.map(self.start, self.nbytes), self.shape, self.stored)[part]
         return (array.astype(np.uint32) << 16).view(np.float32) if self.brain else array
 
 
 def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
     """The trace of a file: a dump of ours, or someone's arrays."""
+    metadata, tensors = contents(file)
+    text = metadata.get(HEADER)
+    told = None if text is None else header_of(encoded(text), f"{file.place}: {HEADER}")
+    return assembled(told, tensors, rename, file.place)
+
+
+def tensors_of(file: File) -> dict[str, Tensor]:
+    """The arrays of a file, still in it. Raises AttnError for a header that does not fit the file."""
+    return contents(file)[1]
+
+
+def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The metadata and the arrays of a file."""
     length = int.from_bytes(file.read(0, 8), "little")
     if length > LONGEST_HEADER or 8 + length > file.length:
         raise AttnError(
@@ -101,9 +115,7 @@ def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
             placed.append(tensor_of(name, data, file, 8 + length))
     problems += gaps(placed, file.length - 8 - length)
     raise_first([f"{file.place}: {each}" for each in problems])
-    text = metadata.get(HEADER)
-    told = None if text is None else header_of(encoded(text), f"{file.place}: {HEADER}")
-    return assembled(told, {name: tensor for _, _, name, tensor in placed}, rename, file.place)
+    return metadata, {name: tensor for _, _, name, tensor in placed}
 
 
 def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, str, Tensor]:

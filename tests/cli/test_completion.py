@@ -12,7 +12,7 @@ CELLS = ["attention_weights[0,the#1,", "attention_weights[0,cat,", "attention_we
         (["config", "s"], ["schema"]),
         (["run", "x", "--step", "att"], ["attention_weights"]),
         (["run", "x", "--step", "scores,mask"], ["scores,mask", "scores,masked_scores"]),
-        (["show", "s.json", "--step", "W_"], ["W_Q", "W_K", "W_V", "W_O"]),
+        (["show", "s.json", "--step", "W_Q"], ["W_Q"]),
         (["run", "--format", "js"], ["json", "jsonl"]),
         (["run", "--dtype", ""], ["float64", "float32", "float16"]),
         (["run", "--tokenizer", "w"], ["whitespace", "words"]),

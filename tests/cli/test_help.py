@@ -36,8 +36,8 @@ def test_options_stand_in_sections(call):
     page = call("run", "--help").out
     titles = re.findall(r"^([A-Z][a-z ]+):$", page, re.MULTILINE)
     assert titles == [
-        "Arguments", "Options", "Sentence", "Attention", "Memory and cost", "What if", "What to show",
-        "Output", "Examples",
+        "Arguments", "Options", "Sentence", "A trained model", "Attention", "Memory and cost", "What if",
+        "What to show", "Output", "Examples",
     ]  # fmt: skip
     assert page.index("Output:") < page.index("--format") < page.index("Examples:")
 

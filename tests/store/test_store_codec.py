@@ -55,9 +55,10 @@ def value_of(kind):
 
 
 def filled(kind):
-    """A dataclass with every field set."""
+    """A dataclass with every field set, none to its default."""
     hints = get_type_hints(kind)
-    return kind(**{each.name: value_of(hints[each.name]) for each in fields(kind)})
+    values = {each.name: value_of(hints[each.name]) for each in fields(kind)}
+    return kind(**{each.name: each.default is not True and values[each.name] for each in fields(kind)})
 
 
 @pytest.mark.parametrize("name", sorted(registry()))

@@ -44,19 +44,22 @@ def check(
     strictness: Strictness = BY_ROUNDING,
     begun: Collection[str] = (),
     unfilled: Collection[str] = (),
+    intent: Intent | None = None,
 ) -> Report:
     """Recompute every step of a trace from the inputs recorded beside it.
 
     A dump of ours says how each step came about. For anyone else's arrays `settings` say what was
     intended; given for a dump of ours, they overrule it. Steps that are `begun` have NaN where a
-    number is still to be filled in; those that are `unfilled` are not there. Raises AttnError
-    where nothing can be compared.
+    number is still to be filled in; those that are `unfilled` are not there. An `intent` is what
+    was meant where neither says it: a layer of a model. Raises AttnError where nothing can be
+    compared.
     """
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
-    intent, record, walk = walked(trace, settings, strictness, begun)
+    of_a_model = intent is not None
+    intent, record, walk = walked(trace, settings, strictness, begun, intent)
     reading = None
-    if walk.wrong and not begun and not unfilled:
+    if walk.wrong and not (begun or unfilled or of_a_model):
         reading = agreeing(trace, settings, intent.sizes, walk, looking(strictness))
     if reading and reading.words:
         trace = reading.trace
@@ -81,10 +84,14 @@ def check(
 
 
 def walked(
-    trace: Trace, settings: Settings | None, strictness: Strictness, begun: Collection[str]
+    trace: Trace,
+    settings: Settings | None,
+    strictness: Strictness,
+    begun: Collection[str],
+    intent: Intent | None = None,
 ) -> tuple[Intent, Record, Walk]:
-    """What was intended of a trace, what it records, and the walk over it."""
-    intent = intended(trace, settings)
+    """What was intended of a trace (where no `intent` says so), what it records, and the walk over it."""
+    intent = intent or intended(trace, settings)
     blanks = {name: np.isnan(intent.trace[name]) for name in begun if name in intent.trace}
     record = Record(intent.trace, intent.sizes, intent.derivation, strictness, blanks, edited(intent.trace))
     dtype = settings.dtype if settings else trace.config.get("dtype")

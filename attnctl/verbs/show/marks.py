@@ -14,6 +14,7 @@ from attnctl.screen.grid import NUMBER, Codes, Kind, all_numbers
 from attnctl.screen.palette import STEPS
 from attnctl.screen.screen import Screen
 from attnctl.trace import Trace
+from attnctl.verbs.show.sheet import with_sink
 
 Index = tuple[int, ...]
 
@@ -49,7 +50,7 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
         return Marks()
     blind = trace.header.get("empty_rows")
     notes = (blind_rows(len(blind)),) if isinstance(blind, list) and blind else ()
-    return (shaded(array, sample) if screen.colours else Marks())._replace(notes=notes)
+    return (shaded(with_sink(trace, name), sample) if screen.colours else Marks())._replace(notes=notes)
 
 
 def blind_rows(count: int) -> str:

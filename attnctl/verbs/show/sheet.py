@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
+import numpy as np
+
 from attnctl.array import Array
 from attnctl.errors import raise_all
-from attnctl.names import Q, matrix_of
+from attnctl.names import SINK_WEIGHTS, WEIGHTS, Q, matrix_of
 from attnctl.ops import Hide
 from attnctl.screen.text import distinct, token_text
 from attnctl.trace import Trace
@@ -44,11 +46,21 @@ class Sheet(NamedTuple):
 
 
 def loaded(trace: Trace, name: str) -> Trace:
-    """Just this step, and what hid its cells, in memory: a file loads an array whenever it is asked for."""
+    """One step, what hid its cells and what stands beside them, loaded once."""
     step = trace.steps[name]
     masks = step.inputs[1:] if isinstance(step.op, Hide) else ()
-    arrays = {each: trace.arrays[each] for each in (name, *masks) if each in trace.arrays}
+    beside = (SINK_WEIGHTS,) if name == WEIGHTS else ()
+    arrays = {each: trace.arrays[each] for each in (name, *masks, *beside) if each in trace.arrays}
     return Trace({name: step}, arrays, trace.header)
+
+
+def with_sink(trace: Trace, name: str) -> Array:
+    """The numbers of a step; attention weights with the share of the sink as a column more."""
+    array = trace[name]
+    if name != WEIGHTS or SINK_WEIGHTS not in trace.arrays:
+        return array
+    sink = trace.arrays[SINK_WEIGHTS]
+    return np.concatenate([array, sink[..., None]], axis=-1) if sink.shape == array.shape[:-1] else array
 
 
 def heads_of(trace: Trace) -> int:
@@ -98,8 +110,12 @@ def sheet_of(
     captions = tuple(" · ".join(word(axis, place) for axis, place in enumerate(index)) for index in indices)
     ask = tuple(-(-i * total // array.shape[0]) for (i,) in indices) if axes[:-2] == ("head",) else ()
     rows, row_axis = list(chosen[-2]), array.ndim - 2
-    narrowed = array if len(rows) == array.shape[-2] else array[..., rows, :]
-    return Sheet(narrowed, indices, captions, labels(row_axis), labels(row_axis + 1), axes[-1], ask)
+    columns = labels(row_axis + 1)
+    whole = with_sink(trace, name)
+    if whole is not array:
+        columns = [*columns, "sink"]
+    narrowed = whole if len(rows) == array.shape[-2] else whole[..., rows, :]
+    return Sheet(narrowed, indices, captions, labels(row_axis), columns, axes[-1], ask)
 
 
 def shared(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:

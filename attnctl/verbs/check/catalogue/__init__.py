@@ -9,6 +9,7 @@ from attnctl.verbs.check.catalogue.biases import BIASES
 from attnctl.verbs.check.catalogue.heads import HEADS
 from attnctl.verbs.check.catalogue.kernels import KERNELS
 from attnctl.verbs.check.catalogue.masks import MASKS, PARTIAL_MASKS
+from attnctl.verbs.check.catalogue.models import MODELS
 from attnctl.verbs.check.catalogue.numbers import NUMBERS
 from attnctl.verbs.check.catalogue.positions import FITTED_POSITIONS, POSITIONS
 from attnctl.verbs.check.catalogue.projections import FITTED, PROJECTIONS
@@ -24,6 +25,7 @@ CATALOGUE: tuple[Mistake, ...] = (
     *PROJECTIONS,
     *HEADS,
     *POSITIONS,
+    *MODELS,
     *SOFTCAP,
     *BIASES,
     *KERNELS,

@@ -42,9 +42,11 @@ def rotary(*ways: Turn) -> Callable[[Case], Iterator[Plant]]:
 
 
 def rotary_fit(
-    make: Callable[[Rotate, float], Op], starts: tuple[float, ...]
+    make: Callable[[Rotate, float], Op],
+    starts: tuple[float, ...],
+    right_number: Callable[[Rotate], float] | None = None,
 ) -> Callable[[Case], Iterator[Plant]]:
-    """Plants rotations by a number that is fitted."""
+    """Plants rotations by a number that is fitted; the detail says the right one too, where it is told."""
 
     def plants(case: Case) -> Iterator[Plant]:
         right = rotations(case)
@@ -52,8 +54,16 @@ def rotary_fit(
         def with_value(value: float) -> Derivation:
             return case.put_all({name: make(op, value) for name, op in right.items()})
 
+        def say(value: float) -> str:
+            op = next(iter(right.values()))
+            return (
+                f"{plain(value)}, where {plain(right_number(op))} is meant"
+                if right_number
+                else plain(value)
+            )
+
         if right:
-            yield from planted_fit(case, with_value, starts, plain)
+            yield from planted_fit(case, with_value, starts, say)
 
     return plants
 
@@ -63,9 +73,14 @@ def plain(value: float) -> str:
     return f"{value:.6g}" if value != round(value) or abs(value) >= 1e15 else f"{value:.0f}"
 
 
+def with_theta(op: Rotate, theta: float) -> Rotate:
+    """The rotation with another base, and nothing that stretches its frequencies."""
+    return replace(op, theta=theta, frequencies=(), factor=1.0)
+
+
 def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
     """The rotation by other angles."""
-    return wrong.TurnedOtherwise(op.theta, op.dims, op.interleaved, op.start, change)
+    return wrong.TurnedOtherwise(**vars(op), change=change)
 
 
 def other_dims(case: Case) -> Iterator[Plant]:
@@ -299,8 +314,8 @@ FITTED_POSITIONS = (
         "rotary-theta",
         TURNED,
         "the base of the rotary angles is {}",
-        "turn by pos · θ^(−2i/d), d the columns that are turned; if this base is meant, say --theta {}",
-        rotary_fit(lambda op, theta: replace(op, theta=abs(theta)), THETAS),
+        "turn by pos · θ^(−2i/d), d the columns that are turned; --theta says another base",
+        rotary_fit(lambda op, theta: with_theta(op, abs(theta)), THETAS, lambda op: op.theta),
         fitted=True,
         subject="rotary",
     ),

@@ -1,0 +1,43 @@
+"""attnctl model: what a checkpoint is, layer by layer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from attnctl.cli.options import command, option
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@command(app, "attnctl model path/to/checkpoint", "attnctl model path/to/checkpoint --json")
+def model(
+    *,
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="What save_pretrained wrote, or the id of a model on the hub."),
+    ],
+    json_: Annotated[bool, option("Print it as JSON.", "--json")] = False,
+) -> None:
+    """Say what a checkpoint is: its family, each layer's window, rope and network, and its size.
+
+    Nothing is computed and no tensor is read. Refused by name: an unknown model_type, quantised
+    weights, a kind of rope that is not understood, pickles.
+    """
+    from attnctl.cli.progress import progress
+    from attnctl.store.strict_json import print_json
+    from attnctl.verbs.models.about import about
+
+    with progress("reading"):
+        found = about(folder)
+    if json_:
+        print_json(found.to_dict(), indent=1)
+        return
+    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.models.view import model_lines
+
+    output = output_for(sys.stdout, os.environ)
+    print_lines(model_lines(found, screen_of(output)), output)

@@ -1,0 +1,177 @@
+"""The options of a trained model, and running one as `run` and `attend` ask."""
+
+# Typer reads these annotations as types: written as text, each would be compiled again.
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from attnctl.cli.options import SECTIONS, Given, OutputOptions, ViewOptions, option
+from attnctl.errors import AttnError, raise_all
+from attnctl.values import MOST, Plain, Reader, whole
+
+if TYPE_CHECKING:
+    from attnctl.models.run import Input
+
+ALLOWED = {"dtype", "edits", "renormalize", "context", "max_memory"}
+"""The settings that a run of a model has; the rest the model says itself."""
+
+
+def read_ids(text: str) -> tuple[int, ...]:
+    """'101,7592,102' -> the ids."""
+    return tuple(whole(0, MOST)(Plain(part.strip())) for part in text.split(","))
+
+
+IDS = Reader(read_ids, {}, "N,…")
+
+
+class ModelOptions(NamedTuple):
+    """A trained model instead of drawn weights."""
+
+    model: Annotated[
+        str | None,
+        option(
+            "Run a trained model: a folder of save_pretrained, or the id of one on the hub. Without "
+            "--layer: a map of what each head does.",
+            metavar="DIR",
+        ),
+    ] = None
+    layer: Annotated[
+        str | None,
+        option(
+            "The layers to trace: 3, 0,2, -1 or all; decoder.1 or cross.1 of a model that has a decoder.",
+            metavar="N,…",
+        ),
+    ] = None
+    ids: Annotated[tuple[int, ...] | None, option("The ids of tokens instead of a sentence."), IDS] = None
+    pair: Annotated[
+        str | None, option("The second segment, for models of pairs (BERT).", metavar="TEXT")
+    ] = None
+    context_ids: Annotated[
+        tuple[int, ...] | None,
+        option("Ids instead of --context: what an encoder reads for its decoder."),
+        IDS,
+    ] = None
+
+
+SECTION = "A trained model"
+SECTIONS[ModelOptions] = SECTION
+
+
+def senseless(model: ModelOptions, flags: Given) -> list[str]:
+    """Options that mean nothing without a model, or with one."""
+    if model.model is None:
+        given = {
+            "--layer": model.layer,
+            "--ids": model.ids,
+            "--pair": model.pair,
+            "--context-ids": model.context_ids,
+        }
+        return [
+            f"{flag}: only a model has that; add --model DIR"
+            for flag, value in given.items()
+            if value is not None
+        ]
+    return [
+        f"--{name.replace('_', '-')}: means nothing with --model; leave it out"
+        for name, value in flags.items()
+        if name not in ALLOWED and value is not None
+    ]
+
+
+def model_settings(flags: Given, max_memory: int | None) -> Any:
+    """The settings of a run of a model: float32 unless asked otherwise."""
+    from attnctl.cli.settings import settings_from
+
+    return settings_from(None, {"dtype": "float32", **flags}, max_memory=max_memory)
+
+
+def sources_of(model: ModelOptions, sentences: Sequence[str], context: str | None) -> "list[Input]":
+    """What the model is run on: each sentence, or ids.
+
+    Raises AttnError where there is neither, or both.
+    """
+    from attnctl.models.run import Input
+
+    if model.ids is not None and sentences:
+        raise AttnError("--ids: there is a sentence too; give one of them")
+    if model.pair is not None and len(sentences) != 1:
+        raise AttnError("--pair: goes with one sentence")
+    beside = Input(ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids)
+    return [replace(beside, text=text) for text in sentences] or [beside]
+
+
+def run_model(
+    model: ModelOptions, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
+) -> None:
+    """Print or write the traces of the layers that are asked for, or the map of all heads."""
+    from attnctl.cli.output import emit, wanted_steps
+    from attnctl.cli.progress import progress
+    from attnctl.models import run
+    from attnctl.names import OUTPUT, WEIGHTS
+
+    assert model.model is not None
+    if model.layer is None:
+        print_map(model.model, sources, settings, view, output)
+        return
+    keep = wanted_steps(view.step)
+    if view.brief and keep is None:
+        keep = [WEIGHTS, OUTPUT]
+    with progress("layers") as moved:
+        traces = [
+            trace
+            for source in sources
+            for trace in run.run_model(model.model, source, model.layer, settings, keep, moved)
+        ]
+    emit(traces, output, view)
+
+
+def print_model_costs(
+    model: ModelOptions, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
+) -> None:
+    """What each step of the layers that are asked for would take."""
+    from attnctl.cli.costs import print_costs
+    from attnctl.models.run import plans
+
+    assert model.model is not None
+    if model.layer is None:
+        raise AttnError("--cost: of which layer? add --layer 0")
+    runs = [each for source in sources for each in plans(model.model, source, model.layer, settings)]
+    print_costs(runs, output, view)
+
+
+def print_map(
+    name: str, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
+) -> None:
+    """What each head of each layer does on this text."""
+    from attnctl.cli.output import chosen_format
+    from attnctl.cli.program import complain
+    from attnctl.cli.progress import progress
+    from attnctl.models import run
+    from attnctl.names import WEIGHTS
+    from attnctl.store.strict_json import print_json
+    from attnctl.verbs.models.heads import as_data, heads_of
+
+    wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
+    if output.output or wanted not in {"table", "json"}:
+        raise AttnError(
+            "without --layer a map of all heads is printed, as a table or --json; add --layer for a trace"
+        )
+    if len(sources) > 1:
+        raise AttnError("a map is that of one sentence; add --layer, or give one")
+    (source,) = sources
+    raise_all(["--step: a map has no steps; add --layer"] if view.step else [])
+    with progress("layers") as moved:
+        traces = run.run_model(name, source, "all", settings, [WEIGHTS], moved)
+    heads = [head for trace in traces for head in heads_of(trace)]
+    for text in traces[0].header.get("notes", ()):
+        complain(f"note: {text}")
+    if wanted == "json":
+        print_json(as_data(heads, traces[0]))
+        return
+    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.models.view import map_lines
+
+    screen = output_for(sys.stdout, os.environ)
+    print_lines(map_lines(heads, traces[0].tokens or [], name, screen_of(screen)), screen)

@@ -1,0 +1,74 @@
+"""The functions between the two matrices of a feed-forward network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import pi, sqrt
+
+import numpy as np
+
+from attnctl.array import Array
+
+NEAR = (
+    (9.60497373987051638749e0, 9.00260197203842689217e1, 2.23200534594684319226e3, 7.00332514112805075473e3,
+     5.55923013010394962768e4),
+    (1.0, 3.35617141647503099647e1, 5.21357949780152679795e2, 4.59432382970980127987e3,
+     2.26290000613890934246e4, 4.92673942608635921086e4),
+)  # fmt: skip
+FAR = (
+    (2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687e0,
+     4.86371970985681366614e1, 1.96520832956077098242e2, 5.26445194995477358631e2,
+     9.34528527171957607540e2, 1.02755188689515710272e3, 5.57535335369399327526e2),
+    (1.0, 1.32281951154744992508e1, 8.67072140885989742329e1, 3.54937778887819891062e2,
+     9.75708501743205489753e2, 1.82390916687909736289e3, 2.24633760818710981792e3,
+     1.65666309194161350182e3, 5.57535340817727675546e2),
+)  # fmt: skip
+"""Coefficients of erf below 1 and of erfc · exp(x²) beyond (Moshier, Cephes, ndtr.c)."""
+
+
+def erf(x: Array) -> Array:
+    """The error function to full digits; NumPy has none."""
+    size = np.minimum(np.abs(x), 6.0)
+    square = size * size
+    near = size * np.polyval(NEAR[0], square) / np.polyval(NEAR[1], square)
+    beyond = np.maximum(size, 1.0)
+    far = 1 - np.exp(-beyond * beyond) * np.polyval(FAR[0], beyond) / np.polyval(FAR[1], beyond)
+    return np.copysign(np.where(size < 1, near, far), x)
+
+
+def gelu(x: Array) -> Array:
+    """x Φ(x) (Hendrycks & Gimpel 2016)."""
+    return x * 0.5 * (1 + erf(x.astype(np.float64) / sqrt(2)).astype(x.dtype))
+
+
+def gelu_tanh(x: Array) -> Array:
+    """x Φ(x) with Φ by a tanh."""
+    return 0.5 * x * (1 + np.tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(−x)), without overflow."""
+    return 0.5 * (1 + np.tanh(0.5 * x))
+
+
+def relu(x: Array) -> Array:
+    """max(x, 0)."""
+    return np.maximum(x, 0)
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "gelu": gelu,
+    "gelu_python": gelu,
+    "gelu_new": gelu_tanh,
+    "gelu_fast": gelu_tanh,
+    "gelu_pytorch_tanh": gelu_tanh,
+    "quick_gelu": lambda x: x * sigmoid(1.702 * x),
+    "relu": relu,
+    "relu2": lambda x: relu(x) ** 2,
+    "silu": lambda x: x * sigmoid(x),
+    "swish": lambda x: x * sigmoid(x),
+    "sigmoid": sigmoid,
+    "tanh": np.tanh,
+    "linear": lambda x: x,
+}
+"""By the names that config.json gives them."""

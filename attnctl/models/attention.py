@@ -1,0 +1,235 @@
+"""The derivation of a layer's attention, and its tensors in our layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array, Shape
+from attnctl.derivation import LayerParts, Variant
+from attnctl.models.description import Description, Layer
+from attnctl.models.layer import LayerTensors, norm_op
+from attnctl.names import TABLE
+from attnctl.ops import Buckets
+from attnctl.plan.prepared import Named, Prepared, arrays_of
+from attnctl.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
+
+
+def prepared(
+    tensors: LayerTensors,
+    hidden: Array,
+    header: Mapping[str, Any] | None = None,
+    memory: Array | None = None,
+    *,
+    cross: bool = False,
+) -> Prepared:
+    """The attention of a layer on what came into it; `cross` is its attention to `memory`.
+
+    Raises AttnError for a tensor that is missing or misshapen.
+    """
+    d, own = tensors.d, tensors.own
+    tensors.refuse_foreign()
+    named: Named = {"hidden": (hidden, "what came into the layer")}
+    if cross:
+        assert memory is not None
+        named["memory"] = memory, "the encoder's output"
+    role = "cross_" if cross else ""
+    norm = f"{role}norm" if cross else "attention_norm"
+    has_norm = tensors.has(norm) and (own.normed or cross)
+    if has_norm:
+        named |= norm_factors(tensors, norm, "norm", (d["width"],))
+    named |= latent(tensors) if d["kv_rank"] else projections(tensors, role)
+    head_norm = None
+    if d["qk_norm"] and not cross:
+        head_norm = norm_op(d, d["eps"], heads=d["qk_norm"] == "heads")
+        named |= head_norm_factors(tensors)
+    if d["sink"]:
+        named["sink"] = tensors.read("sink", "", (d["heads"],)), "given"
+    buckets = None
+    if d["buckets"] and not cross:
+        table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
+        named["bias_table"] = np.ascontiguousarray(table.T), "given"
+        buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
+    if d["alibi"] == "keys":
+        named["bias"] = key_bias(d, len(hidden)).astype(tensors.model.dtype), "slope · key, in bfloat16"
+    named |= output(tensors, role)
+    out_norm = tensors.has("attention_out_norm") and not cross
+    if out_norm:
+        named |= norm_factors(tensors, "attention_out_norm", "output_norm", (d["width"],))
+    parts = LayerParts(
+        norm=norm_op(d, d["eps"]) if has_norm else None,
+        head_norm=head_norm,
+        norm_after_rotation=d["norm_after_rotation"],
+        latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
+        buckets=buckets,
+        output_norm=norm_op(d, d["eps"]) if out_norm else None,
+        residual=float(d["residual"]),
+        from_norm=bool(d["from_norm"]),
+    )
+    variant = Variant(
+        given={name: how for name, (_, how) in named.items()},
+        d_k=d["d_k"],
+        kv_share=d["heads"] // d["kv_heads"],
+        scale=own.scale,
+        rules=() if cross else rules_of(d, own),
+        rotary=None if cross or own.rope is None else own.rope.rotary(len(hidden)),
+        axes={"bias": TABLE["bias"].axes}
+        | {name: TABLE[name].axes[-array.ndim :] for name, (array, _) in named.items() if "_norm_" in name},
+        layer=parts,
+    )
+    model = tensors.model
+    return Prepared(variant, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+
+
+def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:
+    """Who sees whom, and how scores bend."""
+    rules: list[Rule] = [Causal()] if d["causal"] else []
+    if own.window:
+        rules.append(own.window)
+    if d["softcap"]:
+        rules.append(Softcap(float(d["softcap"])))
+    if d["alibi"] == "slopes":
+        rules.append(Alibi())
+    return tuple(rules)
+
+
+def key_bias(d: Description, keys: int) -> Array:
+    """Falcon's ALiBi, (head, 1, key): slope · key rounded to bfloat16, over √d_k."""
+    slopes = bfloat16(alibi_slopes(d["heads"]).astype(np.float32))
+    rows = bfloat16(slopes[:, None] * np.arange(keys, dtype=np.float32))
+    return rows[:, None, :] * np.float32(1 / sqrt(d["d_k"]))
+
+
+def bfloat16(x: Array) -> Array:
+    """float32 numbers rounded to bfloat16, to even."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+    return (rounded & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def norm_factors(tensors: LayerTensors, use: str, name: str, shape: Shape) -> Named:
+    """The weight and the bias of a norm under our names."""
+    factors = tensors.factors(use, shape)
+    return {
+        f"{name}_{kind}": (each, "given") for kind, each in zip(("weight", "bias"), factors, strict=False)
+    }
+
+
+def head_norm_factors(tensors: LayerTensors) -> Named:
+    """The weights of the norms of Q and K: one row for all heads, or one for each."""
+    d = tensors.d
+    named: Named = {}
+    for symbol, use, heads in (("Q", "q_norm", d["heads"]), ("K", "k_norm", d["kv_heads"])):
+        name, by_number = d.inner[use], "{h}" in d.inner[use]
+        size = d["d_k"]
+        if by_number:
+            weight = np.stack([tensors.read(use, ".weight", (size,), h=head) for head in range(heads)])
+        else:
+            whole = f"{tensors.prefix}{name}.weight"
+            stored = tensors.model.checkpoint.tensors.get(whole)
+            by_head = stored is not None and stored.shape == (heads, size)
+            shape = (heads * size,) if d["qk_norm"] == "heads" else (heads, size) if by_head else (size,)
+            weight = tensors.read(use, ".weight", shape)
+            weight = weight.reshape(heads, size) if d["qk_norm"] == "heads" else weight
+        named[f"{symbol}_norm_weight"] = weight, "given"
+        if d["qk_norm_bias"]:
+            named[f"{symbol}_norm_bias"] = tensors.read(use, ".bias", (size,)), "given"
+    return named
+
+
+def split(fused: Array, heads: int) -> Array:
+    """(in, heads·d) -> (head, in, d), or a bias (heads·d,) -> (head, d); a view."""
+    *rows, columns = fused.shape
+    return np.moveaxis(fused.reshape(*rows, heads, columns // heads), -2, 0)
+
+
+def projections(tensors: LayerTensors, role: str) -> Named:
+    """W_Q, W_K and W_V by head, with their biases."""
+    d = tensors.d
+    heads = {"Q": d["heads"], "K": d["kv_heads"], "V": d["kv_heads"]}
+    sizes = {"Q": d["d_k"], "K": d["d_k"], "V": d["d_v"]}
+    if tensors.has("qkv"):
+        return fused_projections(tensors)
+    named: Named = {}
+    for symbol, count in heads.items():
+        use, columns = f"{role}{symbol.lower()}", count * sizes[symbol]
+        there = d["k_bias"] if symbol == "K" and d["k_bias"] is not None else d["bias"]
+        named[f"W_{symbol}"] = split(tensors.matrix(use, d["width"], columns), count), "given"
+        bias = tensors.bias(use, columns, there)
+        if bias is not None:
+            named[f"b_{symbol}"] = split(bias, count), "given"
+    return named
+
+
+def fused_projections(tensors: LayerTensors) -> Named:
+    """The same from one matrix: all of Q, then K, then V; or by kv head, its queries, its K and its V."""
+    d = tensors.d
+    heads, kv_heads, size = d["heads"], d["kv_heads"], d["d_k"]
+    columns = (heads + 2 * kv_heads) * size
+    named: Named = {}
+    parts = [
+        ("W", tensors.matrix("qkv", d["width"], columns)),
+        ("b", tensors.bias("qkv", columns, d["bias"])),
+    ]
+    for kind, fused in parts:
+        if fused is None:
+            continue
+        if d["qkv"] == "blocks":
+            cuts = [heads * size, (heads + kv_heads) * size]
+            q, k, v = (
+                split(each, count)
+                for each, count in zip(
+                    np.split(fused, cuts, axis=-1), (heads, kv_heads, kv_heads), strict=True
+                )
+            )
+        else:
+            groups = split(fused, kv_heads)  # (kv head, [in,] (share + 2)·d)
+            by_group = np.stack([split(each, heads // kv_heads + 2) for each in groups])
+            q = by_group[:, :-2].reshape(heads, *by_group.shape[2:])
+            k, v = by_group[:, -2], by_group[:, -1]
+        named |= {
+            f"{kind}_{symbol}": (each, "given") for symbol, each in zip("QKV", (q, k, v), strict=True)
+        }
+    return named
+
+
+def latent(tensors: LayerTensors) -> Named:
+    """DeepSeek's matrices: down to the latent rows, and up from them by head."""
+    d = tensors.d
+    heads, d_rope, d_v = d["heads"], d["d_rope"], d["d_v"]
+    own = d["d_k"] - d_rope
+    named: Named = {}
+    source = d["width"]
+    if d["rank"]:
+        named["W_latent_Q"] = tensors.matrix("latent_q", source, d["rank"]), "given"
+        bias = tensors.bias("latent_q", d["rank"], d["bias"])
+        if bias is not None:
+            named["b_latent_Q"] = bias, "given"
+        named |= norm_factors(tensors, "latent_q_norm", "latent_Q_norm", (d["rank"],))
+        source = d["rank"]
+    named["W_Q"] = split(tensors.matrix("q", source, heads * d["d_k"]), heads), "given"
+    down = tensors.matrix("latent_kv", d["width"], d["kv_rank"] + d_rope)
+    named["W_latent_KV"], named["W_K_rope"] = (
+        (each, "given") for each in np.split(down, [d["kv_rank"]], axis=1)
+    )
+    bias = tensors.bias("latent_kv", d["kv_rank"] + d_rope, d["bias"])
+    if bias is not None:
+        named["b_latent_KV"], named["b_K_rope"] = (
+            (each, "given") for each in np.split(bias, [d["kv_rank"]])
+        )
+    named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (d["kv_rank"],))
+    up = split(tensors.matrix("kv", d["kv_rank"], heads * (own + d_v)), heads)
+    named["W_K"], named["W_V"] = ((each, "given") for each in np.split(up, [own], axis=-1))
+    return named
+
+
+def output(tensors: LayerTensors, role: str) -> Named:
+    """W_O and its bias."""
+    d = tensors.d
+    use = f"{role}o"
+    named: Named = {"W_O": (tensors.matrix(use, d["heads"] * d["d_v"], d["width"]), "given")}
+    bias = tensors.bias(use, d["width"], d["out_bias"])
+    return named if bias is None else named | {"b_O": (bias, "given")}

@@ -1,0 +1,59 @@
+"""The families of models: an entry each, a table of where things are and what they are called.
+
+To add one: its names of tensors and, of `attnctl.models.family.DEFAULTS`, the settings in which it
+differs. Nothing here computes.
+"""
+
+from __future__ import annotations
+
+from attnctl.models.families import encoders, experts, gpt, llama, speech_and_text
+from attnctl.models.family import Stack, changed
+
+FAMILIES: dict[str, dict[str, Stack]] = {
+    "bert": {"": encoders.BERT},
+    "roberta": {"": encoders.ROBERTA},
+    "xlm-roberta": {"": encoders.ROBERTA},
+    "camembert": {"": encoders.ROBERTA},
+    "electra": {"": encoders.ELECTRA},
+    "distilbert": {"": encoders.DISTILBERT},
+    "albert": {"": encoders.ALBERT},
+    "modernbert": {"": encoders.MODERNBERT},
+    "gpt2": {"": gpt.GPT2},
+    "gptj": {"": gpt.GPTJ},
+    "gpt_neox": {"": gpt.GPT_NEOX},
+    "opt": {"": gpt.OPT},
+    "bloom": {"": gpt.BLOOM},
+    "falcon": {"": gpt.FALCON},
+    "llama": {"": llama.LLAMA},
+    "mistral": {"": llama.MISTRAL},
+    "mixtral": {"": experts.MIXTRAL},
+    "qwen2": {"": llama.QWEN2},
+    "qwen3": {"": llama.QWEN3},
+    "qwen3_moe": {"": experts.QWEN3_MOE},
+    "gemma": {"": llama.GEMMA},
+    "gemma2": {"": llama.GEMMA2},
+    "gemma3_text": {"": llama.GEMMA3},
+    "gemma3": {"": changed(llama.GEMMA3, section="text_config", within="language_model.")},
+    "hunyuan_v1_dense": {"": llama.HUNYUAN},
+    "phi": {"": llama.PHI},
+    "phi3": {"": llama.PHI3},
+    "olmo2": {"": llama.OLMO2},
+    "cohere": {"": llama.COHERE},
+    "stablelm": {"": llama.STABLELM},
+    "starcoder2": {"": llama.STARCODER2},
+    "granite": {"": llama.GRANITE},
+    "smollm3": {"": llama.SMOLLM3},
+    "gpt_oss": {"": experts.GPT_OSS},
+    "deepseek_v3": {"": experts.DEEPSEEK_V3},
+    "t5": {"": speech_and_text.T5_ENCODER, "decoder": speech_and_text.T5_DECODER},
+    "mt5": {"": speech_and_text.T5_ENCODER, "decoder": speech_and_text.T5_DECODER},
+    "whisper": {"": speech_and_text.WHISPER_ENCODER, "decoder": speech_and_text.WHISPER_DECODER},
+    "vit": {"": encoders.VIT},
+    "clip_text_model": {"": encoders.CLIP_TEXT},
+    "clip_vision_model": {"": encoders.CLIP_VISION},
+    "clip": {
+        "": changed(encoders.CLIP_TEXT, section="text_config", within="text_model."),
+        "vision": changed(encoders.CLIP_VISION, section="vision_config", within="vision_model."),
+    },
+}
+"""Every model_type, with its stacks of layers by name; the one without a name comes first."""

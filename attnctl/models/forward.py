@@ -1,0 +1,123 @@
+"""The forward pass to a layer, written once: embeddings, norms, attention, networks, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.errors import AttnError
+from attnctl.models.attention import prepared
+from attnctl.models.layer import LayerTensors, Model, norm_op
+from attnctl.models.network import feed_forward
+from attnctl.names import RESIDUAL, X
+from attnctl.trace import Trace
+
+Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
+"""Carries out the attention of a layer: its tensors, hidden, memory, and whether it is to memory."""
+
+
+def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
+    """Only what the pass goes on with."""
+    return prepared(tensors, hidden, None, memory, cross=cross).run([X, RESIDUAL])
+
+
+def embedded(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
+    """What comes into layer 0: tokens, positions, segments, their norm and projection.
+
+    Raises AttnError where the model takes no tokens, for ids it does not have, and for too many.
+    """
+    d = model.description
+    if "embed" not in d.shared:
+        raise AttnError(
+            f"{model.name}: {d.family} takes no tokens here; give what came into a layer as `hidden`"
+        )
+    width = d["embed_width"]
+    x = rows(model, "embed", "token", ids, width) * np.dtype(model.dtype).type(d["embed_scale"])
+    if d["project"] and d["project_first"]:
+        x, width = projected(model, x), d["width"]
+    if d["positions"]:
+        x = x + rows(model, "position", "position", position_ids(model, ids), width)
+    if "segment" in d.shared:
+        x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
+    if "embed_norm" in d.shared:
+        factors = [model.outer("embed_norm", ".weight", (width,))]
+        factors += [model.outer("embed_norm", ".bias", (width,))] if d["norm_bias"] else []
+        x = norm_op(d, d["eps"]).apply(x, *factors)
+    return projected(model, x) if d["project"] and not d["project_first"] else x
+
+
+def rows(model: Model, use: str, noun: str, numbers: Sequence[int], width: int) -> Array:
+    """These rows of a table outside of layers. Raises AttnError for those it does not have."""
+    count = model.rows(use)
+    wrong = sorted({number for number in numbers if not 0 <= number < count}) if count else []
+    if wrong:
+        raise AttnError(f"{model.name}: no {noun} {wrong[0]}; there are {count}, from 0")
+    return model.outer(use, ".weight", (count, width), np.asarray(numbers, int))
+
+
+def position_ids(model: Model, ids: Sequence[int]) -> list[int]:
+    """The row of the table of positions for each token."""
+    d = model.description
+    if d["positions"] == "plain":
+        return [index + d["position_start"] for index in range(len(ids))]
+    padding = d["position_start"] - 1
+    seen = np.cumsum([each != padding for each in ids]).tolist()
+    return [padding + (count if each != padding else 0) for each, count in zip(ids, seen, strict=True)]
+
+
+def projected(model: Model, x: Array) -> Array:
+    """Embeddings of another width than the layers', brought to it."""
+    width = model.description["width"]
+    out = x @ model.outer("embed_project", ".weight", (width, x.shape[-1])).T
+    return (
+        out + model.outer("embed_project", ".bias", (width,)) if model.description["project_bias"] else out
+    )
+
+
+def states(
+    model: Model,
+    hidden: Array,
+    memory: Array | None = None,
+    run: Run = attend_plainly,
+) -> Iterator[tuple[int, Array]]:
+    """What comes into each layer from 0 on, and into the end: (layer, hidden).
+
+    `run` carries out the attention of a layer; what it changes flows on.
+    """
+    for index in range(len(model.description.layers)):
+        yield index, hidden
+        hidden = through(model.layer(index), hidden, memory, run)
+    yield len(model.description.layers), hidden
+
+
+def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run) -> Array:
+    """What a layer makes of what came into it."""
+    d = tensors.d
+    trace = run(tensors, hidden, memory, False)
+    x, after = trace[X], trace[RESIDUAL]
+    if d.crosses:
+        if memory is None:
+            raise AttnError(
+                f"{tensors.model.name}: a decoder's layers read what the encoder made; give it too"
+            )
+        after = run(tensors, after, memory, True)[RESIDUAL]
+    after = tensors.normed("attention_sum_norm", after)
+    source = hidden if d["parallel"] else after
+    read = x if d["parallel"] and not tensors.has("mlp_norm") else tensors.normed("mlp_norm", source)
+    made = tensors.normed("mlp_out_norm", feed_forward(tensors, read))
+    start = read if d["from_norm"] else after
+    out = tensors.normed("mlp_sum_norm", start + made * made.dtype.type(d["residual"]))
+    tensors.refuse_unread()
+    return out
+
+
+def ended(model: Model, hidden: Array) -> Array:
+    """What came out of the last layer, through the final norm where there is one."""
+    d = model.description
+    if not d["final_norm"]:
+        return hidden
+    factors = [model.outer("final_norm", ".weight", (d["width"],))] if d["norm_weight"] else []
+    factors += [model.outer("final_norm", ".bias", (d["width"],))] if d["norm_bias"] else []
+    return norm_op(d, d["eps"]).apply(hidden, *factors)

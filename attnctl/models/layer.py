@@ -1,0 +1,150 @@
+"""A model and the tensors of one of its layers, by what they are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from attnctl.array import Array, Shape
+from attnctl.models.description import Description, Layer
+from attnctl.models.tensors import Checkpoint, foreign, prefix_of
+from attnctl.ops import LayerNorm, RMSNorm
+from attnctl.store.limits import raise_first
+
+
+@dataclass
+class Model:
+    """A checkpoint and what its config.json says of it, in one type of number."""
+
+    name: str
+    description: Description
+    checkpoint: Checkpoint
+    dtype: str = "float32"
+    max_memory: int | None = None
+
+    @cached_property
+    def prefix(self) -> str:
+        """What stands before every name of the family in this checkpoint."""
+        d = self.description
+        probe = next(name for use in ("qkv", "q", "latent_q") if (name := d.inner.get(use)))
+        names, place = self.checkpoint.tensors, str(self.checkpoint.folder)
+        return prefix_of(names, d.stack.layer, f"{probe}.weight", d.stack.within, place)
+
+    def outer(self, use: str, suffix: str, shape: Shape, part: Any = ...) -> Array:
+        """A tensor that stands outside of layers."""
+        name = f"{self.prefix}{self.description.shared[use]}{suffix}"
+        return self.checkpoint.read(name, shape, self.dtype, part)
+
+    def rows(self, use: str) -> int:
+        """The number of rows that a table outside of layers has."""
+        name = f"{self.prefix}{self.description.shared[use]}.weight"
+        tensor = self.checkpoint.tensors.get(name)
+        return tensor.shape[0] if tensor is not None and tensor.shape else 0
+
+    def layer(self, index: int) -> LayerTensors:
+        """The tensors of a layer."""
+        return LayerTensors(self, index)
+
+    def norm(self, factors: str) -> LayerNorm | RMSNorm:
+        """The norm of this model."""
+        return norm_op(self.description, self.description["eps"])
+
+
+def norm_op(d: Description, eps: float, *, heads: bool = False) -> LayerNorm | RMSNorm:
+    """The norm that a description asks for."""
+    kind = LayerNorm if d["norm"] == "layer" else RMSNorm
+    return kind(float(eps), heads, bool(d["plus_one"]))
+
+
+@dataclass
+class LayerTensors:
+    """The tensors of one layer, read when they are asked for."""
+
+    model: Model
+    index: int
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def d(self) -> Description:
+        """The description of the model."""
+        return self.model.description
+
+    @property
+    def own(self) -> Layer:
+        """What is this layer's own."""
+        return self.d.layers[self.index]
+
+    @cached_property
+    def prefix(self) -> str:
+        """What stands before the names of this layer."""
+        number = self.index
+        if self.d["shared_groups"]:
+            number = self.index * self.d["shared_groups"] // len(self.d.layers)
+        return self.model.prefix + self.d.stack.layer.format(i=number)
+
+    def has(self, use: str) -> bool:
+        """Whether layers of this model have such a tensor."""
+        return use in self.d.inner
+
+    def read(self, use: str, suffix: str, shape: Shape, part: Any = ..., **numbers: int) -> Array:
+        """A tensor of this layer by its use; `numbers` fill {e} and {h}."""
+        name = self.d.inner[use]
+        exact = name.endswith("!")
+        whole = self.prefix + name.removesuffix("!").format(**numbers) + ("" if exact else suffix)
+        self.names.setdefault(f"{use}{suffix}", whole)
+        return self.model.checkpoint.read(whole, shape, self.model.dtype, part)
+
+    def matrix(self, use: str, rows: int, columns: int, **numbers: int) -> Array:
+        """A projection as (in, out), however the checkpoint keeps it."""
+        if self.d["transposed"]:
+            return self.read(use, ".weight", (rows, columns), **numbers)
+        return self.read(use, ".weight", (columns, rows), **numbers).T
+
+    def bias(self, use: str, columns: int, there: bool, **numbers: int) -> Array | None:
+        """The bias of a projection, None where the model has none."""
+        return self.read(use, ".bias", (columns,), **numbers) if there else None
+
+    def factors(self, use: str, shape: Shape, *, bias: bool | None = None) -> list[Array]:
+        """The weight of a norm and its bias, as many as the model has."""
+        if not self.d["norm_weight"]:
+            return []
+        with_bias = self.d["norm_bias"] if bias is None else bias
+        found = [self.read(use, ".weight", shape)]
+        return [*found, self.read(use, ".bias", shape)] if with_bias else found
+
+    def normed(self, use: str, x: Array) -> Array:
+        """A row through one of the layer's norms; as it is where the layer has no such norm."""
+        if not self.has(use):
+            return x
+        return norm_op(self.d, self.d["eps"]).apply(x, *self.factors(use, (self.d["width"],)))
+
+    def refuse_foreign(self) -> None:
+        """Refuse tensors of this layer that the family does not have: it would be another model."""
+        checkpoint, d = self.model.checkpoint, self.d
+        names = [name.removeprefix(self.prefix) for name in checkpoint.under(self.prefix)]
+        found = list(foreign(names, d.inner, d.stack.ignored))
+        raise_first(
+            [
+                f"{checkpoint.folder}: {self.prefix}{name}: {d.family} as config.json has it has no such "
+                "tensor; is it another model, or quantised?"
+                for name in found
+            ]
+        )
+
+    def refuse_unread(self) -> None:
+        """Refuse tensors that the family has and config.json says this model has not: a bias, say."""
+        checkpoint = self.model.checkpoint
+        unread = [
+            name
+            for name in checkpoint.under(self.prefix)
+            if name not in checkpoint.used and not self.of_experts(name.removeprefix(self.prefix))
+        ]
+        raise_first(
+            [f"{checkpoint.folder}: {name}: config.json says that there is none" for name in unread]
+        )
+
+    def of_experts(self, name: str) -> bool:
+        """Whether it is a tensor of an expert, which no token may have been sent to, or is ignored."""
+        starts = [each.partition("{")[0] for use, each in self.d.inner.items() if use.startswith("expert")]
+        return name.startswith((*(each.removesuffix("!") for each in starts), *self.d.stack.ignored))

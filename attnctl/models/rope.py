@@ -1,0 +1,171 @@
+"""The rotary frequencies that a config.json asks for, by its kinds of rope.
+
+Source of each kind: `modeling_rope_utils.py` of transformers 5, in float32 as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, floor, log, pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.derivation import Rotary
+
+FLOAT = np.float32
+
+
+@dataclass(frozen=True)
+class Rope:
+    """The rotary positions of a layer: `dims` columns from `first` on, turned by frequencies of this kind.
+
+    `parameters` are those of the config; `longest` is its max_position_embeddings.
+    """
+
+    kind: str
+    theta: float
+    dims: int
+    interleaved: bool = False
+    first: int = 0
+    longest: int = 0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def rotary(self, length: int) -> Rotary:
+        """The rotary positions of a sequence of so many tokens."""
+        if self.kind == "default":
+            return Rotary(self.theta, self.dims, self.interleaved, first=self.first)
+        frequencies, factor = KINDS[self.kind](self, length)
+        listed = tuple(float(each) for each in frequencies)
+        return Rotary(self.theta, self.dims, self.interleaved, listed, factor, self.first)
+
+    @property
+    def original(self) -> int:
+        """The number of positions the model was first trained on."""
+        return int(self.parameters.get("original_max_position_embeddings") or self.longest)
+
+    @property
+    def factor(self) -> float:
+        """By how much positions are stretched."""
+        given = self.parameters.get("factor")
+        return float(self.longest / self.original if given is None else given)
+
+    def says(self, name: str, default: float) -> float:
+        """A number among the parameters; null is the default."""
+        value = self.parameters.get(name)
+        return float(default if value is None else value)
+
+
+Frequencies = tuple[Array, float]
+
+
+def exponents(rope: Rope) -> Array:
+    """2i / dims for each pair."""
+    return np.arange(0, rope.dims, 2).astype(FLOAT) / FLOAT(rope.dims)
+
+
+def plain(rope: Rope, theta: float | None = None) -> Array:
+    """θ^(−2i/dims)."""
+    base = FLOAT(rope.theta if theta is None else theta)
+    return FLOAT(1) / base ** exponents(rope)
+
+
+def linear(rope: Rope, length: int) -> Frequencies:
+    """Positions over a factor."""
+    return plain(rope) / FLOAT(rope.factor), 1.0
+
+
+def dynamic(rope: Rope, length: int) -> Frequencies:
+    """θ grows with the length where it is more than the model was trained on (NTK)."""
+    length, factor = max(length, rope.longest), rope.factor
+    grown = (factor * length / rope.longest - (factor - 1)) ** (rope.dims / (rope.dims - 2))
+    return plain(rope, rope.theta * grown), 1.0
+
+
+def yarn(rope: Rope, length: int) -> Frequencies:
+    """Low frequencies over a factor, high ones as they are, a ramp between (Peng et al. 2023)."""
+    factor = rope.factor
+    low = yarn_edge(rope, rope.parameters.get("beta_fast") or 32)
+    high = yarn_edge(rope, rope.parameters.get("beta_slow") or 1)
+    if rope.parameters.get("truncate", True):
+        low, high = floor(low), ceil(high)
+    low, high = max(low, 0), min(high, rope.dims - 1)
+    width = FLOAT(high - low if high != low else 0.001)
+    ramp = np.clip((np.arange(rope.dims // 2, dtype=FLOAT) - FLOAT(low)) / width, 0, 1)
+    kept = FLOAT(1) - ramp
+    powers = FLOAT(rope.theta) ** exponents(rope)
+    stretched = FLOAT(1) / (FLOAT(factor) * powers)
+    return stretched * (1 - kept) + FLOAT(1) / powers * kept, yarn_factor(rope, factor)
+
+
+def yarn_edge(rope: Rope, turns: float) -> float:
+    """The pair that makes so many turns over the original positions."""
+    return rope.dims * log(rope.original / (turns * 2 * pi)) / (2 * log(rope.theta))
+
+
+def yarn_factor(rope: Rope, factor: float) -> float:
+    """What the rotated numbers are multiplied by."""
+    given, mscale, of_all = (
+        rope.parameters.get(key) for key in ("attention_factor", "mscale", "mscale_all_dim")
+    )
+    if given is not None:
+        return float(given)
+    if mscale and of_all:
+        return mscaled(factor, mscale) / mscaled(factor, of_all)
+    return mscaled(factor)
+
+
+def mscaled(factor: float, mscale: float = 1.0) -> float:
+    """0.1 · mscale · ln(factor) + 1, or 1 where nothing is stretched."""
+    return 1.0 if factor <= 1 else 0.1 * mscale * log(factor) + 1.0
+
+
+def longrope(rope: Rope, length: int) -> Frequencies:
+    """Each frequency over a factor of its own, other ones beyond the original length (LongRoPE)."""
+    key = "long_factor" if length > rope.original else "short_factor"
+    factors = np.array(rope.parameters[key], FLOAT)
+    factor = rope.factor
+    given = rope.parameters.get("attention_factor")
+    natural = 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(rope.original))
+    return FLOAT(1) / (factors * FLOAT(rope.theta) ** exponents(rope)), float(
+        natural if given is None else given
+    )
+
+
+def llama3(rope: Rope, length: int) -> Frequencies:
+    """Long waves over a factor, short ones as they are, a blend between (Llama 3.1)."""
+    frequencies, factor = plain(rope), FLOAT(rope.factor)
+    low, high = rope.says("low_freq_factor", 1), rope.says("high_freq_factor", 4)
+    wavelength = FLOAT(2 * pi) / frequencies
+    blend = (FLOAT(rope.original) / wavelength - FLOAT(low)) / FLOAT(high - low)
+    blended = (1 - blend) * frequencies / factor + blend * frequencies
+    long, short = wavelength > rope.original / low, wavelength < rope.original / high
+    return np.where(long, frequencies / factor, np.where(short, frequencies, blended)), 1.0
+
+
+KINDS: dict[str, Callable[[Rope, int], Frequencies]] = {
+    "linear": linear,
+    "dynamic": dynamic,
+    "yarn": yarn,
+    "longrope": longrope,
+    "llama3": llama3,
+}
+"""The kinds of rope beside the default, by the name that config.json gives them."""
+
+UNDERSTOOD = {
+    *("rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings", "attention_factor"),
+    *("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "short_factor", "long_factor"),
+    *("low_freq_factor", "high_freq_factor", "partial_rotary_factor", "finetuned"),
+}
+"""The parameters of rope that have a meaning here, or none at all."""
+
+NEEDS = {
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": (),
+    "longrope": ("short_factor", "long_factor"),
+    "llama3": ("factor",),
+}
+"""The parameters that each kind cannot do without."""

@@ -1,0 +1,293 @@
+"""A run of a model: the traces of the layers that are asked for, and the map of all heads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.config.settings import Settings
+from attnctl.edits import WhatIf
+from attnctl.engine.memory import require, size_text
+from attnctl.errors import AttnError, raise_all
+from attnctl.models.attention import prepared, rules_of
+from attnctl.models.forward import Run, attend_plainly, embedded, ended, through
+from attnctl.models.layer import LayerTensors, Model
+from attnctl.models.source import folder_of, open_model
+from attnctl.models.tokens import Tokens, plain_ids, tokenized
+from attnctl.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X
+from attnctl.plan.prepared import Prepared
+from attnctl.trace import Trace
+from attnctl.words import quoted
+
+Moved = Callable[[int, int], None]
+
+LAYER = re.compile(r"(?:(?P<part>[a-z]+)\.)?(?P<number>-?\d{1,9}|all)")
+CROSS = "cross"
+"""What layers are called that attend to another sequence: cross.0 is that of the decoder's layer 0."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a model is run on: a text or ids, for a decoder two of them, or what came into a layer."""
+
+    text: str | None = None
+    ids: tuple[int, ...] | None = None
+    pair: str | None = None
+    context: str | None = None
+    context_ids: tuple[int, ...] | None = None
+    hidden: Array | None = None
+    memory: Array | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The layers that are asked for: of which part, which, and whether their attention to memory."""
+
+    part: str
+    layers: tuple[int, ...]
+    cross: bool = False
+
+
+def wanted_layers(text: str, count: Callable[[str], int]) -> Wanted:
+    """'3', '0,2', '-1', 'all', 'decoder.1', 'cross.all' -> layers; `count` is that of a part.
+
+    Raises AttnError for what names none, and for layers of several parts.
+    """
+    found = [LAYER.fullmatch(each.strip()) for each in text.split(",")]
+    if not all(found):
+        raise AttnError(
+            f"--layer: {quoted(text)}; write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
+        )
+    parts = {each["part"] or "" for each in found if each}
+    if len(parts) > 1:
+        raise AttnError(f"--layer: {quoted(text)} names layers of several parts; give one at a time")
+    (name,) = parts
+    part = "decoder" if name == CROSS else name
+    total = count(part)
+    layers: list[int] = []
+    for each in found:
+        assert each
+        numbers = range(total) if each["number"] == "all" else [int(each["number"])]
+        wrong = [number for number in numbers if not -total <= number < total]
+        raise_all(
+            f"--layer: no layer {number}; there are {total}, from 0 to {total - 1}" for number in wrong
+        )
+        layers += [number % total for number in numbers]
+    return Wanted(part, tuple(sorted(set(layers))), name == CROSS)
+
+
+def run_model(
+    name: str,
+    source: Input,
+    layers: str = "all",
+    settings: Settings | None = None,
+    keep: Collection[str] | None = None,
+    moved: Moved | None = None,
+) -> list[Trace]:
+    """The trace of each layer that is asked for, in order.
+
+    An edit (of `settings`) is made in the first of them and flows into the later ones. With
+    `hidden` given, that is what came into the one layer.
+
+    Raises AttnError for what the model does not have, what it is not, and what does not fit memory.
+    """
+    settings = settings or Settings(dtype="float32")
+    models: dict[str, Model] = {}
+
+    def part(of: str) -> Model:
+        if of not in models:
+            models[of] = open_model(name, of, settings.dtype, settings.max_memory)
+        return models[of]
+
+    wanted = wanted_layers(layers, lambda of: len(part(of).description.layers))
+    model = part(wanted.part)
+    if wanted.cross and not model.description.crosses:
+        raise AttnError(f"--layer: {model.description.family} has no attention to another sequence")
+    runner = Runner(model, wanted, keep, what_if_of(settings), moved)
+    if source.hidden is not None:
+        return runner.of_hidden(source)
+    tokens = tokens_of(name, source.text, source.ids, source.pair)
+    if wanted.part and model.description.crosses:
+        context = tokens_of(name, source.context, source.context_ids, None, "--context")
+        memory = memory_of(part(""), context)
+        return runner.of_tokens(tokens, memory, context)
+    raise_all(
+        f"{flag}: only a decoder that attends to an encoder has that"
+        for flag, given in (("--context", source.context), ("--context-ids", source.context_ids))
+        if given is not None
+    )
+    return runner.of_tokens(tokens)
+
+
+def plans(name: str, source: Input, layers: str, settings: Settings) -> list[Prepared]:
+    """The attention of each layer that is asked for, to be costed: nothing is computed."""
+    dtype, limit = settings.dtype, settings.max_memory
+    wanted = wanted_layers(layers, lambda of: len(open_model(name, of).description.layers))
+    model = open_model(name, wanted.part, dtype, limit)
+    count = len(tokens_of(name, source.text, source.ids, source.pair).ids)
+    keys = count
+    if wanted.cross:
+        keys = len(tokens_of(name, source.context, source.context_ids, None, "--context").ids)
+    one, width = np.zeros(1, dtype), model.description["width"]
+    hidden, memory = (np.broadcast_to(one, (rows, width)) for rows in (count, keys))
+    return [
+        prepared(model.layer(index), hidden, None, memory, cross=wanted.cross) for index in wanted.layers
+    ]
+
+
+def tokens_of(
+    name: str, text: str | None, ids: Sequence[int] | None, pair: str | None, flag: str = "SENTENCE"
+) -> Tokens:
+    """The tokens of a text, or the ids that are given instead."""
+    if ids is not None:
+        return plain_ids(ids)
+    if text is None:
+        instead = "--ids 1,2,3" if flag == "SENTENCE" else f"{flag}-ids 1,2,3"
+        raise AttnError(f"{flag}: missing; give a text, or {instead}")
+    return tokenized(folder_of(name), text, pair)
+
+
+def memory_of(encoder: Model, tokens: Tokens) -> Array:
+    """What a decoder's layers attend to: the encoder's output."""
+    hidden = embedded(encoder, tokens.ids, tokens.segments)
+    for index in range(len(encoder.description.layers)):
+        hidden = through(encoder.layer(index), hidden, None, attend_plainly)
+    return ended(encoder, hidden)
+
+
+def what_if_of(settings: Settings) -> WhatIf | None:
+    """The edits that are asked for."""
+    from attnctl.plan import prepared as plan
+
+    return plan.what_if_of(settings)
+
+
+@dataclass
+class Runner:
+    """Takes one sequence through a model, keeping the traces of the layers that are asked for."""
+
+    model: Model
+    wanted: Wanted
+    keep: Collection[str] | None
+    what_if: WhatIf | None
+    moved: Moved | None
+
+    def of_tokens(
+        self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None
+    ) -> list[Trace]:
+        """The traces of a sequence of tokens."""
+        header: dict[str, Any] = {} if tokens.text is None else {"sentence": tokens.text}
+        header |= {"tokens": tokens.labels, "ids": tokens.ids}
+        if context is not None and self.wanted.cross:
+            header |= {"key_tokens": context.labels, "key_ids": context.ids}
+        if tokens.special:
+            header["special"] = list(tokens.special)
+        if tokens.notes:
+            header["notes"] = list(tokens.notes)
+        self.require(len(tokens.ids))
+        hidden = embedded(self.model, tokens.ids, tokens.segments)
+        return list(self.traces(hidden, memory, header))
+
+    def of_hidden(self, source: Input) -> list[Trace]:
+        """The trace of one layer on what came into it."""
+        d = self.model.description
+        if len(self.wanted.layers) != 1:
+            raise AttnError("--layer: `hidden` is what came into one layer; name that one")
+        hidden, memory = (self.rows(each) for each in (source.hidden, source.memory))
+        assert hidden is not None
+        if self.wanted.cross and memory is None:
+            raise AttnError("memory: missing; cross-attention reads what the encoder made")
+        (index,) = self.wanted.layers
+        if self.wanted.cross and hidden.shape[-1] != d["width"]:
+            raise AttnError(f"hidden: expected {d['width']} columns")
+        return [self.trace(self.model.layer(index), hidden, memory, {}, self.wanted.cross)]
+
+    def rows(self, array: Array | None) -> Array | None:
+        """What came into a layer, (token, width), in the model's type of number."""
+        if array is None:
+            return None
+        rows = array[0] if array.ndim == 3 and array.shape[0] == 1 else array
+        width = self.model.description["width"]
+        if rows.ndim != 2 or rows.shape[-1] != width or not len(rows):
+            raise AttnError(f"hidden: {array.shape}, expected (token, {width}), as config.json says")
+        return rows.astype(self.model.dtype, copy=False)
+
+    def traces(self, hidden: Array, memory: Array | None, header: dict[str, Any]) -> Iterator[Trace]:
+        """Layer after layer up to the last that is asked for."""
+        last = max(self.wanted.layers)
+        for index in range(last + 1):
+            if self.moved:
+                self.moved(index, last + 1)
+            tensors, kept = self.model.layer(index), list[Trace]()
+            run = self.keeping(kept, header)
+            if index == last and not self.wanted.cross:
+                run(tensors, hidden, None, False)
+            else:
+                hidden = through(tensors, hidden, memory, run)
+            yield from (selected(trace, self.keep) for trace in kept)
+
+    def keeping(self, kept: list[Trace], header: dict[str, Any]) -> Run:
+        """Carries out the attention of a layer, and keeps the trace where it is asked for."""
+
+        def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
+            if cross != self.wanted.cross or tensors.index not in self.wanted.layers:
+                return attend_plainly(tensors, hidden, memory, cross)
+            kept.append(self.trace(tensors, hidden, memory, header, cross))
+            return kept[-1]
+
+        return run
+
+    def trace(
+        self,
+        tensors: LayerTensors,
+        hidden: Array,
+        memory: Array | None,
+        header: dict[str, Any],
+        cross: bool,
+    ) -> Trace:
+        """The attention of one layer."""
+        d = self.model.description
+        named = {"model": self.model.name, "family": d.family, "layer": tensors.index}
+        if self.wanted.part:
+            named["part"] = CROSS if cross else self.wanted.part
+        whole = {**header, **named, "config": config_of(tensors, self.model.dtype, cross)}
+        plan = prepared(tensors, hidden, whole, memory if cross else None, cross=cross)
+        if self.what_if and tensors.index == self.wanted.layers[0]:
+            plan = replace(plan, what_if=self.what_if)
+        keep = None if self.keep is None else {*self.keep, X, RESIDUAL}
+        if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
+            keep.add(SINK_WEIGHTS)
+        return plan.run(keep)
+
+    def require(self, tokens: int) -> None:
+        """Refuse a sequence whose rows do not fit memory, before anything is made."""
+        d = self.model.description
+        rows = 4 * tokens * (d["width"] * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4)
+        require(rows, f"{tokens} tokens through {d.family} ({size_text(rows)})", self.model.max_memory)
+
+
+def selected(trace: Trace, keep: Collection[str] | None) -> Trace:
+    """The steps that were asked for."""
+    return trace if keep is None else trace.select([name for name in trace if name in keep])
+
+
+def config_of(tensors: LayerTensors, dtype: str, cross: bool) -> dict[str, Any]:
+    """The layer's attention as settings say it, as far as they can."""
+    d, own = tensors.d, tensors.own
+    said = Settings(
+        d_model=d["width"],
+        heads=d["heads"],
+        kv_heads=d["kv_heads"],
+        d_k=d["d_k"],
+        d_v=d["d_v"],
+        scale=own.scale,
+        rules=() if cross else rules_of(d, own),
+        dtype=dtype,
+    ).to_dict()
+    names = ("d_model", "heads", "kv_heads", "d_k", "d_v", "scale", "rules", "dtype")
+    return {name: said[name] for name in names if name in said}

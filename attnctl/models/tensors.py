@@ -1,0 +1,183 @@
+"""The tensors of a checkpoint: one safetensors file or several with an index, mapped, by name.
+
+Only what is asked for is read. Nothing here runs what it reads: pickles are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array, Shape
+from attnctl.errors import AttnError
+from attnctl.models.family import Names
+from attnctl.store.load_json import header_of
+from attnctl.store.raw import File
+from attnctl.store.safetensors import Tensor, tensors_of
+from attnctl.words import dims, nearest, quoted
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+LONGEST_CONFIG, LONGEST_INDEX = 2**22, 2**27
+"""Bytes of a config.json, and of an index of tensors."""
+
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
+
+
+def json_file(path: Path, most: int) -> dict[str, Any]:
+    """The object in a JSON file. Raises AttnError where there is none, or it is too long."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(most + 1)
+    except OSError as error:
+        raise AttnError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(data) > most:
+        raise AttnError(f"{path}: longer than {most} bytes")
+    return header_of(data, str(path))
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file of a checkpoint. Raises AttnError where its name or a link leads out of it.
+
+    A snapshot in the cache of huggingface_hub links to the blobs of its own repository.
+    """
+    if not name or Path(name).name != name or "\0" in name:
+        raise AttnError(f"{folder}: {quoted(name)} is not the name of a file beside config.json")
+    root, path = folder.resolve(), folder / name
+    target = path.resolve()
+    allowed = [root]
+    if root.parent.name == "snapshots":
+        allowed.append(root.parent.parent / "blobs")
+    if not any(target.is_relative_to(each) for each in allowed):
+        raise AttnError(f"{path}: a link that leads out of {folder}")
+    return path
+
+
+OLDER = {".weight": ".gamma", ".bias": ".beta"}
+
+
+class Checkpoint:
+    """The tensors of a folder that save_pretrained wrote, or of a snapshot of the hub."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tensors: dict[str, Tensor] = {}
+        for name in shards(folder):
+            self.tensors.update(file_tensors(inside(folder, name)))
+        self.names = sorted(self.tensors)
+        self.used: set[str] = set()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    def under(self, prefix: str) -> list[str]:
+        """The names that begin so."""
+        start = bisect_left(self.names, prefix)
+        return self.names[start : bisect_left(self.names, prefix + chr(0x10FFFF))]
+
+    def spelled(self, name: str) -> str:
+        """The name as this checkpoint has it: those that were TensorFlow's have norms of gamma and beta."""
+        for ending, older in OLDER.items():
+            old = name.removesuffix(ending) + older
+            if name not in self.tensors and name.endswith(ending) and old in self.tensors:
+                return old
+        return name
+
+    @property
+    def bytes(self) -> int:
+        """Of all tensors."""
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers there are."""
+        return sum(int(np.prod(tensor.shape, dtype=object)) for tensor in self.tensors.values())
+
+    def read(self, name: str, shape: Shape, dtype: str, part: Any = ...) -> Array:
+        """A tensor of this shape, or its part at an index, in this type of number.
+
+        Numbers that are of this type already stay in the file until they are looked at.
+
+        Raises AttnError where it is missing, has another shape, or holds no floating-point numbers.
+        """
+        name = self.spelled(name)
+        if name not in self.tensors:
+            near = nearest(name, self.tensors)
+            hint = f"; there is {near[0]}" if near else ""
+            raise AttnError(f"{self.folder}: no tensor {name}{hint}")
+        tensor = self.tensors[name]
+        if tensor.shape != shape:
+            raise AttnError(
+                f"{self.folder}: {name} is {dims(tensor.shape)}, but config.json asks for {dims(shape)}"
+            )
+        if tensor.dtype.kind != "f":
+            raise AttnError(
+                f"{self.folder}: {name} holds {tensor.dtype}; "
+                "quantised weights are not read: give float32, float16 or bfloat16"
+            )
+        self.used.add(name)
+        return tensor.load(part).astype(dtype, copy=False)
+
+
+def shards(folder: Path) -> list[str]:
+    """The files that hold the tensors. Raises AttnError where there are none that are safe to read."""
+    if (folder / WHOLE).exists():
+        return [WHOLE]
+    if (folder / INDEX).exists():
+        index = json_file(inside(folder, INDEX), LONGEST_INDEX)
+        files = index.get("weight_map")
+        if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):
+            raise AttnError(f"{folder / INDEX}: $.weight_map: expected the file of each tensor")
+        return sorted(set(files.values()))
+    pickles = [name for name in PICKLES if (folder / name).exists()]
+    if pickles:
+        raise AttnError(
+            f"{folder}: {pickles[0]} is a pickle, which can run code; save the model as safetensors "
+            "(model.save_pretrained)"
+        )
+    raise AttnError(f"{folder}: no {WHOLE} and no {INDEX}")
+
+
+def file_tensors(path: Path) -> Mapping[str, Tensor]:
+    """The tensors of one file, still in it."""
+    try:
+        with path.open("rb") as stream:
+            return tensors_of(File(stream.fileno(), str(path)))
+    except OSError as error:
+        raise AttnError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, place: str) -> str:
+    """What stands before the names of a family in this checkpoint: "", "model.", "transformer.", …
+
+    `layer` and `probe` name a tensor of layer 0; where it is there several times, the one with
+    `within` in its prefix is meant. Raises AttnError where it is not there, or is
+    there several times.
+    """
+    wanted = layer.format(i=0) + probe
+    found = [name.removesuffix(wanted) for name in names if name == wanted or name.endswith(f".{wanted}")]
+    found = [prefix for prefix in found if within in prefix] or found
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise AttnError(f"{place}: {len(found)} tensors end in {wanted}; which one is meant?")
+    raise AttnError(f"{place}: no tensor ends in {wanted}; is it another model, or a part of one?")
+
+
+def foreign(names: Sequence[str], inner: Names, ignored: tuple[str, ...]) -> Iterator[str]:
+    """The names in a layer (without the layer's own) that its family does not know."""
+    numbers = {"{e}": r"\d+", "{h}": r"\d+"}
+    known = []
+    for name in inner.values():
+        text = re.escape(name.removesuffix("!"))
+        for place, digits in numbers.items():
+            text = text.replace(re.escape(place), digits)
+        known.append(text if name.endswith("!") else rf"{text}\.(?:weight|bias|gamma|beta)")
+    pattern = re.compile("|".join(known))
+    for name in names:
+        if not pattern.fullmatch(name) and not name.startswith(ignored):
+            yield name

@@ -1,0 +1,1 @@
+"""What a trained model is, and what each of its heads does."""

@@ -1,0 +1,85 @@
+"""What a checkpoint is: its description, its size, and what one layer's trace would take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnctl.engine.cost import peak
+from attnctl.engine.tiles import SCRATCH_BYTES
+from attnctl.models.attention import prepared
+from attnctl.models.description import Description
+from attnctl.models.families import FAMILIES
+from attnctl.models.layer import Model
+from attnctl.models.source import open_model
+
+LENGTHS = (128, 1024)
+"""Tokens of the traces whose size is told."""
+
+
+@dataclass(frozen=True)
+class About:
+    """A checkpoint: its stacks, its size and the types of its numbers."""
+
+    name: str
+    parts: tuple[Description, ...]
+    parameters: int
+    bytes: int
+    types: str
+    trace_bytes: dict[int, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "model": self.name,
+            "parts": [described(part) for part in self.parts],
+            "parameters": self.parameters,
+            "bytes": self.bytes,
+            "types": self.types,
+            "trace_bytes": {str(tokens): size for tokens, size in self.trace_bytes.items()},
+        }
+
+
+def described(d: Description) -> dict[str, Any]:
+    """A stack as JSON data: its settings, and what is each layer's own."""
+    settings = {
+        name: value for name, value in d.settings.items() if not callable(value) and value not in (None, {})
+    }
+    layers = [
+        {
+            "window": None if each.window is None else [each.window.left, each.window.right],
+            "rope": None
+            if each.rope is None
+            else {"kind": each.rope.kind, "theta": each.rope.theta, "dims": each.rope.dims},
+            "scale": each.scale,
+            "experts": each.experts,
+        }
+        for each in d.layers
+    ]
+    return {"family": d.family, "part": d.part, **settings, "by_layer": layers}
+
+
+def about(name: str) -> About:
+    """What the checkpoint of this name is. Raises AttnError for what is not understood."""
+    model = open_model(name)
+    parts = [part for part in FAMILIES[model.description.family] if part]
+    models = [model, *(open_model(name, part) for part in parts)]
+    checkpoint = model.checkpoint
+    types = sorted({tensor.type_name for tensor in checkpoint.tensors.values()})
+    return About(
+        name,
+        tuple(each.description for each in models),
+        checkpoint.parameters,
+        checkpoint.bytes,
+        ", ".join(types),
+        {tokens: trace_size(model, tokens) for tokens in LENGTHS},
+    )
+
+
+def trace_size(model: Model, tokens: int) -> int:
+    """Bytes of the trace of layer 0 on so many tokens, every step kept."""
+    row = np.zeros(1, np.float32)
+    hidden = np.broadcast_to(row, (tokens, model.description["width"]))
+    return peak(prepared(model.layer(0), hidden).costs(), SCRATCH_BYTES)

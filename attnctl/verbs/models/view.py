@@ -1,0 +1,143 @@
+"""The map of a model's heads, and the table of its layers, on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attnctl.engine.memory import size_text
+from attnctl.models.description import Description, Layer
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import cells, pad_left, pad_right
+from attnctl.verbs.models.about import About
+from attnctl.verbs.models.heads import KINDS, RULE, SPREAD, Head
+from attnctl.words import plural
+
+SHORT = {
+    "sink": "sink",
+    "previous": "prev",
+    "first": "first",
+    "self": "self",
+    "same word": "same",
+    "induction": "induc",
+}
+DOT = "·"
+
+
+def map_lines(heads: Sequence[Head], tokens: Sequence[str], model: str, screen: Screen) -> Iterator[Line]:
+    """Layers down, heads across, what each head does; then the rule and how to go on."""
+    yield from screen.flow([(screen.token(token), "token") for token in tokens], "  ")
+    yield []
+    layers = sorted({head.layer for head in heads})
+    count = 1 + max(head.head for head in heads)
+    first = max(cells(f"layer {layers[-1]}"), 8)
+    width = 6
+    block = max(1, (screen.width - first) // width) if screen.fits else count
+    for start in range(0, count, block):
+        numbers = range(start, min(start + block, count))
+        yield [
+            (pad_right("", first), ""),
+            ("".join(pad_left(str(number), width) for number in numbers), "label"),
+        ]
+        for layer in layers:
+            row = [head for head in heads if head.layer == layer and head.head in numbers]
+            yield [
+                (pad_right(f"layer {layer}", first), "label"),
+                *(cell(head, width, screen) for head in row),
+            ]
+        yield []
+    for kind, meaning in KINDS.items():
+        yield [(f"{pad_right(SHORT[kind], first)}{screen.ours(meaning)}", "dim")]
+    yield [(f"{pad_right(screen.ours(DOT), first)}{SPREAD}: nothing of these", "dim")]
+    yield [(RULE, "dim")]
+    busy = max(
+        heads, key=lambda head: max(head.shares.values()) if head.name not in {"first", "sink"} else 0
+    )
+    yield []
+    yield [(f"One layer, number by number: add --layer {busy.layer} --head {busy.head}", "")]
+
+
+def cell(head: Head, width: int, screen: Screen) -> tuple[str, str]:
+    """What stands for a head."""
+    if head.name == SPREAD:
+        return pad_left(screen.ours(DOT), width), "dim"
+    return pad_left(SHORT[head.name], width), "strong" if head.name == "induction" else ""
+
+
+def model_lines(about: About, screen: Screen) -> Iterator[Line]:
+    """What a checkpoint is: its family, its layers, its size."""
+    for d in about.parts:
+        name = f"{d.family} {d.part}".rstrip()
+        facts = [
+            plural(len(d.layers), "layer"),
+            plural(d["heads"], "head"),
+            *([f"{d['kv_heads']} kv heads"] if d["kv_heads"] != d["heads"] else []),
+            f"width {d['width']}",
+            f"head size {d['d_k']}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
+            f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",
+            *(extra_facts(d)),
+        ]
+        yield [(screen.ours(name), "sentence")]
+        yield from screen.flow([(screen.ours(fact), "dim") for fact in facts], screen.dot)
+        yield from layer_table(d, screen)
+        yield []
+    yield [(f"{about.parameters:,} parameters in {size_text(about.bytes)}, {about.types}", "")]
+    for tokens, size in about.trace_bytes.items():
+        yield [(f"one layer's trace of {tokens} tokens: {size_text(size)}", "")]
+
+
+def extra_facts(d: Description) -> list[str]:
+    """What attention has besides."""
+    facts = ["causal" if d["causal"] else "sees both ways", f"{d.norm_kind} {norm_places(d)}"]
+    facts += [f"{d.norm_kind} of Q and K"] if d["qk_norm"] else []
+    facts += [f"soft cap {d['softcap']:g}"] if d["softcap"] else []
+    facts += ["a sink for each head"] if d["sink"] else []
+    facts += [f"{d['buckets']} buckets of distance"] if d["buckets"] else []
+    facts += ["ALiBi"] if d["alibi"] else []
+    facts += [f"latent rows of {d['kv_rank']}"] if d["kv_rank"] else []
+    facts += ["attention and network side by side"] if d["parallel"] else []
+    facts += ["also attends to an encoder"] if d.crosses else []
+    return facts
+
+
+def norm_places(d: Description) -> str:
+    """Where the norms stand."""
+    if "attention_sum_norm" in d.inner:
+        return "after each sum"
+    if "attention_norm" not in d.inner:
+        return "after each part"
+    return "before and after each part" if "attention_out_norm" in d.inner else "before each part"
+
+
+def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
+    """A row for each run of layers that are alike."""
+    rows = [["layer", "window", "rope", "scale", "network"]]
+    start = 0
+    for index in range(1, len(d.layers) + 1):
+        if index == len(d.layers) or d.layers[index] != d.layers[start]:
+            span = str(start) if index - start == 1 else f"{start}-{index - 1}"
+            rows.append([span, *layer_cells(d, d.layers[start])])
+            start = index
+    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        text = "  ".join(
+            pad_right(screen.ours(each), width) for each, width in zip(row, widths, strict=True)
+        )
+        yield [(text.rstrip(), "label" if number == 0 else "")]
+
+
+def layer_cells(d: Description, layer: Layer) -> list[str]:
+    """Window, rope, scale and network of a layer."""
+    window = "full"
+    if layer.window:
+        right = layer.window.right
+        window = (
+            f"{(layer.window.left or 0) + 1} keys" if right is None else f"{layer.window.left} each side"
+        )
+    rope = "none"
+    if layer.rope:
+        share = "" if layer.rope.dims == (d["d_rope"] or d["d_k"]) else f", {layer.rope.dims} columns"
+        pairs = ", neighbours" if layer.rope.interleaved else ""
+        rope = f"{layer.rope.kind}, theta {layer.rope.theta:g}{share}{pairs}"
+    scale = "1/√d_k" if layer.scale is None else f"{layer.scale:g}"
+    network = f"{d['chosen']} of {d['experts']} experts" if layer.experts else "dense"
+    return [window, rope, scale, network]

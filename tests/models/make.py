@@ -1,0 +1,116 @@
+"""Make the tiny checkpoints, and what transformers computes from them in float32. Not run by the tests.
+
+    pip install torch==2.13.0 transformers==5.23.0
+    python tests/models/make.py [NAME ...]
+
+Every parameter is drawn (norms, biases and sinks too: ones and zeros would hide what is
+forgotten). `checkpoints/NAME/` then holds config.json, model.safetensors and expected.npz: the
+ids, `hidden_L` that came into layer L, and `weights_L`, its attention weights. A case that only
+configures another one's tensors differently (`of`) has a config and expected numbers, no tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from cases import CASES
+
+HERE = Path(__file__).parent / "checkpoints"
+
+
+def draw(model: torch.nn.Module, seed: int) -> None:
+    """Draw every parameter and persistent buffer from a stream of its own."""
+    stream = torch.Generator().manual_seed(seed)
+    for name, tensor in model.state_dict().items():
+        if not tensor.is_floating_point():
+            continue
+        noise = torch.randn(tensor.shape, generator=stream)
+        if tensor.ndim == 1 and name.endswith("weight"):
+            tensor.copy_(1 + 0.3 * noise)  # a norm
+        elif tensor.ndim == 1:
+            tensor.copy_(0.3 * noise)
+        else:
+            tensor.copy_(noise * (1.5 / tensor.shape[-1] ** 0.5 if "emb" not in name else 1.0))
+
+
+def build(case: dict) -> torch.nn.Module:
+    """The model of a case, drawn; in eager attention unless the case says otherwise."""
+    config = getattr(transformers, case["config"])(**case["settings"])
+    model_class = getattr(transformers, case["model"])
+    model = model_class._from_config(config, attn_implementation=case.get("attention", "eager")).eval()
+    with torch.no_grad():
+        draw(model, sum(map(ord, case.get("of", case["name"]))))
+    return model
+
+
+def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
+    """Ids, hidden states and attention weights of every layer."""
+    stream = np.random.RandomState(0)
+    length = case.get("length", 7)
+    out: dict[str, np.ndarray] = {}
+    inputs: dict[str, torch.Tensor] = {}
+    for name, shape in case.get("inputs", {"input_ids": None}).items():
+        if shape is None:
+            out[name] = stream.randint(3, 30, size=length if name == "input_ids" else length + 2)
+            inputs[name] = torch.tensor(out[name])[None]
+        else:
+            out[name] = stream.standard_normal(shape).astype(np.float32)
+            inputs[name] = torch.tensor(out[name])[None]
+    if case.get("pair"):
+        out["token_type_ids"] = np.array([0] * (length - 3) + [1] * 3)
+        inputs["token_type_ids"] = torch.tensor(out["token_type_ids"])[None]
+    with torch.no_grad():
+        result = model(**inputs, output_attentions="attention" not in case, output_hidden_states=True)
+    fields = {"hidden": "hidden_states", "weights": "attentions"}
+    parts = case.get("parts", {"": ""})
+    for ours, theirs in parts.items():
+        for kind, field in fields.items():
+            values = getattr(result, theirs + field, None)
+            for layer, value in enumerate(values or ()):
+                if value is not None:
+                    out[f"{ours}{kind}_{layer}"] = value[0].float().numpy()
+    if case.get("cross"):
+        for layer, value in enumerate(result.cross_attentions):
+            out[f"cross_weights_{layer}"] = value[0].numpy()
+    return out
+
+
+def make(case: dict) -> None:
+    """Write one case."""
+    folder = HERE / case["name"]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    model = build(case).to(getattr(torch, case.get("dtype", "float32")))
+    model.save_pretrained(folder, **case.get("save", {}))
+    for extra in folder.glob("generation_config.json"):
+        extra.unlink()
+    if case.get("old"):  # as transformers 4 wrote it
+        config = json.loads((folder / "config.json").read_text())
+        for key in case.get("old_without", ()):
+            config.pop(key, None)
+        (folder / "config.json").write_text(json.dumps({**config, **case["old"]}, indent=1))
+    if "of" in case:
+        (folder / "model.safetensors").unlink()
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "of").write_text(case["of"])
+    np.savez_compressed(folder / "expected.npz", **expected(model.float(), case))
+
+
+def main() -> None:
+    """Make the named cases, or all."""
+    wanted = sys.argv[1:]
+    for case in CASES:
+        if not wanted or case["name"] in wanted:
+            make(case)
+            folder = HERE / case["name"]
+            print(case["name"], sum(path.stat().st_size for path in folder.iterdir()))
+
+
+if __name__ == "__main__":
+    main()

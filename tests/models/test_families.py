@@ -1,0 +1,53 @@
+"""Every family and layer: attention weights and hidden states are those of transformers in float32."""
+
+import numpy as np
+import pytest
+from checkpoints import NAMES, expected_of, folder_of
+
+from attnctl.models.attention import prepared
+from attnctl.models.forward import embedded, ended, states
+from attnctl.models.source import open_model
+
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_layer_is_that_of_transformers(name, tmp_path):
+    expected = expected_of(name)
+    folder = folder_of(name, tmp_path)
+    compared = parts_compared(folder, expected, "")
+    if "decoder_hidden_0" in expected:
+        last = max(number for number in range(9) if f"hidden_{number}" in expected)
+        compared += parts_compared(folder, expected, "decoder", memory=expected[f"hidden_{last}"])
+    assert compared >= 3
+
+
+def parts_compared(folder, expected, part, memory=None):
+    """Hold each layer of a part to what is expected; how many arrays there were."""
+    model = open_model(str(folder), part)
+    start = f"{part}_" if part else ""
+    found = {}
+
+    def run(tensors, hidden, memory, cross):
+        trace = prepared(tensors, hidden, None, memory, cross=cross).run()
+        found[f"{'cross_' if cross else start}weights_{tensors.index}"] = trace["attention_weights"]
+        return trace
+
+    last = len(model.description.layers)
+    for index, hidden in states(model, first(model, expected, start), memory, run):
+        found[f"{start}hidden_{index}"] = ended(model, hidden) if index == last else hidden
+    for name, array in found.items():
+        if name in expected and array.shape == expected[name].shape:
+            np.testing.assert_allclose(array, expected[name], err_msg=name, **TOLERANCE)
+    if any("weights" in name for name in expected):  # Falcon's with ALiBi are hidden states alone
+        assert {name for name in found if "weights" in name} <= expected.keys()
+    return len(found.keys() & expected.keys())
+
+
+def first(model, expected, start):
+    """What comes into layer 0: from ids where there are any, else as it is recorded."""
+    ids = expected.get(f"{start}input_ids")
+    if ids is None or "embed" not in model.description.shared:
+        return expected[f"{start}hidden_0"]
+    segments = expected.get("token_type_ids")
+    return embedded(model, ids.tolist(), None if segments is None else segments.tolist())

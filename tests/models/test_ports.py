@@ -1,0 +1,64 @@
+"""A port with a mistake is told which step is the first wrong one, and why; without it, that it agrees."""
+
+import numpy as np
+import pytest
+from checkpoints import ROOT
+from ports import PORTS, run
+
+from attnctl.models.meant import meant
+from attnctl.models.source import open_model
+from attnctl.plan.intended import anyones
+from attnctl.verbs.check.check import check
+
+
+def report_of(port, arrays):
+    """What check says of a port's dump."""
+    trace = anyones(arrays)
+    return check(trace, intent=meant(open_model(str(ROOT / port.name)), port.layer, trace))
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+@pytest.mark.parametrize("port", PORTS, ids=lambda port: f"{port.name}-{port.bug}")
+def test_a_planted_mistake_is_named(port, kind):
+    report = report_of(port, run(port, kind, wrong=True))
+    first = report.findings[0]
+    assert (first.step, port.expected in str(first.mistake)) == (port.step, True), (
+        first.step,
+        first.mistake,
+        first.words,
+    )
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+@pytest.mark.parametrize("port", PORTS, ids=lambda port: f"{port.name}-{port.bug}")
+def test_a_right_port_agrees(port, kind):
+    report = report_of(port, run(port, kind, wrong=False))
+    assert not report.findings, [(each.step, each.mistake) for each in report.findings]
+
+
+def test_usual_names_are_understood():
+    port = PORTS[3]
+    arrays = run(port, "float32", wrong=False)
+    theirs = {
+        "hidden_states": "hidden",
+        "q_proj": "Q",
+        "key_states": "K",
+        "attn_weights": "attention_weights",
+    }
+    report = report_of(port, {name: arrays[ours][None] for name, ours in theirs.items()})
+    assert not report.findings
+    assert {"Q", "K", "attention_weights"} <= set(report.steps)
+
+
+def test_the_first_wrong_layer():
+    from attnctl.models.layers import check_layers, recorded_states
+
+    found = np.load(ROOT / "qwen2" / "expected.npz")
+    arrays = {name: found[name] for name in found if name.startswith("hidden")}
+    model = open_model(str(ROOT / "qwen2"), dtype="float64")
+    assert all(each.agrees for each in check_layers(model, recorded_states(arrays, 16), 2.0**-24))
+    arrays["hidden_2"] = arrays["hidden_2"] + np.float32(0.01)
+    wrong = [
+        each.layer for each in check_layers(model, recorded_states(arrays, 16), 2.0**-24) if not each.agrees
+    ]
+    assert wrong[0] == 1

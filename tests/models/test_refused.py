@@ -1,0 +1,229 @@
+"""Checkpoints that are truncated, hostile or of another kind: one clear line, nothing executed."""
+
+import json
+import pickle
+import shutil
+import struct
+
+import pytest
+from checkpoints import ROOT
+
+from attnctl.errors import AttnError
+from attnctl.models.run import Input, run_model
+
+IDS = Input(ids=(3, 4, 5, 6))
+
+
+@pytest.fixture
+def llama(tmp_path):
+    """A copy of a checkpoint, to be spoiled."""
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "llama", folder, copy_function=shutil.copyfile)
+    return folder
+
+
+def refusal(folder, layers="1", source=IDS):
+    """What is said of a model that is not run."""
+    with pytest.raises(AttnError) as caught:
+        run_model(str(folder), source, layers)
+    return str(caught.value)
+
+
+def with_config(folder, **changes):
+    """The model with another config.json; None leaves a key out."""
+    path = folder / "config.json"
+    config = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    return folder
+
+
+def with_header(folder, change):
+    """The model with another safetensors header."""
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model_type": "lama"}, "did you mean llama"),
+        ({"model_type": None}, "no model_type"),
+        ({"model_type": ["llama"]}, "not known"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantised (gptq)"),
+        ({"model_type": "own", "auto_map": {"AutoModel": "x.y"}}, "code of its own"),
+        ({"rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}}, "'spiral' is not understood"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "without factor"),
+        ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "alpha": 9}}, "'alpha' is not"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "'linear_attention' is not understood"),
+        ({"layer_types": ["full_attention"]}, "1 of 2 layers"),
+        ({"hidden_act": "mystery"}, "'mystery' is not known"),
+        ({"num_hidden_layers": 10**9}, "10000 are the most"),
+        ({"num_hidden_layers": 0}, "expected a whole number from 1"),
+        ({"num_hidden_layers": "2"}, "expected a whole number from 1"),
+        ({"num_attention_heads": 10**12}, "expected a whole number from 1"),
+        ({"num_key_value_heads": 3}, "3 kv heads do not divide 4 heads"),
+        ({"hidden_size": 2**20}, "but config.json asks for"),
+        ({"num_attention_heads": 2}, "but config.json asks for"),
+        ({"head_dim": 7}, "but config.json asks for"),
+        ({"rms_norm_eps": "small"}, "expected a number"),
+        ({"attention_bias": "no"}, "expected true or false"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": "x"}}, "of the wrong kind"),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": -1}}, "is not possible"),
+        ({"attention_bias": False}, "config.json says that there is none"),
+    ],
+)
+def test_a_config_that_is_not_understood(llama, changes, said):
+    assert said in refusal(with_config(llama, **changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda h: h.pop("layers.0.self_attn.q_proj.weight"), "begins at byte"),
+        (lambda h: h["norm.weight"].update(shape=[8, 2]), "norm.weight is 8 × 2, but"),
+        (lambda h: h["norm.weight"].update(shape=[2**40]), "disagree"),
+        (lambda h: h["norm.weight"].update(dtype="I32"), "quantised weights are not read"),
+        (lambda h: h["norm.weight"].update(dtype="F8_E4M3"), "is none of"),
+        (lambda h: h["norm.weight"].update(data_offsets=[0, 64]), "begins at byte"),
+        (
+            lambda h: h.update({"layers.0.self_attn.q_norm.weight": h.pop("norm.weight")}),
+            "llama as config.json has it has no such tensor",
+        ),
+        (
+            lambda h: h.update(
+                {"layers.1.self_attn.q_pro.weight": h.pop("layers.1.self_attn.q_proj.weight")}
+            ),
+            "no such tensor",
+        ),
+        (
+            lambda h: h.update({"other.0.q.weight": h.pop("layers.0.self_attn.q_proj.weight")}),
+            "no tensor ends in layers.0.self_attn.q_proj.weight",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit(llama, change, said):
+    folder = with_header(llama, change)
+    found = refusal(folder) if "norm.weight is" not in said and "quantised" not in said else final(folder)
+    assert said in found
+
+
+def final(folder):
+    """What is said once the final norm is read."""
+    from attnctl.models.forward import ended
+    from attnctl.models.source import open_model
+
+    model = open_model(str(folder))
+    with pytest.raises(AttnError) as caught:
+        ended(model, __import__("numpy").zeros((2, 16), "float32"))
+    return str(caught.value)
+
+
+def test_a_header_that_is_longer_than_its_file(llama):
+    path = llama / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", 2**62) + path.read_bytes()[8:])
+    assert "a safetensors header of" in refusal(llama)
+
+
+@pytest.mark.parametrize("length", [0, 5, 100, 5000])
+def test_a_file_that_is_cut_off(llama, length):
+    path = llama / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:length])
+    assert len(refusal(llama).splitlines()) == 1
+
+
+class Bomb:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was executed",))
+
+
+def test_a_pickle_is_not_opened(llama):
+    (llama / "model.safetensors").unlink()
+    (llama / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb()))
+    assert "is a pickle" in refusal(llama)
+
+
+@pytest.mark.parametrize("name", ["../llama/model.safetensors", "/etc/passwd", "a/b", "", "x\0y"])
+def test_an_index_names_files_beside_it_alone(llama, name):
+    (llama / "model.safetensors").unlink()
+    index = {"weight_map": {"norm.weight": name}}
+    (llama / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "is not the name of a file beside config.json" in refusal(llama)
+
+
+@pytest.mark.parametrize("index", [{}, {"weight_map": [1]}, {"weight_map": {"a": 1}}])
+def test_an_index_that_is_none(llama, index):
+    (llama / "model.safetensors").unlink()
+    (llama / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "weight_map" in refusal(llama)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_link_out_of_the_folder_is_not_followed(llama, tmp_path, name):
+    shutil.move(llama / name, tmp_path / name)
+    (llama / name).symlink_to(tmp_path / name)
+    assert "a link that leads out of" in refusal(llama)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[1]", "config.json"), ("{", "config.json"), ("", "config.json"), ('{"a": ' * 2000, "config.json")],
+)
+def test_a_config_that_is_no_object(llama, text, said):
+    (llama / "config.json").write_text(text)
+    assert said in refusal(llama)
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ("2", "no layer 2; there are 2"),
+        ("-3", "no layer -3"),
+        ("x", "write 3, 0,2, -1 or all"),
+        ("0,decoder.1", "layers of several parts"),
+        ("decoder.0", "has no part 'decoder'"),
+        ("cross.0", "has no part 'decoder'"),
+        ("", "write 3"),
+        ("9" * 12, "write 3"),
+    ],
+)
+def test_layers_that_are_not_there(llama, layers, said):
+    assert said in refusal(llama, layers)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (Input(ids=(3, 32)), "no token 32; there are 32"),
+        (Input(), "SENTENCE: missing"),
+        (Input("hello"), "no tokenizer.json"),
+        (Input(ids=(3,), context_ids=(4,)), "only a decoder"),
+    ],
+)
+def test_input_that_a_model_does_not_take(llama, source, said):
+    assert said in refusal(llama, "0", source)
+
+
+def test_an_image_model_takes_no_tokens():
+    assert "takes no tokens" in refusal(ROOT / "vit")
+
+
+@pytest.mark.parametrize("name", ["no/such/model/here", "./nothing", "/nothing", "a\0b"])
+def test_a_model_that_is_not_there(name):
+    assert refusal(name)
+
+
+def test_a_folder_without_a_config(tmp_path):
+    assert "no config.json in it" in refusal(tmp_path)
+
+
+def test_what_does_not_fit_memory_is_refused(llama):
+    from attnctl.config.settings import Settings
+
+    with pytest.raises(AttnError, match="of memory, more than"):
+        run_model(str(llama), IDS, "1", Settings(dtype="float32", max_memory=100))
