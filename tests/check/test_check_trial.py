@@ -3,8 +3,8 @@
 import pytest
 from trial.trial import Program, programs, table, unchanged, verdict
 
-EVERY = 23
-"""In the fast sample one program in so many."""
+EVERY, SLOW_EVERY = 23, 4
+"""In the fast sample one program in so many, and in the slow one: the whole takes an hour."""
 
 EXACT = ("float64", "float32")
 
@@ -44,8 +44,8 @@ def test_a_sample_of_the_trial_is_named():
 
 
 @pytest.mark.slow
-def test_the_whole_trial_is_named():
-    held_to_the_bars(*tried(programs()))
+def test_a_quarter_of_the_trial_is_named():
+    held_to_the_bars(*tried(list(programs())[::SLOW_EVERY]))
 
 
 def test_a_trial_has_two_hundred_mistakes():
