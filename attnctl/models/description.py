@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from attnctl.errors import AttnError, raise_all
@@ -20,7 +19,7 @@ from attnctl.rules import Window
 from attnctl.words import did_you_mean, one_of, quoted
 
 MOST_LAYERS = 10_000
-LARGEST, LARGEST_HEAD = 2**31, 2**16
+LARGEST, LARGEST_HEAD, LARGEST_NUMBER = 2**31, 2**16, 1e30
 TYPES = {"full_attention": False, "sliding_attention": True}
 """The types of layers, and whether each has a window."""
 
@@ -92,7 +91,7 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
             raise AttnError(f"{place}: {stack.section}: expected an object")
     try:
         return described(kind, part, stack, own, place)
-    except (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, KeyError) else f"no {error}"
         raise AttnError(f"{place}: a setting is missing or of the wrong kind ({text})") from None
 
@@ -206,8 +205,8 @@ def ill_typed(s: Mapping[str, Any], place: str) -> Iterator[str]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    """Whether it is a number that float32 holds."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
 
 
 def told(name: str) -> str:
