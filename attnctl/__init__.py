@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from attnctl.api import attend, check, cost, diff, explain, load, run, run_many, run_model, stats
     from attnctl.errors import AttnError
+    from attnctl.testing import check_module
     from attnctl.traces import Trace
 
 HOMES = {
@@ -25,6 +26,7 @@ HOMES = {
     "load": "api",
     "explain": "api",
     "check": "api",
+    "check_module": "testing",
     "diff": "api",
     "stats": "api",
     "cost": "api",
@@ -38,6 +40,7 @@ __all__ = [
     "__version__",
     "attend",
     "check",
+    "check_module",
     "cost",
     "diff",
     "explain",

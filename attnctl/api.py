@@ -123,15 +123,18 @@ def attend(
     *,
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
+    layer: int | None = None,
     **options: Unpack[ArrayOptions],
 ) -> Trace:
     """The operator itself on arrays: Q K V, or X and weights, as `operator.prepare` reads them.
 
+    Arrays under names of torch or of Hugging Face are read as ours, one `layer` of them.
     Only the steps to `keep` are held; where none of them is n × n, memory stays bounded. Raises
     AttnError with every array that is missing, not finite or does not fit.
     """
     check_kept(keep)
-    return Trace.of(prepare_arrays(arrays, chosen(settings, options, OF_ARRAYS)).run(keep, progress))
+    asked = chosen(settings, options, OF_ARRAYS)
+    return Trace.of(prepare_arrays(arrays, asked, layer).run(keep, progress))
 
 
 @spelled_out(ArrayOptions)
@@ -153,12 +156,13 @@ def cost(
     return prepare_arrays(inputs, asked).costs(keep)
 
 
-def prepare_arrays(arrays: Mapping[str, Array], settings: Settings) -> Prepared:
+def prepare_arrays(arrays: Mapping[str, Array], settings: Settings, layer: int | None = None) -> Prepared:
     """Everything attention on arrays needs; a trace of ours brings its tokens."""
     from attnctl.plan import operator
+    from attnctl.plan.intended import anyones, under_our_names
 
-    header = arrays.header if isinstance(arrays, AnyTrace) else {}
-    return operator.prepare(arrays, settings, header)
+    trace = under_our_names(arrays if isinstance(arrays, AnyTrace) else anyones(arrays), settings, layer)
+    return operator.prepare(trace, settings, trace.header)
 
 
 def load(path: str | PathLike[str]) -> Trace:
@@ -223,22 +227,26 @@ def check(
     rtol: float | None = None,
     atol: float | None = None,
     decimals: int | None = None,
+    layer: int | None = None,
     **options: Unpack[Options],
 ) -> Report:
     """Recompute every step of a trace; name the first wrong one and the mistake that explains it.
 
-    What was intended is what a trace of ours says itself; for anyone else's arrays (under our
-    names: Q, K, V, scores, …), and to overrule it, `settings` and options (heads, causal, …) say
-    it. Numbers may be as far off as rounding puts them, or as `rtol` and `atol` or a number of
-    `decimals` say. Raises AttnError where there is nothing to compare.
+    What was intended is what a trace of ours says itself; for anyone else's arrays, and to overrule
+    it, `settings` and options (heads, causal, …) say it. Those arrays have our names (Q, K, V,
+    scores, …) or those of torch, of Hugging Face and of common variables, one `layer` of them; they
+    may be torch's or JAX's, or anything with `__array__` or `__dlpack__`. Numbers may be as far
+    off as rounding puts them, or as `rtol` and `atol` or a number of `decimals` say. Raises
+    AttnError where there is nothing to compare.
     """
-    from attnctl.plan.intended import anyones
+    from attnctl.plan.intended import anyones, under_our_names
     from attnctl.verbs.check.check import check as check_steps
     from attnctl.verbs.check.check import configured
     from attnctl.verbs.check.record import Strictness
 
     trace = trace if isinstance(trace, AnyTrace) else anyones(trace)
     asked = chosen(settings or configured(trace), options) if options else settings
+    trace = under_our_names(trace, asked, layer)
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
 

@@ -20,6 +20,7 @@ LAYERS = [
     {"verbs.show"},
     {"verbs"},
     {"api", "formats", "options", "traces"},
+    {"testing"},
     {"cli"},
 ]
 """Each layer may import itself and those above it in this list."""

@@ -106,9 +106,14 @@ class Search:
         if at == len(self.names):
             return reading if consistent(reading.sizes) else None
         name = self.names[at]
-        for layout in self.layouts(name, reading):
+        tried = (
+            (layout, known)
+            for layout in self.layouts(name, reading)
+            for known in with_shared_heads(layout, reading.sizes)
+        )
+        for layout, known in tried:
             self.tries += 1
-            sizes = unified(layout, self.shapes[name], reading.sizes)
+            sizes = unified(layout, self.shapes[name], known)
             if sizes is None or self.tries > MOST_TRIES:
                 continue
             found = self.go(at + 1, Reading(self.same, {**reading.layouts, name: layout}, sizes))
@@ -179,6 +184,15 @@ def search(shapes: Mapping[str, Shape], sizes: Sizes, *, batch_first: bool = Fal
         if found is not None:
             return found
     raise AttnError(max(tried, key=lambda each: each.stuck[0]).misfit())
+
+
+def with_shared_heads(pattern: Groups, known: Sizes) -> Iterator[Sizes]:
+    """The sizes known, and then those with fewer heads of keys, where nothing told how many there are."""
+    yield known
+    unknown = {axis for group in pattern for axis in group} - set(known)
+    if "kv_head" in unknown and len(unknown) > 1 and "head" in known:
+        heads = known["head"]
+        yield from ({**known, "kv_head": few} for few in range(heads - 1, 0, -1) if heads % few == 0)
 
 
 def unified(pattern: Groups, shape: Shape, known: Sizes) -> Sizes | None:

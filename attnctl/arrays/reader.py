@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -26,11 +26,30 @@ from attnctl.arrays.problems import (
 )
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError, raise_all
-from attnctl.names import BIAS, EMBEDDINGS, KEY_LENGTHS, MASK, MEMORY, TABLE, X
+from attnctl.names import (
+    BIAS,
+    CONCAT,
+    EMBEDDINGS,
+    KEY_LENGTHS,
+    MASK,
+    MEMORY,
+    OUTPUT,
+    PROJECTED,
+    TABLE,
+    WEIGHTS,
+    X,
+)
 from attnctl.rules import PerBatch
 from attnctl.words import dims
 
 ZEROS_AND_ONES = "mask holds 0 and 1 alone: 1 may attend, 0 may not (other floats are added to the scores)"
+AVERAGED = (
+    "attention_weights are left out: averaged over heads, they tell nothing of any head "
+    "(average_attn_weights=False keeps them by head)."
+)
+TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
+"""The arrays that torch keeps as (token, batch, …) unless batch_first is said."""
+
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
 
 
@@ -82,19 +101,64 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
 def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: bool = False) -> Laid:
     """Arrays under any of our names, in any layout in which they go together.
 
-    Raises AttnError naming one that does not go with the others.
+    Where they do not, weights averaged over heads are left out, and tokens may come before the
+    batch; `notes` of what is laid out say so. Raises AttnError naming an array that does not go
+    with the others all the same.
     """
     arrays, notes = by_kind(found)
-    laid = laid_out(arrays, search(shapes_of(arrays), asked(settings), batch_first=batch_first))
-    return replace(laid, notes=notes)
+    refused: AttnError | None = None
+    for changed, said in readings(arrays):
+        try:
+            laid = laid_out(changed, search(shapes_of(changed), asked(settings), batch_first=batch_first))
+        except AttnError as error:
+            refused = refused or error
+        else:
+            if changed is arrays or not changes_too_much(arrays, laid):
+                return replace(laid, notes=(*notes, *said))
+    assert refused is not None
+    raise refused
+
+
+def readings(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
+    """The arrays as they are; without averaged weights; with tokens before the batch; both."""
+    yield arrays, ()
+    averaged = WEIGHTS in arrays and arrays[WEIGHTS].ndim in {2, 3}
+    rest = {name: array for name, array in arrays.items() if name != WEIGHTS}
+    if averaged:
+        yield rest, (AVERAGED,)
+    turned = [name for name in TOKENS_FIRST if name in arrays and arrays[name].ndim == 3]
+    if turned:
+        said = f"Read {', '.join(turned)} as (token, batch, …)."
+        swapped = {name: array.swapaxes(0, 1) if name in turned else array for name, array in rest.items()}
+        kept = {WEIGHTS: arrays[WEIGHTS]} if WEIGHTS in arrays else {}
+        yield swapped | kept, (said,)
+        if averaged:
+            yield swapped, (said, AVERAGED)
+
+
+def changes_too_much(arrays: Mapping[str, Array], laid: Laid) -> bool:
+    """Whether weights were left out that are no averages over the heads of the others."""
+    sizes, batch = laid.sizes, laid.facts.batch
+    if WEIGHTS not in arrays or WEIGHTS in laid.arrays:
+        return False
+    rows = (sizes.get("query"), sizes.get("key"))
+    return sizes["head"] == 1 or arrays[WEIGHTS].shape != (rows if batch is None else (batch, *rows))
 
 
 def as_array(name: str, value: Any) -> Array:
-    """A NumPy array; bfloat16, which NumPy has not, as the float32 that holds it exactly."""
+    """A NumPy array of lists, of torch, of JAX, or of anything with `__array__` or `__dlpack__`.
+
+    A tensor is taken off its device and its graph. bfloat16, which NumPy has not, is the float32
+    that holds it exactly.
+    """
+    for method in ("detach", "cpu"):
+        if hasattr(value, method):
+            value = getattr(value, method)()
     if str(getattr(value, "dtype", "")) == "torch.bfloat16":
         value = value.float()
     try:
-        array = np.asarray(value)
+        by_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
+        array = np.from_dlpack(value) if by_dlpack else np.asarray(value)
     except ValueError as error:
         raise AttnError(f"{name}: its rows are of different lengths; give a matrix") from error
     except (TypeError, RuntimeError) as error:

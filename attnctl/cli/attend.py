@@ -19,6 +19,7 @@ from attnctl.cli.options import (
     OutputOptions,
     ViewOptions,
     command,
+    layer_number,
     option,
 )
 from attnctl.errors import AttnError, raise_all
@@ -34,7 +35,10 @@ class LayerOptions(NamedTuple):
         str | None,
         option("The model whose layer attends to `hidden`: a folder, or an id of the hub.", metavar="DIR"),
     ] = None
-    layer: Annotated[str | None, option("Its layer: 3, -1, decoder.1, cross.1.", metavar="N")] = None
+    layer: Annotated[
+        str | None,
+        option("Its layer: 3, -1, decoder.1, cross.1; without --model that of a state dict.", metavar="N"),
+    ] = None
 
 
 SECTIONS[LayerOptions] = SECTION
@@ -76,6 +80,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.output import emit, wanted_steps
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
+    from attnctl.plan.intended import under_our_names
     from attnctl.plan.operator import prepare
     from attnctl.store import read_one
 
@@ -86,6 +91,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
         attend_in_model(model, trace, flags, cost, view, output)
         return
     settings = settings_from(config, {**arrays, **attention, **edits}, max_memory=cost.max_memory)
+    trace = under_our_names(trace, settings, layer_number(model.layer))
     prepared = prepare(trace, settings, trace.header)
     if cost.cost:
         from attnctl.cli.costs import print_costs

@@ -17,6 +17,7 @@ from attnctl.cli.options import (
     NameOption,
     TraceOption,
     command,
+    layer_number,
     option,
     picked,
 )
@@ -89,9 +90,10 @@ def check(
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
 
-    A dump of attnctl says how each step came about. Arrays of another program are read by their
-    names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough), and the
-    options for attention, or a config, say what was intended. Options overrule a dump of ours too.
+    A dump of attnctl says how each step came about. Arrays of another program are read by our
+    names (Q, K, V, scores, attention_weights, head_outputs, output, …; some are enough) or by those
+    of torch, of Hugging Face's models and of common variables, and the options for attention, or
+    a config, say what was intended. Options overrule a dump of ours too.
 
     Steps that are not recorded are recomputed from those that are. In an exercise, null cells and
     steps are still to be filled in.
@@ -105,6 +107,7 @@ def check(
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
     from attnctl.cli.attend import renames
+    from attnctl.plan.intended import under_our_names
     from attnctl.verbs.check.check import check as check_trace
     from attnctl.verbs.check.exercise import read
 
@@ -113,9 +116,12 @@ def check(
     exercise = read(picked(dump, trace), renames(name or []))
     if model.model is not None and model.layer is None:
         return layers_checked(model.model, exercise.trace, how)
+    settings, arrays = settings_for(exercise.trace, config, attention), exercise.trace
+    if model.model is None:
+        arrays = under_our_names(arrays, settings, layer_number(model.layer))
     report = check_trace(
-        exercise.trace,
-        settings_for(exercise.trace, config, attention),
+        arrays,
+        settings,
         strictness(how, exercise.trace),
         exercise.begun,
         exercise.unfilled,
@@ -138,8 +144,7 @@ def check(
 def useless(model: PortOptions, config: str | None, attention: Given) -> list[str]:
     """Options that mean nothing with a model, or without one."""
     if model.model is None:
-        given = {"--layer": model.layer, "--ids": model.ids}
-        return [f"{flag}: add --model DIR" for flag, value in given.items() if value is not None]
+        return [] if model.ids is None else ["--ids: add --model DIR"]
     return (
         ["--model: it says what was meant; leave out the options of attention"]
         if config or attention

@@ -16,6 +16,7 @@ from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
     Given,
+    LayerOption,
     NameOption,
     SentenceOptions,
     TraceOption,
@@ -68,6 +69,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     how: ExplainOptions,
     trace: TraceOption = None,
     name: NameOption = None,
+    layer: LayerOption = None,
     more: SentenceOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
@@ -88,11 +90,12 @@ def explain(  # noqa: PLR0913  (a group of options each)
     from attnctl.cells import parse
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
+    from attnctl.plan.intended import under_our_names
     from attnctl.store import read_one
     from attnctl.verbs.explain import Explainer
 
     sentence = is_sentence(dump)
-    raise_all(unused(how, {"--trace": trace, "--name": name}, more, sentence=sentence))
+    raise_all(unused(how, {"--trace": trace, "--name": name, "--layer": layer}, more, sentence=sentence))
     address = parse(cell)
     if sentence:
         from attnctl.api import run
@@ -100,7 +103,8 @@ def explain(  # noqa: PLR0913  (a group of options each)
         explainer = Explainer(run(dump, settings_from(config, {**more, **attention})))
     else:
         meant = settings_from(config, attention) if config or attention else None
-        explainer = Explainer(read_one(picked(dump, trace), rename=renames(name or [])), meant)
+        found = read_one(picked(dump, trace), rename=renames(name or []))
+        explainer = Explainer(under_our_names(found, meant, layer), meant)
     roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]
     (write_json if how.json else show)(explainer, roots, how)
 

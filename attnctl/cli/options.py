@@ -18,7 +18,7 @@ from attnctl.config.fields import flagged, is_given
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.formats import FORMATS
 from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
-from attnctl.values import BadValueError, Plain, Reader, whole, words
+from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
 
 FORMAT_VARIABLE = "ATTNCTL_FORMAT"
 FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
@@ -85,6 +85,20 @@ NameOption = Annotated[
     list[str] | None,
     option("An array of the file under another name; may be repeated.", "--name", metavar="THEIRS=OURS"),
 ]
+
+LayerOption = Annotated[
+    int | None,
+    option("The layer to read of a state dict with several, from 0.", "--layer", metavar="N"),
+    whole(0, MOST),
+]
+
+
+def layer_number(text: str | None) -> int | None:
+    """The layer of a state dict that --layer names. Raises AttnError for what is no number."""
+    try:
+        return None if text is None else whole(0, MOST)(Plain(text))
+    except BadValueError as wrong:
+        raise AttnError(f"--layer: {what}" for _, what in wrong.problems) from None
 
 
 class CostOptions(NamedTuple):

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.arrays.foreign import understood
 from attnctl.arrays.problems import rotary
 from attnctl.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
 from attnctl.config.settings import NONE, SINUSOIDAL, Settings
 from attnctl.derivation import Derivation, Rotary, Step, Variant, batched, derive, unprojected
+from attnctl.errors import AttnError
 from attnctl.names import (
     BIAS,
     BIASED,
@@ -33,6 +35,7 @@ from attnctl.ops import Unstated
 from attnctl.plan import operator
 from attnctl.plan.prepared import asks_for_padding, with_padding
 from attnctl.rules import Alibi, Rule, Softcap, VisibilityRule, Window
+from attnctl.store.header import foreign_step
 from attnctl.trace import Trace
 
 
@@ -43,6 +46,8 @@ class Intent:
     trace: Trace
     sizes: Mapping[str, int]
     derivation: Derivation
+    notes: tuple[str, ...] = ()
+    """What was decided where the arrays could have meant something else, or were left out."""
 
 
 def stated(trace: Trace) -> Intent:
@@ -58,11 +63,28 @@ def stated(trace: Trace) -> Intent:
 def anyones(arrays: Mapping[str, Any]) -> Trace:
     """Arrays of no file as a trace that says nothing of how they came about."""
     found = {name: as_array(name, array) for name, array in arrays.items()}
-    steps = {
-        name: Step(name, Unstated(), (), tuple(f"axis {at}" for at in range(array.ndim)), "", name)
-        for name, array in found.items()
-    }
-    return Trace(steps, found)
+    return Trace({name: foreign_step(name, array) for name, array in found.items()}, found)
+
+
+def under_our_names(trace: Trace, settings: Settings | None = None, layer: int | None = None) -> Trace:
+    """The trace with the arrays of someone else's file under our names, as far as theirs are known.
+
+    Its header says which arrays were read so (`read`), and what was left out (`notes`). A dump of
+    ours stays as it is. `layer` is the one to read. Raises AttnError where that is not known.
+    """
+    if trace.header or (layer is None and all(name in TABLE for name in trace)):
+        if layer is not None:
+            raise AttnError(
+                f"--layer {layer}: this dump has names of its own, and no layers to choose from"
+            )
+        return trace
+    heads = (settings.heads, settings.kv_heads) if settings else (None, None)
+    found = understood(trace, layer, *heads)
+    names = [name for name in TABLE if name in found.arrays]
+    names += [name for name in found.arrays if name not in TABLE]
+    steps = {name: foreign_step(name, found.arrays[name]) for name in names}
+    header = {"read": found.read, "notes": found.notes} if found.read or found.notes else {}
+    return Trace(steps, found.arrays, {**trace.header, **header})
 
 
 def is_stated(trace: Trace) -> bool:
@@ -92,7 +114,7 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
         name: derivation[name] if name in derivation else aside(name, array)
         for name, array in laid.arrays.items()
     }
-    return Intent(Trace(steps, laid.arrays, trace.header), laid.sizes, derivation)
+    return Intent(Trace(steps, laid.arrays, trace.header), laid.sizes, derivation, laid.notes)
 
 
 def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Array]:

@@ -11,7 +11,19 @@ import attnctl
 from attnctl.config.fields import KEYWORDS, LAYOUT
 from attnctl.options import ArrayOptions, Options
 
-VERBS = {"run", "run_many", "attend", "load", "explain", "check", "diff", "stats", "cost"}
+VERBS = {
+    "run",
+    "run_many",
+    "attend",
+    "load",
+    "explain",
+    "check",
+    "check_module",
+    "diff",
+    "stats",
+    "cost",
+    "run_model",
+}
 
 SENTENCE = "I love AI"
 

@@ -397,7 +397,6 @@ PLANTED = {
     "padding-ignored": (PADDED, PADDED.but(causal=True), PADDED.but(heads=4, kv_heads=2, dtype=F32)),
     "window-off-by-one": (WINDOW, BOTH, WINDOW.but(n=12, window=4, dtype=F32)),
     "window-off-by-one/less": (WINDOW, BOTH, WINDOW.but(n=12, window=4, dtype=F32)),
-    "weight-transposed": (SQUARE, SQUARE.but(causal=True), SQUARE.but(heads=1, d=8, dtype=F32)),
     "weight-transposed/Q": (SQUARE, SQUARE.but(causal=True), SQUARE.but(heads=1, d=8, dtype=F32)),
     "weight-transposed/O": (SQUARE, SQUARE.but(causal=True), SQUARE.but(heads=1, d=8, dtype=F32)),
     "query-key-swapped": (PLAIN, CAUSAL, GROUPED),

@@ -90,7 +90,10 @@ EXITS = [
     ("ours.json --rtol 0 --atol 0", 0),
     ("ours.json --window 1", 1),
     ("nan.npz", 1),
-    ("theirs.npz", 2),
+    ("theirs.npz", 1),
+    ("theirs.npz --causal", 1),
+    ("theirs.npz --layer 3", 2),
+    ("ours.json --layer 0", 2),
     ("theirs.npz --name query=Q --name key=K --name probs=attention_weights --causal", 1),
     ("little.npz", 2),
     ("no-such-file", 2),
@@ -157,6 +160,7 @@ def test_json(check):
     assert list(found) == [
         "agrees", "first", "mistake", "largest_difference", "at", "cell", "words", "fix", "also", "hint",
         "then", "steps", "unknown", "cannot_tell", "not_filled", "notes",
+        "reading", "unasked",
     ]  # fmt: skip
     assert (found["agrees"], found["first"], found["mistake"]) == (False, "scaled_scores", "no-scale")
     assert found["fix"] == "divide Q Kᵀ by np.sqrt(5)"

@@ -177,7 +177,7 @@ def test_a_cache_comes_before_the_new_keys():
     ("change", "said"),
     [
         ({"K": np.zeros((2, 6, 4))}, "K: 2 × 6 × 4 does not go with the other arrays"),
-        ({"attention_weights": np.zeros((6, 6))}, "average_attn_weights=False"),
+        ({"attention_weights": np.zeros((5, 6))}, "average_attn_weights=False"),
         ({"mask": np.ones((4, 6), bool)}, "mask: 4 × 6 does not fit scores of 2 × 6 × 6"),
         ({"output": np.zeros((2, 6, 5))}, "call it head_outputs"),
     ],
@@ -188,6 +188,16 @@ def test_what_does_not_go_together_is_said(change, said):
     with pytest.raises(AttnError, match=r"go with|fit") as error:
         attnctl.check(foreign(kept), meant(own.CAUSAL))
     assert said in str(error.value)
+
+
+def test_weights_averaged_over_heads_are_left_out_and_the_rest_is_checked():
+    arrays = own.attend(own.CAUSAL)
+    kept = {name: arrays[name] for name in ("Q", "K", "V", "head_outputs")}
+    kept["attention_weights"] = arrays["attention_weights"].mean(axis=0)
+    report = attnctl.check(foreign(kept), meant(own.CAUSAL))
+    assert report.agrees
+    assert "attention_weights" not in report.trace
+    assert any("averaged over heads" in note for note in report.notes)
 
 
 def test_nothing_to_compare_is_said():

@@ -28,7 +28,7 @@ REFUSED = [
     (["run", "I love AI", "--window", "a"], ["--window: a is not a whole number"]),
     (["run", "I love AI", "--window", "1,2,3"], ["--window: 1,2,3 is not L or L,R"]),
     (["run", "I love AI", "--window", "9" * 5000], ["--window: 999", "is too large; write 1000"]),
-    (["run", "I love AI", "--head", "9" * 5000], ["--head: 999", "is too large; write 2147483647 or less"]),
+    (["run", "I love AI", "--head", "9" * 5000], ["--head: 999", "is too large; write 9999 or less"]),
     (["run", "I love AI", "--heads=-1"], ["--heads: -1 is too small; write 1 or more"]),
     (["run", "I love AI", "--kv-heads=-1"], ["--kv-heads: -1 is too small; write 1 or more"]),
     (["run", "I love AI", "--dilation", "0"], ["--dilation: 0 is too small; write 1 or more"]),

@@ -14,10 +14,12 @@ from attnctl.errors import AttnError
 from attnctl.names import KEY_LENGTHS
 from attnctl.plan.intended import Intent, derived, is_stated, stated, unknown_names
 from attnctl.trace import Trace
+from attnctl.verbs.check.catalogue import CATALOGUE
 from attnctl.verbs.check.evidence import with_products
 from attnctl.verbs.check.hints import hint, printed
 from attnctl.verbs.check.mistake import Mistake
 from attnctl.verbs.check.precision import DTYPES, FLOAT64
+from attnctl.verbs.check.readings import Look, Reading, Unasked, agreeing
 from attnctl.verbs.check.record import Record, Strictness, with_precisions
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.search import Fit, Search, best
@@ -54,6 +56,41 @@ def check(
     """
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
+    of_a_model = intent is not None
+    intent, record, walk = walked(trace, settings, strictness, begun, intent)
+    reading = None
+    if walk.wrong and not (begun or unfilled or of_a_model):
+        reading = agreeing(trace, settings, intent.sizes, walk, looking(strictness))
+    if reading and reading.words:
+        trace = reading.trace
+        intent, record, walk = walked(trace, reading.settings, strictness, ())
+    unknown = unknown_names(trace) if intent.trace is not trace else []
+    if nothing_checked(walk.steps.values()):
+        blank = [name for name in walk.steps if name in unfilled]
+        raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))
+    diagnosis = Diagnosis(record, walk, shown(walk.steps, intent.trace, unfilled))
+    unasked = reading.unasked if reading else ()
+    findings = tuple(not_asked(walk, unasked) if unasked else diagnosis.findings())
+    return Report(
+        intent.trace,
+        diagnosis.steps,
+        findings,
+        str(strictness),
+        tuple(unknown),
+        tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps)),
+        (*notes_of(trace, intent), *((IN_TF32,) if record.factors.short else ())),
+        reading.words if reading else "",
+    )
+
+
+def walked(
+    trace: Trace,
+    settings: Settings | None,
+    strictness: Strictness,
+    begun: Collection[str],
+    intent: Intent | None = None,
+) -> tuple[Intent, Record, Walk]:
+    """What was intended of a trace (where no `intent` says so), what it records, and the walk over it."""
     intent = intent or intended(trace, settings)
     blanks = {name: np.isnan(intent.trace[name]) for name in begun if name in intent.trace}
     record = Record(intent.trace, intent.sizes, intent.derivation, strictness, blanks, edited(intent.trace))
@@ -63,21 +100,40 @@ def check(
     record = with_products(record, walk)
     if record.factors.short:
         walk = Walker(record).walk(record.intended)
-    unknown = unknown_names(trace) if intent.trace is not trace else []
-    if nothing_checked(walk.steps.values()):
-        blank = [name for name in walk.steps if name in unfilled]
-        raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))
-    diagnosis = Diagnosis(record, walk, shown(walk.steps, intent.trace, unfilled))
-    findings = tuple(diagnosis.findings())
-    return Report(
-        intent.trace,
-        diagnosis.steps,
-        findings,
-        str(strictness),
-        tuple(unknown),
-        tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps)),
-        (IN_TF32,) if record.factors.short else (),
-    )
+    return intent, record, walk
+
+
+def looking(strictness: Strictness) -> Look:
+    """Walks other readings; those whose arrays do not go together give nothing."""
+
+    def look(reading: Reading, until: str | None) -> Walk | None:
+        try:
+            if until is None:
+                return walked(reading.trace, reading.settings, strictness, ())[2]
+            intent = intended(reading.trace, reading.settings)
+            plain = Record(intent.trace, intent.sizes, intent.derivation, strictness)
+            return Walker(with_precisions(plain, FLOAT64)).walk(intent.derivation, until=until)
+        except AttnError:
+            return None
+
+    return look
+
+
+def not_asked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
+    """That everything agrees with an option that nobody gave: a finding for each."""
+    known = {mistake.name: mistake for mistake in CATALOGUE}
+    first = walk.wrong[0]
+    for each in unasked:
+        words = known[each.mistake].words if each.mistake in known else each.words
+        fix = f"say {each.option} if it is meant"
+        yield Finding(first, walk.gap(first), each.mistake, words.replace("{}", each.option), fix)
+
+
+def notes_of(trace: Trace, intent: Intent) -> list[str]:
+    """How someone's names and layouts were read."""
+    read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
+    left_out = trace.header.get("notes", []) if "read" in trace.header else []
+    return [*([f"Read {', '.join(read)}."] if read else []), *left_out, *intent.notes]
 
 
 def intended(trace: Trace, settings: Settings | None) -> Intent:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -11,6 +13,9 @@ from attnctl.cells import spelled
 from attnctl.trace import Trace
 from attnctl.verbs.check.untold import Untold
 from attnctl.verbs.check.walk import Checked, Gap, Verdict
+
+OPTION = re.compile("say (--.*) if it is meant")
+"""What is to be written instead, where everything is right once an option says so."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,12 @@ class Finding:
     """Other mistakes that would give the same numbers."""
     hint: str = ""
     """What else can be said where no mistake is known."""
+
+    @property
+    def option(self) -> str | None:
+        """The option that would have asked for it, where one would."""
+        asked = OPTION.fullmatch(self.fix)
+        return asked[1] if asked else None
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,24 @@ class Report:
     """Recorded steps that could not be judged."""
     notes: tuple[str, ...] = ()
     """How the numbers had to be read for it."""
+    reading: str = ""
+    """How the arrays had to be read to agree, where they do not as their names and sizes say."""
+
+    def __str__(self) -> str:
+        """The report as `attnctl check` prints it to a pipe."""
+        from attnctl.screen.output import Plain
+        from attnctl.verbs.check.view import show_report
+
+        stream = io.StringIO()
+        show_report(self, Plain(stream))
+        return stream.getvalue().rstrip("\n")
+
+    @property
+    def unasked(self) -> str | None:
+        """The options with which everything agrees, where they were not given."""
+        options = [finding.option for finding in self.findings]
+        told = [option for option in options if option is not None]
+        return " ".join(told) if told and told == options and not self.cannot_tell else None
 
     @property
     def agrees(self) -> bool | None:
@@ -108,6 +137,8 @@ class Report:
             "cannot_tell": [each.to_dict() for each in self.cannot_tell],
             "not_filled": self.not_filled,
             "notes": list(self.notes),
+            "reading": self.reading or None,
+            "unasked": self.unasked,
         }
 
     def finding_dict(self, finding: Finding) -> dict[str, Any]:

@@ -30,6 +30,9 @@ WORDS = re.compile(r"\[[^]]*\]\S*|\S+")
 
 TITLES = ("", "step", "", "off by", "allowed", "at", "found", "should be")
 
+MOST_UNKNOWN = 8
+"""Names of others that are listed."""
+
 WHERE = TITLES.index("at")
 """The column that the numbers go below on a narrow terminal."""
 
@@ -43,6 +46,8 @@ def show_report(report: Report, output: Console | Plain, *, full: bool = False) 
 def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     """The lines of `show_report`."""
     before = None
+    if report.unasked:
+        yield from flowing(f"agrees with {report.unasked}, which was not asked for.", screen)
     for finding in report.findings:
         if before is not None:
             yield []
@@ -56,7 +61,8 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     for note in report.notes:
         yield from flowing(note, screen)
     if report.unknown:
-        names = ", ".join(report.unknown)
+        more = len(report.unknown) - MOST_UNKNOWN
+        names = ", ".join(report.unknown[:MOST_UNKNOWN]) + f" and {more} more" * (more > 0)
         yield from flowing(f"Not known by name: {names} (--name THEIRS=OURS renames).", screen)
     yield []
     yield from steps_listing(report, screen).lines()
@@ -141,7 +147,8 @@ def agreement(report: Report) -> str:
         if largest
         else "equal to the bit"
     )
-    return f"agrees: {count:,} numbers in {steps}, {most}"
+    agrees = f"agrees, reading {report.reading}" if report.reading else "agrees"
+    return f"{agrees}: {count:,} numbers in {steps}, {most}"
 
 
 def remedy(untold: Untold) -> str:

@@ -40,13 +40,14 @@ def show_difference(found: Difference, output: Console | Plain, *, full: bool = 
 
     `full` shortens nothing on a terminal.
     """
-    print_lines(difference_lines(found, screen_of(output), full=full), output)
+    screen = screen_of(output)
+    print_lines(difference_lines(found, screen._replace(fits=screen.fits and not full)), output)
 
 
-def difference_lines(found: Difference, screen: Screen, *, full: bool = False) -> Iterator[Element]:
+def difference_lines(found: Difference, screen: Screen) -> Iterator[Element]:
     """The lines of `show_difference`."""
     yield from screen.flow([(screen.ours(verdict(found)), "name")], " ")
-    yield from notes(found, screen, fitted=screen.fits and not full)
+    yield from notes(found, screen)
     if found.first is None:
         return
     yield []
@@ -82,9 +83,9 @@ def verdict(found: Difference) -> str:
     return f"same: {numbers} in {total}, {most}"
 
 
-def notes(found: Difference, screen: Screen, *, fitted: bool) -> Iterator[Line]:
+def notes(found: Difference, screen: Screen) -> Iterator[Line]:
     """What differs beside the numbers, and what could not be compared."""
-    yield from configs(found, screen, fitted=fitted)
+    yield from configs(found, screen)
     for side, tokens in zip("AB", found.left_out, strict=True):
         if tokens:
             yield from fact(f"tokens only in {side}", ", ".join(map(screen.token, tokens)), screen)
@@ -106,12 +107,12 @@ def fact(label: str, text: str, screen: Screen) -> list[Line]:
     return screen.flow([(f"{label}:", "aside"), *words], " ")
 
 
-def configs(found: Difference, screen: Screen, *, fitted: bool) -> Iterator[Line]:
-    """What differs in the configs, a path a line; `fitted` shortens values and leaves out lines."""
-    most = MOST_CONFIG_LINES if fitted else len(found.configs)
+def configs(found: Difference, screen: Screen) -> Iterator[Line]:
+    """What differs in the configs, a path a line; a terminal gets short values and the first lines."""
+    most = MOST_CONFIG_LINES if screen.fits else len(found.configs)
     for path, values in islice(found.configs.items(), most):
         texts = [screen.ours(written(value)) for value in values]
-        if fitted:
+        if screen.fits:
             room = max(8, (screen.width - len(path) - 14) // 2)
             texts = [screen.short(text, room) for text in texts]
         yield from fact("config", f"{path}: {' → '.join(texts)}", screen)

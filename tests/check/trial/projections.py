@@ -35,7 +35,7 @@ PROJECTION = {
     "W_Kᵀ": m("plain", "weight-transposed", **transposed("K")),
     "W_Vᵀ": m("causal", "weight-transposed", **transposed("V")),
     "W_Oᵀ": m("plain, grouped", "weight-transposed", **transposed("O")),
-    "all transposed": m("plain, causal", "weight-transposed", **transposed("QKVO")),
+    "W_Qᵀ and W_Kᵀ": m("plain, causal", "weight-transposed", **transposed("QK")),
     "W_Q and W_K exchanged": m("causal, plain", "query-key-swapped", **swap_letters(Q="K", K="Q")),
     "K Qᵀ": m(
         "plain, causal",

@@ -1,0 +1,143 @@
+"""Files of other people's modules, under the names they have there, are checked with no --name at all."""
+
+from pathlib import Path
+
+import numpy as np
+import planted as own
+import pytest
+
+import attnctl
+from attnctl import AttnError
+from attnctl.arrays.foreign import understood
+
+FOREIGN = Path(__file__).parent / "foreign"
+
+OPTIONS = {
+    "torch-mha": {},
+    "torch-mha-as-it-comes": {"heads": 4},
+    "llama": {"layer": 1, "positions": "rope", "causal": True},
+    "bert": {},
+    "gpt2": {"causal": True},
+    "gpt-neox": {"causal": True, "positions": {"rope": {"dims": 2}}},
+}
+"""What is asked for of each file that `foreign/make.py` writes."""
+
+STEPS = {
+    "torch-mha-as-it-comes": ["output"],  # its weights are averages
+    "bert": ["Q", "attention_weights", "head_outputs", "output"],
+}
+
+
+def loaded(name):
+    return dict(np.load(FOREIGN / f"{name}.npz"))
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_real_module_agrees(name):
+    report = attnctl.check(loaded(name), **OPTIONS[name])
+    assert report.agrees, report.findings
+    judged = [step.name for step in report.steps.values() if step.verdict.value == "agrees"]
+    assert judged == STEPS.get(name, ["attention_weights", "output"])
+    assert any(note.startswith("Read ") for note in report.notes)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_real_module_with_a_wrong_output_does_not(name):
+    arrays = loaded(name)
+    output = "y" if "y" in arrays else "attn_output"
+    arrays[output] = arrays[output] + 0.01 * (np.arange(arrays[output].size) == 3).reshape(
+        arrays[output].shape
+    )
+    report = attnctl.check(arrays, **OPTIONS[name])
+    assert (report.agrees, report.first) == (False, "output")
+    assert report.gap.differing == 1
+
+
+def test_attend_computes_what_the_module_did():
+    arrays = loaded("llama")
+    trace = attnctl.attend(arrays, layer=1, heads=4, kv_heads=2, positions="rope", causal=True)
+    assert np.allclose(trace["output"], arrays["attn_output"], atol=1e-5)
+
+
+def test_the_command_line_reads_the_names_too(workplace):
+    path = FOREIGN / "llama.npz"
+    done = workplace.run("check", path, "--layer", "1", "--positions", "rope", "--causal")
+    assert (done.returncode, done.stdout[:6]) == (0, b"agrees")
+    assert b"input_layernorm" in done.stdout
+    done = workplace.run("check", path)
+    assert (done.returncode, b"layers 0 to 1; --layer N says which" in done.stderr) == (2, True)
+    cell = ["attention_weights[0,1,2,1]", "--layer", "1", "--positions", "rope", "--causal"]
+    assert workplace.run("explain", path, *cell).returncode == 0
+
+
+def packed(arrays, order):
+    """W_Q, W_K and W_V, (d_model, head·d), as one matrix (out, in)."""
+    by_letter = np.stack([arrays[name].T for name in ("W_Q", "W_K", "W_V")])
+    if order == "by head":
+        by_letter = by_letter.reshape(3, own.SQUARE.heads, -1, by_letter.shape[-1]).swapaxes(0, 1)
+    return by_letter.reshape(-1, by_letter.shape[-1])
+
+
+NAMED = {
+    "variables": {
+        "query_states": "Q", "key_states": "K", "value_states": "V", "attn_probs": "attention_weights",
+        "context_layer": "head_outputs",
+    },
+    "letters": {"q": "Q", "k": "K", "v": "V", "attn": "attention_weights", "z": "head_outputs"},
+    "words": {"query": "Q", "key": "K", "value": "V", "attn_weights": "attention_weights"},
+    "layers of BERT": {"query_layer": "Q", "key_layer": "K", "value_layer": "V", "out": "output"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", NAMED.values(), ids=NAMED)
+@pytest.mark.parametrize("mistake", [None, "no-scale"])
+def test_common_variables_are_known(names, mistake):
+    arrays = own.attend(own.CAUSAL, mistake)
+    theirs = {name: arrays[ours] for name, ours in names.items()} | {"W_O": arrays["W_O"]}
+    report = attnctl.check(theirs, heads=2, causal=True)
+    assert (report.agrees, report.mistake) == (mistake is None, mistake)
+
+
+MATRICES = {
+    "Llama": lambda w: {f"{each.lower()}_proj.weight": w[f"W_{each}"].T for each in "QKV"},
+    "T5": lambda w: {f"SelfAttention.{each.lower()}.weight": w[f"W_{each}"].T for each in "QKV"},
+    "DistilBERT": lambda w: {f"{each.lower()}_lin.weight": w[f"W_{each}"].T for each in "QKV"},
+    "nanoGPT": lambda w: {"h.3.attn.c_attn.weight": packed(w, "thirds")},
+    "GPT-2": lambda w: {"h.3.attn.c_attn.weight": packed(w, "thirds").T},
+    "ViT of timm": lambda w: {"blocks.0.attn.qkv.weight": packed(w, "thirds")},
+    "BLOOM": lambda w: {"h.0.self_attention.query_key_value.weight": packed(w, "by head")},
+}
+
+
+@pytest.mark.parametrize("make", MATRICES.values(), ids=MATRICES)
+def test_matrices_of_other_families_are_known(make):
+    arrays = own.attend(own.SQUARE)
+    weights = make(arrays)
+    theirs = {"hidden_states": arrays["X"], "attn_weights": arrays["attention_weights"], **weights}
+    report = attnctl.check(theirs, heads=own.SQUARE.heads)
+    assert report.agrees, report.findings
+    assert {"W_Q", "W_K", "W_V"} <= set(report.trace)
+
+
+def test_what_is_not_known_keeps_its_name_and_is_said():
+    arrays = {"q": np.ones((2, 3)), "rotary_emb.inv_freq": np.ones(2), "query_states": np.ones((2, 3))}
+    found = understood(arrays)
+    assert list(found.arrays) == ["Q", "rotary_emb.inv_freq"]
+    assert found.notes == ["query_states is left out: Q is there already"]
+    assert understood({"query_key_value": np.ones((2, 12))}).notes == [
+        "query_key_value is left out: --heads N says how many heads share its 3"
+    ]
+
+
+def test_v_made_of_other_rows_than_k_is_not_accused():
+    arrays = loaded("torch-mha")
+    arrays["value"] = arrays["value"] + 1
+    report = attnctl.check(arrays)
+    assert not report.findings
+    assert any(note.startswith("value is left out") for note in report.notes)
+
+
+@pytest.mark.parametrize(("layer", "said"), [(None, "layers 0 to 1; --layer N"), (2, "layers 0 to 1")])
+def test_which_layer_must_be_said(layer, said):
+    with pytest.raises(AttnError, match=said):
+        attnctl.check(loaded("llama"), layer=layer)

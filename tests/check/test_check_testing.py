@@ -1,0 +1,151 @@
+"""`assert_attention` and `check_module`, and arrays that are not NumPy's."""
+
+import numpy as np
+import planted as own
+import pytest
+
+import attnctl
+from attnctl import AttnError
+from attnctl.testing import assert_attention
+
+
+def test_what_is_right_passes_and_gives_its_report():
+    assert assert_attention(own.attend(own.CAUSAL), heads=2, causal=True).agrees
+
+
+def test_what_is_wrong_fails_with_the_report_as_text():
+    with pytest.raises(AssertionError) as failed:
+        assert_attention(own.attend(own.CAUSAL, "no-scale"), heads=2, causal=True)
+    report = attnctl.check(own.attend(own.CAUSAL, "no-scale"), heads=2, causal=True)
+    assert str(failed.value) == str(report)
+    assert str(report).startswith("scaled_scores is the first wrong step")
+    assert "(no-scale)" in str(report)
+
+
+def test_what_cannot_be_told_fails_too():
+    with pytest.raises(AssertionError, match="cannot tell"):
+        assert_attention(own.attend(own.CAUSAL), heads=2)  # masked_scores, and nothing says what it hides
+
+
+class OnlyArray:
+    """Something with `__array__` alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+class OnlyDlpack:
+    """Something with DLPack alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("wrap", [OnlyArray, OnlyDlpack, np.ndarray.tolist])
+def test_arrays_of_any_library_will_do(wrap):
+    arrays = own.attend(own.CAUSAL)
+    assert_attention({name: wrap(arrays[name]) for name in ("Q", "K", "scores")})
+
+
+def test_what_is_no_array_is_refused():
+    class Broken:
+        def __array__(self, dtype=None, copy=None):
+            raise TypeError("on another planet")
+
+    with pytest.raises(AttnError, match="Q: on another planet; give a NumPy array"):
+        attnctl.check({"Q": Broken()})
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_tensors_of_torch_will_do(dtype):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 6, 8, dtype=getattr(torch, dtype), requires_grad=True) for _ in range(3))
+    z = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert_attention({"q": q, "k": k, "v": v, "z": z}, causal=True)
+    with pytest.raises(AssertionError, match="mask-"):
+        assert_attention(
+            {"q": q, "k": k, "v": v, "z": torch.nn.functional.scaled_dot_product_attention(q, k, v)},
+            causal=True,
+        )
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_module_of_torch_is_checked(batch_first):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    module = torch.nn.MultiheadAttention(16, 4, batch_first=batch_first)
+    x = torch.randn(2, 5, 16)
+    hidden = torch.ones(5 if batch_first else 2, 5 if batch_first else 2, dtype=torch.bool).triu(1)
+    report = attnctl.check_module(module, x, x, x, keywords={"attn_mask": hidden})
+    assert report.agrees, str(report)
+    assert {"attention_weights", "output"} - set(report.trace) == {"attention_weights"}  # averaged
+    module.in_proj_bias.data[:16] += 1
+    wrong = torch.nn.MultiheadAttention.forward
+    try:
+        torch.nn.MultiheadAttention.forward = lambda *a, **k: (wrong(*a, **k)[0] * 1.5, None)
+        assert attnctl.check_module(module, x, x, x).first == "output"
+    finally:
+        torch.nn.MultiheadAttention.forward = wrong
+
+
+def test_the_projections_of_a_module_are_recorded():
+    torch = pytest.importorskip("torch")
+
+    class Attention(torch.nn.Module):
+        """What people write."""
+
+        def __init__(self, heads, factor):
+            super().__init__()
+            self.num_heads, self.factor = heads, factor
+            self.q_proj, self.k_proj, self.v_proj, self.o_proj = (torch.nn.Linear(16, 16) for _ in range(4))
+
+        def forward(self, x):
+            q, k, v = (
+                p(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                for p in (self.q_proj, self.k_proj, self.v_proj)
+            )
+            weights = (q @ k.transpose(-1, -2) * self.factor).softmax(-1)
+            return self.o_proj((weights @ v).transpose(1, 2).flatten(2))
+
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 16)
+    report = attnctl.check_module(Attention(4, 0.5), x)
+    assert report.agrees, str(report)
+    judged = [name for name, step in report.steps.items() if step.verdict.value == "agrees"]
+    assert judged == ["Q", "K", "V", "output"]
+    report = attnctl.check_module(Attention(4, 0.25), x)
+    assert (report.agrees, report.first) == (False, "output")
+
+
+def test_modules_of_hugging_face_are_checked():
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    from transformers.models.bert.modeling_bert import BertAttention
+    from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
+
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 16)
+    sizes = {"hidden_size": 16, "num_attention_heads": 4, "attn_implementation": "eager"}
+    bert = BertAttention(transformers.BertConfig(intermediate_size=32, **sizes)).eval()
+    report = attnctl.check_module(bert, x, heads=4)
+    judged = [name for name, step in report.steps.items() if step.verdict.value == "agrees"]
+    assert (report.agrees, judged[-1]) == (True, "output"), str(report)  # before it is added to X
+
+    config = transformers.LlamaConfig(num_key_value_heads=2, **sizes)
+    llama = LlamaAttention(config, 0).eval()
+    hidden = torch.full((5, 5), torch.finfo(torch.float32).min).triu(1)[None, None]
+    turn = LlamaRotaryEmbedding(config)(x, torch.arange(5)[None])
+    keywords = {"position_embeddings": turn, "attention_mask": hidden}
+    report = attnctl.check_module(llama, x, keywords=keywords, positions="rope")
+    assert report.agrees, str(report)
+    report = attnctl.check_module(llama, x, keywords=keywords)
+    assert report.unasked == "--positions rope", str(report)
