@@ -17,6 +17,8 @@ from attnctl.ops import Buckets
 from attnctl.plan.prepared import Named, Prepared, arrays_of
 from attnctl.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 
+SUFFIXES = {"W": ".weight", "b": ".bias"}
+
 
 def prepared(
     tensors: LayerTensors,
@@ -47,11 +49,11 @@ def prepared(
         head_norm = norm_op(d, d["eps"], heads=d["qk_norm"] == "heads")
         named |= head_norm_factors(tensors)
     if d["sink"]:
-        named["sink"] = tensors.read("sink", "", (d["heads"],)), "given"
+        named["sink"] = tensors.read("sink", "", (d["heads"],)), tensors.origin("sink", "")
     buckets = None
     if d["buckets"] and not cross:
         table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
-        named["bias_table"] = np.ascontiguousarray(table.T), "given"
+        named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
         buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
     if d["alibi"] == "keys":
         named["bias"] = key_bias(d, len(hidden)).astype(tensors.model.dtype), "slope · key, in bfloat16"
@@ -114,7 +116,8 @@ def norm_factors(tensors: LayerTensors, use: str, name: str, shape: Shape) -> Na
     """The weight and the bias of a norm under our names."""
     factors = tensors.factors(use, shape)
     return {
-        f"{name}_{kind}": (each, "given") for kind, each in zip(("weight", "bias"), factors, strict=False)
+        f"{name}_{kind}": (each, tensors.origin(use, f".{kind}"))
+        for kind, each in zip(("weight", "bias"), factors, strict=False)
     }
 
 
@@ -134,9 +137,9 @@ def head_norm_factors(tensors: LayerTensors) -> Named:
             shape = (heads * size,) if d["qk_norm"] == "heads" else (heads, size) if by_head else (size,)
             weight = tensors.read(use, ".weight", shape)
             weight = weight.reshape(heads, size) if d["qk_norm"] == "heads" else weight
-        named[f"{symbol}_norm_weight"] = weight, "given"
+        named[f"{symbol}_norm_weight"] = weight, tensors.origin(use)
         if d["qk_norm_bias"]:
-            named[f"{symbol}_norm_bias"] = tensors.read(use, ".bias", (size,)), "given"
+            named[f"{symbol}_norm_bias"] = tensors.read(use, ".bias", (size,)), tensors.origin(use, ".bias")
     return named
 
 
@@ -157,10 +160,10 @@ def projections(tensors: LayerTensors, role: str) -> Named:
     for symbol, count in heads.items():
         use, columns = f"{role}{symbol.lower()}", count * sizes[symbol]
         there = d["k_bias"] if symbol == "K" and d["k_bias"] is not None else d["bias"]
-        named[f"W_{symbol}"] = split(tensors.matrix(use, d["width"], columns), count), "given"
+        named[f"W_{symbol}"] = split(tensors.matrix(use, d["width"], columns), count), tensors.origin(use)
         bias = tensors.bias(use, columns, there)
         if bias is not None:
-            named[f"b_{symbol}"] = split(bias, count), "given"
+            named[f"b_{symbol}"] = split(bias, count), tensors.origin(use, ".bias")
     return named
 
 
@@ -191,7 +194,8 @@ def fused_projections(tensors: LayerTensors) -> Named:
             q = by_group[:, :-2].reshape(heads, *by_group.shape[2:])
             k, v = by_group[:, -2], by_group[:, -1]
         named |= {
-            f"{kind}_{symbol}": (each, "given") for symbol, each in zip("QKV", (q, k, v), strict=True)
+            f"{kind}_{symbol}": (each, tensors.origin("qkv", SUFFIXES[kind]))
+            for symbol, each in zip("QKV", (q, k, v), strict=True)
         }
     return named
 
@@ -204,25 +208,25 @@ def latent(tensors: LayerTensors) -> Named:
     named: Named = {}
     source = d["width"]
     if d["rank"]:
-        named["W_latent_Q"] = tensors.matrix("latent_q", source, d["rank"]), "given"
+        named["W_latent_Q"] = tensors.matrix("latent_q", source, d["rank"]), tensors.origin("latent_q")
         bias = tensors.bias("latent_q", d["rank"], d["bias"])
         if bias is not None:
-            named["b_latent_Q"] = bias, "given"
+            named["b_latent_Q"] = bias, tensors.origin("latent_q", ".bias")
         named |= norm_factors(tensors, "latent_q_norm", "latent_Q_norm", (d["rank"],))
         source = d["rank"]
-    named["W_Q"] = split(tensors.matrix("q", source, heads * d["d_k"]), heads), "given"
+    named["W_Q"] = split(tensors.matrix("q", source, heads * d["d_k"]), heads), tensors.origin("q")
     down = tensors.matrix("latent_kv", d["width"], d["kv_rank"] + d_rope)
     named["W_latent_KV"], named["W_K_rope"] = (
-        (each, "given") for each in np.split(down, [d["kv_rank"]], axis=1)
+        (each, tensors.origin("latent_kv")) for each in np.split(down, [d["kv_rank"]], axis=1)
     )
     bias = tensors.bias("latent_kv", d["kv_rank"] + d_rope, d["bias"])
     if bias is not None:
         named["b_latent_KV"], named["b_K_rope"] = (
-            (each, "given") for each in np.split(bias, [d["kv_rank"]])
+            (each, tensors.origin("latent_kv", ".bias")) for each in np.split(bias, [d["kv_rank"]])
         )
     named |= norm_factors(tensors, "latent_kv_norm", "latent_KV_norm", (d["kv_rank"],))
     up = split(tensors.matrix("kv", d["kv_rank"], heads * (own + d_v)), heads)
-    named["W_K"], named["W_V"] = ((each, "given") for each in np.split(up, [own], axis=-1))
+    named["W_K"], named["W_V"] = ((each, tensors.origin("kv")) for each in np.split(up, [own], axis=-1))
     return named
 
 
@@ -230,6 +234,6 @@ def output(tensors: LayerTensors, role: str) -> Named:
     """W_O and its bias."""
     d = tensors.d
     use = f"{role}o"
-    named: Named = {"W_O": (tensors.matrix(use, d["heads"] * d["d_v"], d["width"]), "given")}
+    named: Named = {"W_O": (tensors.matrix(use, d["heads"] * d["d_v"], d["width"]), tensors.origin(use))}
     bias = tensors.bias(use, d["width"], d["out_bias"])
-    return named if bias is None else named | {"b_O": (bias, "given")}
+    return named if bias is None else named | {"b_O": (bias, tensors.origin(use, ".bias"))}

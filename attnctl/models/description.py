@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from attnctl.errors import AttnError, raise_all
@@ -20,7 +19,7 @@ from attnctl.rules import Window
 from attnctl.words import did_you_mean, one_of, quoted
 
 MOST_LAYERS = 10_000
-LARGEST = 2**31
+LARGEST, LARGEST_HEAD, LARGEST_NUMBER = 2**31, 2**16, 1e30
 TYPES = {"full_attention": False, "sliding_attention": True}
 """The types of layers, and whether each has a window."""
 
@@ -92,7 +91,7 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
             raise AttnError(f"{place}: {stack.section}: expected an object")
     try:
         return described(kind, part, stack, own, place)
-    except (TypeError, ValueError, KeyError, IndexError, ZeroDivisionError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, KeyError) else f"no {error}"
         raise AttnError(f"{place}: a setting is missing or of the wrong kind ({text})") from None
 
@@ -206,8 +205,8 @@ def ill_typed(s: Mapping[str, Any], place: str) -> Iterator[str]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    """Whether it is a number that float32 holds."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
 
 
 def told(name: str) -> str:
@@ -227,7 +226,13 @@ def problems(s: Mapping[str, Any], config: Config, place: str) -> Iterator[str]:
         yield f"{place}: {s['kv_heads']} kv heads do not divide {s['heads']} heads"
     if is_count(s["layers"]) and s["layers"] > MOST_LAYERS:
         yield f"{place}: {s['layers']} layers; {MOST_LAYERS} are the most"
-    if s["act"] not in ACTIVATIONS:
+    if not wrong and s["d_k"] > LARGEST_HEAD:
+        yield f"{place}: heads of {s['d_k']} columns; {LARGEST_HEAD} are the most"
+    if s["experts"] is not None and not wrong and s["experts"] % (s["groups"] or 1):
+        yield f"{place}: {s['groups']} groups do not divide {s['experts']} experts"
+    if s["clamp"] is not None and not all(map(is_number, s["clamp"])):
+        yield f"{place}: swiglu_alpha and swiglu_limit: {quoted(str(s['clamp']))}, expected numbers"
+    if not isinstance(s["act"], str) or s["act"] not in ACTIVATIONS:
         yield (
             f"{place}: the function {quoted(str(s['act']))} is not known; "
             f"known are {', '.join(ACTIVATIONS)}"
@@ -282,12 +287,11 @@ def rope_of(s: Mapping[str, Any], config: Config, slides: bool, place: str) -> R
     share = parameters.get("partial_rotary_factor")
     size = s["d_rope"] or s["d_k"]
     dims = s["rotary_size"] or int(size * (s["rotary_share"] if share is None else share))
+    dims += dims % 2
     if not 0 < float(theta) < float("inf") or not 2 <= dims <= size:
         raise AttnError(f"{place}: rotating {dims} of {size} columns with theta {theta} is not possible")
     first = s["d_k"] - size
-    rope = Rope(
-        kind, float(theta), dims + dims % 2, bool(s["interleaved"]), first, s["longest"], parameters
-    )
+    rope = Rope(kind, float(theta), dims, bool(s["interleaved"]), first, s["longest"], parameters)
     rope.rotary(1)  # parameters of the wrong kind or length show here
     return rope
 

@@ -23,6 +23,7 @@ def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, c
     return prepared(tensors, hidden, None, memory, cross=cross).run([X, RESIDUAL])
 
 
+@np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def embedded(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
     """What comes into layer 0: tokens, positions, segments, their norm and projection.
 
@@ -92,6 +93,7 @@ def states(
     yield len(model.description.layers), hidden
 
 
+@np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run) -> Array:
     """What a layer makes of what came into it."""
     d = tensors.d
@@ -113,6 +115,7 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
     return out
 
 
+@np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def ended(model: Model, hidden: Array) -> Array:
     """What came out of the last layer, through the final norm where there is one."""
     d = model.description

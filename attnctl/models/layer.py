@@ -95,6 +95,10 @@ class LayerTensors:
         self.names.setdefault(f"{use}{suffix}", whole)
         return self.model.checkpoint.read(whole, shape, self.model.dtype, part)
 
+    def origin(self, use: str, suffix: str = ".weight") -> str:
+        """What the checkpoint calls a tensor that was read."""
+        return self.names[f"{use}{suffix}"]
+
     def matrix(self, use: str, rows: int, columns: int, **numbers: int) -> Array:
         """A projection as (in, out), however the checkpoint keeps it."""
         if self.d["transposed"]:
