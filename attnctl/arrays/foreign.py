@@ -235,9 +235,19 @@ class Reader:
         if arrays is None:
             out.notes.append(f"{name} is left out: --heads N says how many heads share its {len(row.ours)}")
             return
-        for ours, array in zip(row.ours, arrays, strict=True):
+        names = row.ours
+        if names == (OUTPUT,) and self.is_by_head(arrays[0], out):
+            names = (HEAD_OUTPUTS,)
+        for ours, array in zip(names, arrays, strict=True):
             out.arrays[ours] = both(out.arrays[ours], array) if ours in out.arrays else array
-        out.read[" ".join(row.ours)] = last_part(name, row)
+        out.read[" ".join(names)] = last_part(name, row)
+
+    def is_by_head(self, output: Array, out: Understood) -> bool:
+        """Whether what attention gives still has its heads, as a fused kernel gives it, laid out as V."""
+        if HEAD_OUTPUTS in out.arrays:
+            return False
+        v = out.arrays.get("V")
+        return output.ndim == 4 or (W_O not in out.arrays and v is not None and v.ndim == output.ndim)
 
     def read_values(self, name: str, out: Understood) -> None:
         """V is made of what K is made of; where it is not, nothing here can tell what V is."""

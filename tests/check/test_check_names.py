@@ -141,3 +141,12 @@ def test_v_made_of_other_rows_than_k_is_not_accused():
 def test_which_layer_must_be_said(layer, said):
     with pytest.raises(AttnError, match=said):
         attnctl.check(loaded("llama"), layer=layer)
+
+
+def test_how_many_heads_there_are_is_found_where_the_matrices_leave_it_open():
+    arrays = loaded("llama")
+    del arrays["attn_weights"]
+    kept = {name: array for name, array in arrays.items() if "layernorm" not in name}
+    trace = attnctl.attend(kept, layer=1, heads=4)
+    report = attnctl.check({**kept, "attn_output": trace["output"]}, layer=1)
+    assert (report.agrees, report.unasked) == (False, "--heads 4")

@@ -72,6 +72,8 @@ def test_tensors_of_torch_will_do(dtype):
     q, k, v = (torch.randn(2, 6, 8, dtype=getattr(torch, dtype), requires_grad=True) for _ in range(3))
     z = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert_attention({"q": q, "k": k, "v": v, "z": z}, causal=True)
+    assert_attention({"q": q[None], "k": k[None], "v": v[None], "attn_output": z[None]}, causal=True)
+    assert_attention({"q": q, "k": k, "v": v, "out": z}, causal=True)
     with pytest.raises(AssertionError, match="mask-"):
         assert_attention(
             {"q": q, "k": k, "v": v, "z": torch.nn.functional.scaled_dot_product_attention(q, k, v)},

@@ -200,12 +200,13 @@ def rotations(settings: Settings, sizes: Mapping[str, int]) -> Iterator[tuple[Ro
 
 
 def with_heads(trace: Trace, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    """So many heads side by side where nothing told how many there are, few first."""
-    if settings.heads is not None or sizes.get("head") != 1:
-        return
-    columns = sizes.get("d_k", 1)
+    """Another number of heads where nobody said how many there are, few first.
+
+    Arrays that show their heads do not go together with another number.
+    """
+    columns = sizes.get("head", 1) * sizes.get("d_k", 1)
     for heads in range(2, min(columns, MOST_HEADS) + 1):
-        if columns % heads == 0:
-            words = f"there are {heads} heads, not one"
+        if settings.heads is None and columns % heads == 0 and heads != sizes.get("head"):
+            words = f"there are {heads} heads, not {sizes.get('head', 1)}"
             said = Unasked(f"--heads {heads}", "heads-unasked", words)
             yield Reading(trace, settings.with_(heads=heads), unasked=(said,))
