@@ -50,7 +50,7 @@ def hint(search: Search) -> str:
 
 def printed(record: Record, walk: Walk) -> str:
     """That everything agrees if the numbers were rounded when they were written down."""
-    steps = [record.value(step.name) for step in walk.derivation if derived(step, record)]
+    steps = [record.trace[step.name] for step in walk.derivation if derived(step, record)]
     if record.strictness != Strictness() or all(on_grid(each, FLOAT32.bits) for each in steps):
         return ""
     for decimals in range(2, MOST_DECIMALS + 1):

@@ -9,8 +9,9 @@ from typing import Any
 from attnctl.arithmetic import number_text
 from attnctl.cells import spelled
 from attnctl.trace import Trace
+from attnctl.verbs.check.judge import Gap
 from attnctl.verbs.check.untold import Untold
-from attnctl.verbs.check.walk import Checked, Gap, Verdict
+from attnctl.verbs.check.walk import Checked, Verdict
 
 
 @dataclass(frozen=True)

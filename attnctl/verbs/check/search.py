@@ -16,11 +16,12 @@ from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.verbs.check.catalogue import CATALOGUE
 from attnctl.verbs.check.fit import size_of
+from attnctl.verbs.check.judge import differing
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
 from attnctl.verbs.check.precision import FLOAT32, FLOAT64
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import free
-from attnctl.verbs.check.walk import Walk, Walker, differing
+from attnctl.verbs.check.walk import Walk, Walker
 
 Detailed = tuple[Mistake, str]
 
