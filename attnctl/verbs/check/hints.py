@@ -32,6 +32,12 @@ NOT_ALL_TRIED = (
 
 def hint(search: Search) -> str:
     """One or two sentences on how found and expected numbers are related, and where they differ."""
+    only = f" This is said of {search.part}; the rest was not searched." if search.part else ""
+    return related(search) + only
+
+
+def related(search: Search) -> str:
+    """How found and expected numbers of a search are related, and where they differ."""
     case = search.case
     relation = (
         factor(case)

@@ -90,9 +90,13 @@ class Search:
     case: Case
     named: tuple[Mistake, ...] = ()
     """What was named at earlier steps: what contradicts it is not looked for."""
+    part: str = ""
+    """Which part of the step is searched; nothing where it is all of it."""
 
     @classmethod
-    def begin(cls, record: Record, walk: Walk, first: str, named: Collection[str] = ()) -> Search:
+    def begin(
+        cls, record: Record, walk: Walk, first: str, named: Collection[str] = (), part: str = ""
+    ) -> Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
         walker = Walker(record, lenient=True)
         loosely = walker.walk(walk.derivation)
@@ -103,7 +107,7 @@ class Search:
         differs = differing(record, first, expected)[1] & ~record.blank(first)
         case = Case(walk.derivation, record, first, record.value(first), expected, differs, loosely)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(record, walker, loosely, case, earlier)
+        return cls(record, walker, loosely, case, earlier, part)
 
     def fits(self) -> list[Fit]:
         """Every known mistake that reproduces the step, the best first; pairs where no single one does."""
