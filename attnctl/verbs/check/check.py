@@ -177,10 +177,11 @@ class Diagnosis:
     def searched(self, first: str) -> tuple[Search, Fit | None, list[Fit]]:
         """Where a wrong step was searched, what explains it, and what else does."""
         searches: list[Search] = []
+        fits: list[Fit] = []
         for part in samples(self.record, self.walk, first):
             named = {name for _, name in self.done}
             searches.append(Search.begin(part.record, part.walk, first, named, part.words))
-            fit, also = best(searches[-1].fits())
+            fit, also = best(searches[-1].fits(quick=part.quick and not fits))
             fits = [each for each in (fit, *also) if each]
             verified = [each for each in fits if not part.words or self.verified(first, each)]
             if verified:

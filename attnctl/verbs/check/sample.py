@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from attnctl.array import Array
+from attnctl.derivation import Derivation
 from attnctl.errors import AttnError
 from attnctl.trace import Trace
 from attnctl.verbs.check.blocks import MANY
@@ -35,6 +36,8 @@ class Sample:
     walk: Walk
     words: str = ""
     """Which part it is; nothing where it is all there is."""
+    quick: bool = False
+    """Whether another part was searched before: it shows but mistakes that mix up queries."""
 
 
 def samples(record: Record, walk: Walk, first: str) -> Iterator[Sample]:
@@ -51,34 +54,36 @@ def is_large(record: Record, walk: Walk, first: str) -> bool:
 
 
 def parts_of(record: Record, walk: Walk, first: str) -> Iterator[Sample]:
-    """The first queries, and the first head, as far as they show what is wrong."""
+    """The first queries of all heads or, where these show nothing, more of one head; then one head."""
     axes, shape = record.intended[first].axes, record.trace[first].shape
     if len(axes) != len(shape) or axes[-2:-1] != ("query",):
         return
     rows = max(1, FEW * shape[-2] // max(record.trace[name].size for name in record.trace))
-    while rows < shape[-2]:
-        part = checked_part(record, walk, first, {"query": rows})
+    one = {axis: 1 for axis, size in zip(axes[:-2], shape[:-2], strict=True) if size > 1}
+    lead: dict[str, int] = {}
+    told = False
+    while rows < shape[-2] and not told:
+        part = checked_part(record, walk, first, {"query": rows, **lead})
         if part:
-            yield replace(part, words=f"the first {rows} queries")
-            break
-        rows *= 2
-    lead = {axis: 1 for axis, size in zip(axes[:-2], shape[:-2], strict=True) if size > 1}
-    part = checked_part(record, walk, first, lead) if lead else None
+            yield replace(part, words=f"the first {rows} queries{' of the first head' if lead else ''}")
+        told, rows, lead = part is not None, rows * 4, one
+    part = checked_part(record, walk, first, one) if one else None
     if part:
-        yield replace(part, words=f"the first {' and '.join(lead)}")
+        yield replace(part, words=f"the first {' and '.join(one)}", quick=told)
 
 
 def checked_part(record: Record, walk: Walk, first: str, sizes: Mapping[str, int]) -> Sample | None:
     """So much of a record along these axes; None where it does not show the same mistake."""
     part = cut(record, sizes)
     try:
+        alone = Walker(part).walk(Derivation(tuple(stretch(walk.derivation, part, first))))
+        enough = min(TELLING, walk.gap(first).differing / 10)
+        if first not in alone.wrong or alone.gap(first).differing < enough:
+            return None
         found = Walker(part).walk(walk.derivation)
     except AttnError:  # steps of which this part does not tell
         return None
-    if first not in found.wrong or not set(found.wrong) <= set(walk.wrong):
-        return None
-    enough = found.gap(first).differing >= min(TELLING, walk.gap(first).differing / 10)
-    return Sample(part, found) if enough else None
+    return Sample(part, found) if set(found.wrong) <= set(walk.wrong) else None
 
 
 def cut(record: Record, sizes: Mapping[str, int]) -> Record:

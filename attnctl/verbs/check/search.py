@@ -109,11 +109,14 @@ class Search:
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(record, walker, loosely, case, earlier, part)
 
-    def fits(self) -> list[Fit]:
-        """Every known mistake that reproduces the step, the best first; pairs where no single one does."""
+    def fits(self, *, quick: bool = False) -> list[Fit]:
+        """Every known mistake that reproduces the step, the best first; pairs where no single one does.
+
+        With `quick` only mistakes of which nothing is fitted, and no pairs.
+        """
         found: dict[str, Fit] = {}
         halves: list[Half] = []
-        for fitted, most in ((False, inf), (True, MOST_FITTED)):
+        for fitted, most in ((False, MOST_FITTED if quick else inf), (True, MOST_FITTED)):
             self.case.effort.allow(most)
             for mistake, plant in self.plants(self.case, fitted=fitted):
                 value = self.case.value(plant.derivation)
@@ -122,9 +125,10 @@ class Search:
                     found[mistake.name] = fit
                 if value is not None and self.may_be_half(value):
                     halves.append(Half(mistake, plant, self.case.misfit(value)))
-            if any(self.exactly(fit) for fit in found.values()):
+            if quick or any(self.exactly(fit) for fit in found.values()):
                 break
-        return ranked(list(found.values()) or self.pairs(halves), self.floor)
+        pairs = [] if found or quick else self.pairs(halves)
+        return ranked(list(found.values()) or pairs, self.floor)
 
     def exactly(self, fit: Fit) -> bool:
         """Whether a fit leaves so little that no fitted number could leave less."""
