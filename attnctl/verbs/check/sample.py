@@ -66,7 +66,7 @@ def parts_of(record: Record, walk: Walk, first: str) -> Iterator[Sample]:
         part = checked_part(record, walk, first, {"query": rows, **lead})
         if part:
             yield replace(part, words=f"the first {rows} queries{' of the first head' if lead else ''}")
-        told, rows, lead = part is not None, rows * 4, one
+        told, rows, lead = part is not None, rows * 2, one
     part = checked_part(record, walk, first, one) if one else None
     if part:
         yield replace(part, words=f"the first {' and '.join(one)}", quick=told)
