@@ -87,12 +87,15 @@ class Unstated(Op):
     """A step of a file that does not say how it came about."""
 
 
-class Copy(Op):
+class Copy(RowWise):
     """The input as it is, under a new name."""
 
-    def apply(self, *inputs: Array) -> Array:
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
         """(...) -> the same."""
-        return inputs[0].copy()
+        if out is None:
+            return inputs[0].copy()
+        np.copyto(out, inputs[0])
+        return out
 
     def terms(self, cell: Cell, *inputs: Array) -> Expr:
         """a."""

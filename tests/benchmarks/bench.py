@@ -220,7 +220,39 @@ def tables():
     yield "full print of 512×512 / np.savetxt", ratio(whole, savetxt), 2
 
 
-GROUPS = (start_up, attend, memory, weights, dumps, yaml, tables)
+def check():
+    import numpy as np
+
+    folder = Path(tempfile.mkdtemp())
+    try:
+        right, wrong = str(folder / "right.npz"), str(folder / "wrong.npz")
+        words = folder / "words.txt"
+        words.write_text(" ".join(f"w{i}" for i in range(2048)) + "\n")
+        options = ["--d-model", "512", "--heads", "8", "--causal", "--dtype", "float32"]
+        run = [ATTNCTL, "run", "--file", str(words), *options, "--output", right]
+        command(*run)()
+        with np.load(right) as arrays:
+            steps = {name: arrays[name] for name in arrays}
+        s = steps["scores"]  # not scaled
+        steps["scaled_scores"] = s
+        steps["masked_scores"] = s = np.where(np.tri(2048, dtype=bool), s, np.float32("-inf"))
+        weights = np.exp(s - s.max(-1, keepdims=True))
+        steps["attention_weights"] = weights = weights / weights.sum(-1, keepdims=True)
+        steps["head_outputs"] = z = weights @ steps["V"]
+        steps["concat"] = z = z.transpose(1, 0, 2).reshape(2048, -1)
+        steps["output"] = z @ steps["W_O"]
+        np.savez(wrong, **steps)
+        del steps, s, weights
+        for what, path, slower, larger in (("agreement", right, 3, 1.3), ("wrong", wrong, 10, 2)):
+            found = ratio(command(ATTNCTL, "check", path), command(*run), 3)
+            yield f"check, {what} 2048 / run", found, slower
+            found = peak(ATTNCTL, "check", path) / peak(*run)
+            yield f"check, {what} 2048 / run, memory", found, larger
+    finally:
+        shutil.rmtree(folder)
+
+
+GROUPS = (start_up, attend, memory, weights, dumps, yaml, tables, check)
 
 
 def main():

@@ -22,6 +22,7 @@ from attnctl.verbs.check.precision import DTYPES, FLOAT64
 from attnctl.verbs.check.readings import Look, Reading, Unasked, agreeing
 from attnctl.verbs.check.record import Record, Strictness, with_precisions
 from attnctl.verbs.check.report import Finding, Report
+from attnctl.verbs.check.sample import samples
 from attnctl.verbs.check.search import Fit, Search, best
 from attnctl.verbs.check.untold import untold
 from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker, nothing_checked
@@ -97,7 +98,7 @@ def walked(
     dtype = settings.dtype if settings else trace.config.get("dtype")
     record = with_precisions(record, DTYPES.get(str(dtype), FLOAT64))
     walk = Walker(record).walk(record.intended)
-    record = with_products(record, walk)
+    record = with_short_factors(record, walk)
     if record.factors.short:
         walk = Walker(record).walk(record.intended)
     return intent, record, walk
@@ -134,6 +135,14 @@ def notes_of(trace: Trace, intent: Intent) -> list[str]:
     read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
     left_out = trace.header.get("notes", []) if "read" in trace.header else []
     return [*([f"Read {', '.join(read)}."] if read else []), *left_out, *intent.notes]
+
+
+def with_short_factors(record: Record, walk: Walk) -> Record:
+    """The record, its products of matrices in TF32 where a part of the first wrong step shows it."""
+    if not walk.wrong:
+        return record
+    part = next(samples(record, walk, walk.wrong[0]))
+    return replace(record, factors=with_products(part.record, part.walk).factors)
 
 
 def intended(trace: Trace, settings: Settings | None) -> Intent:
@@ -217,12 +226,33 @@ class Diagnosis:
             yield Finding(first, self.walk.gap(first), hint=why)
             return
         while wrong := [name for name in self.walk.wrong if (name, "") not in self.done]:
-            search = Search.begin(self.record, self.walk, wrong[0], {name for _, name in self.done})
-            fit, also = best(search.fits())
+            search, fit, also = self.searched(wrong[0])
             if fit is None or any((wrong[0], mistake.name) in self.done for mistake, _ in fit.mistakes):
                 yield self.unexplained(search)
             else:
                 yield from self.explained(wrong[0], fit, also)
+
+    def searched(self, first: str) -> tuple[Search, Fit | None, list[Fit]]:
+        """Where a wrong step was searched, what explains it, and what else does."""
+        searches: list[Search] = []
+        fits: list[Fit] = []
+        for part in samples(self.record, self.walk, first):
+            named = {name for _, name in self.done}
+            searches.append(Search.begin(part.record, part.walk, first, named, part.words))
+            fit, also = best(searches[-1].fits(quick=part.quick and not fits))
+            fits = [each for each in (fit, *also) if each]
+            verified = [each for each in fits if not part.words or self.verified(first, each)]
+            if verified:
+                return searches[-1], verified[0], verified[1:]
+        return searches[0], None, []
+
+    def verified(self, first: str, fit: Fit) -> bool:
+        """Whether what explains a part of a step explains all of it, and upsets nothing else."""
+        try:
+            whole = Walker(self.record, lenient=True).walk(fit.walk.derivation, self.walk)
+        except AttnError:  # shapes that go together in the part alone
+            return False
+        return set(whole.wrong) <= set(self.walk.wrong) - {first}
 
     def explained(self, first: str, fit: Fit, also: Sequence[Fit]) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
@@ -230,20 +260,28 @@ class Diagnosis:
             self.done.add((first, mistake.name))
             others = () if number else tuple(map(named, also))
             yield Finding(first, self.walk.gap(first), mistake.name, *spoken(mistake, detail), others)
-        self.walk = Walker(self.record).walk(fit.walk.derivation)
+        self.walk = Walker(self.record).walk(fit.walk.derivation, self.walk)
 
     def unexplained(self, search: Search) -> Finding:
         """A step that no known mistake explains; forgotten, where what follows is right without it."""
         first, gap = search.case.first, self.walk.gap(search.case.first)
         self.done.add((first, ""))
         without = self.record.forgetting(first)
-        after = Walker(without).walk(self.walk.derivation)
-        righted = set(self.walk.wrong) - {first} - set(after.wrong)
-        if not righted or not set(after.wrong) <= set(self.walk.wrong):
+        after = righted(search.record, search.walk, first) and righted(self.record, self.walk, first)
+        if not after:
             return Finding(first, gap, hint=hint(search))
+        self.steps |= {
+            name: after.steps[name] for name in self.walk.wrong if name not in {first, *after.wrong}
+        }
         self.record, self.walk = without, after
-        self.steps |= {name: after.steps[name] for name in righted}
         return Finding(first, gap, hint=WRITTEN_WRONG)
+
+
+def righted(record: Record, walk: Walk, first: str) -> Walk | None:
+    """The walk without a step, where that rights some that follow and makes none wrong; or None."""
+    after = Walker(record.forgetting(first)).walk(walk.derivation)
+    right = set(walk.wrong) - {first} - set(after.wrong)
+    return after if right and set(after.wrong) <= set(walk.wrong) else None
 
 
 def named(fit: Fit) -> str:

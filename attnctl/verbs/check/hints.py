@@ -32,6 +32,12 @@ NOT_ALL_TRIED = (
 
 def hint(search: Search) -> str:
     """One or two sentences on how found and expected numbers are related, and where they differ."""
+    only = f" This is said of {search.part}; the rest was not searched." if search.part else ""
+    return related(search) + only
+
+
+def related(search: Search) -> str:
+    """How found and expected numbers of a search are related, and where they differ."""
     case = search.case
     relation = (
         factor(case)
@@ -50,7 +56,7 @@ def hint(search: Search) -> str:
 
 def printed(record: Record, walk: Walk) -> str:
     """That everything agrees if the numbers were rounded when they were written down."""
-    steps = [record.value(step.name) for step in walk.derivation if derived(step, record)]
+    steps = [record.trace[step.name] for step in walk.derivation if derived(step, record)]
     if record.strictness != Strictness() or all(on_grid(each, FLOAT32.bits) for each in steps):
         return ""
     for decimals in range(2, MOST_DECIMALS + 1):

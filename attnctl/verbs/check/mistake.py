@@ -13,10 +13,11 @@ from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.names import OUTPUT
 from attnctl.ops import Op
+from attnctl.verbs.check.judge import vanishes
 from attnctl.verbs.check.probe import Probe
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import Known, free
-from attnctl.verbs.check.walk import Walk, vanishes
+from attnctl.verbs.check.walk import Walk
 
 
 @dataclass

@@ -63,10 +63,18 @@ def rounded(array: Array, precision: Precision) -> Array:
     return np.where(np.abs(near) > precision.largest, np.copysign(np.inf, near), near)
 
 
+AT_ONCE = 2**18
+"""Numbers that are looked at together."""
+
+
 def on_grid(array: Array, bits: int) -> bool:
     """Whether every finite number has a significand of so many bits."""
+    if array.dtype.kind == "f" and declared(array.dtype).bits <= bits:
+        return True
     flat = array.reshape(-1)
-    return all(_on_grid(part, bits) for part in (flat[:64], flat[64:]))  # most arrays say no at once
+    starts = [0, *range(64, flat.size, AT_ONCE)]  # most arrays say no at once
+    stops = [*starts[1:], flat.size]
+    return all(_on_grid(flat[start:stop], bits) for start, stop in zip(starts, stops, strict=True))
 
 
 def _on_grid(numbers: Array, bits: int) -> bool:

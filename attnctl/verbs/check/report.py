@@ -11,8 +11,9 @@ from typing import Any
 from attnctl.arithmetic import number_text
 from attnctl.cells import spelled
 from attnctl.trace import Trace
+from attnctl.verbs.check.judge import Gap
 from attnctl.verbs.check.untold import Untold
-from attnctl.verbs.check.walk import Checked, Gap, Verdict
+from attnctl.verbs.check.walk import Checked, Verdict
 
 OPTION = re.compile("say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""

@@ -16,11 +16,12 @@ from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.verbs.check.catalogue import CATALOGUE
 from attnctl.verbs.check.fit import size_of
+from attnctl.verbs.check.judge import differing
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
 from attnctl.verbs.check.precision import FLOAT32, FLOAT64
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import free
-from attnctl.verbs.check.walk import Walk, Walker, differing
+from attnctl.verbs.check.walk import Walk, Walker
 
 Detailed = tuple[Mistake, str]
 
@@ -89,9 +90,13 @@ class Search:
     case: Case
     named: tuple[Mistake, ...] = ()
     """What was named at earlier steps: what contradicts it is not looked for."""
+    part: str = ""
+    """Which part of the step is searched; nothing where it is all of it."""
 
     @classmethod
-    def begin(cls, record: Record, walk: Walk, first: str, named: Collection[str] = ()) -> Search:
+    def begin(
+        cls, record: Record, walk: Walk, first: str, named: Collection[str] = (), part: str = ""
+    ) -> Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
         walker = Walker(record, lenient=True)
         loosely = walker.walk(walk.derivation)
@@ -102,13 +107,16 @@ class Search:
         differs = differing(record, first, expected)[1] & ~record.blank(first)
         case = Case(walk.derivation, record, first, record.value(first), expected, differs, loosely)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(record, walker, loosely, case, earlier)
+        return cls(record, walker, loosely, case, earlier, part)
 
-    def fits(self) -> list[Fit]:
-        """Every known mistake that reproduces the step, the best first; pairs where no single one does."""
+    def fits(self, *, quick: bool = False) -> list[Fit]:
+        """Every known mistake that reproduces the step, the best first; pairs where no single one does.
+
+        With `quick` only mistakes of which nothing is fitted, and no pairs.
+        """
         found: dict[str, Fit] = {}
         halves: list[Half] = []
-        for fitted, most in ((False, inf), (True, MOST_FITTED)):
+        for fitted, most in ((False, MOST_FITTED if quick else inf), (True, MOST_FITTED)):
             self.case.effort.allow(most)
             for mistake, plant in self.plants(self.case, fitted=fitted):
                 value = self.case.value(plant.derivation)
@@ -117,9 +125,10 @@ class Search:
                     found[mistake.name] = fit
                 if value is not None and self.may_be_half(value):
                     halves.append(Half(mistake, plant, self.case.misfit(value)))
-            if any(self.exactly(fit) for fit in found.values()):
+            if quick or any(self.exactly(fit) for fit in found.values()):
                 break
-        return ranked(list(found.values()) or self.pairs(halves), self.floor)
+        pairs = [] if found or quick else self.pairs(halves)
+        return ranked(list(found.values()) or pairs, self.floor)
 
     def exactly(self, fit: Fit) -> bool:
         """Whether a fit leaves so little that no fitted number could leave less."""

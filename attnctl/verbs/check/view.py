@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from attnctl.screen.listing import Listing
 from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
+from attnctl.verbs.check.judge import Gap
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.untold import Untold
-from attnctl.verbs.check.walk import Checked, Gap, Verdict
+from attnctl.verbs.check.walk import Checked, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -97,6 +97,10 @@ class Inverted(Hide):
         """The opposite."""
         return ~super().allowed(shape, *mask)
 
+    def columns_to_check(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
+        """All of them: what every rule promises to show is hidden."""
+        return [(0, shape[-1])]
+
 
 @dataclass(frozen=True)
 class InvertedMask(Hide):

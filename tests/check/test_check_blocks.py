@@ -1,0 +1,108 @@
+"""Large steps: compared a tile at a time, searched in a part; found is what is found of them as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl.trace import Trace
+from attnctl.verbs.check.check import check, intended
+from attnctl.verbs.check.precision import FLOAT64
+from attnctl.verbs.check.record import Record, with_precisions
+from attnctl.verbs.check.walk import Verdict, Walker
+
+N = 96
+OPTIONS = {
+    "causal": {"causal": True},
+    "window, shared heads": {"window": 9, "kv_heads": 2},
+    "alibi": {"positions": "alibi", "causal": True},
+    "rope": {"positions": "rope"},
+}
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """A step of this size counts as large, and is compared in tiles of a few rows."""
+    for name, value in (
+        ("blocks.MANY", N * N),
+        ("blocks.TILE", 16 * N),
+        ("sample.MANY", N * N),
+        ("sample.FEW", 32 * N),
+    ):
+        monkeypatch.setattr(f"attnctl.verbs.check.{name}", value)
+
+
+def recorded(dtype="float32", **options):
+    return attnctl.run(" ".join(f"w{i}" for i in range(N)), d_model=64, heads=4, dtype=dtype, **options)
+
+
+def with_step(trace, name, array):
+    return Trace(trace.steps, {**trace, name: array}, trace.header)
+
+
+def walked(trace):
+    intent = intended(trace, None)
+    record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
+    with np.errstate(all="ignore"):
+        return Walker(record).walk(record.intended)
+
+
+def off_by_one_number(array):
+    array[2, 70, 11] *= 1.01
+
+
+def noisy(array):
+    array *= 1 + 1e-4 * np.random.RandomState(1).randn(*array.shape)
+
+
+def noisy_row(array):
+    array[1, 40] *= 1 + 1e-3 * np.random.RandomState(1).randn(*array.shape[2:])
+
+
+def nan(array):
+    array[3, 5, 2] = np.nan
+
+
+def zeros(array):
+    array[...] = 0.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_right_program_agrees_in_tiles(large, options, dtype):
+    report = check(recorded(dtype, **options))
+    assert not report.findings
+    assert {step.verdict for step in report.steps.values()} <= {Verdict.AGREES, Verdict.GIVEN}
+
+
+@pytest.mark.parametrize("name", ["scores", "scaled_scores", "attention_weights", "head_outputs"])
+@pytest.mark.parametrize("change", [off_by_one_number, noisy, noisy_row, nan, zeros])
+def test_tiles_find_what_the_whole_shows(monkeypatch, request, name, change):
+    trace = recorded(window=64)
+    array = trace[name].copy()
+    change(array)
+    trace = with_step(trace, name, array)
+    whole = walked(trace)
+    request.getfixturevalue("large")
+    tiled = walked(trace)
+    assert tiled.steps[name].verdict is whole.steps[name].verdict is Verdict.WRONG
+    ours, theirs = tiled.steps[name].gap, whole.steps[name].gap
+    assert (ours.at, ours.nan, ours.of, ours.filled) == (theirs.at, theirs.nan, theirs.of, theirs.filled)
+    assert ours.differing == pytest.approx(theirs.differing, rel=0.1)
+    assert ours.largest == pytest.approx(theirs.largest, nan_ok=True)
+    assert ours.allowed == pytest.approx(theirs.allowed, rel=3)
+
+
+@pytest.mark.parametrize(
+    ("made", "meant", "named"),
+    [
+        ({"scale": 1.0}, {}, "no-scale"),
+        ({"scale": 0.1}, {}, "scale-other"),
+        ({"causal": True, "window": 60}, {"causal": True}, "mask-unasked"),
+    ],
+)
+def test_a_mistake_is_found_in_a_part_and_verified_in_all(large, made, meant, named):
+    right = recorded(**meant)
+    report = check(Trace(right.steps, dict(recorded(**made)), right.header))
+    assert [finding.mistake for finding in report.findings] == [named]
