@@ -107,3 +107,9 @@ def test_a_changed_number_is_found_by_its_tokens():
     assert report.to_dict()["at"] == [1, 3, 4]
     assert report.gap.largest == pytest.approx(0.25)
     assert report.findings[0].hint.startswith("What follows was computed from the right numbers")
+
+
+def test_a_run_whose_scores_grow_too_large_for_half_precision_is_not_accused():
+    trace = attnctl.run("I love AI", scale=60_000, dtype="float16")
+    assert trace.header["overflow"]["step"] == "scaled_scores"
+    assert not attnctl.check(trace).findings

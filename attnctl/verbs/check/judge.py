@@ -79,6 +79,8 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
         allowed = np.where(told, np.minimum(allowed, most * scatter + slack), allowed)
     fine = (gap <= allowed) | (found == value) | free(error)
     fine |= np.isnan(value) & np.isnan(found)
+    grown = np.abs(value) + allowed > precision.largest  # too large for its type: infinite, as it should be
+    fine |= np.isinf(found) & grown & (np.sign(found) == np.sign(value))
     gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     if np.isneginf(value).any():
         fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
