@@ -139,12 +139,12 @@ def wanted_steps(step: str | None) -> list[str] | None:
 
 
 def warn(traces: Sequence[Trace]) -> None:
-    """Say on stderr what a person should know before they trust the numbers."""
+    """Say on stderr what a person should know before they trust the numbers; each note once."""
     from attnctl.cli.program import complain
 
+    for note in dict.fromkeys(note for trace in traces for note in trace.header.get("notes", ())):
+        complain(f"note: {note}")
     for trace in traces:
-        for note in trace.header.get("notes", ()):
-            complain(f"note: {note}")
         rows = trace.header.get("empty_rows")
         if rows:
             more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
