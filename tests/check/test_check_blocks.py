@@ -106,3 +106,18 @@ def test_a_mistake_is_found_in_a_part_and_verified_in_all(large, made, meant, na
     right = recorded(**meant)
     report = check(Trace(right.steps, dict(recorded(**made)), right.header))
     assert [finding.mistake for finding in report.findings] == [named]
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"), [(np.nan, Verdict.CANNOT_TELL), (1e200, Verdict.WRONG)], ids=["NaN", "overflows"]
+)
+@pytest.mark.parametrize("tiles", [False, True], ids=["whole", "in tiles"])
+def test_garbage_after_nan_or_overflow_does_not_agree(request, tiles, times, verdict):
+    """After NaN any scores would do, so nobody can say that these are right."""
+    if tiles:
+        request.getfixturevalue("large")
+    trace = recorded("float64")
+    for name in ("Q", "K"):
+        trace = with_step(trace, name, trace[name] * times)
+    steps = walked(with_step(trace, "scores", np.ones_like(trace["scores"]))).steps
+    assert steps["scores"].verdict is verdict

@@ -79,6 +79,8 @@ class Part:
     beyond: float
     """How many times their scatter its numbers are off, as a root mean square."""
     sample: Sample
+    compared: bool = True
+    """Whether not just any numbers would do."""
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
@@ -137,6 +139,8 @@ class Tiled:
             of=sum(part.gap.of for part in parts),
             filled=sum(part.gap.filled for part in parts),
         )
+        if not any(part.compared for part in parts):
+            return gap, np.inf
         values = np.concatenate([part.sample.values for part in parts])
         scatter = np.concatenate([part.sample.scatter for part in parts])
         return gap, blur_of(self.record.strictness, values, scatter, rows)
@@ -237,7 +241,8 @@ class Tiled:
         with_shapes(step.name, record.trace[step.name], expected.value)
         judgement = judged(record, step.name, expected, rows)
         gap = gap_of(judgement, record.value(step.name), expected.value, None)
-        return Part(tile, gap, judgement.beyond, sample or self.sample(tile))
+        compared = bool(np.isfinite(judgement.blurred))
+        return Part(tile, gap, judgement.beyond, sample or self.sample(tile), compared)
 
     @staticmethod
     def whole_gap(tile: Tile, part: Part) -> Gap:

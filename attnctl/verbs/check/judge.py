@@ -47,7 +47,7 @@ class Judged:
     wrong: Array
     """Which numbers rounding does not explain."""
     blurred: float
-    """What all numbers may be off by, as a part of how far they vary."""
+    """What all numbers may be off by, as a part of how far they vary; ∞ where any number would do."""
     beyond: float
     """How many times their scatter all numbers are off, as a root mean square."""
 
@@ -77,8 +77,8 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
     beyond = np.maximum(gap - slack, 0.0)[told] / scatter[told]
     if not asked.told and root_mean_square(beyond[beyond <= FACTOR]) > most:  # one wrong number is but one
         allowed = np.where(told, np.minimum(allowed, most * scatter + slack), allowed)
-    fine = (gap <= allowed) | (found == value) | free(error)
-    fine |= np.isnan(value) & np.isnan(found)
+    same = (found == value) | (np.isnan(value) & np.isnan(found))
+    fine = (gap <= allowed) | same | free(error)
     grown = np.abs(value) + allowed > precision.largest  # too large for its type: infinite, as it should be
     fine |= np.isinf(found) & grown & (np.sign(found) == np.sign(value))
     gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
@@ -86,6 +86,8 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
         fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
         gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
     blurred = blur_of(asked, value[told], scatter[told], value[..., 0].size)
+    if value.size and (free(error) & ~same).all():  # a yes to numbers that nothing was compared with
+        blurred = np.inf
     return Judged(gap, allowed, ~fine, blurred, root_mean_square(beyond))
 
 

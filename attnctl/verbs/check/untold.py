@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from attnctl.ops import Given, Unstated
 from attnctl.verbs.check.evidence import stretch
 from attnctl.verbs.check.record import Record
@@ -45,6 +47,9 @@ def untold(record: Record, walk: Walk, steps: Mapping[str, Checked]) -> Iterator
 
 def blurred(record: Record, walk: Walk, name: str, checked: Checked) -> Untold:
     """A step that rounding may put too far off; unrecorded steps next to recorded ones would help."""
+    if np.isinf(checked.blurred):
+        why = "what it is computed from is NaN or has overflowed, so its numbers could be anything"
+        return Untold(name, why, (), "Record it from inputs whose numbers are finite")
     steps = stretch(walk.derivation, record, name)[:-1]
     unrecorded = {step.name for step in steps}
     first = tuple(step.name for step in steps if unrecorded.isdisjoint(step.inputs))
