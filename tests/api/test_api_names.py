@@ -73,6 +73,7 @@ trace.save("x.json")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [("", None), ("attnctl.run('a', head=2)", "head"), ("attnctl.run('a', heads='2')", "heads")],

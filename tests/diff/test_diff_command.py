@@ -2,8 +2,11 @@
 
 import json
 import os
+import shutil
 
 import pytest
+
+from attnctl.cli.program import program
 
 
 def run(workplace, args, file):
@@ -11,13 +14,27 @@ def run(workplace, args, file):
     assert (done.returncode, done.stdout) == (0, b"")
 
 
+DUMPS = {
+    "two.json": "",
+    "two.npz": "",
+    "causal.safetensors": "--causal",
+    "wide.json": "--d-k 3 --step Q,K",
+    "single.json": "--dtype float32",
+}
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dumps")
+    for name, args in DUMPS.items():
+        command = ["run", "I love AI", "--heads", "2", *args.split(), "-o", str(folder / name)]
+        assert program(command) == 0
+    return folder
+
+
 @pytest.fixture
-def dumps(workplace):
-    run(workplace, "'I love AI' --heads 2", "two.json")
-    run(workplace, "'I love AI' --heads 2", "two.npz")
-    run(workplace, "'I love AI' --heads 2 --causal", "causal.safetensors")
-    run(workplace, "'I love AI' --heads 2 --d-k 3 --step Q,K", "wide.json")
-    run(workplace, "'I love AI' --heads 2 --dtype float32", "single.json")
+def dumps(workplace, made_once):
+    shutil.copytree(made_once, workplace.folder, dirs_exist_ok=True)
     return workplace
 
 

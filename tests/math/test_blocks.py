@@ -37,8 +37,15 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize("batch", [(), (2,)], ids=["one", "batch"])
-@pytest.mark.parametrize("kv_heads", [1, 4])
+@pytest.mark.parametrize(
+    ("kv_heads", "batch"),
+    [
+        (1, ()),
+        (4, (2,)),
+        pytest.param(1, (2,), marks=pytest.mark.slow),
+        pytest.param(4, (), marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_give_what_the_whole_gives(kind, kv_heads, batch):
     rng = np.random.RandomState(0)
