@@ -62,7 +62,7 @@ def test_a_softmax_over_2000_keys_is_a_page(screen, cell):
     assert "1900" in text
     tree = shown(long_rows(), cell, screen, depth=2)
     assert len(tree) < 20_000
-    assert re.search("└── … (1987|3976|3992) more [(]--full shows them[)]$", tree)
+    assert re.search("└── … (1988|1992|3976|3992) more [(]--full shows them[)]$", tree)
 
 
 @pytest.mark.parametrize("full", [False, True])
