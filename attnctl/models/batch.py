@@ -1,7 +1,8 @@
 """The attention of every layer on sentences of one length at once.
 
 A product of stacks is carried out a sentence at a time, and all else is local to a row, so that a
-sentence's numbers do not depend on which others stand beside it, to the last bit.
+sentence's numbers do not depend on which others stand beside it, to the last bit. One product for all
+would be a tenth to a third quicker, but what BLAS makes of a row of float32 depends on where it stands.
 """
 
 from __future__ import annotations
