@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from attnctl.cli.corpus import MERGE, CorpusOptions, asked_for
 from attnctl.cli.options import (
     FORMAT_NAMES,
     FORMAT_VARIABLE,
     PRECISION,
+    ConfigOption,
     NameOption,
     TraceOption,
     command,
@@ -27,6 +29,7 @@ from attnctl.values import words
 if TYPE_CHECKING:
     from attnctl.array import Array
     from attnctl.trace import Trace
+    from attnctl.verbs.corpus import Part
     from attnctl.verbs.stats import DumpStats, Report
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -57,7 +60,7 @@ ModelOption = Annotated[
     option("Run this trained model on texts: a folder, or the id of one on the hub.", metavar="DIR"),
 ]
 FileOption = Annotated[
-    str | None, option("With --model: read texts from FILE, one a line.", metavar="FILE")
+    str | None, option("Read texts from FILE, one a line, instead of dumps.", metavar="FILE")
 ]
 WRITTEN = ("table", "json", "csv")
 """How statistics are written."""
@@ -70,8 +73,10 @@ DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
     "attnctl stats dump.json",
     "attnctl stats all.jsonl --trace 'I love AI'",
     "attnctl stats layer-0.npz layer-1.npz --rollout --json",
+    "attnctl stats --model DIR --file corpus.txt --shard 3/8 -o part-3.json",
+    "attnctl stats merge part-*.json -o whole.json",
 )
-def stats(
+def stats(  # noqa: PLR0913  (a group of options each)
     *,
     dump: Annotated[list[str] | None, typer.Argument(help=DUMPS, metavar="DUMP...")] = None,
     how: StatsOptions,
@@ -79,6 +84,8 @@ def stats(
     name: NameOption = None,
     model: ModelOption = None,
     file: FileOption = None,
+    config: ConfigOption = None,
+    corpus: CorpusOptions,
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
 
@@ -105,6 +112,11 @@ def stats(
 
     --rollout takes the dumps as layers, first one first, and multiplies (A + I) / 2 through them:
     how much of each token has reached each place (Abnar & Zuidema 2020).
+
+    A corpus of any size: --file with --shard, -o or --pairs, through --model or attention as a
+    config has it, gives sums, a histogram of entropies and the largest weights, and keeps no
+    sentence. The parts that --shard makes, anywhere and in any order, "attnctl stats merge PART..."
+    puts together: to the last digit what one process gives.
     """
     from attnctl.cli.attend import renames
     from attnctl.cli.output import chosen_format
@@ -113,13 +125,19 @@ def stats(
 
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     raise_all(unusable(how, wanted))
+    if (dump or [])[:1] == [MERGE] and file is None and model is None:
+        stats_of_parts((dump or [])[1:], wanted, how, corpus)
+        return
+    if file is not None and (model is None or asked_for(corpus)):
+        stats_of_corpus(file, model, config, corpus, wanted, how)
+        return
+    raise_all(f"{flag}: only a corpus has that; add --file" for flag in asked_for(corpus))
+    raise_all([] if config is None else ["-c: only a corpus has that; add --file"])
     if model is not None:
         stats_of_model(model, gathered(dump or [], file), wanted, how)
         return
-    if file is not None:
-        raise AttnError("--file: add --model DIR")
     if not dump:
-        raise AttnError("no DUMP; give one, or --model DIR with texts")
+        raise AttnError("no DUMP; give one, --model DIR with texts, or --file")
     rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []
@@ -170,6 +188,42 @@ def stats_of_model(name: str, texts: list[str], wanted: str, how: StatsOptions) 
         sys.stdout.write("\n")
     output = output_for(sys.stdout, os.environ)
     print_lines(battery_lines(found, screen_of(output)), output)
+
+
+def stats_of_corpus(
+    file: str,
+    model: str | None,
+    config: str | None,
+    corpus: CorpusOptions,
+    wanted: str,
+    how: StatsOptions,
+) -> None:
+    """Measure a corpus, or a shard of it."""
+    from attnctl.cli.corpus import emit, job_of, measure
+
+    raise_all(["--rollout: takes dumps"] if how.rollout else [])
+    part = measure(job_of(file, model, config, corpus), corpus.output)
+    if part is not None:
+        emit(part, corpus.output, wanted, lambda part: show_part(part, wanted, how))
+
+
+def stats_of_parts(paths: list[str], wanted: str, how: StatsOptions, corpus: CorpusOptions) -> None:
+    """Put the parts of a corpus together."""
+    from attnctl.cli.corpus import emit, merge
+
+    given = [flag for flag in asked_for(corpus) if flag != "-o"] + ["--rollout"] * how.rollout
+    raise_all(f"{flag}: merge takes parts as they are; leave it out" for flag in given)
+    emit(merge(paths), corpus.output, wanted, lambda part: show_part(part, wanted, how))
+
+
+def show_part(part: Part, wanted: str, how: StatsOptions) -> None:
+    """Write a part as a table or as CSV."""
+    from attnctl.cli.corpus import print_headline
+    from attnctl.verbs.corpus.view import report_of
+
+    if wanted == "table":
+        print_headline(part)
+    show(report_of(part), [], None, wanted, how)
 
 
 def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:

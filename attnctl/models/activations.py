@@ -25,6 +25,14 @@ FAR = (
 )  # fmt: skip
 """Coefficients of erf below 1 and of erfc · exp(x²) beyond (Moshier, Cephes, ndtr.c)."""
 
+SINGLE = (
+    (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+     -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
+    (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03,
+     -1.42647390514189e-02),
+)  # fmt: skip
+"""Coefficients of erf(x) / x in x² for float32 (Eigen, MathFunctionsImpl.h)."""
+
 
 def erf(x: Array) -> Array:
     """The error function to full digits; NumPy has none."""
@@ -36,8 +44,29 @@ def erf(x: Array) -> Array:
     return np.copysign(np.where(size < 1, near, far), x)
 
 
+def erf_single(x: Array) -> Array:
+    """The error function of float32, to its last digits: a fraction of polynomials, from −4 to 4."""
+    x = np.clip(x, np.float32(-4), np.float32(4))
+    square = x * x
+    above, below = horner(SINGLE[0], square), horner(SINGLE[1], square)
+    above *= x
+    above /= below
+    return above
+
+
+def horner(coefficients: tuple[float, ...], x: Array) -> Array:
+    """The polynomial at x, the highest power first, with no array made on the way."""
+    out = np.full_like(x, coefficients[0])
+    for each in coefficients[1:]:
+        out *= x
+        out += x.dtype.type(each)
+    return out
+
+
 def gelu(x: Array) -> Array:
     """x Φ(x) (Hendrycks & Gimpel 2016)."""
+    if x.dtype == np.float32:
+        return x * np.float32(0.5) * (1 + erf_single(x * np.float32(1 / sqrt(2))))
     return x * 0.5 * (1 + erf(x.astype(np.float64) / sqrt(2)).astype(x.dtype))
 
 

@@ -56,7 +56,10 @@ def prepared(
         named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
         buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
     if d["alibi"] == "keys":
-        named["bias"] = key_bias(d, len(hidden)).astype(tensors.model.dtype), "slope · key, in bfloat16"
+        named["bias"] = (
+            key_bias(d, hidden.shape[-2]).astype(tensors.model.dtype),
+            "slope · key, in bfloat16",
+        )
     named |= output(tensors, role)
     out_norm = tensors.has("attention_out_norm") and not cross
     if out_norm:
@@ -77,7 +80,7 @@ def prepared(
         kv_share=d["heads"] // d["kv_heads"],
         scale=own.scale,
         rules=() if cross else rules_of(d, own),
-        rotary=None if cross or own.rope is None else own.rope.rotary(len(hidden)),
+        rotary=None if cross or own.rope is None else own.rope.rotary(hidden.shape[-2]),
         axes={"bias": TABLE["bias"].axes}
         | {name: TABLE[name].axes[-array.ndim :] for name, (array, _) in named.items() if "_norm_" in name},
         layer=parts,

@@ -189,7 +189,7 @@ class Runner:
             header["special"] = list(tokens.special)
         if tokens.notes:
             header["notes"] = list(tokens.notes)
-        self.require(len(tokens.ids))
+        require_rows(self.model, len(tokens.ids))
         hidden = embedded(self.model, tokens.ids, tokens.segments)
         return list(self.traces(hidden, memory, header))
 
@@ -264,11 +264,12 @@ class Runner:
             keep.add(SINK_WEIGHTS)
         return plan.run(keep)
 
-    def require(self, tokens: int) -> None:
-        """Refuse a sequence whose rows do not fit memory, before anything is made."""
-        d = self.model.description
-        rows = 4 * tokens * (d["width"] * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4)
-        require(rows, f"{tokens} tokens through {d.family} ({size_text(rows)})", self.model.max_memory)
+
+def require_rows(model: Model, tokens: int) -> None:
+    """Refuse a sequence whose rows do not fit memory, before anything is made."""
+    d = model.description
+    rows = 4 * tokens * (d["width"] * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4)
+    require(rows, f"{tokens} tokens through {d.family} ({size_text(rows)})", model.max_memory)
 
 
 def selected(trace: Trace, keep: Collection[str] | None) -> Trace:

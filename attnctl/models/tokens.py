@@ -39,26 +39,46 @@ def tokenized(folder: Path, text: str, pair: str | None = None) -> Tokens:
     Truncation and padding that tokenizer.json brings are switched off, and that is noted. Raises
     AttnError where there is no tokenizer, or `tokenizers` is not installed.
     """
-    tokenizer = load(folder)
-    notes = []
-    for word, setting, switch in (
-        ("truncates", tokenizer.truncation, tokenizer.no_truncation),
-        ("pads", tokenizer.padding, tokenizer.no_padding),
-    ):
-        if setting:
-            switch()
-            length = setting.get("max_length", setting.get("length"))
-            notes.append(f"{word} to {length}" if length else f"{word} to the longest")
-    found = tokenizer.encode(text, pair) if pair is not None else tokenizer.encode(text)
-    if not found.ids:
-        raise AttnError(f"sentence: no tokens in {text!r}; give words")
-    labels = [
-        label(tokenizer, number, token) for number, token in zip(found.ids, found.tokens, strict=True)
-    ]
-    special = tuple(place for place, flag in enumerate(found.special_tokens_mask) if flag)
-    said = (f"{TOKENIZER} {' and '.join(notes)}; that is switched off",) if notes else ()
-    whole = text if pair is None else f"{text} / {pair}"
-    return Tokens(list(found.ids), labels, list(found.type_ids), special, said, whole)
+    return Words(folder).tokens(text, pair)
+
+
+class Words:
+    """The tokenizer of a model, read once for many texts.
+
+    Raises AttnError where there is none, or `tokenizers` is not installed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = load(folder)
+        self.labels: dict[tuple[int, str], str] = {}
+        notes = []
+        for word, setting, switch in (
+            ("truncates", self.tokenizer.truncation, self.tokenizer.no_truncation),
+            ("pads", self.tokenizer.padding, self.tokenizer.no_padding),
+        ):
+            if setting:
+                switch()
+                length = setting.get("max_length", setting.get("length"))
+                notes.append(f"{word} to {length}" if length else f"{word} to the longest")
+        self.notes = (f"{TOKENIZER} {' and '.join(notes)}; that is switched off",) if notes else ()
+
+    def tokens(self, text: str, pair: str | None = None) -> Tokens:
+        """The tokens of a text, or of two. Raises AttnError where there are none."""
+        found = self.tokenizer.encode(text, pair) if pair is not None else self.tokenizer.encode(text)
+        if not found.ids:
+            raise AttnError(f"sentence: no tokens in {text!r}; give words")
+        labels = list(map(self.label, found.ids, found.tokens))
+        special = tuple(place for place, flag in enumerate(found.special_tokens_mask) if flag)
+        whole = text if pair is None else f"{text} / {pair}"
+        return Tokens(list(found.ids), labels, list(found.type_ids), special, self.notes, whole)
+
+    def label(self, number: int, token: str) -> str:
+        """What a token is called: its text without the space before it, or its name in the vocabulary."""
+        if (number, token) not in self.labels:
+            text = str(self.tokenizer.decode([number], skip_special_tokens=False))
+            readable = text.strip() and "\ufffd" not in text
+            self.labels[number, token] = text.strip() if readable else token
+        return self.labels[number, token]
 
 
 def load(folder: Path) -> Any:
@@ -76,9 +96,3 @@ def load(folder: Path) -> Any:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001  (tokenizers raises plain Exception)
         raise AttnError(f"{path}: not a tokenizer: {error}") from None
-
-
-def label(tokenizer: Any, number: int, token: str) -> str:
-    """What a token is called: its text without the space before it, or its name in the vocabulary."""
-    text = str(tokenizer.decode([number], skip_special_tokens=False))
-    return text.strip() if text.strip() and "\ufffd" not in text else token

@@ -134,7 +134,7 @@ class Collected:
 def measure(
     p: Array, bits: Array, at: Array | None, same: Array | None
 ) -> Iterator[tuple[str, Array, Array | bool]]:
-    """Each measure of a block: its value (head, query), and the queries it means something for."""
+    """Each measure of a block (…, query, key): its values (…, query), and the queries it has them for."""
     columns = np.arange(p.shape[-1])
     yield "entropy", bits, True
     yield "effective_keys", np.exp2(bits), True
@@ -144,7 +144,7 @@ def measure(
         yield "distance", (p * distance).sum(axis=-1), True
         for name, column in (("previous", at - 1), ("self", at)):
             there = (column >= 0) & (column < len(columns))
-            yield name, p[:, np.arange(len(at)), np.where(there, column, 0)], there
+            yield name, p[..., np.arange(len(at)), np.where(there, column, 0)], there
         same = None if same is None else same & (distance > 0)
     if same is not None:
         yield "same_token", (p * same).sum(axis=-1), True

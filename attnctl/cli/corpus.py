@@ -1,0 +1,133 @@
+"""attnctl stats of a corpus: a shard of it, all of it on a cluster, and the whole from its parts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from attnctl.cli.options import SECTIONS, option
+from attnctl.errors import AttnError, raise_all
+from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
+
+if TYPE_CHECKING:
+    from attnctl.verbs.corpus import Job, Part
+
+STDOUT = "-"
+MERGE = "merge"
+"""The first argument that makes `stats` merge the others."""
+
+
+class CorpusOptions(NamedTuple):
+    """Statistics of a corpus in parts."""
+
+    shard: Annotated[
+        Shard | None, option("Only this part of the lines of --file: 3/8 is the third of eight."), SHARD
+    ] = None
+    pairs: Annotated[bool, option("Also how far each two heads of a layer are apart.", "--pairs")] = False
+    output: Annotated[
+        str | None,
+        option(
+            "Write the part, or the whole, to FILE as JSON. A complete part that is there is kept.",
+            "--output",
+            "-o",
+            metavar="FILE",
+        ),
+    ] = None
+
+
+SECTIONS[CorpusOptions] = "A corpus (--file)"
+
+
+def asked_for(how: CorpusOptions) -> list[str]:
+    """The options of a corpus that are given."""
+    given = {"--shard": how.shard is not None, "--pairs": how.pairs, "-o": how.output is not None}
+    return [flag for flag, is_given in given.items() if is_given]
+
+
+def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions) -> Job:
+    """What is to be measured."""
+    from attnctl.cli.settings import settings_from
+    from attnctl.config.settings import Settings
+    from attnctl.verbs.corpus import Job
+
+    raise_all(
+        [
+            *(["--file -: a corpus is read more than once; give a file"] if file == STDOUT else []),
+            *(
+                ["-c: a model has its own attention; leave out one of -c and --model"]
+                if config and model
+                else []
+            ),
+        ]
+    )
+    settings = settings_from(config, {}) if config else Settings()
+    return Job(file, model, settings, how.shard or WHOLE, how.pairs)
+
+
+def measure(job: Job, output: str | None) -> Part | None:
+    """Measure a shard; None where its file has it already."""
+    from attnctl.cli.program import complain
+    from attnctl.cli.progress import progress
+
+    work = job.opened()
+    if output not in {None, STDOUT} and is_complete(str(output), work.part):
+        complain(f"{output}: is complete, and kept")
+        return None
+    with progress("lines") as moved:
+        return work.done(moved)
+
+
+def is_complete(path: str, empty: Part) -> bool:
+    """Whether a file holds this very part already."""
+    from attnctl.verbs.corpus import read_part
+
+    if not Path(path).is_file():
+        return False
+    try:
+        found = read_part(path)
+    except AttnError:
+        return False
+    return (found.about, found.first, found.stop) == (empty.about, empty.first, empty.stop)
+
+
+def merge(paths: Sequence[str]) -> Part:
+    """The whole of a corpus from the files of its parts. Raises AttnError with everything that is wrong."""
+    from attnctl.verbs.corpus import merged, read_part
+
+    if not paths:
+        raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
+    parts, problems = [], list[str]()
+    for path in paths:
+        try:
+            parts.append((path, read_part(path)))
+        except AttnError as error:
+            problems += error.problems
+    raise_all(problems)
+    return merged(parts)
+
+
+def emit(part: Part, output: str | None, wanted: str, table: Callable[[Part], None]) -> None:
+    """Write a part to its file, or to stdout in the format that is wanted."""
+    from attnctl.store.files import opened
+
+    if output not in {None, STDOUT}:
+        with opened(str(output)) as stream:
+            stream.write(part.to_bytes())
+    elif wanted == "json" or output == STDOUT:
+        from attnctl.store.strict_json import sink
+
+        sink(sys.stdout)(part.to_bytes())
+    else:
+        table(part)
+
+
+def print_headline(part: Part) -> None:
+    """What was measured, above the table."""
+    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.corpus.view import headline
+
+    output = output_for(sys.stdout, os.environ)
+    print_lines(headline(part, screen_of(output)), output)

@@ -1,0 +1,265 @@
+"""A part of a corpus: what its lines added up to, and what they were lines of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from attnctl import __version__
+from attnctl.errors import AttnError, raise_all
+from attnctl.store.load_json import header_of
+from attnctl.store.strict_json import encoded, json_text
+from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, GRID, Example, HeadTally, LayerTally, Sum
+
+SCHEMA = "attnctl/corpus/1"
+LONGEST = 2**28
+"""Bytes of a part; what is longer is none."""
+
+DIGITS = re.compile(r"0|[1-9][0-9]{0,60}")
+
+SAME = ("model", "tokenizer", "corpus", "dtype", "pairs", "attnctl")
+"""What the parts of one whole have in common."""
+
+
+@dataclass
+class Part:
+    """The lines from `first` (from 0) to before `stop`, of how many; `about` says what they are of."""
+
+    about: dict[str, Any]
+    first: int
+    stop: int
+    sentences: int = 0
+    tokens: int = 0
+    layers: list[LayerTally] = field(default_factory=list)
+
+    @property
+    def lines(self) -> int:
+        """The lines of the whole corpus."""
+        count: int = self.about["corpus"]["lines"]
+        return count
+
+    def add(self, other: Part) -> None:
+        """Take in the sums of another part; which lines it had is the caller's to know."""
+        self.sentences += other.sentences
+        self.tokens += other.tokens
+        if not self.layers:
+            self.layers = [LayerTally([HeadTally() for _ in each.heads]) for each in other.layers]
+        for own, theirs in zip(self.layers, other.layers, strict=bool(other.layers)):
+            own.add(theirs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, with the hash of all of it."""
+        data = {
+            "schema": SCHEMA,
+            **self.about,
+            "lines": {"first": self.first + 1, "count": self.stop - self.first},
+            "sentences": self.sentences,
+            "tokens": self.tokens,
+            "sums_in": f"2^-{GRID}",
+            "bits_a_bin": 1 / BINS_A_BIT,
+            "layers": [layer_data(number, each) for number, each in enumerate(self.layers)],
+        }
+        return {**data, "sha256": content_hash(data)}
+
+    def to_bytes(self) -> bytes:
+        """As JSON; the same bytes for the same content."""
+        return encoded(f"{json_text(self.to_dict())}\n")
+
+
+def content_hash(data: Mapping[str, Any]) -> str:
+    """The hash of a part's content."""
+    return sha256(encoded(json_text(data))).hexdigest()
+
+
+def about(identity: Mapping[str, Any], corpus: Mapping[str, Any], *, pairs: bool) -> dict[str, Any]:
+    """What a part is of: its source and corpus, by their hashes."""
+    return {"attnctl": __version__, **identity, "corpus": dict(corpus), "pairs": pairs}
+
+
+def layer_data(number: int, layer: LayerTally) -> dict[str, Any]:
+    """One layer as plain data."""
+    heads = [{"head": at, **head_data(head)} for at, head in enumerate(layer.heads)]
+    pairs = [
+        {"heads": list(pair), "divergence": apart.mean, "sum": str(apart.units), "rows": apart.rows}
+        for pair, apart in sorted(layer.pairs.items())
+    ]
+    return {"layer": number, "heads": heads, **({"pairs": pairs} if pairs else {})}
+
+
+def head_data(head: HeadTally) -> dict[str, Any]:
+    """Means by name, then the sums (whole numbers as text: many readers of JSON would round them)."""
+    return {
+        **{name: each.mean for name, each in head.sums.items()},
+        "sums": {name: str(each.units) for name, each in head.sums.items()},
+        "rows": {name: each.rows for name, each in head.sums.items()},
+        "entropies": head.entropies,
+        "largest": [
+            {
+                "value": each.value,
+                "line": each.line,
+                "query": each.query,
+                "key": each.key,
+                "tokens": list(each.tokens),
+            }
+            for each in head.examples
+        ],
+        "empty_rows": head.empty_rows,
+        "uneven_rows": head.uneven_rows,
+    }
+
+
+# --- reading ---
+
+
+def read_part(path: str) -> Part:
+    """A part from its file. Raises AttnError for what is none, and for one that was changed."""
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(LONGEST + 1)
+    except OSError as error:
+        raise AttnError(f"{path}: {error.strerror or error}") from None
+    if len(data) > LONGEST:
+        raise AttnError(f"{path}: not a part of a corpus: longer than {LONGEST} bytes")
+    return part_of_bytes(data, path)
+
+
+def part_of_bytes(data: bytes, place: str) -> Part:
+    """A part from its JSON."""
+    found = header_of(data, place)
+    if found.get("schema") != SCHEMA:
+        raise AttnError(
+            f"{place}: not a part of a corpus (its schema is not {SCHEMA}); "
+            "attnctl stats --file CORPUS --shard I/N -o PART makes them"
+        )
+    changed = f"{place}: changed since it was written; make it again (attnctl stats --shard … -o {place})"
+    try:
+        part = part_from(found)
+        same = part.to_bytes() == data
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        raise AttnError(changed) from None
+    if not same or not 0 <= part.first <= part.stop <= part.lines:
+        raise AttnError(changed)
+    return part
+
+
+def part_from(data: Mapping[str, Any]) -> Part:
+    """What `to_dict` wrote; anything else raises one of the errors that mean so, or comes out different."""
+    first = data["lines"]["first"] - 1
+    layers = [
+        LayerTally(
+            [head_from(each) for each in layer["heads"]],
+            {
+                (a, b): Sum(units(pair["sum"]), counted(pair["rows"]))
+                for pair in layer.get("pairs", ())
+                for a, b in [pair["heads"]]
+            },
+        )
+        for layer in data["layers"]
+    ]
+    common = {name: data[name] for name in data if name in SAME}
+    if common.keys() != set(SAME):
+        raise LookupError
+    counted(common["corpus"]["lines"])
+    return Part(
+        common,
+        first,
+        first + counted(data["lines"]["count"]),
+        counted(data["sentences"]),
+        counted(data["tokens"]),
+        layers,
+    )
+
+
+def head_from(data: Mapping[str, Any]) -> HeadTally:
+    """One head."""
+    head = HeadTally(empty_rows=counted(data["empty_rows"]), uneven_rows=counted(data["uneven_rows"]))
+    for name, each in head.sums.items():
+        each.add(units(data["sums"][name]), counted(data["rows"][name]))
+    head.entropies = list(map(counted, data["entropies"]))
+    if len(head.entropies) != BINS or sum(head.entropies) != head.sums["entropy"].rows:
+        raise ValueError
+    for each in data["largest"]:
+        query, key = map(str, each["tokens"])
+        line, row, column = (counted(each[name]) for name in ("line", "query", "key"))
+        head.note(Example(float(each["value"]), line, row, column, (query, key)))
+    return head
+
+
+def units(text: str) -> int:
+    """A sum on the grid."""
+    if not DIGITS.fullmatch(text):
+        raise ValueError
+    return int(text)
+
+
+def counted(value: Any) -> int:
+    """A count: a whole number from 0."""
+    if type(value) is not int or value < 0:
+        raise ValueError
+    return value
+
+
+# --- merging ---
+
+
+def merged(parts: Sequence[tuple[str, Part]]) -> Part:
+    """The whole of a corpus from its parts, each with its name, in any order.
+
+    Raises AttnError where they are of different things, where lines are in two of them, and where
+    lines are in none.
+    """
+    ordered = sorted(parts, key=lambda each: (each[1].first, each[1].stop))
+    name, start = ordered[0]
+    raise_all(
+        f"{other}: another {differs} than that of {name}; parts of one corpus have the same"
+        for other, part in ordered[1:]
+        for differs in different(start.about, part.about)
+    )
+    raise_all(overlaps(ordered) + gaps(ordered))
+    whole = Part(start.about, 0, start.lines)
+    for _, part in ordered:
+        try:
+            whole.add(part)
+        except (ValueError, LookupError):
+            raise AttnError("the parts have different numbers of layers or heads") from None
+    return whole
+
+
+def different(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """What two parts that are no parts of one whole differ in."""
+    words = {"pairs": "choice of --pairs", "attnctl": "version of attnctl", "dtype": "type of number"}
+    return [words.get(name, name) for name in SAME if ours[name] != theirs[name]]
+
+
+def overlaps(ordered: Sequence[tuple[str, Part]]) -> list[str]:
+    """The lines that two parts have."""
+    found = []
+    filled = [(name, part) for name, part in ordered if part.first < part.stop]
+    for (name, part), (other, later) in pairwise(filled):
+        if later.first < part.stop:
+            both = spell(later.first, min(part.stop, later.stop))
+            found.append(f"{both}: in {name} and in {other}; give each part once")
+    return found
+
+
+def gaps(ordered: Sequence[tuple[str, Part]]) -> list[str]:
+    """The lines that no part has."""
+    found, reached = [], 0
+    for _, part in ordered:
+        if part.first > reached:
+            found.append(f"{spell(reached, part.first)}: in none of the parts; give the part that has them")
+        reached = max(reached, part.stop)
+    lines = ordered[0][1].lines
+    if reached < lines:
+        found.append(f"{spell(reached, lines)}: in none of the parts; give the part that has them")
+    return found
+
+
+def spell(first: int, stop: int) -> str:
+    """Lines from `first` (from 0) to before `stop`, as people count them."""
+    return f"line {stop}" if stop - first == 1 else f"lines {first + 1} to {stop}"

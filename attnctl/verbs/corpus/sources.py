@@ -1,0 +1,159 @@
+"""What turns a sentence into attention weights: a trained model, or the settings of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from attnctl.array import Array
+from attnctl.config.settings import Settings
+from attnctl.errors import AttnError
+from attnctl.names import WEIGHTS
+from attnctl.store.strict_json import json_text
+from attnctl.verbs.corpus.measure import Sentences
+
+CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A sentence that was cut into tokens: its line, how many they are, and what its source needs."""
+
+    line: int
+    count: int
+    content: Any
+
+
+class Source(Protocol):
+    """Where the weights of sentences come from."""
+
+    def identity(self) -> dict[str, Any]:
+        """What the numbers depend on beside the corpus, as plain data with hashes."""
+
+    def taken(self, line: int, text: str) -> Taken:
+        """A sentence as tokens. Raises AttnError for what is none, or not for this source."""
+
+    def at_once(self, count: int) -> int:
+        """How many sentences of so many tokens are worked on together."""
+
+    def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
+        """The weights (sentence, head, query, key) of each layer, of sentences of one length."""
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file."""
+    digest = sha256()
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise AttnError(f"{path}: {error.strerror or error}") from None
+    return digest.hexdigest()
+
+
+class TrainedModel:
+    """A trained model; sentences of one length go through it together."""
+
+    def __init__(self, name: str) -> None:
+        from attnctl.models.source import folder_of, open_model
+        from attnctl.models.tokens import Words
+
+        self.folder = folder_of(name)
+        self.model = open_model(name)
+        self.words = Words(self.folder)
+
+    def identity(self) -> dict[str, Any]:
+        """The family, and hashes of config and tensors and of the tokenizer."""
+        from attnctl.models.source import CONFIG
+        from attnctl.models.tensors import shards
+        from attnctl.models.tokens import TOKENIZER
+
+        files = {name: file_hash(self.folder / name) for name in (CONFIG, *shards(self.folder))}
+        return {
+            "model": {"family": self.model.description.family, "sha256": text_hash(files)},
+            "tokenizer": {"sha256": file_hash(self.folder / TOKENIZER)},
+            "dtype": self.model.dtype,
+        }
+
+    def taken(self, line: int, text: str) -> Taken:
+        """The tokens of a sentence and what comes into the first layer."""
+        from attnctl.models.batch import starts_of
+
+        tokens = self.words.tokens(text)
+        return Taken(line, len(tokens.ids), (tokens.labels, starts_of(self.model, tokens)))
+
+    def at_once(self, count: int) -> int:
+        """As many as keep their numbers to themselves."""
+        from attnctl.models.batch import together
+
+        return together(self.model, count)
+
+    def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
+        """The weights of each layer."""
+        from attnctl.models.batch import weights_of_layers
+
+        labels = [each.content[0] for each in batch]
+        sentences = Sentences([each.line for each in batch], labels, labels)
+        for weights in weights_of_layers(self.model, [each.content[1] for each in batch]):
+            yield weights, sentences
+
+
+@dataclass
+class DrawnAttention:
+    """Attention as settings have it, given or drawn weights: what `attnctl run` does of a sentence."""
+
+    settings: Settings
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def identity(self) -> dict[str, Any]:
+        """Hashes of the settings, with the files they name, and of how sentences are cut."""
+        said = self.settings.with_(sentence=None).to_dict()
+        files = {path: file_hash(Path(path)) for path in sorted(set(files_in(said)))}
+        tokenizer = {name: said.get(name) for name in ("tokenizer", "vocab")}
+        model = {name: value for name, value in said.items() if name not in tokenizer}
+        return {
+            "model": {"family": "settings", "sha256": text_hash([model, list(files.values())])},
+            "tokenizer": {"sha256": text_hash(tokenizer)},
+            "dtype": self.settings.dtype,
+        }
+
+    def taken(self, line: int, text: str) -> Taken:
+        """The plan of a sentence's run."""
+        from attnctl.plan.sentence import prepare
+
+        plan = prepare(self.settings, text)
+        return Taken(line, len(plan.header["tokens"]), plan)
+
+    def at_once(self, count: int) -> int:
+        """One: their runs are as quick alone."""
+        return 1
+
+    def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
+        """The weights of the one layer there is."""
+        from attnctl.verbs.stats.measure import places_of, weights_of
+
+        (one,) = batch
+        trace = one.content.run([WEIGHTS])
+        weights = weights_of(trace)
+        places = places_of(trace, weights.shape)
+        tokens, keys = trace.tokens or [], trace.key_tokens or []
+        yield weights, Sentences([one.line], [tokens], [keys], None if places is None else places[0])
+
+
+def files_in(said: Any) -> Iterator[str]:
+    """The files that settings name, anywhere in them."""
+    children = said.items() if isinstance(said, dict) else enumerate(said) if isinstance(said, list) else ()
+    for name, value in children:
+        if name == "file" and isinstance(value, str):
+            yield value
+        else:
+            yield from files_in(value)
+
+
+def text_hash(data: Any) -> str:
+    """The SHA-256 of plain data as JSON."""
+    return sha256(json_text(data).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,114 @@
+"""What is kept of a corpus: sums that no order changes, counts, a histogram, the largest weights.
+
+What a sentence adds to a sum is summed exactly (`math.fsum`), rounded to a multiple of 2^-60 and added
+as a whole number. So the sums are the same to the last digit in whatever order sentences come and
+however they are divided into parts.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import fsum, ldexp
+from typing import NamedTuple
+
+from attnctl.verbs.stats.measure import MEASURES
+
+GRID = 60
+"""Sums are multiples of 2 to the minus this."""
+
+BINS, BINS_A_BIT = 64, 4
+"""Of the histogram of entropies: a quarter of a bit each, the last with all that is more."""
+
+EXAMPLES = 5
+"""Largest weights that are kept of a head, one a sentence at most."""
+
+
+def on_grid(values: Iterable[float]) -> int:
+    """The sum of what a sentence has, in units of the grid."""
+    return round(ldexp(fsum(values), GRID))
+
+
+class Example(NamedTuple):
+    """A large weight: the line of its sentence, its place, and its tokens. The larger stands first."""
+
+    value: float
+    line: int
+    query: int
+    key: int
+    tokens: tuple[str, str]
+
+    @property
+    def rank(self) -> tuple[float, int, int, int]:
+        """What orders examples: the larger, then the earlier sentence, then the earlier cell."""
+        return -self.value, self.line, self.query, self.key
+
+
+@dataclass
+class Sum:
+    """A sum on the grid over so many rows."""
+
+    units: int = 0
+    rows: int = 0
+
+    def add(self, units: int, rows: int) -> None:
+        """Take in what a sentence, or another part, has."""
+        self.units += units
+        self.rows += rows
+
+    @property
+    def sum(self) -> float:
+        """The sum, rounded once."""
+        return float(Fraction(self.units, 1 << GRID))
+
+    @property
+    def mean(self) -> float | None:
+        """The mean over the rows, rounded once; None where there are none."""
+        return float(Fraction(self.units, self.rows << GRID)) if self.rows else None
+
+
+@dataclass
+class HeadTally:
+    """What was found of one head."""
+
+    sums: dict[str, Sum] = field(default_factory=lambda: {name: Sum() for name in MEASURES})
+    entropies: list[int] = field(default_factory=lambda: [0] * BINS)
+    examples: list[Example] = field(default_factory=list)
+    empty_rows: int = 0
+    uneven_rows: int = 0
+
+    def note(self, example: Example) -> None:
+        """Keep an example where it is one of the largest."""
+        insort(self.examples, example, key=lambda each: each.rank)
+        del self.examples[EXAMPLES:]
+
+    def may_keep(self, value: float) -> bool:
+        """Whether a weight of this size could be one of the largest."""
+        return len(self.examples) < EXAMPLES or value >= self.examples[-1].value
+
+    def add(self, other: HeadTally) -> None:
+        """Take in what another part found of this head."""
+        for name, own in self.sums.items():
+            own.add(other.sums[name].units, other.sums[name].rows)
+        self.entropies = [a + b for a, b in zip(self.entropies, other.entropies, strict=True)]
+        for each in other.examples:
+            self.note(each)
+        self.empty_rows += other.empty_rows
+        self.uneven_rows += other.uneven_rows
+
+
+@dataclass
+class LayerTally:
+    """The heads of one layer, and how far each two are apart where that is asked for."""
+
+    heads: list[HeadTally]
+    pairs: dict[tuple[int, int], Sum] = field(default_factory=dict)
+
+    def add(self, other: LayerTally) -> None:
+        """Take in what another part found of this layer."""
+        for head, theirs in zip(self.heads, other.heads, strict=True):
+            head.add(theirs)
+        for pair, theirs_apart in other.pairs.items():
+            self.pairs.setdefault(pair, Sum()).add(theirs_apart.units, theirs_apart.rows)

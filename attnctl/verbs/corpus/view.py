@@ -1,0 +1,44 @@
+"""The statistics of a corpus as those of a dump a layer, for the table and the CSV of `stats`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attnctl.screen.screen import Line, Screen
+from attnctl.verbs.corpus.part import Part, spell
+from attnctl.verbs.corpus.tally import HeadTally, LayerTally, Sum
+from attnctl.verbs.stats import DumpStats, HeadStats, Largest, Report, Tally
+
+
+def report_of(part: Part) -> Report:
+    """A row for each head of each layer."""
+    return Report(tuple(layer_stats(f"layer {at}", each) for at, each in enumerate(part.layers)))
+
+
+def layer_stats(name: str, layer: LayerTally) -> DumpStats:
+    """The heads of one layer."""
+    pairs = {pair: tally(apart) for pair, apart in layer.pairs.items()}
+    return DumpStats(name, tuple(map(head_stats, layer.heads)), pairs)
+
+
+def head_stats(head: HeadTally) -> HeadStats:
+    """One head; a measure that no row has means nothing here."""
+    best = head.examples[0] if head.examples else None
+    largest = best and Largest(best.value, (best.query, best.key), best.tokens)
+    sums = {name: tally(each) if each.rows else None for name, each in head.sums.items()}
+    return HeadStats(sums, largest, head.empty_rows, head.uneven_rows)
+
+
+def tally(found: Sum) -> Tally:
+    """A sum as one of floats."""
+    return Tally(found.sum, found.rows)
+
+
+def headline(part: Part, screen: Screen) -> Iterator[Line]:
+    """What was measured: how many sentences and tokens, of which lines."""
+    count = "sentence" if part.sentences == 1 else "sentences"
+    said = f"{part.sentences:,} {count}, {part.tokens:,} tokens"
+    if (part.first, part.stop) != (0, part.lines):
+        said += f"; {spell(part.first, part.stop)} of {part.lines:,}"
+    yield [(screen.ours(said), "name")]
+    yield []
