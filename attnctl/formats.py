@@ -37,10 +37,16 @@ FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
 
 FINDINGS = {
     "check": (FOUND_JSON,),
-    "diff": (FOUND_JSON,),
+    "diff": (
+        FOUND_JSON,
+        Format("svg", ".svg", "attnctl.verbs.diff.picture:write_svg", text=True, picture=True),
+        Format("png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True),
+    ),
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
+        Format("svg", ".svg", "attnctl.verbs.stats.picture:write_svg", text=True, picture=True),
+        Format("png", ".png", "attnctl.verbs.stats.picture:write_png", binary=True, picture=True),
     ),
 }
 """For each verb that finds something the formats of its findings; a writer takes a list of them:

@@ -153,7 +153,7 @@ def without_first(plot: Plot, sheet: Sheet) -> Plot:
         raise AttnError("--without-first: there is one key only")
     firsts = np.concatenate([np.asarray(each.values[:, 0], dtype=np.float64) for each in plot.panels])
     known = firsts[np.isfinite(firsts)]
-    mean = f", whose mean is {known.mean():.{plot.precision}f}" if known.size else ""
+    mean = f" (its mean is {known.mean():.{plot.precision}f})" if known.size else ""
     return replace(
         plot,
         panels=[Panel(each.caption, each.values[:, 1:]) for each in plot.panels],
