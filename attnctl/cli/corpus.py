@@ -27,15 +27,6 @@ class CorpusOptions(NamedTuple):
         Shard | None, option("Only this part of the lines of --file: 3/8 is the third of eight."), SHARD
     ] = None
     pairs: Annotated[bool, option("Also how far each two heads of a layer are apart.", "--pairs")] = False
-    output: Annotated[
-        str | None,
-        option(
-            "Write the part, or the whole, to FILE as JSON. A complete part that is there is kept.",
-            "--output",
-            "-o",
-            metavar="FILE",
-        ),
-    ] = None
 
 
 SECTIONS[CorpusOptions] = "A corpus (--file)"
@@ -43,8 +34,29 @@ SECTIONS[CorpusOptions] = "A corpus (--file)"
 
 def asked_for(how: CorpusOptions) -> list[str]:
     """The options of a corpus that are given."""
-    given = {"--shard": how.shard is not None, "--pairs": how.pairs, "-o": how.output is not None}
+    given = {"--shard": how.shard is not None, "--pairs": how.pairs}
     return [flag for flag, is_given in given.items() if is_given]
+
+
+def is_part(path: str) -> bool:
+    """Whether this output of --file is a part of a corpus, not a table or a picture of a model's heads."""
+    return Path(path).suffix == ".json"
+
+
+def part_file(outputs: Sequence[str] | None) -> str | None:
+    """The one file that a part goes to. Raises AttnError for several, and for another format."""
+    paths = list(outputs or ())
+    raise_all(
+        [
+            *(["-o: a corpus goes to one file; give one"] if len(paths) > 1 else []),
+            *(
+                f"-o {path}: a corpus is written as JSON; name it part.json"
+                for path in paths
+                if Path(path).suffix not in {".json", ""}
+            ),
+        ]
+    )
+    return paths[0] if paths else None
 
 
 def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions) -> Job:
