@@ -20,6 +20,11 @@ from attnctl.screen.text import cells, pad_right
 from attnctl.store.codec import plain
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
 
+DIFFERS = "but the dump has {} here"
+ROUNDED = "rounding to {} moved it from {}"
+MAXIMUM = "{} is the maximum of the row: softmax subtracts it from every score"
+"""What is said below the arithmetic of a cell."""
+
 TERMS = 12
 """Of a sum on a terminal: beyond, the middle is left out."""
 
@@ -105,14 +110,14 @@ class Page:
     def notes(self, found: Explanation) -> Iterator[str]:
         """What else is to be known of the cell."""
         if found.gives is not None:
-            yield f"but the dump has {self.number(found.value)} here"
+            yield DIFFERS.format(self.number(found.value))
         exact = self.number(found.value - found.rounding)
         if isfinite(found.value) and exact != self.number(found.value):
             kind = self.explainer.trace[found.step.name].dtype.name
-            yield f"rounding to {kind} moved it from {exact}"
+            yield ROUNDED.format(kind, exact)
         match found.step.op, found.expr:
             case Softmax(), Quotient(Call(_, Difference(_, Number(top)))):
-                yield f"{self.number(top)} is the maximum of the row: softmax subtracts it from every score"
+                yield MAXIMUM.format(self.number(top))
         yield from found.notes
 
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
