@@ -1,6 +1,6 @@
-"""Every format that traces are written in: a line here for each, and a file that writes it.
+"""Every format that traces and findings are written in: a line here for each, and a file that writes it.
 
-The command line takes its choices of --format, its suffixes for -o and their help from this table.
+The command line takes its choices of --format, its suffixes for -o and their help from these tables.
 Formats are read by what is in them, not by this table: `attnctl.store.source`.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnctl.store.format import Format
 
@@ -30,6 +30,21 @@ FORMATS = (
     Format("markdown", ".md", "attnctl.verbs.show.markdown:write_markdown", text=True),
 )
 
+FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
+
+FINDINGS = {
+    "check": (FOUND_JSON,),
+    "diff": (FOUND_JSON,),
+    "stats": (
+        FOUND_JSON,
+        Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
+    ),
+}
+"""For each verb that finds something the formats of its findings; a writer takes a list of them:
+
+`verbs.check.report.Report`, `verbs.diff.Difference` (one for each pair), `verbs.stats.Found`.
+"""
+
 
 def write(traces: Sequence[Trace], path: str | Path) -> None:
     """Write traces to a file in the format that its suffix names.
@@ -46,3 +61,10 @@ def write_all(traces: Sequence[Trace], paths: Sequence[str | Path]) -> None:
     from attnctl.store import files
 
     files.write_all(traces, paths, FORMATS)
+
+
+def write_found(verb: str, found: Sequence[Any], paths: Sequence[str | Path]) -> None:
+    """Write what a verb found to every file; a suffix that does not fit is refused before that."""
+    from attnctl.store import files
+
+    files.write_all(found, paths, FINDINGS[verb])

@@ -16,7 +16,7 @@ import typer
 from attnctl.cli.commands import Command
 from attnctl.config.fields import flagged, is_given
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
-from attnctl.formats import FORMATS
+from attnctl.formats import FINDINGS, FORMATS
 from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
 from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
 
@@ -99,6 +99,18 @@ def layer_number(text: str | None) -> int | None:
         return None if text is None else whole(0, MOST)(Plain(text))
     except BadValueError as wrong:
         raise AttnError(f"--layer: {what}" for _, what in wrong.problems) from None
+
+
+def findings_option(verb: str) -> Any:
+    """The option -o of a verb that finds something: a list of files."""
+    suffixes = " ".join(each.suffix for each in FINDINGS[verb])
+    return option(
+        f"Write what was found to FILE instead of stdout, by suffix: {suffixes}; - is stdout. "
+        "May be given more than once.",
+        "--output",
+        "-o",
+        metavar="FILE",
+    )
 
 
 class CostOptions(NamedTuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, OutputOptions, ViewOptions
 from attnctl.errors import AttnError, raise_all
-from attnctl.formats import FORMATS, write_all
+from attnctl.formats import FINDINGS, FORMATS, write_all
 from attnctl.names import WEIGHTS, result_in
 from attnctl.trace import Trace
 from attnctl.words import one_of, quoted
@@ -49,6 +49,23 @@ def emit(
             write_all(kept, files)
     if printed:
         print_traces(kept, wanted, view)
+
+
+def files_for(
+    verb: str, outputs: Sequence[str] | None, inputs: Sequence[str | None]
+) -> tuple[list[str], bool]:
+    """The files that findings go to, and whether stdout has them, too.
+
+    Raises AttnError for a suffix that this verb's findings are not written in, and for a file that
+    is read: before anything is computed.
+    """
+    from attnctl.store.files import format_for
+
+    named = [path for path in outputs or () if path != STDOUT]
+    for path in named:
+        format_for(path, 1, FINDINGS[verb])
+    keep_inputs(named, inputs)
+    return named, not outputs or STDOUT in outputs
 
 
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:

@@ -55,6 +55,8 @@ class Difference:
     no_split: str | None = None
     heads: list[str] = field(default_factory=list)
     """How the heads of one make up the head of the other, where their numbers differ."""
+    alignment: Alignment | None = field(default=None, repr=False, compare=False)
+    """The two traces and how their places pair up: what a picture of the difference is made of."""
 
     @property
     def same(self) -> bool:
@@ -154,6 +156,7 @@ def diff(
         split=changes,
         no_split=no_split,
         heads=heads,
+        alignment=alignment,
     )
 
 
