@@ -28,6 +28,7 @@ FORMATS = (
     ),
     Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
     Format("markdown", ".md", "attnctl.verbs.show.markdown:write_markdown", text=True),
+    Format("html", ".html", "attnctl.report.write:write_page", binary=True),
 )
 
 FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
