@@ -34,8 +34,14 @@ FORMATS = (
 FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
 
 FINDINGS = {
-    "check": (FOUND_JSON,),
-    "diff": (FOUND_JSON,),
+    "check": (
+        FOUND_JSON,
+        Format("html", ".html", "attnctl.report.found:write_check", binary=True),
+    ),
+    "diff": (
+        FOUND_JSON,
+        Format("html", ".html", "attnctl.report.found:write_diff", binary=True),
+    ),
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),

@@ -119,10 +119,10 @@ def node_of(expr: Expr, rules: Iterator[Rule], *, seen: bool) -> Node:
 
     def walk(part: Expr) -> Node:
         match part:
-            case Number(_, None):
-                return ["number", next(rules)]
-            case Number(_, Source(position, cell)):
-                return ["read", position, [next(rules) for _ in cell]]
+            case Number(_, source):
+                if source is None:
+                    return ["number", next(rules)]
+                return ["read", source.position, [next(rules) for _ in source.cell]]
             case Sum(parts):
                 return ["sum", [walk(each) for each in parts]]
             case Product(parts):
@@ -131,10 +131,8 @@ def node_of(expr: Expr, rules: Iterator[Rule], *, seen: bool) -> Node:
                 return ["difference", walk(left), walk(right)]
             case Quotient(above, below):
                 return ["quotient", walk(above), walk(below)]
-            case Call("exp", inside) if seen:
-                return ["seen", walk(inside)]
             case Call(name, inside):
-                return ["call", name, walk(inside)]
+                return ["seen", walk(inside)] if seen and name == "exp" else ["call", name, walk(inside)]
 
     return walk(expr)
 
@@ -184,13 +182,13 @@ class Learner:
         """The forms of cells that are hidden and of those that are not."""
         assert self.hidden is not None
         wide = np.broadcast_to(self.hidden, self.shape)
-        nodes = {}
+        nodes: dict[Cell, Node] = {}
         for part in (0, 1):
             cells = np.argwhere((wide > 0) == part)
             if len(cells):
                 chosen = cells[self.draw.randint(len(cells), size=PROBES)]
                 probes = [tuple(map(int, cells[0])), *(tuple(map(int, each)) for each in chosen)]
-                nodes[part,] = self.learnt(probes, None, seen=False)
+                nodes[(part,)] = self.learnt(probes, None, seen=False)
         return Form(None, nodes, self.tables)
 
     def along(self, axis: int) -> list[int]:
@@ -242,14 +240,14 @@ class Learner:
         sizes = [self.shape[axis] for axis in axes]
         if prod(sizes) > MOST_EVALUATED:
             raise IrregularError
-        table = np.full((len(slots), *sizes), np.nan)
+        table = np.full((*sizes, len(slots)), np.nan)
         for at in product(*(places[axis] for axis in axes)):
             cell = [each[0] for each in places]
             for axis, place in zip(axes, at, strict=True):
                 cell[axis] = place
             values = taken_apart(self.terms(tuple(cell)))[1]
-            table[(slice(None), *at)] = [values[slot] for slot in slots]
-        return table
+            table[at] = [values[slot] for slot in slots]
+        return np.moveaxis(table, -1, 0)
 
     def axes_of(self, slots: list[int], places: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         """The axes that each of these numbers depends on."""

@@ -57,6 +57,8 @@ class Finding:
     text: str
     marks: Sequence[Marks] = field(default_factory=list)
     """For each trace by step."""
+    names: Sequence[str] = ()
+    """What each trace is called, where a finding has several."""
 
 
 def write_page(traces: Sequence[Trace], stream: IO[bytes]) -> None:
@@ -71,8 +73,8 @@ def pieces(traces: Sequence[Trace], finding: Finding | None = None) -> Iterator[
     blocks = Blocks()
     describer = Describer(blocks)
     described = [describer.trace(each) for each in shown]
-    for entry, marks in zip(described, finding.marks if finding else [], strict=False):
-        entry["marks"] = {name: mark_entry(mark, blocks) for name, mark in marks.items()}
+    if finding:
+        add_finding(described, finding, blocks)
     data = {"blocks": blocks.described(), "traces": described, "words": WORDS}
     for piece in PLACE.split(asset("page.html")):
         if piece == "data":
@@ -112,6 +114,16 @@ def filled_in(piece: str, shown: Sequence[Kept], finding: Finding | None) -> str
 def encoded(text: str) -> bytes:
     """UTF-8; halves of surrogate pairs, which UTF-8 has no bytes for, are shown escaped."""
     return text.encode("utf-8", "backslashreplace")
+
+
+def add_finding(described: Sequence[dict[str, Any]], finding: Finding, blocks: Blocks) -> None:
+    """Marks of steps that the page has whole, and the names of the traces."""
+    for entry, marks in zip(described, finding.marks, strict=True):
+        entry["marks"] = {
+            name: mark_entry(mark, blocks) for name, mark in marks.items() if name in entry["blocks"]
+        }
+    for entry, name in zip(described, finding.names, strict=False):
+        entry["view"]["name"] = f"{name}: {entry['view']['name']}"
 
 
 def mark_entry(mark: Mark, blocks: Blocks) -> dict[str, Any]:

@@ -105,7 +105,12 @@ export class Explained {
     for (const { source, value } of numbersOf(expr)) {
       if (!source) continue;
       const name = step.inputs[source.input];
-      found.set(`${name} ${source.cell}`, { step: name, cell: source.cell, value });
+      found.set(`${name} ${source.cell}`, {
+        step: name,
+        cell: source.cell,
+        name: this.spelled(name, source.cell),
+        value,
+      });
     }
     return [...found.values()];
   }

@@ -57,6 +57,7 @@ class Difference:
     """How the heads of one make up the head of the other, where their numbers differ."""
     alignment: Alignment | None = field(default=None, repr=False, compare=False)
     """The two traces and how their places pair up: what a picture of the difference is made of."""
+    tolerance: Tolerance = field(default=USUAL, repr=False, compare=False)
 
     @property
     def same(self) -> bool:
@@ -157,6 +158,7 @@ def diff(
         no_split=no_split,
         heads=heads,
         alignment=alignment,
+        tolerance=tolerance,
     )
 
 
