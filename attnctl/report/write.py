@@ -33,7 +33,7 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 PLACE = re.compile(r"{{(\w+)}}")
 
-MOST_PLAIN = 200_000
+MOST_PLAIN = 5_000
 """Numbers that are also written as text, for where no script is run."""
 
 

@@ -3,12 +3,10 @@
 const LIGHT = { paper: [1, 0, 0], most: [0.38, -0.02, -0.15], least: [0.42, 0.1, 0.08], text: [0, 0, 0], over: [1, 0, 0] };
 const DARK = { paper: [0.2, 0, -0.01], most: [0.83, -0.03, -0.1], least: [0.82, 0.06, 0.1], text: [0.95, 0, 0], over: [0, 0, 0] };
 
-const dark = matchMedia("(prefers-color-scheme: dark)");
-let printing = false;
+const BLANK = { light: [229, 232, 235], dark: [51, 56, 62] }; // what is not finite
 
-function palette() {
-  return dark.matches && !printing ? DARK : LIGHT;
-}
+const dark = matchMedia("(prefers-color-scheme: dark)");
+let palette = dark.matches ? DARK : LIGHT;
 
 /** sRGB from OKLab (Ottosson 2020). */
 function rgb([L, a, b]) {
@@ -27,52 +25,72 @@ function rgb([L, a, b]) {
   });
 }
 
+const STEPS = 255; // shades on either side of 0
+
+/** The shades of a palette, least first: [red, green, blue] each. */
+function ramp({ paper, most, least }) {
+  return Array.from({ length: 2 * STEPS + 1 }, (_, at) => {
+    const end = at < STEPS ? least : most;
+    const part = Math.abs(at - STEPS) / STEPS;
+    return rgb(paper.map((c, i) => c + part * (end[i] - c)));
+  });
+}
+
+const RAMPS = new Map([LIGHT, DARK].map((each) => [each, ramp(each)]));
+
 /** How the numbers of a step are shaded: from 0 to the largest, or to both sides of 0. */
 export class Shades {
   constructor(values) {
-    let [low, high] = [0, 0];
+    let most = 0;
     for (const value of values) {
-      if (Number.isFinite(value)) {
-        low = Math.min(low, value);
-        high = Math.max(high, value);
-      }
+      const size = Math.abs(value);
+      if (size > most && size < Number.POSITIVE_INFINITY) most = size;
     }
-    this.most = Math.max(-low, high) || 1;
-    this.table = new Map();
+    this.most = most || 1;
   }
 
-  /** [red, green, blue] of a number; none for what is not finite. */
+  /** [red, green, blue] of a number; null for what is not finite. */
   of(value) {
-    if (!Number.isFinite(value)) return null;
-    const { paper, most, least } = palette();
-    const at = Math.round((255 * value) / this.most);
-    const key = palette() === DARK ? at + 1024 : at;
-    if (!this.table.has(key)) {
-      const end = at < 0 ? least : most;
-      const part = Math.abs(at) / 255;
-      this.table.set(key, rgb(paper.map((c, i) => c + part * (end[i] - c))));
-    }
-    return this.table.get(key);
+    const at = STEPS + Math.round((STEPS * value) / this.most);
+    return RAMPS.get(palette)[at] ?? null;
   }
 
   /** The colour of digits on a number's shade. */
   text(value) {
-    const { text, over } = palette();
+    const { text, over } = palette;
     const part = Math.abs(value) / this.most;
-    const deep = Number.isFinite(value) && part > (palette() === DARK ? 0.58 : 0.68);
+    const deep = Number.isFinite(value) && part > (palette === DARK ? 0.58 : 0.68);
     return `rgb(${rgb(deep ? over : text)})`;
+  }
+
+  /** Draw numbers on a canvas, a pixel for each: `value(at)` is that of pixel `at`. */
+  draw(canvas, rows, columns, value) {
+    canvas.width = columns;
+    canvas.height = rows;
+    const pen = canvas.getContext("2d");
+    const image = pen.createImageData(columns, rows);
+    const { data } = image;
+    const blank = palette === DARK ? BLANK.dark : BLANK.light;
+    for (let at = 0; at < rows * columns; at++) {
+      const [red, green, blue] = this.of(value(at)) ?? blank;
+      data[4 * at] = red;
+      data[4 * at + 1] = green;
+      data[4 * at + 2] = blue;
+      data[4 * at + 3] = 255;
+    }
+    pen.putImageData(image, 0, 0);
   }
 }
 
 /** Call this whenever shades have to be drawn again: light or dark was chosen, or a printer. */
 export function whenColoursChange(redraw) {
-  dark.addEventListener("change", redraw);
-  for (const [event, state] of [["beforeprint", true], ["afterprint", false]]) {
-    addEventListener(event, () => {
-      printing = state;
-      redraw();
-    });
-  }
+  const turned = (toPaper) => () => {
+    palette = dark.matches && !toPaper ? DARK : LIGHT;
+    redraw();
+  };
+  dark.addEventListener("change", turned(false));
+  addEventListener("beforeprint", turned(true));
+  addEventListener("afterprint", turned(false));
 }
 
 /** A colour of the style sheet, for what is drawn. */

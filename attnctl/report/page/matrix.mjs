@@ -191,19 +191,17 @@ export class PictureMatrix extends Matrix {
 
   shade() {
     const { part, square, left } = this;
+    const { rows, columns } = part;
     const pen = this.picture.getContext("2d");
     pen.clearRect(0, 0, this.picture.width, this.picture.height);
-    for (let row = 0; row < part.rows; row++) {
-      for (let column = 0; column < part.columns; column++) {
-        const shade = part.shades.of(part.value(row, column));
-        pen.fillStyle = shade ? `rgb(${shade})` : styled("--blank");
-        pen.fillRect(left + column * square, left + row * square, square, square);
-      }
-    }
+    const pixels = document.createElement("canvas");
+    part.shades.draw(pixels, rows, columns, (at) => part.value(Math.floor(at / columns), at % columns));
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(pixels, left, left, columns * square, rows * square);
     if (this.lettered) this.letter(pen);
-    for (let row = 0; row < part.rows; row++) {
-      for (let column = 0; column < part.columns; column++) {
-        if (part.hidden(row, column)) this.strike(pen, row, column);
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        if (this.lettered && part.hidden(row, column)) this.strike(pen, row, column);
         if (part.wrong(row, column)) this.outline(pen, [row, column], "--wrong");
       }
     }

@@ -219,14 +219,8 @@ class Overview {
 
   draw(canvas, array, shades, lead) {
     const [rows, columns] = array.shape.slice(-2);
-    [canvas.width, canvas.height] = [columns, rows];
-    const pen = canvas.getContext("2d");
-    const image = pen.createImageData(columns, rows);
     const start = array.offset([...lead, 0, 0]);
-    for (let at = 0; at < rows * columns; at++) {
-      image.data.set([...(shades.of(array.values[start + at]) ?? [128, 128, 128]), 255], 4 * at);
-    }
-    pen.putImageData(image, 0, 0);
+    shades.draw(canvas, rows, columns, (at) => array.values[start + at]);
   }
 
   redraw() {
