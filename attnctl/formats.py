@@ -14,6 +14,7 @@ from attnctl.store.format import Format
 
 if TYPE_CHECKING:
     from attnctl.trace import Trace
+    from attnctl.verbs.show.picture import Look
 
 FORMATS = (
     Format("json", ".json", "attnctl.store.dump_json:write_json"),
@@ -28,6 +29,8 @@ FORMATS = (
     ),
     Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
     Format("markdown", ".md", "attnctl.verbs.show.markdown:write_markdown", text=True),
+    Format("svg", ".svg", "attnctl.verbs.show.picture:write_svg", text=True, picture=True),
+    Format("png", ".png", "attnctl.verbs.show.picture:write_png", binary=True, picture=True),
     Format("html", ".html", "attnctl.report.write:write_page", binary=True),
 )
 
@@ -63,11 +66,19 @@ def write(traces: Sequence[Trace], path: str | Path) -> None:
     write_all(traces, [path])
 
 
-def write_all(traces: Sequence[Trace], paths: Sequence[str | Path]) -> None:
-    """Write traces to every file; a suffix that does not fit is refused before any is written."""
+def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], look: Look | None = None) -> None:
+    """Write traces to every file; a suffix that does not fit is refused before any is written.
+
+    `look` is how pictures are drawn.
+    """
     from attnctl.store import files
 
-    files.write_all(traces, paths, FORMATS)
+    files.write_all(traces, paths, FORMATS, look)
+
+
+def is_picture(path: str | Path) -> bool:
+    """Whether the suffix of a file is that of a picture."""
+    return any(each.picture and each.suffix == Path(path).suffix for each in FORMATS)
 
 
 def write_found(verb: str, found: Sequence[Any], paths: Sequence[str | Path]) -> None:

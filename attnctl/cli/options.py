@@ -21,7 +21,7 @@ from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
 from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
 
 FORMAT_VARIABLE = "ATTNCTL_FORMAT"
-FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
+FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not (each.binary or each.picture)))
 """How a trace is written on stdout."""
 
 PRECISION = whole(0, 17)
@@ -134,16 +134,24 @@ class ViewOptions(NamedTuple):
     ] = None
     head: Annotated[
         tuple[int, ...] | None,
-        option("Only these heads, from 0, like 0,2 or 0-3. (Tables.)"),
+        option("Only these heads, from 0, like 0,2 or 0-3. (Tables and pictures.)"),
         HEADS,
     ] = None
     precision: Annotated[
         int | None,
-        option("Digits after the point, 0 to 17 (4). (Tables; the other formats keep every digit.)"),
+        option(
+            "Digits after the point, 0 to 17: 4 in tables, 2 in pictures. (The other formats keep every "
+            "digit.)"
+        ),
         PRECISION,
     ] = None
     brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
     full: Annotated[bool, option("Leave nothing out, however large. (Tables.)", "--full")] = False
+    log: Annotated[bool, option("Colour by the logarithm of the numbers. (Pictures.)", "--log")] = False
+    without_first: Annotated[
+        bool,
+        option("Leave out the first key, which often drowns the others. (Pictures.)", "--without-first"),
+    ] = False
 
 
 class OutputOptions(NamedTuple):

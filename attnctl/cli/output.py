@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, OutputOptions, ViewOptions
 from attnctl.errors import AttnError, raise_all
-from attnctl.formats import FINDINGS, FORMATS, write_all
+from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
 from attnctl.names import WEIGHTS, result_in
 from attnctl.trace import Trace
 from attnctl.words import one_of, quoted
 
 if TYPE_CHECKING:
+    from attnctl.verbs.show.picture import Look
     from attnctl.verbs.show.tables import View
 
 STDOUT = "-"
@@ -37,7 +38,7 @@ def emit(
     wanted = chosen_format(output.format, json=output.json)
     files = [path for path in output.output or () if path != STDOUT]
     printed = not output.output or STDOUT in output.output
-    raise_all(unused(view, "" if files or not printed else wanted))
+    raise_all(unused(view, files, wanted if printed else None))
     keep_inputs(files, inputs)
     kept = [selected(trace, view) for trace in traces]
     require_heads(kept, view, settable=settable)
@@ -46,7 +47,7 @@ def emit(
         from attnctl.cli.progress import progress
 
         with progress("writing"):
-            write_all(kept, files)
+            write_all(kept, files, look_of(view) if any(map(is_picture, files)) else None)
     if printed:
         print_traces(kept, wanted, view)
 
@@ -111,16 +112,41 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
     return usual if usual in possible else "table"
 
 
-def unused(view: ViewOptions, wanted: str) -> list[str]:
-    """View options that this output would ignore; files are written in other formats than tables."""
-    if wanted == "table":
-        return []
-    named = {"--head": view.head, "--precision": view.precision, "--full": view.full or None}
-    return [
-        f"{flag}: only tables have that; a dump keeps every head and digit"
+def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list[str]:
+    """View options that one of these outputs would ignore: the files, and what is printed, if anything."""
+    pictures = [is_picture(path) for path in files]
+    table, drawn = printed == "table" and not files, bool(pictures) and all(pictures) and printed is None
+    named = {"--head": view.head, "--precision": view.precision}
+    out = [
+        f"{flag}: only tables and pictures have that; a dump keeps every head and digit"
         for flag, value in named.items()
-        if value is not None
+        if value is not None and not (table or drawn)
     ]
+    if view.full and not table:
+        out.append("--full: only tables have that; a dump keeps every head and digit, a picture all it can")
+    if not drawn:
+        named = {"--log": view.log, "--without-first": view.without_first}
+        out += [
+            f"{flag}: only pictures have that; write one with -o picture.svg or -o picture.png"
+            for flag, value in named.items()
+            if value
+        ]
+    return out
+
+
+def look_of(view: ViewOptions) -> Look:
+    """How pictures are drawn."""
+    from attnctl.verbs.show.picture import Look
+
+    steps = wanted_steps(view.step)
+    return Look(
+        steps=None if steps is None else tuple(steps),
+        brief=view.brief,
+        heads=view.head,
+        log=view.log,
+        without_first=view.without_first,
+        precision=Look.precision if view.precision is None else view.precision,
+    )
 
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:

@@ -95,16 +95,13 @@ class Describer:
 
     def view(self, kept: Kept) -> dict[str, Any]:
         """What is shown of a trace."""
-        trace = kept.trace
-        if not len(trace):
-            return self.heading(trace, kept) | {"steps": self.pictures(kept), "spellings": {}}
-        explainer = explainer_of(trace)
         spellings: dict[str, Any] = {}
-        steps = [self.step(explainer, step, spellings) for step in explainer.trace.steps.values()]
-        return self.heading(trace, kept) | {
-            "steps": [*steps, *self.pictures(kept)],
-            "spellings": spellings,
-        }
+        steps = []
+        if len(kept.trace):
+            explainer = explainer_of(kept.trace)
+            steps = [self.step(explainer, step, spellings) for step in explainer.trace.steps.values()]
+        steps += self.pictures(kept, spellings)
+        return self.heading(kept.trace, kept) | {"steps": steps, "spellings": spellings}
 
     def heading(self, trace: Trace, kept: Kept) -> dict[str, Any]:
         """The words above a trace."""
@@ -196,13 +193,19 @@ class Describer:
         assert isinstance(step.op, Hide)
         return {"block": self.blocks.add(hidden), "names": reasons(step.op)}
 
-    def pictures(self, kept: Kept) -> list[dict[str, Any]]:
+    def pictures(self, kept: Kept, spellings: dict[str, Any]) -> list[dict[str, Any]]:
         """The steps that are shown by blocks."""
+
+        def blocks_of(array: Array, axis: int, side: int) -> str:
+            key = f"blocks of {side}, {array.shape[axis]}"
+            spellings[key] = [f"{at * side}–{(at + 1) * side - 1}" for at in range(array.shape[axis])]
+            return key
+
         return [
             {
                 "name": name,
                 "symbol": "A",
-                "title": f"{name}, by blocks of {side} × {side}",
+                "title": f"by blocks of {side} × {side}",
                 "formula": "",
                 "axes": ["head", "query", "key"],
                 "shape": list(array.shape),
@@ -213,12 +216,11 @@ class Describer:
                 "softmax": False,
                 "computed": False,
                 "cost": "",
-                "words": [None] * array.ndim,
+                "words": [None] * (array.ndim - 2) + [blocks_of(array, axis, side) for axis in (-2, -1)],
                 "edits": [],
                 "form": None,
                 "hides": None,
                 "why": kept.said[0],
-                "side": side,
             }
             for name, (array, side) in kept.pictures.items()
         ]

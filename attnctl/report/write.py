@@ -33,8 +33,8 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 PLACE = re.compile(r"{{(\w+)}}")
 
-MOST_PLAIN = 5_000
-"""Numbers that are also written as text, for where no script is run."""
+MOST_PLAIN, MOST_DRAWN = 5_000, 200_000
+"""Numbers that are also there as text and as a picture, for where no script is run."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def filled_in(piece: str, shown: Sequence[Kept], finding: Finding | None) -> str
         case "finding":
             return f'<pre id="finding" tabindex="0">{escape(finding.text)}</pre>\n' if finding else ""
         case "plain":
-            return escape(plain_tables(first))
+            return without_script(first)
     return piece
 
 
@@ -132,16 +132,24 @@ def mark_entry(mark: Mark, blocks: Blocks) -> dict[str, Any]:
     return {"wrong": blocks.add(mark.wrong.astype("uint8")), "other": other, "words": mark.words}
 
 
-def plain_tables(trace: Trace) -> str:
-    """Weights and result as text."""
+def without_script(trace: Trace) -> str:
+    """Weights and result as a picture and as text, where they are not too large."""
+    from attnctl.verbs.show.picture import write_svg
     from attnctl.verbs.show.tables import View, show_all
 
     names = [name for name in (WEIGHTS, *result_in(trace)) if name in trace]
-    if not names or sum(trace[name].size for name in names) > MOST_PLAIN:
-        return ""
-    stream = io.StringIO()
-    show_all([trace.select(names)], Plain(stream), View())
-    return stream.getvalue()
+    size = sum(trace[name].size for name in names)
+    if not names or size > MOST_DRAWN:
+        return "<p>attnctl show reads this file, too.</p>"
+    drawing, tables = io.StringIO(), io.StringIO()
+    write_svg([trace], drawing)
+    drawn = b64encode(encoded(drawing.getvalue())).decode()
+    if size <= MOST_PLAIN:
+        show_all([trace.select(names)], Plain(tables), View())
+    return (
+        f'<img alt="{escape(names[0])}" src="data:image/svg+xml;base64,{drawn}">\n'
+        f"<pre>{escape(tables.getvalue())}</pre>"
+    )
 
 
 # --- what every page has ---
@@ -166,5 +174,5 @@ def policy() -> str:
     hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (script(), asset("style.css"))]
     return (
         f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
-        "base-uri 'none'; form-action 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )

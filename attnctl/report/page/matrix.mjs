@@ -7,7 +7,7 @@ import { forPeople } from "./numbers.mjs";
 const MOST_COLUMNS = 16;
 const MOST_CELLS = 400;
 const PICTURE = 380; // pixels that a picture is wide at most where its squares can be so small
-const SQUARES = { least: 3, most: 18, lettered: 10 };
+const SQUARES = { least: 2, most: 18, lettered: 10 };
 const LABEL = 66; // pixels for tokens beside a picture
 
 const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
@@ -239,9 +239,11 @@ export class PictureMatrix extends Matrix {
 
   outline(pen, [row, column], colour) {
     pen.strokeStyle = styled(colour);
-    pen.lineWidth = Math.min(2, this.square / 3);
     const { square, left } = this;
-    pen.strokeRect(left + column * square + 0.5, left + row * square + 0.5, square - 1, square - 1);
+    const around = square < 8 ? 2 : -0.5; // of small squares the frame stands outside
+    pen.lineWidth = square < 8 ? 1.5 : 2;
+    const side = square + 2 * around;
+    pen.strokeRect(left + column * square - around, left + row * square - around, side, side);
   }
 
   mark(place, kind, on) {

@@ -101,7 +101,7 @@ class Derivation {
     element.append(make("div", { class: "scroll" }, matrix.build()));
     const key = `${step.name} ${lead}`;
     this.matrices.set(key, matrix);
-    if (step.name === WEIGHTS && !step.side && rows <= MOST_JOINED && columns <= MOST_JOINED) {
+    if (step.name === WEIGHTS && rows <= MOST_JOINED && columns <= MOST_JOINED) {
       const lines = linesFor(part.rowNames, part.columnNames, part.value, label);
       this.pictures.set(key, lines);
       element.append(lines);
@@ -113,8 +113,7 @@ class Derivation {
   names(step, axis, count) {
     const words = step.words[axis] && this.trace.view.spellings[step.words[axis]];
     if (words) return words;
-    const blocks = (at) => `${at * step.side}–${(at + 1) * step.side - 1}`;
-    return Array.from({ length: count }, (_, at) => (step.side ? blocks(at) : String(at)));
+    return Array.from({ length: count }, (_, at) => String(at));
   }
 
   /** A cell was pointed at, reached, followed, or left. */
