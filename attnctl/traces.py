@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.errors import AttnError
+from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace as AnyTrace
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 LEADING = ("batch", "head")
 
 
-class Trace(AnyTrace):
+class Trace(Shown, AnyTrace):
     """The steps of a run and their arrays, by name: ``trace["attention_weights"]``."""
 
     @classmethod

@@ -50,19 +50,25 @@ def marked(report: Report) -> Marks:
 
 def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
     """The page of differences: A and B of each, in both what differs marked."""
-    stream = io.StringIO()
     traces: list[Trace] = []
     names: list[str] = []
     marks: list[Marks] = []
     for number, each in enumerate(found):
-        show_difference(each, Plain(stream))
         assert each.alignment is not None
         pair = f" {number}" if len(found) > 1 else ""
         for side, other in ("AB", "BA"):
             traces.append(each.alignment.a if side == "A" else each.alignment.b)
             names.append(f"{side}{pair}")
             marks.append({name: mark for name in each.steps if (mark := beside(each, name, side, other))})
-    yield from pieces(traces, Finding(f"diff: {verdict(found[0])}", stream.getvalue(), marks, names))
+    text = "\n".join(map(difference_text, found))
+    yield from pieces(traces, Finding(f"diff: {verdict(found[0])}", text, marks, names))
+
+
+def difference_text(found: Difference) -> str:
+    """A difference as `attnctl diff` prints it to a pipe."""
+    stream = io.StringIO()
+    show_difference(found, Plain(stream))
+    return stream.getvalue()
 
 
 def beside(found: Difference, name: str, side: str, other: str) -> Mark | None:

@@ -13,7 +13,10 @@ from html import escape
 from importlib.resources import files
 from typing import IO, Any
 
+import numpy as np
+
 from attnctl.array import Array
+from attnctl.errors import AttnError
 from attnctl.names import WEIGHTS, result_in
 from attnctl.report.describe import WORDS, Blocks, Describer
 from attnctl.report.kept import Kept, kept
@@ -134,22 +137,28 @@ def mark_entry(mark: Mark, blocks: Blocks) -> dict[str, Any]:
 
 def without_script(trace: Trace) -> str:
     """Weights and result as a picture and as text, where they are not too large."""
-    from attnctl.verbs.show.picture import write_svg
     from attnctl.verbs.show.tables import View, show_all
 
     names = [name for name in (WEIGHTS, *result_in(trace)) if name in trace]
-    size = sum(trace[name].size for name in names)
-    if not names or size > MOST_DRAWN:
-        return "<p>attnctl show reads this file, too.</p>"
-    drawing, tables = io.StringIO(), io.StringIO()
-    write_svg([trace], drawing)
-    drawn = b64encode(encoded(drawing.getvalue())).decode()
-    if size <= MOST_PLAIN:
-        show_all([trace.select(names)], Plain(tables), View())
-    return (
-        f'<img alt="{escape(names[0])}" src="data:image/svg+xml;base64,{drawn}">\n'
-        f"<pre>{escape(tables.getvalue())}</pre>"
-    )
+    if not names or sum(trace[name].size for name in names) > MOST_PLAIN:
+        return drawn(trace)
+    tables = io.StringIO()
+    show_all([trace.select(names)], Plain(tables), View())
+    return f"{drawn(trace)}<pre>{escape(tables.getvalue())}</pre>"
+
+
+def drawn(trace: Trace) -> str:
+    """The picture that `-o FILE.svg` writes, as an image; nothing where that would be large."""
+    from attnctl.verbs.show.picture import write_svg
+
+    if not len(trace) or trace.get(WEIGHTS, np.empty(0)).size > MOST_DRAWN:
+        return ""
+    stream = io.StringIO()
+    try:
+        write_svg([trace], stream)
+    except AttnError:  # a step that no picture shows
+        return ""
+    return f'<img alt="" src="data:image/svg+xml;base64,{b64encode(encoded(stream.getvalue())).decode()}">'
 
 
 # --- what every page has ---

@@ -11,6 +11,7 @@ from typing import Any
 from attnctl.arithmetic import number_text
 from attnctl.array import Array
 from attnctl.cells import spelled
+from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace
 from attnctl.verbs.check.judge import Gap, differing
 from attnctl.verbs.check.record import Record
@@ -44,7 +45,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """Every step of a dump, checked; the wrong ones in order, each with the mistake that explains it."""
 
     trace: Trace

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import results
+from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError
 from attnctl.verbs.diff.configs import ABSENT, differences
@@ -37,7 +38,7 @@ class StepDifference:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Shown):
     """What two traces have between them.
 
     `skipped` says of steps that both have why they were not compared; `left_out` are the tokens
