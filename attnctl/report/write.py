@@ -27,7 +27,7 @@ from attnctl.verbs.show.headline import beginning, facts
 
 SCRIPTS = (
     *("elements", "colours", "numbers", "arithmetic", "data", "explain"),
-    *("lines", "matrix", "panel", "page"),
+    *("lines", "matrix", "panel", "derivation", "overview", "page"),
 )
 """The modules of the page in an order in which each stands below those that it imports."""
 

@@ -1,7 +1,19 @@
 // One hue for what is never negative, two for what is: lightness falls (in the dark: rises) all the way.
 
-const LIGHT = { paper: [1, 0, 0], most: [0.38, -0.02, -0.15], least: [0.42, 0.1, 0.08], text: [0, 0, 0], over: [1, 0, 0] };
-const DARK = { paper: [0.2, 0, -0.01], most: [0.83, -0.03, -0.1], least: [0.82, 0.06, 0.1], text: [0.95, 0, 0], over: [0, 0, 0] };
+const LIGHT = {
+  paper: [1, 0, 0],
+  most: [0.38, -0.02, -0.15],
+  least: [0.42, 0.1, 0.08],
+  text: [0, 0, 0],
+  over: [1, 0, 0],
+};
+const DARK = {
+  paper: [0.2, 0, -0.01],
+  most: [0.83, -0.03, -0.1],
+  least: [0.82, 0.06, 0.1],
+  text: [0.95, 0, 0],
+  over: [0, 0, 0],
+};
 
 const BLANK = { light: [229, 232, 235], dark: [51, 56, 62] }; // what is not finite
 

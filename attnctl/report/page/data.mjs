@@ -99,3 +99,14 @@ export class Blocks {
     return new Numbers(unpacked(bytes, dtype), shape);
   }
 }
+
+/** The places along the leading axes of a step, one for each of its matrices. */
+export function leading(shape) {
+  return shape.slice(0, -2).reduce(
+    (all, size) => {
+      const places = Array.from({ length: size }, (_, at) => at);
+      return all.flatMap((lead) => places.map((at) => [...lead, at]));
+    },
+    [[]],
+  );
+}

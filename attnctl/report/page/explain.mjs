@@ -91,7 +91,13 @@ export class Explained {
 
   /** What there is to say of a number that was handed in, or put there by hand. */
   changed(about, note, formula = this.words.edited) {
-    return { ...about, formula, figures: [forPeople(about.value)], operands: [], notes: note ? [note] : [] };
+    return {
+      ...about,
+      formula,
+      figures: [forPeople(about.value)],
+      operands: [],
+      notes: note ? [note] : [],
+    };
   }
 
   symbol(step, number) {

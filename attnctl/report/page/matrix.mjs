@@ -146,10 +146,7 @@ export class PictureMatrix extends Matrix {
       this.marks,
     );
     const scale = devicePixelRatio || 1;
-    const [width, height] = [
-      this.left + part.columns * this.square,
-      this.left + part.rows * this.square,
-    ];
+    const [width, height] = [this.left + part.columns * this.square, this.left + part.rows * this.square];
     for (const canvas of [this.picture, this.marks]) {
       canvas.width = width * scale;
       canvas.height = height * scale;
