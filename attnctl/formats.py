@@ -31,16 +31,21 @@ FORMATS = (
     Format("markdown", ".md", "attnctl.verbs.show.markdown:write_markdown", text=True),
     Format("svg", ".svg", "attnctl.verbs.show.picture:write_svg", text=True, picture=True),
     Format("png", ".png", "attnctl.verbs.show.picture:write_png", binary=True, picture=True),
+    Format("html", ".html", "attnctl.report.write:write_page", binary=True),
 )
 
 FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
 
 FINDINGS = {
-    "check": (FOUND_JSON,),
+    "check": (
+        FOUND_JSON,
+        Format("html", ".html", "attnctl.report.found:write_check", binary=True),
+    ),
     "diff": (
         FOUND_JSON,
         Format("svg", ".svg", "attnctl.verbs.diff.picture:write_svg", text=True, picture=True),
         Format("png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True),
+        Format("html", ".html", "attnctl.report.found:write_diff", binary=True),
     ),
     "stats": (
         FOUND_JSON,

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnctl.errors import AttnError
 from attnctl.names import WEIGHTS
+from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace as AnyTrace
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 LEADING = ("batch", "head")
 
 
-class Trace(AnyTrace):
+class Trace(Shown, AnyTrace):
     """The steps of a run and their arrays, by name: ``trace["attention_weights"]``."""
 
     @classmethod

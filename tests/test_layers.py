@@ -19,6 +19,7 @@ LAYERS = [
     {"store", "screen", "pictures", "plan", "models"},
     {"verbs.show"},
     {"verbs"},
+    {"report"},
     {"api", "formats", "options", "traces"},
     {"testing"},
     {"cli"},

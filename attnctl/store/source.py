@@ -19,6 +19,7 @@ from attnctl.store.load_json import check_length, read_json, text_of
 from attnctl.store.members import assembled
 from attnctl.store.npy import MAGIC, npy_file
 from attnctl.store.npz import read_npz
+from attnctl.store.page import is_page, read_page
 from attnctl.store.raw import File
 from attnctl.store.safetensors import read_safetensors
 from attnctl.trace import Trace
@@ -127,18 +128,25 @@ def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) ->
     if head.startswith(MAGIC):
         member = npy_file(file_of(head, stream, place))
         return [assembled(None, {Path(place).stem: member}, rename, place)]
+    if is_page(head):
+        return read_page(bytes_in(head, stream, place), rename, place)
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
         return read_json(text_in(head, stream, place), rename, place)
-    raise AttnError(f"{place}: not a dump: neither JSON, .npz, .npy nor safetensors")
+    raise AttnError(f"{place}: not a dump: neither JSON, .npz, .npy, safetensors nor a page of attnctl")
 
 
 def text_in(head: bytes, stream: BinaryIO, place: str) -> str:
     """All of a stream as JSON text."""
+    return text_of(bytes_in(head, stream, place), place)
+
+
+def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
+    """All of a stream, which is read into memory only up to the longest text that is read at all."""
     data = bytearray(head)
     while piece := stream.read(CHUNK):
         data += piece
         check_length(len(data), place)
-    return text_of(data, place)
+    return data
 
 
 def file_of(head: bytes, stream: BinaryIO, place: str) -> File:

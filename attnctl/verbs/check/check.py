@@ -81,6 +81,7 @@ def check(
         tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps)),
         (*notes_of(trace, intent), *((IN_TF32,) if record.factors.short else ())),
         reading.words if reading else "",
+        (record, walk),
     )
 
 

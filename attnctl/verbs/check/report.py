@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
 from attnctl.arithmetic import number_text
+from attnctl.array import Array
 from attnctl.cells import spelled
+from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace
-from attnctl.verbs.check.judge import Gap
+from attnctl.verbs.check.judge import Gap, differing
+from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.untold import Untold
-from attnctl.verbs.check.walk import Checked, Verdict
+from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker
 
 OPTION = re.compile("say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""
@@ -42,7 +45,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """Every step of a dump, checked; the wrong ones in order, each with the mistake that explains it."""
 
     trace: Trace
@@ -59,6 +62,8 @@ class Report:
     """How the numbers had to be read for it."""
     reading: str = ""
     """How the arrays had to be read to agree, where they do not as their names and sizes say."""
+    looked: tuple[Record, Walk] | None = field(default=None, repr=False, compare=False)
+    """What was walked over, and what was found of it: what a picture of the report is made of."""
 
     def __str__(self) -> str:
         """The report as `attnctl check` prints it to a pipe."""
@@ -112,6 +117,18 @@ class Report:
             return self.findings[0].gap
         gaps = [step.gap for step in self.steps.values() if step.gap]
         return max(gaps, key=lambda gap: gap.largest, default=None)
+
+    def wrong_cells(self) -> dict[str, tuple[Array, Array]]:
+        """For each wrong step which of its numbers are, and what each should be."""
+        if self.looked is None:
+            return {}
+        record, walk = self.looked
+        out = {}
+        for name in walk.wrong:
+            expected = Walker(record).expected(walk.derivation[name], walk.values)
+            if expected is not None:
+                out[name] = differing(record, name, expected)[1] & ~record.blank(name), expected.value
+        return out
 
     def cell(self, step: str, gap: Gap) -> str:
         """The cell of the largest difference, as `explain` takes it."""

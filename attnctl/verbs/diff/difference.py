@@ -8,6 +8,7 @@ from typing import Any
 
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import results
+from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError, Sides
 from attnctl.verbs.diff.configs import ABSENT, differences
@@ -37,7 +38,7 @@ class StepDifference:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Shown):
     """What two traces have between them.
 
     `skipped` says of steps that both have why they were not compared; `left_out` are the tokens
@@ -57,6 +58,7 @@ class Difference:
     """How the heads of one make up the head of the other, where their numbers differ."""
     alignment: Alignment | None = field(default=None, repr=False, compare=False)
     """The two traces and how their places pair up: what a picture of the difference is made of."""
+    tolerance: Tolerance = field(default=USUAL, repr=False, compare=False)
 
     @property
     def same(self) -> bool:
@@ -157,6 +159,7 @@ def diff(
         no_split=no_split,
         heads=heads,
         alignment=alignment,
+        tolerance=tolerance,
     )
 
 

@@ -104,6 +104,16 @@ def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     )
 
 
+def differing(a: Array, b: Array, tolerance: Tolerance) -> Array:
+    """Which numbers of two arrays of one shape differ, as `measure` counts them."""
+    rtol, atol = tolerance.of(a, b)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(all="ignore"):
+        gap = distance(x, y, equal_nan=tolerance.equal_nan)
+        gap = np.where(x == y, 0.0, gap)
+        return (gap > np.abs(y) * rtol + atol) | ~np.isfinite(gap)
+
+
 def chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
     """The stretches in which the arrays are not equal to the bit, each with its start."""
     flat_a, flat_b = a.reshape(-1), b.reshape(-1)

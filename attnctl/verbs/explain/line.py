@@ -23,6 +23,14 @@ from attnctl.verbs.explain.unstated import restated
 Reference = tuple[str, Cell]
 """A cell of a step."""
 
+COMPUTED = "not in this dump: computed from what is"
+ANOTHER = "the dump holds another number than this arithmetic gives"
+HIDDEN = "hidden by {}"
+EDITED = "edited: {}"
+ROW_EDITED = "changed by an edit of this step: its row was made to sum to 1 again"
+BY_HAND = "edited"
+"""What stands beside a cell, and for the formula of one whose number was put there by hand."""
+
 CLOSE = 1e-13
 """Rounding below this part of a value is not worth a term of its own."""
 
@@ -116,7 +124,7 @@ class Explainer:
         """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
         for text, edited, index in self.edits:
             if edited == step and within(cell, index):
-                return self.changed(step, cell, f"edited: {text}")
+                return self.changed(step, cell, EDITED.format(text))
         try:
             with np.errstate(all="ignore"):
                 found = self.worked_out(step, cell)
@@ -126,15 +134,13 @@ class Explainer:
                 f"({error}); attnctl check goes through them all"
             ) from error
         if found.gives is not None and any(edited == step for _, edited, _ in self.edits):
-            return self.changed(
-                step, cell, "changed by an edit of this step: its row was made to sum to 1 again"
-            )
+            return self.changed(step, cell, ROW_EDITED)
         return found
 
     def changed(self, step: str, cell: Cell, note: str) -> Explanation:
         """The explanation of a cell whose number was put there by hand."""
         own = self.trace.steps[step]
-        line = Step(step, Given(), (), own.axes, "edited", own.symbol)
+        line = Step(step, Given(), (), own.axes, BY_HAND, own.symbol)
         value = float(self.trace[step][cell])
         return Explanation(line, cell, self.spell(step, cell), value, Number(value), notes=(note,))
 
@@ -179,9 +185,9 @@ class Explainer:
     def notes(self, line: Step, cell: Cell, gives: float | None) -> Iterator[str]:
         """What else a person should know of a cell."""
         if line.name not in self.own:
-            yield "not in this dump: computed from what is"
+            yield COMPUTED
         if gives is not None:
-            yield "the dump holds another number than this arithmetic gives"
+            yield ANOTHER
         score = line.inputs[0] if isinstance(line.op, Softmax) else line.name
         if score in self.trace and isinstance(self.trace.steps[score].op, Hide):
             yield from self.hidden(self.trace.steps[score], cell)
@@ -192,8 +198,7 @@ class Explainer:
         masks = [self.trace[name] for name in line.inputs[1:] if name in self.trace]
         rule = line.op.reason(cell, self.trace[line.name].shape, *masks)
         if rule >= 0:
-            names = [each.name for each in line.op.rules]
-            yield f"hidden by {names[rule] if rule < len(names) else 'the given mask'}"
+            yield HIDDEN.format(reasons(line.op)[rule])
 
     def root(self, address: Address, depth: int = 1) -> Node:
         """The tree that goes back from a cell, `depth` lines in all.
@@ -238,6 +243,11 @@ class Explainer:
             return replace(bare, why_not=str(error))
         children = (self.tree(*each, depth - 1, seen) for each in found.inputs)
         return replace(bare, explanation=found, children=children)
+
+
+def reasons(op: Hide) -> list[str]:
+    """What may hide a score, in the order in which `Hide.hidden_by` counts."""
+    return [*(each.name for each in op.rules), "the given mask"]
 
 
 def explain(trace: Trace, address: str | Address, settings: Settings | None = None) -> Explanation:

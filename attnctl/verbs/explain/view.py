@@ -21,6 +21,12 @@ from attnctl.store.codec import plain
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
 from attnctl.verbs.explain.line import SHOWN
 
+DIFFERS = "but the dump has {} here"
+ROUNDED = "rounding to {} moved it from {}"
+MAXIMUM = "{} is the maximum of the row: softmax subtracts it from every score"
+LARGEST = "of a long sum the largest terms are shown; --full shows all of them"
+"""What is said below the arithmetic of a cell."""
+
 FEWER = (SHOWN, 6, 4, 3, 2)
 """Terms of a sum in the tree, where more do not fit on a line."""
 
@@ -115,16 +121,16 @@ class Page:
     def notes(self, found: Explanation) -> Iterator[str]:
         """What else is to be known of the cell."""
         if found.gives is not None:
-            yield f"but the dump has {self.number(found.value)} here"
+            yield DIFFERS.format(self.number(found.value))
         exact = self.number(found.value - found.rounding)
         if isfinite(found.value) and exact != self.number(found.value):
             kind = self.explainer.trace[found.step.name].dtype.name
-            yield f"rounding to {kind} moved it from {exact}"
+            yield ROUNDED.format(kind, exact)
         match found.step.op, found.expr:
             case Softmax(), Quotient(Call(_, Difference(_, Number(top)))):
-                yield f"{self.number(top)} is the maximum of the row: softmax subtracts it from every score"
+                yield MAXIMUM.format(self.number(top))
         if found.left_out:
-            yield "of a long sum the largest terms are shown; --full shows all of them"
+            yield LARGEST
         yield from found.notes
 
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:

@@ -1,0 +1,97 @@
+"""What check and diff find, as pages: their words above the matrices, the cells they mean marked."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.report.write import Finding, Mark, Marks, pieces
+from attnctl.screen.output import Plain
+from attnctl.trace import Trace
+from attnctl.verbs.check.report import Report
+from attnctl.verbs.diff import Difference
+from attnctl.verbs.diff.align import ApartError
+from attnctl.verbs.diff.elements import differing
+from attnctl.verbs.diff.view import show_difference, verdict
+
+SHOULD_BE = "it should be {}"
+BESIDE = "{} stands here in "
+
+
+def write_check(found: Sequence[Report], stream: IO[bytes]) -> None:
+    """A page of what check found."""
+    for piece in check_pieces(found):
+        stream.write(piece)
+
+
+def write_diff(found: Sequence[Difference], stream: IO[bytes]) -> None:
+    """A page of the two traces of each difference."""
+    for piece in diff_pieces(found):
+        stream.write(piece)
+
+
+def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
+    """The page of reports: each trace with its wrong numbers marked."""
+    marks = [marked(report) for report in found]
+    text = "\n\n".join(map(str, found))
+    first = text.partition("\n")[0]
+    yield from pieces([report.trace for report in found], Finding(f"check: {first}", text, marks))
+
+
+def marked(report: Report) -> Marks:
+    """The wrong numbers of each step, and what they should be."""
+    cells = report.wrong_cells()
+    return {name: Mark(wrong, expected, SHOULD_BE) for name, (wrong, expected) in cells.items()}
+
+
+def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
+    """The page of differences: A and B of each, in both what differs marked."""
+    traces: list[Trace] = []
+    names: list[str] = []
+    marks: list[Marks] = []
+    for number, each in enumerate(found):
+        assert each.alignment is not None
+        pair = f" {number}" if len(found) > 1 else ""
+        for side, other in ("AB", "BA"):
+            traces.append(each.alignment.a if side == "A" else each.alignment.b)
+            names.append(f"{side}{pair}")
+            marks.append({name: mark for name in each.steps if (mark := beside(each, name, side, other))})
+    text = "\n".join(map(difference_text, found))
+    yield from pieces(traces, Finding(f"diff: {verdict(found[0])}", text, marks, names))
+
+
+def difference_text(found: Difference) -> str:
+    """A difference as `attnctl diff` prints it to a pipe."""
+    stream = io.StringIO()
+    show_difference(found, Plain(stream))
+    return stream.getvalue()
+
+
+def beside(found: Difference, name: str, side: str, other: str) -> Mark | None:
+    """Where a step differs, in the places of one side; None where the two do not stand side by side."""
+    alignment = found.alignment
+    assert alignment is not None
+    try:
+        sides = alignment.sides(name)
+    except ApartError:
+        return None
+    wrong = differing(sides.a, sides.b, found.tolerance)
+    whole = (alignment.a if side == "A" else alignment.b)[name]
+    numbers = sides.b if side == "A" else sides.a
+    places = [each.a if side == "A" else each.b for each in sides.pairings]
+    return Mark(
+        placed(wrong, places, whole.shape, np.zeros(whole.shape, bool)),
+        placed(numbers, places, whole.shape, np.full(whole.shape, np.nan)),
+        BESIDE + other,
+    )
+
+
+def placed(part: Array, places: Sequence[Array], shape: tuple[int, ...], into: Array) -> Array:
+    """The numbers of a part at their places in the whole."""
+    inner = into.reshape(shape[len(shape) - part.ndim :])
+    inner[np.ix_(*places)] = part
+    return into

@@ -1,0 +1,170 @@
+// The language of `attnctl explain`: forms filled in with numbers, written out, and worked out.
+
+/** What is hidden has no arithmetic: a part of a sum that is left out. */
+const NOTHING = null;
+const ZERO = { kind: "number", value: 0 };
+
+/** Every number of an expression, left to right. */
+export function* numbersOf(expr) {
+  if (expr.kind === "number") yield expr;
+  else if (expr.kind === "call") yield* numbersOf(expr.inside);
+  else for (const part of expr.parts) yield* numbersOf(part);
+}
+
+/** The largest of the numbers that were read; NaN where one of them is. */
+function largestRead(expr) {
+  let top = Number.NEGATIVE_INFINITY;
+  for (const each of numbersOf(expr)) {
+    if (each.source && !(each.value <= top)) top = each.value;
+    if (Number.isNaN(top)) return top;
+  }
+  return top;
+}
+
+/** Whether an expression reads a score that is hidden. */
+function isHidden(expr) {
+  for (const each of numbersOf(expr)) {
+    if (each.source && each.value === Number.NEGATIVE_INFINITY) return true;
+  }
+  return false;
+}
+
+/**
+ * The arithmetic of a cell from its form (forms.py says what that is).
+ * `read(input, cell)` gives the number of an input, `table(number)` a table.
+ */
+export function filled(node, cell, read, table) {
+  let largest = 0;
+  let wantsLargest = false;
+  const rule = (given) => {
+    if (typeof given === "number") return given;
+    if (typeof given === "string") return Number(given);
+    if (given[0] === "axis") return cell[given[1]] + given[2];
+    if (given[0] === "table") return table(given[2]).at(given[1].map((axis) => cell[axis]));
+    wantsLargest = true;
+    return largest;
+  };
+  const walk = ([kind, first, second]) => {
+    if (kind === "number") return { kind, value: rule(first) };
+    if (kind === "read") {
+      const place = second.map(rule);
+      return { kind: "number", value: read(first, place), source: { input: first, cell: place } };
+    }
+    if (kind === "call") return { kind, name: first, inside: walk(second) ?? ZERO };
+    if (kind === "seen") {
+      const inside = walk(first) ?? ZERO;
+      return isHidden(inside) ? NOTHING : { kind: "call", name: "exp", inside };
+    }
+    if (kind === "sum" || kind === "product") {
+      return { kind, parts: first.map(walk).filter((part) => part !== NOTHING) };
+    }
+    const above = walk(first);
+    if (kind === "quotient" && above === NOTHING) return NOTHING;
+    return { kind, parts: [above ?? ZERO, walk(second) ?? ZERO] };
+  };
+  let expr = walk(node);
+  if (wantsLargest && expr) {
+    largest = largestRead(expr);
+    expr = walk(node);
+  }
+  return expr ?? ZERO;
+}
+
+/** Of a sum of more than `most` terms the first and the last, with a count of those between. */
+function shortened(parts, first, inner, most) {
+  const written = (list) => list.map((part) => inner(part));
+  if (!most || parts.length <= most) {
+    return [...parts.slice(0, 1).map(first), ...written(parts.slice(1))];
+  }
+  const tail = Math.max(1, Math.floor(most / 3));
+  const head = Math.max(1, most - tail);
+  const between = `… ${parts.length - head - tail} more …`;
+  return [first(parts[0]), ...written(parts.slice(1, head)), between, ...written(parts.slice(-tail))];
+}
+
+/** The expression for people, each number as `textOf` has it. */
+export function display(expr, textOf, most = 0, top = true) {
+  const inner = (part) => display(part, textOf, most, false);
+  const first = (part) => (part.kind === "number" ? textOf(part) : inner(part));
+  switch (expr.kind) {
+    case "number": {
+      const text = textOf(expr);
+      return top || !text.startsWith("-") ? text : `(${text})`;
+    }
+    case "sum": {
+      const text = shortened(expr.parts, first, inner, most).join(" + ") || "0";
+      return top || expr.parts.length === 1 ? text : `(${text})`;
+    }
+    case "difference": {
+      const text = `${first(expr.parts[0])} - ${inner(expr.parts[1])}`;
+      return top ? text : `(${text})`;
+    }
+    case "product":
+      return expr.parts.map(inner).join("·");
+    case "quotient":
+      return `${first(expr.parts[0])} / ${inner(expr.parts[1])}`;
+    default:
+      if (expr.name === "sqrt") return `√${inner(expr.inside)}`;
+      return `${expr.name}(${display(expr.inside, textOf, most)})`;
+  }
+}
+
+const ROUNDINGS = 4; // units in the last place that one operation may be off
+const CLOSE = 1e-13; // rounding below this part of a value is not worth a word
+
+/** [what an expression comes to, how far off a machine with this rounding may honestly be]. */
+function evaluated(expr, eps, tiny) {
+  const slack = (value, error) => [value, error + ROUNDINGS * eps * Math.abs(value) + tiny];
+  switch (expr.kind) {
+    case "number":
+      return [expr.value, expr.source ? 0 : eps * Math.abs(expr.value) + tiny];
+    case "sum": {
+      let [value, error, size] = [0, 0, 0];
+      for (const part of expr.parts) {
+        const [own, off] = evaluated(part, eps, tiny);
+        value += own;
+        error += off;
+        size += Math.abs(own);
+      }
+      return [value, error + eps * expr.parts.length * size];
+    }
+    case "difference": {
+      const [[a, aOff], [b, bOff]] = expr.parts.map((part) => evaluated(part, eps, tiny));
+      return slack(a - b, aOff + bOff);
+    }
+    case "product": {
+      let [value, error] = evaluated(expr.parts[0], eps, tiny);
+      for (const part of expr.parts.slice(1)) {
+        const [own, off] = evaluated(part, eps, tiny);
+        const carried = error * (Math.abs(own) + off) + off * Math.abs(value);
+        [value, error] = slack(value * own, carried);
+      }
+      return [value, error];
+    }
+    case "quotient": {
+      const [[a, aOff], [b, bOff]] = expr.parts.map((part) => evaluated(part, eps, tiny));
+      if (b === 0) return [Number.NaN, Number.POSITIVE_INFINITY];
+      return slack(a / b, (aOff + bOff * Math.abs(a / b)) / Math.abs(b));
+    }
+    default: {
+      const [value, error] = evaluated(expr.inside, eps, tiny);
+      const result = Math[expr.name](value);
+      if (!Number.isFinite(result)) return [result, Number.POSITIVE_INFINITY];
+      const turning = expr.name === "cos" || expr.name === "sin";
+      const moved = error * (expr.name === "exp" ? Math.abs(result) : 1);
+      const off = ROUNDINGS * eps * (Math.abs(result) + (turning ? Math.abs(value) : 0));
+      return [result, (Number.isFinite(error) ? moved : Number.POSITIVE_INFINITY) + off];
+    }
+  }
+}
+
+/** {rounding} of a recorded value, or {gives}: what its arithmetic comes to where that is another number. */
+export function settled(expr, value, { eps, tiny, most }) {
+  const [found, slack] = evaluated(expr, eps, tiny);
+  if (found === value || (Number.isNaN(found) && Number.isNaN(value))) return { rounding: 0 };
+  const infinite = value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY;
+  if (infinite && Math.abs(found) + slack > most && found > 0 === value > 0) return { rounding: 0 };
+  const difference = value - found;
+  if (!(Math.abs(difference) <= slack)) return { rounding: 0, gives: found };
+  return { rounding: Math.abs(difference) > CLOSE * Math.abs(value) ? difference : 0 };
+}

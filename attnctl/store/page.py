@@ -1,0 +1,162 @@
+"""The data of a one-file page: arrays in script blocks of their own, beside a description as JSON.
+
+Both are what a browser reads and what is read back. A block is the bytes of an array, the first
+byte of each number first (numbers that are alike have like bytes there), deflated, as base64.
+Nothing of a page is run here, and nothing inflated before its size has been held against its block.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.errors import AttnError
+from attnctl.store.codec import decode, shown
+from attnctl.store.header import DTYPES, check_shape
+from attnctl.store.limits import hold
+from attnctl.store.load_json import check_length, header_of
+from attnctl.store.members import assembled
+from attnctl.store.npz import MOST_INFLATED
+from attnctl.store.raw import array_from
+from attnctl.store.strict_json import encoded, json_text
+from attnctl.trace import Trace
+
+START = b"<!doctype html>"
+SCHEMA = "attnctl/report/1"
+DATA = '<script type="application/json" id="attnctl-report">'
+BLOCK = '<script type="application/octet-stream;base64" id="b{}">'
+END = "</script>\n"
+
+DESCRIPTION = re.compile(re.escape(DATA).encode() + rb"([^<]*)</script>")
+BLOCKS = re.compile(
+    re.escape(BLOCK).replace(r"\{\}", "([0-9]{1,6})").encode() + rb"([A-Za-z0-9+/=]*)</script>"
+)
+
+
+# --- writing ---
+
+
+def description(data: Mapping[str, Any]) -> Iterator[bytes]:
+    """The block that describes the others; no text in it can end it."""
+    text = json_text({"schema": SCHEMA, **data}).replace("<", "\\u003c")
+    yield DATA.encode() + encoded(text) + END.encode()
+
+
+def block(number: int, array: Array) -> Iterator[bytes]:
+    """The block of one array."""
+    yield BLOCK.format(number).encode()
+    yield b64encode(zlib.compress(by_place(array), 6))
+    yield END.encode()
+
+
+def by_place(array: Array) -> bytes:
+    """The bytes of an array, lowest byte first, sorted by their place in a number."""
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T.tobytes()
+
+
+def described(array: Array) -> dict[str, Any]:
+    """What the description says of a block."""
+    return {"dtype": array.dtype.name, "shape": list(array.shape)}
+
+
+# --- reading ---
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An array that is still in its block."""
+
+    place: str
+    text: bytes
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def load(self) -> Array:
+        """Its numbers. Raises AttnError where the block holds others than it says."""
+        size = prod(self.shape) * self.dtype.itemsize
+        if size > MOST_INFLATED * (len(self.text) + 8):
+            raise AttnError(f"{self.place}: so many numbers cannot come out of a block this short")
+        hold(3 * size + len(self.text), self.place)
+        try:
+            stream = zlib.decompressobj()
+            data = stream.decompress(b64decode(self.text, validate=True), max(1, size))
+        except (zlib.error, Base64Error) as error:
+            raise AttnError(f"{self.place}: damaged: {error}") from None
+        if len(data) != size or not stream.eof or stream.unused_data:
+            raise AttnError(f"{self.place}: damaged: it does not hold the numbers that it says")
+        sorted_ = np.frombuffer(data, np.uint8).reshape(self.dtype.itemsize, -1).T.tobytes()
+        return array_from(memoryview(sorted_), self.shape, self.dtype.newbyteorder("<"))
+
+
+def is_page(head: bytes) -> bool:
+    """Whether bytes begin as a page does."""
+    return head.startswith(START)
+
+
+def read_page(data: bytes | bytearray, rename: Mapping[str, str] | None, place: str) -> list[Trace]:
+    """The traces that a page was written from. Raises AttnError for what is no page of ours."""
+    check_length(len(data), place)
+    found = DESCRIPTION.search(data)
+    if found is None:
+        raise AttnError(f"{place}: not a dump: a page, but not one that attnctl wrote")
+    header = header_of(found[1], f"{place}: its description")
+    if header.get("schema") != SCHEMA:
+        raise AttnError(
+            f"{place}: a page of schema {shown(header.get('schema'))}; this attnctl reads {SCHEMA!r}"
+        )
+    texts = {int(each[1]): each[2] for each in BLOCKS.finditer(data, found.end())}
+    packed = [
+        packed_block(each, texts.get(number), f"{place}: block {number}")
+        for number, each in enumerate(listed(header, "blocks", place))
+    ]
+    traces = listed(header, "traces", place)
+    if not traces:
+        raise AttnError(f"{place}: $.traces: a page with no trace in it")
+    return [trace_of(each, packed, rename, f"{place}: $.traces[{at}]") for at, each in enumerate(traces)]
+
+
+def listed(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
+    """A list of objects in the description."""
+    found = header.get(key)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise AttnError(f"{place}: $.{key}: expected a list of objects, found {shown(found)}")
+    return found
+
+
+def packed_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Packed:
+    """A block as the description has it."""
+    if text is None:
+        raise AttnError(f"{place}: missing")
+    kind = decode(str, entry.get("dtype"), f"{place}: dtype")
+    if kind not in {each.name for each in DTYPES}:
+        raise AttnError(f"{place}: {shown(kind)} is no type of number that a dump may hold")
+    shape = decode(tuple[int, ...], entry.get("shape"), f"{place}: shape")
+    if any(size < 0 for size in shape):
+        raise AttnError(f"{place}: a negative size")
+    check_shape(shape, place)
+    return Packed(place, text, shape, np.dtype(kind))
+
+
+def trace_of(
+    entry: Mapping[str, Any], packed: list[Packed], rename: Mapping[str, str] | None, place: str
+) -> Trace:
+    """One trace of a page."""
+    dump, blocks = entry.get("dump"), entry.get("blocks")
+    if not isinstance(dump, dict) or not isinstance(blocks, dict):
+        raise AttnError(f'{place}: expected an object with a "dump" and its "blocks"')
+    members = {}
+    for name, number in blocks.items():
+        if type(number) is not int or not 0 <= number < len(packed):
+            raise AttnError(f"{place}: {shown(name)}: no block {shown(number)}")
+        members[name] = packed[number]
+    return assembled(dump, members, rename, place)
