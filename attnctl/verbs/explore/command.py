@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from attnctl.config.fields import FIELDS, KEYWORDS, laid
+from attnctl.config.fields import FIELDS, laid
 from attnctl.config.positions import ALIBI, ROPE, ROPE_OPTIONS
 from attnctl.config.rules import SETTABLE
 from attnctl.config.settings import NONE, Settings

@@ -13,10 +13,10 @@ from attnctl.screen.grid import Codes, Kind
 from attnctl.screen.numbers import Format, matrix_format
 from attnctl.screen.palette import STEPS
 from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import cells, distinct, pad_left
+from attnctl.screen.text import cells, distinct, pad_left, pad_right
 from attnctl.trace import Trace
-from attnctl.verbs.show.frames import shortened_labels
 from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS
+from attnctl.verbs.show.frames import shortened_labels
 from attnctl.verbs.show.marks import GAMMA, UNSHADED, Marks, marks
 
 ROW_LABEL, COLUMN_LABEL = 14, 10
@@ -89,6 +89,11 @@ class Matrix:
         """The cells of the widest label of a row, and a space behind it."""
         return max(map(cells, self.row_labels), default=0) + 1
 
+    @cached_property
+    def widest_label(self) -> int:
+        """The cells of the widest label of a column."""
+        return max(map(cells, self.column_labels), default=0)
+
     # --- what stands in the cells ---
 
     @cached_property
@@ -118,23 +123,30 @@ class Matrix:
             shown = self.shown(mode)
             ascii_only = self.screen.ascii_only
             plain = Format("d", 1)
-            found = plain if shown.dtype == bool else matrix_format(shown, self.precision, ascii_only=ascii_only)
+            found = (
+                plain
+                if shown.dtype == bool
+                else matrix_format(shown, self.precision, ascii_only=ascii_only)
+            )
             self.formats[mode] = found
         return self.formats[mode]
 
-    def cell_width(self, mode: str) -> int:
-        """The cells that a column takes, a space before it among them."""
-        if mode == HEAT:
-            return HEAT_CELL
-        words = [cells(kind.word) for kind in self.marks.kinds if kind.word] if mode == NUMBERS else []
-        labels = max(map(cells, self.column_labels), default=0)
-        return max([self.format(mode).width, labels, *words]) + 2
+    def cell_width(self, mode: str, room: int = 0) -> int:
+        """The cells that a column takes, a space on either side among them.
 
-    def row(self, mode: str, row: int, columns: range) -> list[Line]:
+        A column of a heat map is narrow, unless there is `room` for all with their labels.
+        """
+        if mode == HEAT:
+            wide = self.widest_label + 2
+            return wide if wide * self.columns <= room else HEAT_CELL
+        words = [cells(kind.word) for kind in self.marks.kinds if kind.word] if mode == NUMBERS else []
+        return max([self.format(mode).width, self.widest_label, *words]) + 2
+
+    def row(self, mode: str, row: int, columns: range, cell: int) -> list[Line]:
         """What stands in these cells of a row, each as wide as a column: its text and its style."""
         if mode == HEAT:
-            return self.heat_row(row, columns)
-        width = self.cell_width(mode) - 2
+            return self.heat_row(row, columns, cell)
+        width = cell - 2
         values = self.shown(mode)[row, columns.start : columns.stop].tolist()
         form, kinds = self.format(mode), self.kinds_of(mode, row, columns)
         changed = self.changed(row, columns)
@@ -166,21 +178,23 @@ class Matrix:
         finite = self.values[np.isfinite(self.values)] if self.values.dtype != bool else self.values
         return float(np.abs(finite.astype(np.float64)).max(initial=0.0)) or 1.0
 
-    def heat_row(self, row: int, columns: range) -> list[Line]:
+    def heat_row(self, row: int, columns: range, cell: int) -> list[Line]:
         """A shade for each of these cells; a minus says that the number is below zero."""
         values = self.values[row, columns.start : columns.stop].astype(np.float64)
-        found = levels(values, self.top)
-        return [self.shade(level, value) for level, value in zip(found.tolist(), values.tolist(), strict=True)]
+        found = zip(levels(values, self.top).tolist(), values.tolist(), strict=True)
+        return [self.shade(level, value, cell) for level, value in found]
 
-    def shade(self, level: int, value: float) -> Line:
-        """The two characters of one cell."""
+    def shade(self, level: int, value: float, cell: int) -> Line:
+        """The characters of one cell."""
         if not np.isfinite(value):
-            return [("? " if np.isnan(value) else "· " if value < 0 else "∞ ", "aside")]
+            sign = "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}{self.screen.ours('∞')}"
+            return [(pad_right(sign[:cell], cell), "aside")]
         sign = "-" if level < 0 else " "
         if self.screen.colours:
-            return [(f"{sign} ", f"heat{abs(level)}" if level else "")]
+            return [(pad_right(sign, cell), f"heat{abs(level)}" if level else "")]
         shades = PLAIN_SHADES if self.screen.ascii_only else SHADES
-        return [(sign + shades[abs(level)] if level < 0 else shades[level] * 2, "")]
+        filled = shades[abs(level)] * cell
+        return [(sign + filled[1:] if level < 0 else filled, "")]
 
 
 def two_axes(array: Array) -> Array:

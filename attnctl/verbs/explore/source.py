@@ -165,7 +165,9 @@ def candidates(trace: Trace, words: tuple[str, ...]) -> Sequence[Source]:
     if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
         raise AttnError("its key_lengths are not in the file, so attend cannot carry it out again")
     settings = replace(configured(trace), edits=())
-    sentence = [OfSentence(trace.sentence, settings)] if trace.sentence and trace.config.get("vocab") else []
+    sentence = (
+        [OfSentence(trace.sentence, settings)] if trace.sentence and trace.config.get("vocab") else []
+    )
     offset = settings.causal_offset if isinstance(settings.causal_offset, int) else None
     of_arrays = replace(settings, heads=None, kv_heads=None, causal_offset=offset)  # their axes say it
     return [*sentence, OfArrays(trace, of_arrays, words)]

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from attnctl.screen.screen import Line, Screen, Span
+from attnctl.arithmetic import Cell
+from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import cells, folded, take
 from attnctl.verbs.explain.view import Page, View, number_for_people
 from attnctl.verbs.explore.keys import KEYS
-from attnctl.verbs.explore.walk import Walk, summary
-from attnctl.verbs.show.sheet import place_word, heads_of
+from attnctl.verbs.explore.walk import NUMBERS, Walk, summary
+from attnctl.verbs.show.sheet import heads_of, place_word
 
 
 class Part(NamedTuple):
@@ -53,21 +54,19 @@ def title(walk: Walk, screen: Screen) -> Parts:
 def heading(walk: Walk, screen: Screen) -> list[Parts]:
     """The step that is shown, and what its edits did; then which matrix and which cell of it."""
     line = walk.trace.steps[walk.step]
-    first = [Part(screen.ours(walk.step), "name"), Part(screen.ours(f" = {line.formula}"))]
-    axes = walk.axes
-    total = heads_of(walk.trace)
+    axes, total = walk.axes, heads_of(walk.trace)
     where = [
         place_word(axes, axis, at, few=size < total) + f" of {size}"
         for axis, (at, size) in enumerate(zip(walk.lead, walk.array.shape, strict=False))
     ]
-    shape = f"{axes[-2]} x {axes[-1]}" if len(axes) > 1 else "".join(axes[-1:])
-    sizes = " x ".join(map(str, walk.array.shape[-2:]))
-    where.append(f"{shape} {sizes}".strip())
+    where += [walk.mode] * (walk.mode != NUMBERS)
     changed = summary(walk)
-    second = [Part(screen.ours(screen.dot.join([*where, walk.mode])), "aside")]
+    if not changed:
+        where += [f"{' x '.join(axes[-2:])}, {' x '.join(map(str, walk.array.shape[-2:]))}"]
+    second = [Part(screen.ours(screen.dot.join(where)), "aside")]
     if changed:
-        second = [Part(changed, "name"), Part(screen.dot), *second]
-    return [first, second]
+        second += [Part(screen.dot if where else ""), Part(screen.ours(changed), "name")]
+    return [[Part(screen.ours(walk.step), "name"), Part(screen.ours(f" = {line.formula}"))], second]
 
 
 # --- the arithmetic ---
@@ -144,14 +143,24 @@ class Arithmetic:
     def numbers(self) -> dict[str, int]:
         """The number of each operand, by how the arithmetic spells it."""
         spell = self.walk.layer.explainer.spell
+        steps = {step for step, _ in self.walk.operands}
+        words = {
+            step: [spell.words(step, axis) for axis in range(self.walk.trace[step].ndim)] for step in steps
+        }
         return {
-            self.screen.ours(spell(*operand)): number for number, operand in enumerate(self.walk.operands)
+            self.screen.ours(named(step, cell, words[step])): number
+            for number, (step, cell) in enumerate(self.walk.operands)
         }
 
     def pattern(self, text: str) -> re.Pattern[str]:
         """What finds every operand in a text, the longest first: of a long sum few are shown."""
         names = sorted((name for name in self.numbers if name in text), key=len, reverse=True)
         return re.compile(r"(?<![\w])(?:" + "|".join(map(re.escape, names)) + ")" if names else r"(?!)")
+
+
+def named(step: str, cell: Cell, words: Sequence[Sequence[str] | None]) -> str:
+    """How the arithmetic spells a cell; of a long sum there are thousands."""
+    return f"{step}[{','.join([str(at) if own is None else own[at] for own, at in zip(words, cell)])}]"  # noqa: B905
 
 
 def wrapped(parts: Parts, width: int) -> Iterator[Parts]:

@@ -17,7 +17,7 @@ from attnctl.trace import Trace
 from attnctl.verbs.explain import Node
 from attnctl.verbs.explain.line import Reference
 from attnctl.verbs.explore.layer import Layer
-from attnctl.words import plural, quoted
+from attnctl.words import quoted
 
 NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
 """What stands in a cell: its number, a shade for it, or what the edits added to it."""
@@ -177,8 +177,13 @@ def to_step(walk: Walk, step: str) -> Walk:
 def carried(walk: Walk, trace: Trace, step: str) -> Cell:
     """The cell of a step that has the place where one stands, or last stood, along each axis."""
     axes, shape = trace.steps[step].axes, trace[step].shape
-    here = walk.known | {SAME.get(axis, axis): at for axis, at in zip(walk.axes, walk.place.cell, strict=True)}
-    return tuple(min(here.get(SAME.get(axis, axis), 0), max(size - 1, 0)) for axis, size in zip(axes, shape, strict=True))
+    here = walk.known | {
+        SAME.get(axis, axis): at for axis, at in zip(walk.axes, walk.place.cell, strict=True)
+    }
+    return tuple(
+        min(here.get(SAME.get(axis, axis), 0), max(size - 1, 0))
+        for axis, size in zip(axes, shape, strict=True)
+    )
 
 
 def stepped(walk: Walk, by: int) -> Walk:
@@ -288,5 +293,5 @@ def summary(walk: Walk) -> str:
         return ""
     if not changed.cells:
         return "unchanged by the edits"
-    share = f"{changed.cells} of {plural(changed.total, 'cell')} changed ({changed.share:.0%})"
-    return f"{share}, by at most {changed.greatest:.4g}"
+    share = f"{changed.share:.0%}" if changed.share >= 0.005 else "<1%"
+    return f"{changed.cells:,} of {changed.total:,} changed ({share}), most by {changed.greatest:.4g}"

@@ -18,7 +18,8 @@ from attnctl.arithmetic import Cell
 from attnctl.errors import AttnError, Exit
 from attnctl.screen.screen import Screen
 from attnctl.screen.text import folded
-from attnctl.verbs.explore import remake, view, walk as go
+from attnctl.verbs.explore import remake, view
+from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands
 from attnctl.verbs.explore.keys import KEYS
 from attnctl.verbs.explore.layer import Layer
@@ -41,6 +42,7 @@ class Explorer(App[int]):
     """Left the steps, in the middle the matrix, below the arithmetic of the cell under the cursor."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
     #title, #foot, #message { height: 1; }
@@ -200,6 +202,14 @@ class Explorer(App[int]):
         """Choose the next operand."""
         self.attempt(lambda walk: go.chosen(walk, walk.operand + by))
 
+    def action_focus_next(self) -> None:
+        """Tab, which a screen of Textual's binds before its app can."""
+        self.action_operand(1)
+
+    def action_focus_previous(self) -> None:
+        """Shift-Tab."""
+        self.action_operand(-1)
+
     def action_nth(self, number: int) -> None:
         """Choose an operand by its number from 1."""
         if number > len(self.walk.operands) > 0:
@@ -301,7 +311,9 @@ class Explorer(App[int]):
         except AttnError as error:
             self.say("; ".join(error.problems), "name")
             return
-        self.push_screen(Rules("Rules: a number switches one on or off, any other key closes", self.rules, names))
+        self.push_screen(
+            Rules("Rules: a number switches one on or off, any other key closes", self.rules, names)
+        )
 
     def rules(self, width: int) -> Iterator[Parts]:
         """A line for each rule."""

@@ -48,16 +48,16 @@ class Lines(ScrollView, can_focus=False):
     def show(self, lines: Iterable[Parts], *, keep: bool = False) -> None:
         """Show these lines from the first, or from where one had scrolled to."""
         self.parts = list(lines)
-        widest = max((sum(cells(part.text) for part in line) for line in self.parts), default=0)
-        self.virtual_size = Size(widest, len(self.parts))
-        if not keep:
+        many = len(self.parts) > self.scrollable_content_region.height
+        self.virtual_size = Size(0, len(self.parts) if many else 0)  # a change lays the screen out anew
+        if not keep and many:
             self.scroll_to(0, 0, animate=False)
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
         """One line of what is visible."""
         x, top = self.scroll_offset
-        width = self.size.width
+        width = self.scrollable_content_region.width
         at = y + top
         if at >= len(self.parts):
             return Strip.blank(width)

@@ -39,7 +39,7 @@ class Steps(ScrollView, can_focus=False):
         self.height, self.marks = height, screen
         self.entries = entries(walk, screen, 2 * height)
         self.at = walk.layer.steps.index(walk.step)
-        self.virtual_size = Size(self.size.width, height * len(self.entries))
+        self.virtual_size = Size(self.scrollable_content_region.width, height * len(self.entries))
         self.into_view()
         self.refresh()
 
@@ -59,7 +59,7 @@ class Steps(ScrollView, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         """One line of one step: which rows are read, the picture, the name or what is known of it."""
-        width = self.size.width
+        width = self.scrollable_content_region.width
         number, part = divmod(y + self.scroll_offset.y, self.height)
         if number >= len(self.entries):
             return Strip.blank(width)
