@@ -2,7 +2,8 @@
 
 An expression is a tree of numbers, sums, products, quotients and the functions exp, sqrt, tanh,
 cos and sin. `code` writes it in full digits so that any calculator evaluates it; `display` writes
-it for people; `evaluate` gives what it comes to, and how far rounding may have moved that. A
+it for people; `abridged` makes long sums short; `evaluate` gives what an expression comes to, and how
+far rounding may have moved that. A
 Number that was read from a step's input remembers where it came from, which is how an explanation
 goes back along the derivation.
 """
@@ -30,6 +31,13 @@ class Number(NamedTuple):
 
     value: float
     source: Source | None = None
+
+
+class Rest(NamedTuple):
+    """The terms of a long sum that are not written out: what they come to, and how many they are."""
+
+    value: float
+    terms: int
 
 
 class Sum(NamedTuple):
@@ -65,7 +73,7 @@ class Call(NamedTuple):
     inside: Expr
 
 
-Expr = Number | Sum | Difference | Product | Quotient | Call
+Expr = Number | Rest | Sum | Difference | Product | Quotient | Call
 
 
 def number_text(value: float) -> str:
@@ -92,7 +100,7 @@ def grouped(parts: tuple[Expr, ...]) -> tuple[Expr, ...]:
 def code(expr: Expr) -> str:
     """The expression in full digits, with only numbers, + - * / ( ) and function names."""
     match expr:
-        case Number(value):
+        case Number(value) | Rest(value):
             text = number_text(value) if value or copysign(1, value) < 0 else "0"
             return f"({text})" if text.startswith("-") and not isinf(value) else text
         case Sum(parts):
@@ -108,26 +116,21 @@ def code(expr: Expr) -> str:
             return f"{name}({code(inside)})"
 
 
-def display(
-    expr: Expr, text_of: Callable[[Number], str], most: int | None = None, *, top: bool = True
-) -> str:
-    """The expression for people: · for products, √ for roots, each number as `text_of` has it.
-
-    Of a sum of more than `most` terms the middle is left out, with the count of what is missing.
-    """
+def display(expr: Expr, text_of: Callable[[Number | Rest], str], *, top: bool = True) -> str:
+    """The expression for people: · for products, √ for roots, each number as `text_of` has it."""
 
     def inner(part: Expr) -> str:
-        return display(part, text_of, most, top=False)
+        return display(part, text_of, top=False)
 
     def first(part: Expr) -> str:
         return text_of(part) if isinstance(part, Number) else inner(part)
 
     match expr:
-        case Number():
+        case Number() | Rest():
             text = text_of(expr)
             return text if top or not text.startswith("-") else f"({text})"
         case Sum(parts):
-            text = " + ".join(shortened(parts, first, inner, most)) or "0"
+            text = " + ".join([*map(first, parts[:1]), *map(inner, parts[1:])]) or "0"
             return text if top or len(parts) == 1 else f"({text})"
         case Difference(left, right):
             text = f"{first(left)} - {inner(right)}"
@@ -139,19 +142,46 @@ def display(
         case Call("sqrt", inside):
             return f"√{inner(inside)}"
         case Call(name, inside):
-            return f"{name}({display(inside, text_of, most)})"
+            return f"{name}({display(inside, text_of)})"
 
 
-def shortened(
-    parts: tuple[Expr, ...], first: Callable[[Expr], str], inner: Callable[[Expr], str], most: int | None
-) -> list[str]:
-    """The terms of a sum, or the first and the last with a count of those between."""
-    if most is None or len(parts) <= most:
-        return [*map(first, parts[:1]), *map(inner, parts[1:])]
-    tail = max(1, most // 3)
-    head = max(1, most - tail)
-    between = f"… {len(parts) - head - tail} more …"
-    return [first(parts[0]), *map(inner, parts[1:head]), between, *map(inner, parts[-tail:])]
+def abridged(expr: Expr, most: int, longest: int | None = None) -> Expr:
+    """The expression with the `most` largest terms of a long sum in their order, and the rest as one.
+
+    A sum is long that has more than `longest` terms (None: more than `most`).
+    """
+    longest = most if longest is None else longest
+
+    def inner(part: Expr) -> Expr:
+        return abridged(part, most, longest)
+
+    match expr:
+        case Sum(parts) if len(parts) > longest:
+            shown, rest = largest(parts, most)
+            return Sum((*map(inner, shown), rest))
+        case Sum(parts):
+            return Sum(tuple(map(inner, parts)))
+        case Product(parts):
+            return Product(tuple(map(inner, parts)))
+        case Difference(left, right):
+            return Difference(inner(left), inner(right))
+        case Quotient(above, below):
+            return Quotient(inner(above), inner(below))
+        case Call(name, inside):
+            return Call(name, inner(inside))
+        case Number() | Rest():
+            return expr
+
+
+def largest(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Rest]:
+    """The terms of a sum whose size is greatest (NaN above all), in their order, and the rest of them."""
+    values = [evaluate(part, 0.0)[0] for part in parts]
+    written = [at for at, part in enumerate(parts) if not isinstance(part, Rest)]
+    by_size = sorted(written, key=lambda at: -inf if isnan(values[at]) else -abs(values[at]))
+    shown = set(by_size[:most])
+    others = [at for at in range(len(parts)) if at not in shown]
+    count = sum(part.terms if isinstance(part := parts[at], Rest) else 1 for at in others)
+    return [parts[at] for at in sorted(shown)], Rest(added([values[at] for at in others]), count)
 
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
@@ -178,8 +208,9 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
         return value, error + ROUNDINGS * eps * abs(value) + tiny
 
     match expr:
-        case Number(value, source):
-            return (value, 0.0) if source else (value, eps * abs(value) + tiny)
+        case Number(value) | Rest(value):
+            was_read = isinstance(expr, Number) and expr.source is not None
+            return (value, 0.0) if was_read else (value, eps * abs(value) + tiny)
         case Sum(parts):
             found = [evaluate(part, eps, tiny) for part in parts]
             size = sum(abs(value) for value, _ in found)
@@ -225,10 +256,10 @@ def called(name: str, value: float, error: float, eps: float) -> tuple[float, fl
     return result, moved + ROUNDINGS * eps * (abs(result) + (abs(value) if name in {"cos", "sin"} else 0))
 
 
-def numbers(expr: Expr) -> Iterator[Number]:
+def numbers(expr: Expr) -> Iterator[Number | Rest]:
     """Every number of the expression, left to right."""
     match expr:
-        case Number():
+        case Number() | Rest():
             yield expr
         case Sum(parts) | Product(parts):
             for part in parts:

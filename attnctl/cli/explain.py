@@ -50,7 +50,7 @@ class ExplainOptions(NamedTuple):
     precision: Annotated[
         int | None, option("Digits after the point, 0 to 17 (4); JSON has every digit."), PRECISION
     ] = None
-    full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False
+    full: Annotated[bool, option("Leave nothing out, however long a sum or a tree.", "--full")] = False
     json: Annotated[bool, option("Write JSON.", "--json")] = False
 
 
@@ -82,7 +82,10 @@ def explain(  # noqa: PLR0913  (a group of options each)
     as its symbol in tables (A, S, Z, Y).
 
     For a cell of scores it also says what came from the tokens and what from their positions,
-    where positions were added. With --json, "expression" is plain arithmetic in full digits.
+    where positions were added. Of a long sum the largest terms are shown, and what the rest comes to.
+
+    With --json, "expression" is plain arithmetic in full digits, and "left_out" says how many terms
+    of a long sum it has as one number.
 
     A dump of attnctl says itself how each number came about. For the arrays of another program
     the options for attention say what they were meant to be.
@@ -100,21 +103,19 @@ def explain(  # noqa: PLR0913  (a group of options each)
     if sentence:
         from attnctl.api import run
 
-        explainer = Explainer(run(dump, settings_from(config, {**more, **attention})))
+        explainer = Explainer(run(dump, settings_from(config, {**more, **attention})), full=how.full)
     else:
         meant = settings_from(config, attention) if config or attention else None
         found = read_one(picked(dump, trace), rename=renames(name or []))
-        explainer = Explainer(under_our_names(found, meant, layer), meant)
+        explainer = Explainer(under_our_names(found, meant, layer), meant, full=how.full)
     roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]
     (write_json if how.json else show)(explainer, roots, how)
 
 
 def unused(how: ExplainOptions, of_files: Given, of_sentences: Given, *, sentence: bool) -> Iterator[str]:
     """Options that mean nothing in JSON, for a sentence, or for a dump."""
-    in_text = {"--precision": how.precision is not None, "--full": how.full}
-    for flag, given in in_text.items():
-        if given and how.json:
-            yield f"{flag}: JSON has every digit and every term anyway"
+    if how.precision is not None and how.json:
+        yield "--precision: JSON has every digit anyway"
     for flag, value in of_files.items():
         if value is not None and sentence:
             yield f"{flag}: only a dump has that, and this is a sentence: there is no file of that name"

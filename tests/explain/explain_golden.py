@@ -29,7 +29,7 @@ def base():
 def shown(trace, cell, screen, **view):
     """The lines of an explanation as plain text."""
     view = View(**view)
-    explainer = Explainer(trace)
+    explainer = Explainer(trace, full=view.full)
     lines = Page(explainer, screen, view).lines(explainer.root(parse(cell), view.depth))
     return "".join(f"{line}\n" for line in plain_text(lines))
 

@@ -10,13 +10,25 @@ from explained import evaluated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnctl.arithmetic import Call, Difference, Number, Product, Quotient, Sum, code, display, evaluate
+from attnctl.arithmetic import (
+    Call,
+    Difference,
+    Number,
+    Product,
+    Quotient,
+    Rest,
+    Sum,
+    abridged,
+    code,
+    display,
+    evaluate,
+)
 
 A, B, C = Number(2.0), Number(-0.5), Number(3.0)
 
 
 def text(number):
-    return f"{number.value:g}"
+    return f"{number.terms} more: {number.value:g}" if isinstance(number, Rest) else f"{number.value:g}"
 
 
 @pytest.mark.parametrize(
@@ -43,14 +55,43 @@ def test_display(expr, shown):
 @pytest.mark.parametrize(
     ("most", "shown"),
     [
-        (None, "0 + 1 + 2 + 3 + 4 + 5"),
-        (6, "0 + 1 + 2 + 3 + 4 + 5"),
-        (4, "0 + 1 + 2 + … 2 more … + 5"),
-        (2, "0 + … 4 more … + 5"),
+        (6, "0 + 1 + (-7) + 3 + 4 + 5"),
+        (4, "-7 + 3 + 4 + 5 + 2 more: 1"),
+        (2, "-7 + 5 + 4 more: 8"),
     ],
 )
-def test_long_sums_are_shortened_with_the_count_of_what_is_left_out(most, shown):
-    assert display(Sum(tuple(map(Number, map(float, range(6))))), text, most) == shown
+def test_of_a_long_sum_the_largest_terms_are_kept_in_their_order(most, shown):
+    expr = Sum(tuple(map(Number, (0.0, 1.0, -7.0, 3.0, 4.0, 5.0))))
+    assert display(abridged(expr, most), text) == shown
+
+
+def test_what_was_abridged_is_abridged_again_to_the_same():
+    expr = Quotient(A, Sum(tuple(Call("exp", Number(float(-at))) for at in range(40))))
+    assert abridged(abridged(expr, 16, 30), 4) == abridged(expr, 4)
+    assert abridged(expr, 16, 40) == expr
+
+
+@pytest.mark.parametrize(
+    ("terms", "rest"),
+    [
+        ((1.0, math.nan, 2.0), Rest(1.0, 1)),
+        ((1.0, math.inf, -math.inf, 1.0), Rest(2.0, 2)),
+        ((1e308, 1e308, 1e308, 1e308), Rest(math.inf, 2)),
+        ((0.0, 0.0, 0.0), Rest(0.0, 1)),
+    ],
+)
+def test_a_long_sum_of_anything_is_abridged(terms, rest):
+    assert abridged(Sum(tuple(map(Number, terms))), 2).parts[-1] == rest
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=5, max_size=40), st.integers(1, 4))
+def test_an_abridged_sum_comes_to_the_same_and_leaves_out_only_smaller_terms(values, most):
+    short = abridged(Sum(tuple(map(Number, values))), most)
+    *kept, rest = short.parts
+    assert (len(kept), rest.terms) == (most, len(values) - most)
+    assert sorted(abs(each.value) for each in kept) == sorted(map(abs, values))[-most:]
+    whole = sum(map(abs, values))
+    assert evaluated(code(short)) == pytest.approx(math.fsum(values), abs=1e-14 * whole)
 
 
 def numbers():

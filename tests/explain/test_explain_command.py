@@ -51,7 +51,7 @@ def test_arrays_of_others(workplace):
         (["scoers[0]"], "no step 'scoers' in this dump; did you mean scores?"),
         (["scores[0"], "'scores[0': a place is missing, or its bracket is not closed"),
         (["scores[0,0,0]", "--causal"], "this dump says itself how each number came about"),
-        (["scores[0,0,0]", "--json", "--full"], "--full: JSON has every digit and every term anyway"),
+        (["scores[0,0,0]", "--json", "--precision", "3"], "--precision: JSON has every digit anyway"),
         (["scores[0,0,0]", "--depth", "0"], "--depth"),
     ],
 )

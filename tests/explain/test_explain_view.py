@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -30,11 +31,61 @@ def test_nothing_is_wider_than_the_terminal(name):
     assert all(len(line) <= width for line in CASES[name]().splitlines())
 
 
-@pytest.mark.parametrize(("screen", "full"), [(PIPE, False), (TERMINAL, True)])
-def test_a_pipe_and_full_leave_nothing_out(screen, full):
-    text = shown(base(), "Q[0,0,3]", screen, full=full)
+@pytest.mark.parametrize("screen", [PIPE, TERMINAL])
+def test_full_leaves_nothing_out(screen):
+    text = shown(base(), "Q[0,0,3]", screen, full=True)
     assert "more" not in text
     assert text.count("·") == 1024
+
+
+def test_a_pipe_leaves_nothing_out_of_a_short_sum():
+    text = shown(base(), "scores[0,0,0]", PIPE)
+    assert "more" not in text
+    assert text.count("·") == 128
+
+
+def long_rows(keys=2000):
+    """Attention over 2,000 keys, whose largest weights are those of keys 7 and 1900."""
+    rng = np.random.default_rng(0)
+    q, k, v = rng.normal(size=(2, 4)), rng.normal(size=(keys, 4)), rng.normal(size=(keys, 3))
+    k[7], k[1900] = 24 * q[0], 21 * q[0]
+    v[1900] = 3
+    return attnctl.attend({"Q": q, "K": k, "V": v})
+
+
+@pytest.mark.parametrize("screen", [PIPE, TERMINAL], ids=["pipe", "terminal"])
+@pytest.mark.parametrize("cell", ["attention_weights[0,0,7]", "head_outputs[0,0,1]"])
+def test_a_softmax_over_2000_keys_is_a_page(screen, cell):
+    text = shown(long_rows(), cell, screen)
+    assert len(text) < 2500
+    assert re.search(r"… 1,988 more: -?[0-9]", text)
+    assert "1900" in text
+    tree = shown(long_rows(), cell, screen, depth=2)
+    assert len(tree) < 20_000
+    assert re.search("└── … (1988|1992|3976|3992) more [(]--full shows them[)]$", tree)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("cell", ["attention_weights[0,0,7]", "head_outputs[0,0,1]", "scores[0,0,7]"])
+def test_json_of_a_long_sum_says_what_it_has_as_one_number(cell, full):
+    trace = long_rows()
+    explainer = Explainer(trace, full=full)
+    found = json.loads("".join(json_pieces(explainer, explainer.root(parse(cell)))))
+    assert close(evaluated(found["expression"]), found["value"])
+    long = not full and not cell.startswith("scores")
+    terms = [each["terms"] for each in found.get("left_out", ())]
+    assert terms == ([1988] if long else [])
+    assert (len(found["inputs"]) < 40) == (long or cell.startswith("scores"))
+
+
+def test_what_the_rest_comes_to_is_what_the_trace_says():
+    trace = long_rows()
+    found = Explainer(trace, full=False).explain("head_outputs", (0, 0, 1))
+    terms = trace["attention_weights"][0, 0] * trace["V"][0, :, 1]
+    (rest,) = found.left_out
+    smaller = terms[np.argsort(-np.abs(terms), kind="stable")[12:]]
+    assert rest.value == pytest.approx(smaller.sum(), rel=1e-9)
+    assert (rest.terms, found.unlisted) == (1988, 2 * 1988)
 
 
 @pytest.mark.parametrize(

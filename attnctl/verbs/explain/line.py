@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Cell, Expr, Number, Sum, code, evaluate, number_text, numbers
+from attnctl.arithmetic import Cell, Expr, Number, Rest, Sum, abridged, code, evaluate, number_text, numbers
 from attnctl.array import Array
 from attnctl.cells import Address, Speller, parse, parse_start
 from attnctl.config.settings import Settings
@@ -27,6 +27,9 @@ CLOSE = 1e-13
 """Rounding below this part of a value is not worth a term of its own."""
 
 
+LONG, SHOWN = 64, 12
+"""A sum of more terms is long: so many of its largest are written out, the rest is one number."""
+
 MISFIT = (ArithmeticError, LookupError, TypeError, ValueError)
 """What comes of arithmetic on arrays that do not go together, as a dump of others may have them."""
 
@@ -37,7 +40,8 @@ class Explanation:
 
     `expr` is its arithmetic, on the numbers of `inputs`. The value that was recorded differs from
     what the arithmetic comes to by `rounding`; where that is more than rounding, `gives` is what
-    the arithmetic comes to and `rounding` is 0.
+    the arithmetic comes to and `rounding` is 0. `unlisted` cells were read for terms of long sums
+    that are not written out; `left_out` are those terms, a number for each sum.
     """
 
     step: Step
@@ -49,6 +53,12 @@ class Explanation:
     rounding: float = 0.0
     gives: float | None = None
     notes: tuple[str, ...] = ()
+    unlisted: int = 0
+
+    @property
+    def left_out(self) -> list[Rest]:
+        """What is not written out, for each long sum."""
+        return [each for each in numbers(self.expr) if isinstance(each, Rest)]
 
     @property
     def expression(self) -> str:
@@ -87,12 +97,13 @@ class Explainer:
     """Explains cells of one trace.
 
     `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
-    AttnError where they are given and the dump says so itself. `height` is how many lines there
-    are from a step back to what was given.
+    AttnError where they are given and the dump says so itself. Unless `full`, long sums are abridged.
+    `height` is how many lines there are from a step back to what was given.
     """
 
-    def __init__(self, trace: Trace, settings: Settings | None = None) -> None:
+    def __init__(self, trace: Trace, settings: Settings | None = None, *, full: bool = True) -> None:
         self.trace = restated(trace, settings)
+        self.full = full
         self.dtype = np.dtype("float64" if settings is None else settings.dtype)
         self.own = set(trace)
         self.spell = Speller(self.trace)
@@ -132,16 +143,18 @@ class Explainer:
         line = self.trace.steps[step]
         inputs = self.inputs_of(line)
         expr = line.op.terms(cell, *inputs)
-        sources = [number.source for number in numbers(expr) if number.source]
-        if any(len(source.cell) != inputs[source.position].ndim for source in sources):
+        every = read_by(expr, line)
+        if any(len(at) != self.trace[name].ndim for name, at in every):
             raise ValueError("an input has other axes than it should")
-        read = dict.fromkeys((line.inputs[source.position], source.cell) for source in sources)
+        shown = expr if self.full else abridged(expr, SHOWN, LONG)
+        read = read_by(shown, line)
         value = float(self.trace[step][cell])
         kinds = [self.dtype, self.trace[step].dtype, *(array.dtype for array in inputs)]
-        rounding, gives = settle(expr, value, kinds)
+        rounding, gives = settle(expr, shown, value, kinds)
         notes = tuple(self.notes(line, cell, gives))
+        unlisted = len(every) - len(read)
         return Explanation(
-            line, cell, self.spell(step, cell), value, expr, tuple(read), rounding, gives, notes
+            line, cell, self.spell(step, cell), value, shown, read, rounding, gives, notes, unlisted
         )
 
     def inputs_of(self, line: Step) -> list[Array]:
@@ -238,23 +251,33 @@ def explain(trace: Trace, address: str | Address, settings: Settings | None = No
     return found.explanation
 
 
+def read_by(expr: Expr, line: Step) -> tuple[Reference, ...]:
+    """The cells that an expression's numbers were read from, each once."""
+    sources = (each.source for each in numbers(expr) if isinstance(each, Number))
+    return tuple(dict.fromkeys((line.inputs[each.position], each.cell) for each in sources if each))
+
+
 # --- rounding ---
 
 
-def settle(expr: Expr, value: float, kinds: Iterable[np.dtype[Any]]) -> tuple[float, float | None]:
+def settle(
+    expr: Expr, shown: Expr, value: float, kinds: Iterable[np.dtype[Any]]
+) -> tuple[float, float | None]:
     """(what rounding added, None), or (0, what the arithmetic gives) where that is another number.
 
-    `kinds` are the types of number it was worked out in; the coarsest decides what rounding may do.
+    `expr` is all of the arithmetic, `shown` what is written of it: added up in another order, so
+    that rounding differs. `kinds` are the types of number it was worked out in; the coarsest decides
+    what rounding may do.
     """
     coarsest = max((np.finfo(kind) for kind in kinds if kind.kind == "f"), key=lambda kind: kind.eps)
     found, slack = evaluate(expr, float(coarsest.eps), float(coarsest.smallest_subnormal))
-    if found == value or (isnan(found) and isnan(value)):
+    if (found == value and shown is expr) or (isnan(found) and isnan(value)):
         return 0.0, None
     if isinf(value) and abs(found) + slack > float(coarsest.max) and (found > 0) == (value > 0):
         return 0.0, None
-    difference = value - found
-    if not abs(difference) <= slack:
+    if found != value and not abs(value - found) <= slack:
         return 0.0, found
+    difference = value - evaluate(shown, 0.0)[0]
     return (difference if abs(difference) > CLOSE * abs(value) else 0.0), None
 
 

@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Call, Difference, Number, Quotient, display, number_text
+from attnctl.arithmetic import Call, Difference, Number, Quotient, Rest, abridged, display, number_text
 from attnctl.ops import Given, Softmax
 from attnctl.screen.numbers import matrix_format
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import cells, pad_right
 from attnctl.store.codec import plain
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
+from attnctl.verbs.explain.line import SHOWN
 
-TERMS = 12
-"""Of a sum on a terminal: beyond, the middle is left out."""
-
-FEWER = (TERMS, 6, 4, 3, 2)
+FEWER = (SHOWN, 6, 4, 3, 2)
 """Terms of a sum in the tree, where more do not fit on a line."""
 
 CHILDREN = 8
@@ -65,7 +63,7 @@ class Page:
         title = [(found.step.name, "name"), (sign + found.step.formula, "formula")]
         yield [(self.screen.ours(text), style) for text, style in title]
         yield []
-        most = TERMS if self.fitted else None
+        most = SHOWN if self.fitted else None
         if found.inputs:
             yield from self.equation(found.name, [self.symbols(found, most)])
         yield from self.equation(found.name, self.figures(found, most))
@@ -89,16 +87,28 @@ class Page:
     def symbols(self, found: Explanation, most: int | None) -> str:
         """The arithmetic with cells for numbers: `Q[0,love,0]·K[0,AI,0] + …`."""
 
-        def symbol(read: Number) -> str:
+        def symbol(read: Number | Rest) -> str:
+            if isinstance(read, Rest):
+                return unwritten(read.terms)
             if read.source is None:
                 return self.number(read.value)
             return self.explainer.spell(found.step.inputs[read.source.position], read.source.cell)
 
-        return display(found.expr, symbol, most)
+        return display(found.expr if most is None else abridged(found.expr, most), symbol)
 
-    def figures(self, found: Explanation, most: int | None) -> list[str]:
-        """The arithmetic in numbers, unless it is just one, and what it comes to."""
-        worked_out = display(found.expr, lambda read: self.number(read.value), most)
+    def figures(self, found: Explanation, most: int | None, *, bare: bool = False) -> list[str]:
+        """The arithmetic in numbers, unless it is just one, and what it comes to.
+
+        Terms that are not written are counted; unless `bare`, what they come to is said too.
+        """
+
+        def figure(read: Number | Rest) -> str:
+            number = self.number(read.value)
+            if not isinstance(read, Rest):
+                return number
+            return unwritten(read.terms) if bare else f"{unwritten(read.terms)}: {number}"
+
+        worked_out = display(found.expr if most is None else abridged(found.expr, most), figure)
         result = self.number(found.value if found.gives is None else found.gives)
         return [result] if isinstance(found.expr, Number) else [worked_out, result]
 
@@ -113,6 +123,8 @@ class Page:
         match found.step.op, found.expr:
             case Softmax(), Quotient(Call(_, Difference(_, Number(top)))):
                 yield f"{self.number(top)} is the maximum of the row: softmax subtracts it from every score"
+        if found.left_out:
+            yield "of a long sum the largest terms are shown; --full shows all of them"
         yield from found.notes
 
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
@@ -153,8 +165,10 @@ class Page:
     def tree_lines(self, node: Node, before: str, told: set[str]) -> Iterator[Line]:
         """The cells that a cell came from, and theirs; `told` are the givens that were introduced."""
         tee, corner, bar, gap = PLAIN_GUIDES if self.screen.ascii_only else GUIDES
-        count = len(node.explanation.inputs) if node.explanation else 0
-        shown = count if not self.fitted or count <= CHILDREN + 1 else CHILDREN
+        found = node.explanation
+        listed, unlisted = (len(found.inputs), found.unlisted) if found else (0, 0)
+        count = listed + unlisted
+        shown = listed if not self.fitted or count <= CHILDREN + 1 else CHILDREN
         for at, child in enumerate(islice(node.children, shown)):
             last = at == count - 1
             guide = before + (corner if last else tee)
@@ -181,7 +195,7 @@ class Page:
         else:
             sides = self.figures(found, None)
             if self.fitted:
-                tries = (self.figures(found, most) for most in FEWER)
+                tries = (self.figures(found, most, bare=bare) for bare in (False, True) for most in FEWER)
                 fitting = (each for each in tries if cells(" = ".join([name, *each])) <= room)
                 sides = next(fitting, sides[-1:])
         text = self.screen.ours(f" = {' = '.join(sides)}")
@@ -196,6 +210,11 @@ PART_NOTES = {
     "rest": "  rounding, or numbers that were changed on the way",
 }
 """What stands beside a part whose name does not say what it is."""
+
+
+def unwritten(terms: int) -> str:
+    """The words for terms of a sum that are not written out."""
+    return f"… {terms:,} more"
 
 
 def number_for_people(value: float, precision: int) -> str:
@@ -234,6 +253,8 @@ def node_pieces(explainer: Explainer, node: Node, more: dict[str, Any], newline:
     if found is not None:
         data |= {"formula": found.step.formula, "expression": found.expression}
         data |= {} if found.gives is None else {"gives": found.gives}
+        rest = [{"terms": each.terms, "sum": each.value} for each in found.left_out]
+        data |= {"left_out": rest} if rest else {}
         data |= {"notes": list(found.notes)} if found.notes else {}
     data |= {"repeated": True} if node.repeated else {}
     data |= {"why_not": node.why_not} if node.why_not else {}
