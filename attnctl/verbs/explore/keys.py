@@ -33,7 +33,7 @@ KEYS = (
         "follow",
         "go to the cell of the chosen operand: where its number came from",
     ),
-    Key("backspace", "back", "Backspace", "back", "go back to where you were"),
+    Key("backspace", "return", "Backspace", "back", "go back to where you were"),
     Key("tab", "operand(1)", "Tab", "operand", "choose the next operand (Shift-Tab: the one before)"),
     Key("shift+tab", "operand(-1)", "", "", ""),
     Key("1,2,3,4,5,6,7,8,9", "nth", "1-9", "", "choose an operand by its number"),

@@ -52,7 +52,7 @@ class Layer:
         words: tuple[str, ...] = (),
     ) -> None:
         self.recorded, self.meant, self.words = trace, meant, words
-        self.explainer = Explainer(trace, meant)
+        self.explainer = Explainer(trace, meant, full=False)
         self.trace = self.explainer.trace
         self.made, self.before = made, before
         self.steps = tuple(self.trace)

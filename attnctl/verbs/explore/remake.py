@@ -77,7 +77,7 @@ def remade(walk: Walk, **changes: Any) -> Walk:
 
 
 def standing(walk: Walk, before: Walk) -> Walk:
-    """The walk with its places in the traces that there are now: where a step is gone, the one before it."""
+    """The walk at its places in the new traces: where a step is gone, at the one before it."""
 
     def kept(place: Place) -> Place:
         old, layer = before.layers[place.layer], walk.layers[place.layer]

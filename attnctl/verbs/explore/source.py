@@ -17,6 +17,8 @@ from attnctl.trace import Trace
 if TYPE_CHECKING:
     from attnctl.models.run import Input
 
+DEFAULTS = Settings()
+
 MODELS_OWN = "the model says what its attention is; only edits can be tried"
 
 
@@ -27,7 +29,7 @@ class Source:
     `fixed`; one whose rules or seed cannot change says why in `no_rules` and `no_seed`.
     """
 
-    settings: Settings = Settings()
+    settings: Settings = DEFAULTS
     fixed: str = ""
     no_rules: str = ""
     no_seed: str = ""
@@ -50,7 +52,7 @@ class OfSentence(Source):
     sentence: str | None
     settings: Settings
     config: str | None = None
-    base: Settings = Settings()
+    base: Settings = DEFAULTS
 
     def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
         """The one trace."""

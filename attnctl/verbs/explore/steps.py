@@ -53,12 +53,16 @@ class Entry:
 def entries(walk: Walk, screen: Screen, rows: int) -> list[Entry]:
     """An entry for each step, its picture of so many rows."""
     lit = lit_cells(walk)
+    found = walk.node.explanation if walk.node else None
+    unlisted = found is not None and found.unlisted > 0
     out = []
     for step in walk.layer.steps:
         cells = lit.get(step, [])
         cell = cells[0] if cells else carried(walk, walk.trace, step)
         lead = walk.lead if step == walk.step else cell[:-2]
         pixels = pixels_of(cells, walk.trace[step].shape, rows)
+        if unlisted:
+            pixels = filled(pixels)
         shape = " x ".join(map(str, walk.trace[step].shape))
         note, changed = change(walk.layer, step)
         out.append(
@@ -89,6 +93,16 @@ def pixels_of(cells: Iterable[Cell], shape: Shape, rows: int) -> Pixels:
         (pixel((*(0, 0), *cell)[-2], height, rows), pixel((*(0, 0), *cell)[-1], width, WIDE))
         for cell in cells
     )
+
+
+def filled(pixels: Pixels) -> Pixels:
+    """The whole row or column that these pixels lie in: of a long sum not every cell is listed."""
+    rows, columns = ({pixel[axis] for pixel in pixels} for axis in (0, 1))
+    if len(rows) == 1:
+        return frozenset((row, column) for row in rows for column in range(WIDE))
+    if len(columns) == 1:
+        return frozenset((row, column) for row in range(max(rows) + 1) for column in columns)
+    return pixels
 
 
 def pixel(at: int, size: int, pixels: int) -> int:

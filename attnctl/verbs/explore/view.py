@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from attnctl.arithmetic import Cell
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import cells, folded, take
@@ -98,10 +100,9 @@ class Arithmetic:
             yield from wrapped(self.linked(line), self.screen.width)
         old = walk.layer.old(walk.step)
         if old is not None:
-            before, now = float(old[walk.place.cell]), node.value
-            if before != now and not (before != before and now != now):
-                text = f"was {self.number(before)} before the edits"
-                yield [Part(text, "aside")]
+            before = float(old[walk.place.cell])
+            if not np.array_equal(before, node.value, equal_nan=True):
+                yield [Part(f"was {self.number(before)} before the edits", "aside")]
 
     def number(self, value: float) -> str:
         """A number for people."""
@@ -110,7 +111,7 @@ class Arithmetic:
     def chosen(self) -> Parts:
         """What Enter follows."""
         walk = self.walk
-        back = [Part("  Backspace goes back", "aside", "back")] if walk.history else []
+        back = [Part("  Backspace goes back", "aside", "return")] if walk.history else []
         if not walk.operands:
             return [Part("nothing was read for this cell", "aside"), *back]
         step, cell = walk.operands[walk.operand]

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from attnctl.arithmetic import Cell
+from attnctl.arithmetic import Cell, abridged
 from attnctl.array import Array, Shape
 from attnctl.cells import parse
 from attnctl.errors import AttnError
 from attnctl.names import WEIGHTS
 from attnctl.trace import Trace
 from attnctl.verbs.explain import Node
-from attnctl.verbs.explain.line import Reference
+from attnctl.verbs.explain.line import SHOWN, Reference, read_by
 from attnctl.verbs.explore.layer import Layer
 from attnctl.words import quoted
 
@@ -100,11 +100,14 @@ class Walk:
         """How the cell came about."""
         return None if self.empty else self.layer.node(self.step, self.place.cell)
 
-    @property
+    @cached_property
     def operands(self) -> tuple[Reference, ...]:
-        """The cells that were read for this one."""
+        """The cells that were read for this one, those that the arithmetic shows before the others."""
         found = self.node.explanation if self.node else None
-        return found.inputs if found else ()
+        if found is None:
+            return ()
+        shown = read_by(abridged(found.expr, SHOWN), found.step)
+        return tuple(dict.fromkeys((*shown, *found.inputs)))
 
 
 def begun(layers: tuple[Layer, ...]) -> Walk:

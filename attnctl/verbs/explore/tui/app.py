@@ -194,7 +194,7 @@ class Explorer(App[int]):
 
         self.attempt(follow)
 
-    def action_back(self) -> None:
+    def action_return(self) -> None:
         """Where one was before."""
         self.attempt(go.back)
 
@@ -254,17 +254,18 @@ class Explorer(App[int]):
     def action_ask(self, what: str) -> None:
         """Ask for a token, a number or a seed in the line above the keys."""
         walk = self.walk
+        value = ""
         try:
-            question, value = {
-                "find": lambda: ("find: ", ""),
-                "edit": lambda: (f"{self.marks.ours(remake.here(walk))} = ", self.editable()),
-                "seed": lambda: ("seed: ", str(remake.seed_of(walk) + 1)),
-            }[what]()
+            if what == "edit":
+                remake.made_by(walk.layer)
+            if what == "seed":
+                value = str(remake.seed_of(walk) + 1)
         except AttnError as error:
             self.say("; ".join(error.problems), "name")
             return
         self.asked = what
         label = self.lines("question")
+        question = f"{self.marks.ours(remake.here(walk))} = " if what == "edit" else f"{what}: "
         label.styles.width = min(len(question), self.size.width // 2)
         label.show([[Part(question, "name")]])
         self.query_one("#ask").display = True
@@ -272,11 +273,6 @@ class Explorer(App[int]):
         entry = self.query_one(Input)
         entry.value = value
         entry.focus()
-
-    def editable(self) -> str:
-        """An empty answer, where the number can be edited. Raises AttnError with the reason why not."""
-        remake.made_by(self.walk.layer)
-        return ""
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Do what was asked for."""
@@ -359,7 +355,7 @@ class Explorer(App[int]):
         self.exit(128 + number)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Leave on a bug, which is reported where the terminal is as it was. (Textual would print its own.)"""
+        """Leave on a bug: it is reported when the terminal is as it was. (Textual would print it.)"""
         self.error = self.error or error
         self._exception = self._exception or error  # what a test's pilot raises
         self.exit(int(Exit.BUG))

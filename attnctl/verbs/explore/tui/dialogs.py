@@ -48,7 +48,7 @@ class Sheet(ModalScreen[None]):
         lines.show(shown, keep=True)
         lines.styles.height = min(len(shown) + 2, self.app.size.height * 9 // 10)
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         """Scroll, or close."""
         event.stop()
         if event.key in self.SCROLLS:
