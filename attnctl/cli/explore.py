@@ -25,7 +25,7 @@ from attnctl.cli.options import (
     option,
     picked,
 )
-from attnctl.errors import AttnError, Exit, raise_all
+from attnctl.errors import AttnError, raise_all
 
 if TYPE_CHECKING:
     from attnctl.verbs.explore import Source
@@ -56,7 +56,7 @@ def explore(  # noqa: PLR0913  (a group of options each)
     attention: AttentionOptions,
     edits: EditOptions,
     precision: Annotated[int | None, option("Digits after the point, 0 to 17 (4)."), PRECISION] = None,
-) -> Exit | None:
+) -> None:
     """Walk through attention in the terminal: every cell, and where its number came from.
 
     Left the steps, in the middle the matrix, below the arithmetic of the cell under the cursor.
@@ -82,7 +82,7 @@ def explore(  # noqa: PLR0913  (a group of options each)
     else:
         raise_all(of_no_dump(more, edits))
         found = of_dump(picked(source, trace), name or [], model.layer, config, attention)
-    return walked(found, 4 if precision is None else precision, from_stdin=source == "-")
+    walked(found, 4 if precision is None else precision, from_stdin=source == "-")
 
 
 def require_textual() -> None:
@@ -157,7 +157,7 @@ def of_dump(path: str, names: list[str], layer: str | None, config: str | None, 
     return OfFile(ours, (path, *options), meant)
 
 
-def walked(source: Source, precision: int, *, from_stdin: bool) -> Exit | None:
+def walked(source: Source, precision: int, *, from_stdin: bool) -> None:
     """Explore on the terminal; then print the commands that were asked for."""
     from attnctl.verbs.explore import explored
     from attnctl.verbs.explore.tui.app import explore as walk_on
@@ -165,7 +165,5 @@ def walked(source: Source, precision: int, *, from_stdin: bool) -> Exit | None:
     walk = explored(source)
     if from_stdin:  # the keys come from the terminal itself
         os.dup2(os.open("/dev/tty", os.O_RDWR), sys.__stdin__.fileno() if sys.__stdin__ else 0)
-    code, written = walk_on(walk, precision, sys.stdout.encoding or "utf-8")
-    for each in written:
+    for each in walk_on(walk, precision, sys.stdout.encoding or "utf-8"):
         typer.echo(each)
-    return code  # type: ignore[return-value]  # 128 + a signal is no code of ours

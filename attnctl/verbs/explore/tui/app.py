@@ -15,7 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from attnctl.arithmetic import Cell
-from attnctl.errors import AttnError, Exit
+from attnctl.errors import AttnError
 from attnctl.screen.screen import Screen
 from attnctl.screen.text import folded
 from attnctl.verbs.explore import remake, view
@@ -31,6 +31,9 @@ from attnctl.verbs.explore.tui.steps import Steps
 from attnctl.verbs.explore.view import Arithmetic, Part, Parts
 from attnctl.verbs.explore.walk import Walk
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+"""What may end it from outside."""
+
 TALL = 34
 """Lines of a terminal from which on a step has two of them."""
 
@@ -38,7 +41,7 @@ Step = Callable[[Walk], Walk]
 """From a walk to the next one."""
 
 
-class Explorer(App[int]):
+class Explorer(App[None]):
     """Left the steps, in the middle the matrix, below the arithmetic of the cell under the cursor."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -77,6 +80,7 @@ class Explorer(App[int]):
         self.asked = ""
         self.written: list[str] = []
         self.error: Exception | None = None
+        self.signal = 0
         self.matrix = lru_cache(maxsize=64)(self.matrix_of)
 
     # --- what is drawn ---
@@ -107,9 +111,9 @@ class Explorer(App[int]):
         difference = layer.difference(step)
         return Matrix(layer.trace, step, lead, self.marks, self.precision, difference)
 
-    def on_mount(self) -> None:
-        """Ask for a signal's end to be a proper one."""
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    def on_load(self) -> None:
+        """Before anything is drawn: a signal leaves the terminal as it was."""
+        for number in SIGNALS:
             try:
                 asyncio.get_running_loop().add_signal_handler(number, self.stopped, number)
             except (NotImplementedError, ValueError, RuntimeError):  # not on Windows, nor in a thread
@@ -344,28 +348,36 @@ class Explorer(App[int]):
 
     def action_leave(self) -> None:
         """Leave."""
-        self.exit(int(Exit.OK))
+        self.exit()
 
     def action_interrupt(self) -> None:
         """Leave as an interrupted program does."""
-        self.exit(int(Exit.INTERRUPTED))
+        self.stopped(signal.SIGINT)
 
     def stopped(self, number: int) -> None:
         """Leave because of a signal."""
-        self.exit(128 + number)
+        self.signal = number
+        self.exit()
 
     def _handle_exception(self, error: Exception) -> None:
         """Leave on a bug: it is reported when the terminal is as it was. (Textual would print it.)"""
         self.error = self.error or error
         self._exception = self._exception or error  # what a test's pilot raises
-        self.exit(int(Exit.BUG))
+        self.exit()
 
 
-def explore(walk: Walk, precision: int = 4, encoding: str = "utf-8") -> tuple[int, list[str]]:
-    """Walk on the terminal until one leaves; the exit code, and the commands that were asked for."""
-    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+def explore(walk: Walk, precision: int = 4, encoding: str = "utf-8") -> list[str]:
+    """Walk on the terminal until one leaves; the commands that were asked for.
+
+    A bug is raised, and a signal takes effect, when the terminal is as it was.
+    """
     app = Explorer(walk, precision, encoding)
-    code = app.run()
+    app.run()
     if app.error is not None:
         raise app.error
-    return int(Exit.OK if code is None else code), app.written
+    if app.signal == signal.SIGINT:
+        raise KeyboardInterrupt
+    if app.signal:
+        signal.signal(app.signal, signal.SIG_DFL)
+        os.kill(os.getpid(), app.signal)
+    return app.written

@@ -54,7 +54,7 @@ class Sheet(ModalScreen[None]):
         if event.key in self.SCROLLS:
             self.query_one(Lines).scroll_relative(y=self.SCROLLS[event.key], animate=False)
         elif event.key == "ctrl+c":
-            self.app.interrupt()  # type: ignore[attr-defined]  # there is one app
+            await self.app.run_action("interrupt")
         else:
             self.dismiss()
 
