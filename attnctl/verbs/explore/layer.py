@@ -27,6 +27,11 @@ class Changed(NamedTuple):
         """The part of the cells that differ."""
         return self.cells / self.total if self.total else 0.0
 
+    @property
+    def percent(self) -> str:
+        """The share as a person reads it: never 0 % where a cell differs."""
+        return f"{self.share:.0%}" if self.share >= 0.01 else "<1%"
+
 
 class Made(NamedTuple):
     """What made a trace: with which settings, and in which layer the edits among them were made."""

@@ -116,5 +116,4 @@ def change(layer: Layer, step: str) -> tuple[str, str]:
     changed = layer.changed(step)
     if changed is None or not changed.cells:
         return "", ""
-    share = f"{changed.share:.0%}" if changed.share >= 0.005 else "<1%"
-    return share, f"{share} by {changed.greatest:.3g}"
+    return changed.percent, f"{changed.percent}, most by {changed.greatest:.3g}"

@@ -296,5 +296,5 @@ def summary(walk: Walk) -> str:
         return ""
     if not changed.cells:
         return "unchanged by the edits"
-    share = f"{changed.share:.0%}" if changed.share >= 0.005 else "<1%"
-    return f"{changed.cells:,} of {changed.total:,} changed ({share}), most by {changed.greatest:.4g}"
+    count = f"{changed.cells:,} of {changed.total:,} changed ({changed.percent})"
+    return f"{count}, most by {changed.greatest:.4g}"

@@ -35,7 +35,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "
 """What may end it from outside."""
 
 TALL = 34
-"""Lines of a terminal from which on a step has two of them."""
+"""Lines of a terminal from which on the arithmetic has more of them."""
+
+WIDE = 100
+"""Columns of a terminal from which on the steps have more of them."""
 
 Step = Callable[[Walk], Walk]
 """From a walk to the next one."""
@@ -53,7 +56,7 @@ class Explorer(App[None]):
     #middle { height: 1fr; }
     #steps { width: 27; overflow-x: hidden; scrollbar-size-vertical: 1; }
     #steps.edited { width: 32; }
-    #steps.tall { width: 32; }
+    #steps.wide { width: 34; }
     #grid { height: 1fr; scrollbar-size: 1 1; }
     #arithmetic { height: 9; border-top: solid ansi_default; scrollbar-size: 1 1; overflow-x: hidden; }
     #arithmetic.tall { height: 14; }
@@ -126,13 +129,14 @@ class Explorer(App[None]):
     def draw(self) -> None:
         """Draw the walk as it is."""
         walk, screen = self.walk, self.marks
-        tall = self.size.height >= TALL
-        for name in ("steps", "arithmetic"):
-            self.query_one(f"#{name}").set_class(tall, "tall")
-        self.query_one("#steps").set_class(walk.layer.before is not None, "edited")
+        steps = self.query_one(Steps)
+        self.lines("arithmetic").set_class(self.size.height >= TALL, "tall")
+        steps.set_class(self.size.width >= WIDE, "wide")
+        steps.set_class(walk.layer.before is not None, "edited")
         self.lines("title").show([view.title(walk, screen)])
         self.lines("heading").show(view.heading(walk, screen))
-        self.query_one(Steps).show(walk, screen, 2 if tall else 1)
+        roomy = 2 * len(walk.layer.steps) <= steps.size.height
+        steps.show(walk, screen, 2 if roomy else 1)
         matrix = self.matrix(walk.layer, walk.step, walk.lead)
         self.query_one(Grid).show(matrix, walk.mode, walk.row, walk.column)
         self.lines("foot").show([view.foot(self.size.width)])
