@@ -37,12 +37,13 @@ OPERAND, CHOSEN = "operand", "chosen"
 def title(walk: Walk, screen: Screen) -> Parts:
     """What is looked at: the sentence, or the file, and how many traces there are."""
     header = walk.trace.header
-    said = [screen.ours(walk.trace.sentence or " ".join(walk.layer.words) or "arrays")]
+    made = walk.layer.made
+    words = made.source.words if made else walk.layer.words
+    said = [screen.ours(walk.trace.sentence or " ".join(words) or "arrays")]
     if "model" in header:
         said.append(screen.ours(f"{header['model']}, layer {header.get('layer')}"))
     if len(walk.layers) > 1:
         said.append(f"{walk.place.layer + 1} of {len(walk.layers)} traces (l)")
-    made = walk.layer.made
     if made is not None and not made.source.no_seed:
         said.append(f"seed {made.settings.seed}")
     if made is not None and made.settings.rules:

@@ -44,6 +44,10 @@ Step = Callable[[Walk], Walk]
 """From a walk to the next one."""
 
 
+MOST_SAID = 4
+"""Lines of what is said above the keys."""
+
+
 class Explorer(App[None]):
     """Left the steps, in the middle the matrix, below the arithmetic of the cell under the cursor."""
 
@@ -62,6 +66,8 @@ class Explorer(App[None]):
     #arithmetic.tall { height: 14; }
     #ask { height: 1; display: none; }
     #question { width: auto; height: 1; }
+    .ascii { scrollbar-size: 0 0 !important; }
+    #arithmetic.ascii { border-top: ascii ansi_default; }
     Input { border: none; height: 1; padding: 0; background: ansi_default; color: ansi_default; }
     Lines { overflow-x: hidden; scrollbar-size: 1 1; background: ansi_default; }
     """
@@ -102,6 +108,12 @@ class Explorer(App[None]):
             yield Lines(id="question")
             yield Input(compact=True)
         yield Lines(id="foot")
+
+    def on_mount(self) -> None:
+        """Leave out what a terminal without Unicode cannot show."""
+        if self.marks.ascii_only:
+            for each in (*self.query(Lines), self.query_one(Grid), self.query_one(Steps)):
+                each.add_class("ascii")
 
     @property
     def marks(self) -> Screen:
@@ -155,8 +167,11 @@ class Explorer(App[None]):
     def say(self, text: str, style: str = "aside") -> None:
         """Say it in the line above the keys."""
         self.message = text
-        shown = self.marks.short(self.marks.ours(text.replace("\n", "; ")), self.size.width)
-        self.lines("message").show([[Part(shown, style)]])
+        line = self.marks.ours(text.replace("\n", "; "))
+        shown = folded(line, max(1, self.size.width))[:MOST_SAID]
+        message = self.lines("message")
+        message.styles.height = len(shown)
+        message.show([[Part(each, style)] for each in shown])
 
     # --- going on ---
 
@@ -306,7 +321,7 @@ class Explorer(App[None]):
 
     def action_help(self) -> None:
         """Every key."""
-        self.push_screen(Sheet("attnctl explore", view.help_lines))
+        self.push_screen(Sheet("attnctl explore", view.help_lines, ascii_only=self.marks.ascii_only))
 
     def action_rules(self) -> None:
         """The rules, to switch them."""
@@ -316,7 +331,12 @@ class Explorer(App[None]):
             self.say("; ".join(error.problems), "name")
             return
         self.push_screen(
-            Rules("Rules: a number switches one on or off, any other key closes", self.rules, names)
+            Rules(
+                "Rules: a number switches one on or off, any other key closes",
+                self.rules,
+                names,
+                ascii_only=self.marks.ascii_only,
+            )
         )
 
     def rules(self, width: int) -> Iterator[Parts]:
@@ -346,7 +366,13 @@ class Explorer(App[None]):
                         yield [Part(f" {text}")]
                 yield []
 
-        self.push_screen(Sheet("These give what is seen (printed when you leave, too)", lines))
+        self.push_screen(
+            Sheet(
+                "These give what is seen (printed when you leave, too)",
+                lines,
+                ascii_only=self.marks.ascii_only,
+            )
+        )
 
     # --- the end ---
 

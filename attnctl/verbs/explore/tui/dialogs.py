@@ -20,16 +20,20 @@ class Sheet(ModalScreen[None]):
     CSS = """
     Sheet { align: center middle; background: transparent; }
     Sheet Lines { width: 90%; max-width: 100; height: auto; max-height: 90%; border: round ansi_default; }
+    Sheet Lines.ascii { border: ascii ansi_default; }
     """
     SCROLLS: ClassVar[dict[str, int]] = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
 
-    def __init__(self, title: str, lines: Callable[[int], Iterable[Parts]]) -> None:
+    def __init__(
+        self, title: str, lines: Callable[[int], Iterable[Parts]], *, ascii_only: bool = False
+    ) -> None:
         super().__init__()
+        self.ascii_only = ascii_only
         self.heading, self.make = title, lines
 
     def compose(self) -> ComposeResult:
         """The lines."""
-        yield Lines()
+        yield Lines(classes="ascii" if self.ascii_only else None)
 
     def on_resize(self) -> None:
         """Lay the lines out for this width."""
@@ -70,8 +74,15 @@ class Rules(Sheet):
 
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(self, title: str, lines: Callable[[int], Iterable[Parts]], names: Sequence[str]) -> None:
-        super().__init__(title, lines)
+    def __init__(
+        self,
+        title: str,
+        lines: Callable[[int], Iterable[Parts]],
+        names: Sequence[str],
+        *,
+        ascii_only: bool = False,
+    ) -> None:
+        super().__init__(title, lines, ascii_only=ascii_only)
         self.names = names
 
     async def on_key(self, event: events.Key) -> None:
