@@ -16,6 +16,7 @@ COMMANDS = {
     "attend": "Attend over arrays: Q K V, or X and weights.",
     "show": "Render a dump again, whole or in part.",
     "explain": "Show the arithmetic behind one cell.",
+    "explore": "Walk through it all in the terminal.",
     "check": "Recompute anyone's dump; name the first wrong step and why.",
     "diff": "Compare two dumps: where they part, by how much, and why.",
     "stats": "Measure each head: entropy, distance, what it looks at.",

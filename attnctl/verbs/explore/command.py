@@ -1,0 +1,208 @@
+"""The shell commands that give what is seen: the matrix as a table, and the arithmetic of the cell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from attnctl.config.fields import FIELDS, laid
+from attnctl.config.positions import ALIBI, ROPE, ROPE_OPTIONS
+from attnctl.config.rules import SETTABLE
+from attnctl.config.settings import NONE, Settings
+from attnctl.derivation import Rotary
+from attnctl.rules import Rule
+from attnctl.verbs.explore.layer import Made
+from attnctl.verbs.explore.remake import here, in_order
+from attnctl.verbs.explore.source import OfArrays, OfModel, OfSentence
+from attnctl.verbs.explore.walk import Walk
+from attnctl.verbs.show.sheet import heads_of
+
+PLAIN = (
+    *("context", "d_model", "heads", "kv_heads", "d_k", "d_v", "seed", "scale", "causal_offset", "dtype"),
+)
+"""Settings whose flag takes the value as it is."""
+
+
+def commands(walk: Walk) -> list[str]:
+    """What to type for the matrix that is shown, and for the arithmetic of the cell."""
+    made = walk.layer.made
+    if made is None:
+        return of_file(walk)
+    words, config = run_words(walk, made)
+    again = [*words, "--step", walk.step, *head_words(walk)]
+    out = [line(again, config=config)]
+    if not walk.empty:
+        explain = line(["attnctl", "explain", "-", here(walk)])
+        out.append(line([*words, "--json"], f" | {explain}", config))
+    return out
+
+
+def of_file(walk: Walk) -> list[str]:
+    """The commands for a trace that was read and not changed."""
+    path, *options = walk.layer.words
+    meant = [] if walk.layer.meant is None else flags(walk.layer.meant, Settings()) or []
+    explain = ["attnctl", "explain", path, here(walk), *options, *meant]
+    out = [] if walk.empty else [line(explain)]
+    if not options and not meant and walk.step in walk.layer.recorded:
+        out.insert(0, line(["attnctl", "show", path, "--step", walk.step, *head_words(walk)]))
+    return out
+
+
+def head_words(walk: Walk) -> list[str]:
+    """The option that picks the matrix that is shown, where its head does."""
+    if walk.axes[:-2] != ("head",) or len(walk.axes) < 3:
+        return []
+    total, size = heads_of(walk.trace), walk.array.shape[0]
+    return ["--head", str(-(-walk.place.cell[0] * total // size))] if size > 1 else []
+
+
+def run_words(walk: Walk, made: Made) -> tuple[list[str], str]:
+    """The command that carries out the run, and the config that it reads from standard input, if any."""
+    source, settings = made.source, made.settings
+    match source:
+        case OfModel():
+            return model_words(walk, source, made), ""
+        case OfSentence(sentence, _, config, base):
+            start = ["attnctl", "run", *([sentence] if sentence is not None else [])]
+            options = ["-c", config] if config else []
+        case OfArrays():
+            start, options, base = ["attnctl", "attend", *source.words], [], Settings()
+    given = flags(settings, base)
+    if given is not None:
+        return [*start, *options, *given], ""
+    plain = settings if settings.sentence is None else settings.with_(sentence=None)
+    return [*start, "-c", "-"], json.dumps(plain.to_dict(), ensure_ascii=False)
+
+
+def model_words(walk: Walk, source: OfModel, made: Made) -> list[str]:
+    """The command that runs the layer that is shown, and the one that is edited before it."""
+    at = walk.place.layer
+    layers = sorted({made.edited_in, at}) if made.settings.edits else [at]
+    words = ["attnctl", "run"]
+    given = source.input
+    words += [] if given.text is None else [given.text]
+    words += ["--model", source.model, "--layer", ",".join(source.names[each] for each in layers)]
+    for flag, value in (("--pair", given.pair), ("--context", given.context)):
+        words += [] if value is None else [flag, value]
+    for flag, ids in (("--ids", given.ids), ("--context-ids", given.context_ids)):
+        words += [] if ids is None else [flag, ",".join(map(str, ids))]
+    return words + (flags(made.settings, Settings(dtype="float32")) or [])
+
+
+# --- settings as flags ---
+
+
+def flags(settings: Settings, base: Settings) -> list[str] | None:
+    """The options that lead from `base` to these settings; None where options cannot say them."""
+    given: dict[str, Any] = {}
+    words: list[str] = []
+    for name in PLAIN:
+        value = getattr(settings, name)
+        if value != getattr(base, name):
+            given[name] = value
+            words += [FIELDS[name].flag_name, str(value)]
+    for part in (tokenizer_words, position_words, rule_words, edit_words):
+        more, spelled = part(settings, base)
+        given |= more
+        words += spelled
+    return words if comparable(laid(base, given)) == comparable(settings) else None
+
+
+def comparable(settings: Settings) -> Settings:
+    """The settings without the sentence, which is an argument, their rules in one order."""
+    return replace(settings, sentence=None, rules=in_order(settings.rules))
+
+
+Spelled = tuple[Mapping[str, Any], list[str]]
+
+
+def tokenizer_words(settings: Settings, base: Settings) -> Spelled:
+    """How a sentence falls into tokens."""
+    own = settings.tokenizer
+    if own == base.tokenizer:
+        return {}, []
+    words = ["--tokenizer", own.split, *["--lowercase"] * own.lowercase]
+    return {"tokenizer": own}, words
+
+
+def position_words(settings: Settings, base: Settings) -> Spelled:
+    """Positions that have a word; a learned table has none."""
+    own = settings.positions
+    if own == base.positions or isinstance(own, list):
+        return {}, []
+    if isinstance(own, Rotary):
+        usual = Rotary()
+        words = ["--positions", ROPE]
+        for key in ROPE_OPTIONS.keys.values():
+            value = getattr(own, key.name)
+            if value != getattr(usual, key.name):
+                words += [key.flag_name] if value is True else [key.flag_name, str(value)]
+        return {"positions": own}, words
+    return {"positions": own}, ["--positions", own]
+
+
+def rule_words(settings: Settings, base: Settings) -> Spelled:
+    """Rules that `base` does not have; one that it has and these do not cannot be said."""
+    given: dict[str, Any] = {}
+    words: list[str] = []
+    kinds = {kind: setting for setting, kind in SETTABLE.items()}
+    for rule in settings.rules:
+        setting = kinds.get(type(rule))
+        if rule in base.rules or setting is None:
+            continue
+        if rule.name == ALIBI and settings.positions == NONE:
+            given |= {"positions": ALIBI}
+            words += ["--positions", ALIBI]
+        elif setting.flag is not None:
+            value, text = value_of(rule)
+            given[setting.keyword] = value
+            words += [setting.flag_name, *([] if setting.switch else [text])]
+    return given, words
+
+
+def value_of(rule: Rule) -> tuple[Any, str]:
+    """The value that makes a rule, and how its flag writes it."""
+    plain = rule.plain()
+    if isinstance(plain, str):
+        return True, ""
+    ((_, value),) = plain.items()
+    if isinstance(value, list):
+        return tuple(value), ",".join("inf" if each is None else str(each) for each in value)
+    return value, str(value)
+
+
+def edit_words(settings: Settings, base: Settings) -> Spelled:
+    """The edits, which replace those of a config."""
+    given: dict[str, Any] = {}
+    words: list[str] = []
+    if settings.edits != base.edits:
+        given["edits"] = settings.edits
+        words += [word for edit in settings.edits for word in ("--edit", edit)]
+    if settings.renormalize != base.renormalize:
+        given["renormalize"] = settings.renormalize
+        words += ["--renormalize"] * settings.renormalize
+    return given, words
+
+
+# --- words as a shell reads them ---
+
+
+def line(words: list[str], pipe: str = "", config: str = "") -> str:
+    """The words as a line of shell and what it is piped to; a config that it reads stands below."""
+    start, document = (" <<'CONFIG'", f"\n{config}\nCONFIG") if config else ("", "")
+    return shlex.join(guarded(words)) + start + pipe + document
+
+
+def guarded(words: list[str]) -> list[str]:
+    """The words, a sentence that begins with a dash behind `--`."""
+    sentence = words[2:3]
+    if words[1:2] == ["run"] and sentence and sentence[0].startswith("-") and sentence[0] not in KNOWN:
+        return [*words[:2], *words[3:], "--", *sentence]
+    return words
+
+
+KNOWN = {"-c", "--model"}
+"""What may follow `run` where there is no sentence."""

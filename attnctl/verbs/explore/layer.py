@@ -1,0 +1,101 @@
+"""One trace that is looked at: what explains its cells, how it was made, what edits changed in it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.arithmetic import Cell
+from attnctl.array import Array
+from attnctl.config.settings import Settings
+from attnctl.trace import Trace
+from attnctl.verbs.explain import Explainer, Node
+from attnctl.verbs.explore.source import Source
+
+
+class Changed(NamedTuple):
+    """What edits did to one step: how many of its cells differ, of how many, and by how much at most."""
+
+    cells: int
+    total: int
+    greatest: float
+
+    @property
+    def share(self) -> float:
+        """The part of the cells that differ."""
+        return self.cells / self.total if self.total else 0.0
+
+    @property
+    def percent(self) -> str:
+        """The share as a person reads it: never 0 % where a cell differs."""
+        return f"{self.share:.0%}" if self.share >= 0.01 else "<1%"
+
+
+class Made(NamedTuple):
+    """What made a trace: with which settings, and in which layer the edits among them were made."""
+
+    source: Source
+    settings: Settings
+    edited_in: int = 0
+
+
+class Layer:
+    """One trace, with what explains its cells.
+
+    `before` is the same trace without edits, where there are any. `made` is None for a trace that
+    was only read: then `words` name its file, and `meant` says what anyone's arrays were meant to be.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        made: Made | None = None,
+        before: Trace | None = None,
+        meant: Settings | None = None,
+        words: tuple[str, ...] = (),
+    ) -> None:
+        self.recorded, self.meant, self.words = trace, meant, words
+        self.explainer = Explainer(trace, meant, full=False)
+        self.trace = self.explainer.trace
+        self.made, self.before = made, before
+        self.steps = tuple(self.trace)
+        self.node = lru_cache(maxsize=256)(self.explained)
+        self.changed = lru_cache(maxsize=None)(self.compared)
+
+    @property
+    def edits(self) -> tuple[str, ...]:
+        """The edits that this trace was made with."""
+        return self.made.settings.edits if self.made else ()
+
+    def explained(self, step: str, cell: Cell) -> Node:
+        """How a cell came about; a node without an explanation says why not."""
+        return self.explainer.tree(step, cell, 1)
+
+    def old(self, step: str) -> Array | None:
+        """The numbers of a step before the edits, None where there are none to compare."""
+        if self.before is None or step not in self.before:
+            return None
+        array = self.before[step]
+        return array if array.shape == self.trace[step].shape else None
+
+    def difference(self, step: str) -> Array | None:
+        """What the edits added to each number of a step; None where nothing was edited."""
+        old = self.old(step)
+        return None if old is None else subtracted(self.trace[step], old)
+
+    def compared(self, step: str) -> Changed | None:
+        """What the edits did to a step; None where nothing was edited."""
+        difference = self.difference(step)
+        if difference is None:
+            return None
+        sizes = np.abs(difference[~np.isnan(difference)])
+        return Changed(int(np.count_nonzero(difference)), difference.size, float(sizes.max(initial=0.0)))
+
+
+def subtracted(now: Array, old: Array) -> Array:
+    """now − old; 0 where both are the same number, the same infinity or both NaN."""
+    a, b = now.astype(np.float64), old.astype(np.float64)
+    with np.errstate(all="ignore"):
+        return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, a - b)

@@ -1,0 +1,224 @@
+"""One matrix of a step: what stands in each cell and beside it, read for the cells that are visible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from attnctl.arithmetic import Cell
+from attnctl.array import Array
+from attnctl.screen.grid import Codes, Kind
+from attnctl.screen.numbers import Format, matrix_format
+from attnctl.screen.palette import STEPS
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import cells, distinct, pad_left, pad_right
+from attnctl.trace import Trace
+from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS
+from attnctl.verbs.show.frames import shortened_labels
+from attnctl.verbs.show.marks import GAMMA, UNSHADED, Marks, marks
+
+ROW_LABEL, COLUMN_LABEL = 14, 10
+"""Cells of the labels of a row and of a column, at most."""
+
+SHADES, PLAIN_SHADES = " ░░▒▒▓▓██", " ..::++##"
+"""What stands for a level without colours."""
+
+HEAT_CELL = 2
+
+SAMPLED = 64
+"""Rows and columns that a thumbnail reads at most."""
+
+
+class Matrix:
+    """The numbers of one step at one head (and member of a batch), (row, column)."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        step: str,
+        lead: Cell,
+        screen: Screen,
+        precision: int = 4,
+        difference: Array | None = None,
+    ) -> None:
+        self.trace, self.step, self.lead, self.screen = trace, step, lead, screen
+        self.precision = precision
+        array = trace[step]
+        self.ndim = array.ndim
+        self.values = two_axes(array[lead] if array.ndim > 2 else array)
+        self.difference = None
+        if difference is not None:
+            self.difference = two_axes(difference[lead] if array.ndim > 2 else difference)
+
+    # --- labels ---
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return int(self.values.shape[0])
+
+    @property
+    def columns(self) -> int:
+        """How many columns it has."""
+        return int(self.values.shape[1])
+
+    def labels(self, axis: int, width: int) -> list[str]:
+        """What stands beside each place along an axis: tokens, told apart and visible, or numbers."""
+        if axis < 0 or self.ndim == 0:
+            return [""]
+        tokens = self.trace.tokens_along(self.step, axis)
+        if tokens is None:
+            return [str(place) for place in range(self.trace[self.step].shape[axis])]
+        whole = distinct(map(self.screen.token, tokens))
+        return shortened_labels(whole, self.screen, width)
+
+    @cached_property
+    def row_labels(self) -> list[str]:
+        """The labels of the rows."""
+        return self.labels(self.ndim - 2, ROW_LABEL)
+
+    @cached_property
+    def column_labels(self) -> list[str]:
+        """The labels of the columns."""
+        return self.labels(self.ndim - 1, COLUMN_LABEL)
+
+    @cached_property
+    def label_width(self) -> int:
+        """The cells of the widest label of a row, and a space behind it."""
+        return max(map(cells, self.row_labels), default=0) + 1
+
+    @cached_property
+    def widest_label(self) -> int:
+        """The cells of the widest label of a column."""
+        return max(map(cells, self.column_labels), default=0)
+
+    # --- what stands in the cells ---
+
+    @cached_property
+    def marks(self) -> Marks:
+        """The kinds of cell: a number, a shaded weight, the name of the rule that hid a score."""
+        return marks(self.trace, self.step, self.values, self.screen)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """The kind of each cell of a block."""
+        return self.marks.codes(self.lead)
+
+    def shown(self, mode: str) -> Array:
+        """The numbers that this mode shows."""
+        if mode == DIFFERENCE and self.difference is not None:
+            return self.difference
+        return self.values
+
+    @cached_property
+    def formats(self) -> dict[str, Format]:
+        """The format of each mode, found when it is first asked for."""
+        return {}
+
+    def format(self, mode: str) -> Format:
+        """How numbers are written in this mode: the same decimals and width for every cell."""
+        if mode not in self.formats:
+            shown = self.shown(mode)
+            ascii_only = self.screen.ascii_only
+            plain = Format("d", 1)
+            found = (
+                plain
+                if shown.dtype == bool
+                else matrix_format(shown, self.precision, ascii_only=ascii_only)
+            )
+            self.formats[mode] = found
+        return self.formats[mode]
+
+    def cell_width(self, mode: str, room: int = 0) -> int:
+        """The cells that a column takes, a space on either side among them.
+
+        A column of a heat map is narrow, unless there is `room` for all with their labels.
+        """
+        if mode == HEAT:
+            wide = self.widest_label + 2
+            return wide if wide * self.columns <= room else HEAT_CELL
+        words = [cells(kind.word) for kind in self.marks.kinds if kind.word] if mode == NUMBERS else []
+        return max([self.format(mode).width, self.widest_label, *words]) + 2
+
+    def row(self, mode: str, row: int, columns: range, cell: int) -> list[Line]:
+        """What stands in these cells of a row, each as wide as a column: its text and its style."""
+        if mode == HEAT:
+            return self.heat_row(row, columns, cell)
+        width = cell - 2
+        values = self.shown(mode)[row, columns.start : columns.stop].tolist()
+        form, kinds = self.format(mode), self.kinds_of(mode, row, columns)
+        changed = self.changed(row, columns)
+        out: list[Line] = []
+        for value, kind, moved in zip(values, kinds, changed, strict=True):
+            text = form(value) if kind.word is None else kind.word
+            style = f"{kind.style}+changed" if moved else kind.style
+            out.append([(f" {pad_left(text, width)} ", style)])
+        return out
+
+    def changed(self, row: int, columns: range) -> list[bool]:
+        """Which of these cells the edits changed."""
+        if self.difference is None:
+            return [False] * len(columns)
+        return [bool(each) for each in self.difference[row, columns.start : columns.stop].tolist()]
+
+    def kinds_of(self, mode: str, row: int, columns: range) -> Sequence[Kind]:
+        """The kind of each of these cells."""
+        codes = self.codes(range(row, row + 1), columns) if mode == NUMBERS else None
+        if codes is None:
+            return [Kind()] * len(columns)
+        return [self.marks.kinds[code] for code in codes[0].tolist()]
+
+    # --- heat ---
+
+    @cached_property
+    def top(self) -> float:
+        """The largest magnitude, which has the highest level."""
+        finite = self.values[np.isfinite(self.values)] if self.values.dtype != bool else self.values
+        return float(np.abs(finite.astype(np.float64)).max(initial=0.0)) or 1.0
+
+    def heat_row(self, row: int, columns: range, cell: int) -> list[Line]:
+        """A shade for each of these cells; a minus says that the number is below zero."""
+        values = self.values[row, columns.start : columns.stop].astype(np.float64)
+        found = zip(levels(values, self.top).tolist(), values.tolist(), strict=True)
+        return [self.shade(level, value, cell) for level, value in found]
+
+    def shade(self, level: int, value: float, cell: int) -> Line:
+        """The characters of one cell."""
+        if not np.isfinite(value):
+            sign = "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}{self.screen.ours('∞')}"
+            return [(pad_right(sign[:cell], cell), "aside")]
+        sign = "-" if level < 0 else " "
+        if self.screen.colours:
+            return [(pad_right(sign, cell), f"heat{abs(level)}" if level else "")]
+        shades = PLAIN_SHADES if self.screen.ascii_only else SHADES
+        filled = shades[abs(level)] * cell
+        return [(sign + filled[1:] if level < 0 else filled, "")]
+
+
+def two_axes(array: Array) -> Array:
+    """The array as a matrix: a vector is a row, a number a matrix of one cell."""
+    return array.reshape(1, -1) if array.ndim < 2 else array
+
+
+def levels(values: Array, top: float) -> Array:
+    """The level of each number, from −STEPS to STEPS, by its share of the largest magnitude."""
+    share = np.clip(np.nan_to_num(np.abs(values) / top, nan=0.0), 0.0, 1.0) ** GAMMA
+    found = np.maximum(np.ceil(share * (STEPS + UNSHADED) - UNSHADED), 0).astype(int)
+    return np.where(values < 0, -found, found)
+
+
+def thumbnail(values: Array, rows: int, columns: int) -> Array:
+    """The largest magnitudes of a matrix in so many blocks, as levels; large ones are sampled."""
+    matrix = two_axes(values)
+    if not matrix.size:
+        return np.zeros((0, 0), dtype=int)
+    steps = [max(1, size // SAMPLED) for size in matrix.shape]
+    sizes = np.abs(matrix[:: steps[0], :: steps[1]].astype(np.float64))
+    sizes[~np.isfinite(sizes)] = 0.0
+    for axis, most in enumerate((rows, columns)):
+        size = sizes.shape[axis]
+        starts = np.arange(min(size, most)) * size // min(size, most)
+        sizes = np.maximum.reduceat(sizes, starts, axis=axis)
+    return levels(sizes, float(sizes.max()) or 1.0)

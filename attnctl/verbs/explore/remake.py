@@ -1,0 +1,213 @@
+"""What if: the run carried out again with an edit, another rule or another seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from attnctl.cells import spelled
+from attnctl.config.rules import SETTABLE
+from attnctl.config.settings import Settings
+from attnctl.errors import AttnError
+from attnctl.rules import RULES, Padding, Rule
+from attnctl.trace import Trace
+from attnctl.verbs.explore.layer import Layer, Made
+from attnctl.verbs.explore.source import OfFile, Source, again
+from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, Place, Walk, begun, carried
+from attnctl.words import quoted
+
+
+def explored(source: Source) -> Walk:
+    """The walk that begins where the source does. Raises AttnError for what cannot be run or read."""
+    if isinstance(source, OfFile):
+        layers = [
+            Layer(trace, meant=source.meant, words=source.words_of(at))
+            for at, trace in enumerate(source.traces)
+        ]
+        return begun(tuple(layers))
+    before = source.run(without_edits(source.settings))
+    now = source.run(source.settings) if source.settings.edits else before
+    return begun(laid_out(now, Made(source, source.settings), before))
+
+
+def without_edits(settings: Settings) -> Settings:
+    """The same settings with nothing edited."""
+    return settings.with_(edits=(), renormalize=False)
+
+
+def laid_out(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> tuple[Layer, ...]:
+    """A layer for each trace, beside what it was before the edits."""
+    olds = before if made.settings.edits else [None] * len(now)
+    return tuple(Layer(trace, made, old) for trace, old in zip(now, olds, strict=True))
+
+
+def made_by(layer: Layer) -> Made:
+    """What made a trace; for one of a file what carries it out again.
+
+    Raises AttnError with the reason where nothing does.
+    """
+    if layer.made is not None:
+        return layer.made
+    source = again(layer.recorded, layer.words)
+    return Made(source, source.settings)
+
+
+def remade(walk: Walk, **changes: Any) -> Walk:
+    """The walk through the same run with other settings; one stands where one stood.
+
+    An edit of a layer of a model flows into those after it. Raises AttnError where the settings
+    have no meaning, and for edits in two layers.
+    """
+    how, at = made_by(walk.layer), walk.place.layer
+    first = how.edited_in if how.settings.edits else at
+    settings = how.settings.with_(**changes)
+    if first != at and len(settings.edits) > len(how.settings.edits):
+        raise AttnError("an earlier layer is edited already; L goes back to it, u takes the edit back")
+    place = first if len(walk.layers) > 1 and walk.layer.made is not None else 0
+    only_edits = walk.layer.made is not None and set(changes) == {"edits"}
+    if only_edits:
+        before: Sequence[Trace] = [layer.before or layer.trace for layer in walk.layers[first:]]
+    else:
+        before = how.source.run(without_edits(settings), place)
+    now = how.source.run(settings, place) if settings.edits else before
+    layers = laid_out(now, Made(how.source, settings, first), before)
+    whole = (*walk.layers[:first], *layers, *walk.layers[first + len(layers) :])
+    return standing(replace(walk, layers=whole), walk)
+
+
+def standing(walk: Walk, before: Walk) -> Walk:
+    """The walk at its places in the new traces: where a step is gone, at the one before it."""
+
+    def kept(place: Place) -> Place:
+        old, layer = before.layers[place.layer], walk.layers[place.layer]
+        above = [*old.steps[: old.steps.index(place.step) + 1]]
+        step = next((name for name in reversed(above) if name in layer.steps), layer.steps[0])
+        if step == place.step and layer.trace[step].shape == old.trace[step].shape:
+            return place
+        from_here = replace(before, place=place, known={})
+        return Place(place.layer, step, carried(from_here, layer.trace, step))
+
+    mode = NUMBERS if walk.mode == DIFFERENCE and walk.layer.before is None else walk.mode
+    history = tuple(map(kept, walk.history))
+    return replace(walk, place=kept(walk.place), history=history, mode=mode, operand=0)
+
+
+# --- edits ---
+
+
+def edited(walk: Walk, text: str) -> Walk:
+    """With one more edit: a number for this cell, `+=…` or `*=…` of it, or a whole CELL=VALUE.
+
+    Raises AttnError where the text spells none, or it does not fit.
+    """
+    how = made_by(walk.layer)
+    return remade(walk, edits=(*how.settings.edits, edit_of(walk, text.strip())))
+
+
+def edit_of(walk: Walk, text: str) -> str:
+    """The edit that a text means here."""
+    if not text:
+        raise AttnError("no number; write one, like 0.5, or += or *= before it")
+    if walk.empty:
+        raise AttnError(f"{walk.step} has no cells")
+    if text.startswith(("=", "+=", "*=")):
+        return here(walk) + text
+    return text if "=" in text else f"{here(walk)}={text}"
+
+
+def here(walk: Walk) -> str:
+    """The address of the cell, by token where its axes have tokens."""
+    return spelled(walk.trace, walk.step, walk.place.cell)
+
+
+def undone(walk: Walk) -> Walk:
+    """Without the last edit. Raises AttnError where there is none."""
+    edits = walk.layer.edits
+    if not edits:
+        raise AttnError("nothing is edited")
+    return remade(walk, edits=edits[:-1])
+
+
+# --- seed ---
+
+
+def seed_of(walk: Walk) -> int:
+    """The seed. Raises AttnError where nothing was drawn."""
+    how = made_by(walk.layer)
+    if how.source.no_seed:
+        raise AttnError(how.source.no_seed)
+    return how.settings.seed
+
+
+def with_seed(walk: Walk, text: str) -> Walk:
+    """Drawn from another seed. Raises AttnError where this is none, or nothing is drawn."""
+    from attnctl.config.fields import FIELDS
+    from attnctl.values import BadValueError, Plain
+
+    seed_of(walk)
+    try:
+        seed = FIELDS["seed"].reader(Plain(text.strip()))
+    except BadValueError as wrong:
+        raise AttnError(f"seed: {what}" for _, what in wrong.problems) from None
+    return remade(walk, seed=seed)
+
+
+# --- rules ---
+
+
+class Choice(NamedTuple):
+    """A rule that may be switched: as a config writes it, and whether it is on."""
+
+    rule: Rule
+    text: str
+    on: bool
+
+
+def rules_of(walk: Walk) -> list[Choice]:
+    """The rules that may be switched on and off. Raises AttnError where the run cannot be made again."""
+    how = made_by(walk.layer)
+    if how.source.no_rules:
+        raise AttnError(how.source.no_rules)
+    now = {type(rule): rule for rule in how.settings.rules}
+    usual = {type(rule): rule for rule in how.source.settings.rules}
+    choices = []
+    for setting, kind in SETTABLE.items():
+        if kind is Padding and kind not in usual:
+            continue  # only [PAD] tokens or lengths say what it hides
+        example = kind.of(setting.reader(True if setting.switch else setting.example))
+        rule = now.get(kind) or usual.get(kind) or example
+        choices.append(Choice(rule, written(rule), kind in now))
+    return choices
+
+
+def written(rule: Rule) -> str:
+    """A rule as a person reads it: causal, window 3,0."""
+    match rule.plain():
+        case str(name):
+            return name
+        case plain:
+            ((name, value),) = plain.items()
+            values = value if isinstance(value, list) else [value]
+            return f"{name} {','.join('inf' if each is None else f'{each:g}' for each in values)}"
+
+
+def switched(walk: Walk, name: str) -> Walk:
+    """With the rule of this name on where it was off, and off where it was on.
+
+    Raises AttnError where there is no such rule, or the run cannot be made again.
+    """
+    choices = {each.rule.name: each for each in rules_of(walk)}
+    if name not in choices:
+        raise AttnError(f"no rule {quoted(name)}; there are {', '.join(choices)}")
+    rules = made_by(walk.layer).settings.rules
+    choice = choices[name]
+    if choice.on:
+        return remade(walk, rules=tuple(rule for rule in rules if rule.name != name))
+    return remade(walk, rules=in_order((*rules, choice.rule)))
+
+
+def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules as they are listed: their order says only which is named where several hide a score."""
+    listed = list(RULES.values())
+    return tuple(sorted(rules, key=lambda rule: listed.index(type(rule))))

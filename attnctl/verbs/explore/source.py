@@ -1,0 +1,190 @@
+"""Where the traces come from, and whether they can be carried out again with other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnctl.config.settings import Settings
+from attnctl.errors import AttnError
+from attnctl.names import KEY_LENGTHS
+from attnctl.trace import Trace
+
+if TYPE_CHECKING:
+    from attnctl.models.run import Input
+
+DEFAULTS = Settings()
+
+MODELS_OWN = "the model says what its attention is; only edits can be tried"
+
+
+class Source:
+    """Something that was run, or was read from a file.
+
+    `settings` are those it was made with. A source that cannot be carried out again says why in
+    `fixed`; one whose rules or seed cannot change says why in `no_rules` and `no_seed`.
+    """
+
+    settings: Settings = DEFAULTS
+    fixed: str = ""
+    no_rules: str = ""
+    no_seed: str = ""
+    words: tuple[str, ...] = ()
+    """What names it on a command line."""
+
+    def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
+        """The traces from this layer on, with these settings. Raises AttnError where that cannot be."""
+        raise AttnError(self.fixed)
+
+    def first(self) -> tuple[Trace, ...]:
+        """The traces as they were asked for."""
+        return self.run(self.settings)
+
+
+@dataclass(frozen=True)
+class OfSentence(Source):
+    """A sentence that is run; `config` names the file that its settings are laid over."""
+
+    sentence: str | None
+    settings: Settings
+    config: str | None = None
+    base: Settings = DEFAULTS
+
+    def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
+        """The one trace."""
+        from attnctl.plan.sentence import prepare
+
+        return (prepare(settings, self.sentence).run(),)
+
+
+@dataclass(frozen=True)
+class OfArrays(Source):
+    """Arrays of a file that attention is carried out on; the file may hold later steps, too."""
+
+    trace: Trace
+    settings: Settings
+    words: tuple[str, ...] = ()
+    no_seed: str = "nothing is drawn: these arrays were given"
+
+    def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
+        """The one trace."""
+        from attnctl.plan.intended import under_our_names
+        from attnctl.plan.operator import prepare
+
+        found = under_our_names(self.trace, settings)
+        return (prepare(found, settings, found.header).run(),)
+
+
+@dataclass(frozen=True)
+class OfModel(Source):
+    """Layers of a trained model, run on a sentence or ids; `layers` are those that are shown."""
+
+    model: str
+    input: Input
+    layers: str
+    settings: Settings
+    no_rules: str = MODELS_OWN
+    no_seed: str = MODELS_OWN
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """How each layer that is shown is asked for: 3, decoder.1."""
+        part, dot, _ = self.layers.split(",")[0].strip().rpartition(".")
+        return tuple(f"{part}{dot}{trace.header['layer']}" for trace in self.first())
+
+    @cached_property
+    def whole(self) -> tuple[Trace, ...]:
+        """The traces as they were asked for, run once."""
+        return self.run(self.settings)
+
+    def first(self) -> tuple[Trace, ...]:
+        """The traces as they were asked for."""
+        return self.whole
+
+    def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
+        """The layers from this one on: an edit is made in the first and flows into the others."""
+        from attnctl.models.run import run_model
+
+        layers = ",".join(self.names[layer:]) if layer else self.layers
+        return tuple(run_model(self.model, self.input, layers, settings))
+
+
+@dataclass(frozen=True)
+class OfFile(Source):
+    """The traces of a file, as they were recorded; `meant` says what anyone's arrays were meant to be."""
+
+    traces: tuple[Trace, ...]
+    words: tuple[str, ...] = ()
+    """Its path, and the options that read it."""
+
+    meant: Settings | None = None
+
+    def words_of(self, number: int) -> tuple[str, ...]:
+        """What names one of its traces."""
+        path, *options = self.words
+        return (path if len(self.traces) == 1 else f"{path}[{number}]", *options)
+
+    def first(self) -> tuple[Trace, ...]:
+        """The traces of the file."""
+        return self.traces
+
+
+def again(trace: Trace, words: tuple[str, ...]) -> Source:
+    """What carries a recorded trace out again and comes to the same numbers.
+
+    Raises AttnError with the reason where nothing does.
+    """
+    if "model" in trace.header:
+        raise AttnError("a layer of a model, recorded; attnctl explore --model DIR can try edits")
+    if trace.header.get("edits"):
+        raise AttnError("this dump was edited when it was made; explore the run without edits")
+    if not trace.config:
+        raise AttnError(
+            "this dump does not say how it was made; attnctl attend FILE -o ours.json carries it out, "
+            "and that can be explored with edits"
+        )
+    reasons: list[str] = []
+    for source in candidates(trace, words):
+        try:
+            found = source.first()[0]
+        except (AttnError, LookupError, TypeError, ValueError) as error:
+            reasons.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            continue
+        if same(trace, found):
+            return source
+        reasons.append("carried out again, it comes to other numbers")
+    raise AttnError(f"cannot be carried out again: {reasons[-1]}")
+
+
+def candidates(trace: Trace, words: tuple[str, ...]) -> Sequence[Source]:
+    """The sources that a dump's config may describe: its sentence, or the arrays in it."""
+    from attnctl.verbs.check.check import configured
+
+    if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
+        raise AttnError("its key_lengths are not in the file, so attend cannot carry it out again")
+    settings = replace(configured(trace), edits=())
+    sentence = (
+        [OfSentence(trace.sentence, settings)] if trace.sentence and trace.config.get("vocab") else []
+    )
+    offset = settings.causal_offset if isinstance(settings.causal_offset, int) else None
+    of_arrays = replace(settings, heads=None, kv_heads=None, causal_offset=offset)  # their axes say it
+    return [*sentence, OfArrays(trace, of_arrays, words)]
+
+
+def same(recorded: Trace, found: Trace) -> bool:
+    """Whether every recorded step came to the same numbers again, but for the last bits."""
+    return all(name in found and close(recorded[name], found[name]) for name in recorded)
+
+
+def close(a: Any, b: Any) -> bool:
+    """Whether two arrays have one shape and agree to within a few units of the last place."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype == bool:
+        return bool((a == b).all())
+    eps = float(np.finfo(a.dtype).eps)
+    return bool(np.allclose(a, b, rtol=64 * eps, atol=64 * eps, equal_nan=True))

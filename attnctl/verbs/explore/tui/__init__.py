@@ -1,0 +1,1 @@
+"""The explorer on a terminal: the walk drawn with Textual."""

@@ -1,0 +1,413 @@
+"""The explorer: a walk, the keys that lead on, and what is drawn of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Input
+
+from attnctl.arithmetic import Cell
+from attnctl.errors import AttnError
+from attnctl.screen.screen import Screen
+from attnctl.screen.text import folded
+from attnctl.verbs.explore import remake, view
+from attnctl.verbs.explore import walk as go
+from attnctl.verbs.explore.command import commands
+from attnctl.verbs.explore.keys import KEYS
+from attnctl.verbs.explore.layer import Layer
+from attnctl.verbs.explore.matrix import Matrix
+from attnctl.verbs.explore.tui.dialogs import Rules, Sheet
+from attnctl.verbs.explore.tui.grid import Grid
+from attnctl.verbs.explore.tui.lines import Lines
+from attnctl.verbs.explore.tui.steps import Steps
+from attnctl.verbs.explore.view import Arithmetic, Part, Parts
+from attnctl.verbs.explore.walk import Walk
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+"""What may end it from outside."""
+
+TALL = 34
+"""Lines of a terminal from which on the arithmetic has more of them."""
+
+WIDE = 100
+"""Columns of a terminal from which on the steps have more of them."""
+
+Step = Callable[[Walk], Walk]
+"""From a walk to the next one."""
+
+
+MOST_SAID = 4
+"""Lines of what is said above the keys."""
+
+
+class Explorer(App[None]):
+    """Left the steps, in the middle the matrix, below the arithmetic of the cell under the cursor."""
+
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None
+    CSS = """
+    Screen { background: ansi_default; color: ansi_default; }
+    #title, #foot, #message { height: 1; }
+    #heading { height: 2; }
+    #middle { height: 1fr; }
+    #steps { width: 27; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    #steps.edited { width: 32; }
+    #steps.wide { width: 34; }
+    #grid { height: 1fr; scrollbar-size: 1 1; }
+    #arithmetic { height: 9; border-top: solid ansi_default; scrollbar-size: 1 1; overflow-x: hidden; }
+    #arithmetic.tall { height: 14; }
+    #ask { height: 1; display: none; }
+    #question { width: auto; height: 1; }
+    .ascii { scrollbar-size: 0 0 !important; }
+    #arithmetic.ascii { border-top: ascii ansi_default; }
+    Input { border: none; height: 1; padding: 0; background: ansi_default; color: ansi_default; }
+    Lines { overflow-x: hidden; scrollbar-size: 1 1; background: ansi_default; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(each, f"nth({each})" if key.action == "nth" else key.action, show=False)
+            for key in KEYS
+            for each in key.keys.split(",")
+        ),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+        Binding("ctrl+q", "leave", show=False, priority=True),
+        Binding("escape", "dismiss", show=False),
+    ]
+
+    def __init__(self, walk: Walk, precision: int = 4, encoding: str = "utf-8") -> None:
+        super().__init__(ansi_color=True)
+        self.walk, self.precision, self.encoding = walk, precision, encoding
+        self.message = ""
+        self.asked = ""
+        self.written: list[str] = []
+        self.error: Exception | None = None
+        self.signal = 0
+        self.matrix = lru_cache(maxsize=64)(self.matrix_of)
+
+    # --- what is drawn ---
+
+    def compose(self) -> ComposeResult:
+        """The widgets."""
+        yield Lines(id="title")
+        with Horizontal(id="middle"):
+            yield Steps(id="steps")
+            with Vertical():
+                yield Lines(id="heading")
+                yield Grid(id="grid")
+        yield Lines(id="arithmetic")
+        yield Lines(id="message")
+        with Horizontal(id="ask"):
+            yield Lines(id="question")
+            yield Input(compact=True)
+        yield Lines(id="foot")
+
+    def on_mount(self) -> None:
+        """Leave out what a terminal without Unicode cannot show."""
+        if self.marks.ascii_only:
+            for each in (*self.query(Lines), self.query_one(Grid), self.query_one(Steps)):
+                each.add_class("ascii")
+
+    @property
+    def marks(self) -> Screen:
+        """What the terminal can show."""
+        colours = not self.no_color and self.console.color_system is not None
+        return Screen(self.size.width, fits=True, encoding=self.encoding, colours=colours)
+
+    def matrix_of(self, layer: Layer, step: str, lead: Cell) -> Matrix:
+        """The matrix of a step, kept while one is near it."""
+        difference = layer.difference(step)
+        return Matrix(layer.trace, step, lead, self.marks, self.precision, difference)
+
+    def on_load(self) -> None:
+        """Before anything is drawn: a signal leaves the terminal as it was."""
+        for number in SIGNALS:
+            try:
+                asyncio.get_running_loop().add_signal_handler(number, self.stopped, number)
+            except (NotImplementedError, ValueError, RuntimeError):  # not on Windows, nor in a thread
+                break
+
+    def on_resize(self) -> None:
+        """Draw for the size that the terminal has now."""
+        self.call_after_refresh(self.draw)
+
+    def draw(self) -> None:
+        """Draw the walk as it is."""
+        walk, screen = self.walk, self.marks
+        steps = self.query_one(Steps)
+        self.lines("arithmetic").set_class(self.size.height >= TALL, "tall")
+        steps.set_class(self.size.width >= WIDE, "wide")
+        steps.set_class(walk.layer.before is not None, "edited")
+        self.lines("title").show([view.title(walk, screen)])
+        self.lines("heading").show(view.heading(walk, screen))
+        roomy = 2 * len(walk.layer.steps) <= steps.size.height
+        steps.show(walk, screen, 2 if roomy else 1)
+        matrix = self.matrix(walk.layer, walk.step, walk.lead)
+        self.query_one(Grid).show(matrix, walk.mode, walk.row, walk.column)
+        self.lines("foot").show([view.foot(self.size.width)])
+        self.draw_arithmetic()
+        self.say("")
+
+    def draw_arithmetic(self) -> None:
+        """Draw how the cell came about, in the width beside a scrollbar."""
+        screen = self.marks._replace(width=self.size.width - 1)
+        self.lines("arithmetic").show(Arithmetic(self.walk, screen, self.precision).lines())
+
+    def lines(self, name: str) -> Lines:
+        """The widget of this name."""
+        return self.query_one(f"#{name}", Lines)
+
+    def say(self, text: str, style: str = "aside") -> None:
+        """Say it in the line above the keys."""
+        self.message = text
+        line = self.marks.ours(text.replace("\n", "; "))
+        shown = folded(line, max(1, self.size.width))[:MOST_SAID]
+        message = self.lines("message")
+        message.styles.height = len(shown)
+        message.show([[Part(each, style)] for each in shown])
+
+    # --- going on ---
+
+    def attempt(self, step: Step, said: str = "") -> bool:
+        """Take a step and draw it, or say why it cannot be taken."""
+        try:
+            self.walk = step(self.walk)
+        except AttnError as error:
+            self.say("; ".join(error.problems), "name")
+            return False
+        self.draw()
+        self.say(said)
+        return True
+
+    def action_move(self, rows: int, columns: int) -> None:
+        """To a neighbouring cell."""
+        self.attempt(lambda walk: go.moved(walk, rows, columns))
+
+    def action_page(self, by: int) -> None:
+        """A page of rows up or down."""
+        page = self.query_one(Grid).page
+        self.attempt(lambda walk: go.moved(walk, by * page, 0))
+
+    def action_edge(self, end: int) -> None:
+        """To the first or the last column."""
+        column = end * max(0, self.matrix(self.walk.layer, self.walk.step, self.walk.lead).columns - 1)
+        self.attempt(lambda walk: go.at_cell(walk, walk.row, column))
+
+    def action_corner(self, end: int) -> None:
+        """To the first or the last cell."""
+        matrix = self.matrix(self.walk.layer, self.walk.step, self.walk.lead)
+        self.attempt(lambda walk: go.at_cell(walk, end * (matrix.rows - 1), end * (matrix.columns - 1)))
+
+    def action_cell(self, row: int, column: int) -> None:
+        """To the cell that was clicked."""
+        self.attempt(lambda walk: go.at_cell(walk, row, column))
+
+    def action_follow(self, number: int | None = None) -> None:
+        """To the cell of the chosen operand, or of the one that was clicked."""
+
+        def follow(walk: Walk) -> Walk:
+            return go.followed(walk if number is None else go.chosen(walk, number))
+
+        self.attempt(follow)
+
+    def action_return(self) -> None:
+        """Where one was before."""
+        self.attempt(go.back)
+
+    def action_operand(self, by: int) -> None:
+        """Choose the next operand."""
+        self.attempt(lambda walk: go.chosen(walk, walk.operand + by))
+
+    def action_focus_next(self) -> None:
+        """Tab, which a screen of Textual's binds before its app can."""
+        self.action_operand(1)
+
+    def action_focus_previous(self) -> None:
+        """Shift-Tab."""
+        self.action_operand(-1)
+
+    def action_nth(self, number: int) -> None:
+        """Choose an operand by its number from 1."""
+        if number > len(self.walk.operands) > 0:
+            self.say(f"there are {len(self.walk.operands)} operands")
+        else:
+            self.attempt(lambda walk: go.chosen(walk, number - 1))
+
+    def action_step(self, by: int) -> None:
+        """The next step, or the one before."""
+        self.attempt(lambda walk: go.stepped(walk, by))
+
+    def action_to_step(self, number: int) -> None:
+        """To the step that was clicked."""
+        self.attempt(lambda walk: go.to_step(walk, walk.layer.steps[number]))
+
+    def action_head(self, by: int) -> None:
+        """The next head."""
+        self.attempt(lambda walk: go.along(walk, "head", by))
+
+    def action_member(self, by: int) -> None:
+        """The next member of the batch."""
+        self.attempt(lambda walk: go.along(walk, "batch", by))
+
+    def action_layer(self, by: int) -> None:
+        """The next of several traces."""
+        self.attempt(lambda walk: go.to_layer(walk, by))
+
+    def action_mode(self, mode: str) -> None:
+        """Numbers, shades or differences."""
+        self.attempt(lambda walk: go.shown(walk, mode))
+
+    def action_undo(self) -> None:
+        """Take the last edit back."""
+        self.attempt(remake.undone)
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll the arithmetic."""
+        self.lines("arithmetic").scroll_relative(y=by, animate=False)
+
+    # --- asking ---
+
+    def action_ask(self, what: str) -> None:
+        """Ask for a token, a number or a seed in the line above the keys."""
+        walk = self.walk
+        value = ""
+        try:
+            if what == "edit":
+                remake.made_by(walk.layer)
+            if what == "seed":
+                value = str(remake.seed_of(walk) + 1)
+        except AttnError as error:
+            self.say("; ".join(error.problems), "name")
+            return
+        self.asked = what
+        label = self.lines("question")
+        question = f"{self.marks.ours(remake.here(walk))} = " if what == "edit" else f"{what}: "
+        label.styles.width = min(len(question), self.size.width // 2)
+        label.show([[Part(question, "name")]])
+        self.query_one("#ask").display = True
+        self.query_one("#message").display = False
+        entry = self.query_one(Input)
+        entry.value = value
+        entry.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Do what was asked for."""
+        text, asked = event.value, self.asked
+        self.action_dismiss()
+        answer: dict[str, Step] = {
+            "find": lambda walk: go.found(walk, text.strip()),
+            "edit": lambda walk: remake.edited(walk, text),
+            "seed": lambda walk: remake.with_seed(walk, text),
+        }
+        if text.strip() or asked == "find":
+            self.attempt(answer[asked])
+
+    def action_dismiss(self) -> None:
+        """Ask no more."""
+        self.asked = ""
+        self.query_one("#ask").display = False
+        self.query_one("#message").display = True
+        self.set_focus(None)
+        self.say("")
+
+    # --- what lies over it ---
+
+    def action_help(self) -> None:
+        """Every key."""
+        self.push_screen(Sheet("attnctl explore", view.help_lines, ascii_only=self.marks.ascii_only))
+
+    def action_rules(self) -> None:
+        """The rules, to switch them."""
+        try:
+            names = [choice.rule.name for choice in remake.rules_of(self.walk)]
+        except AttnError as error:
+            self.say("; ".join(error.problems), "name")
+            return
+        self.push_screen(
+            Rules(
+                "Rules: a number switches one on or off, any other key closes",
+                self.rules,
+                names,
+                ascii_only=self.marks.ascii_only,
+            )
+        )
+
+    def rules(self, width: int) -> Iterator[Parts]:
+        """A line for each rule."""
+        for number, choice in enumerate(remake.rules_of(self.walk), start=1):
+            sign = "on " if choice.on else "off"
+            action = f"switch('{choice.rule.name}')"
+            yield [Part(f" {number}  ", "key", action), Part(f"{sign}  {choice.text}", "", action)]
+        yield []
+        yield [Part(f" {self.message}", "name")]
+
+    def action_switch(self, name: str) -> None:
+        """Switch a rule."""
+        self.attempt(lambda walk: remake.switched(walk, name))
+        if isinstance(self.screen, Sheet):
+            self.screen.fill()
+
+    def action_write(self) -> None:
+        """Show the shell commands, and keep them for the end."""
+        found = commands(self.walk)
+        self.written += [each for each in found if each not in self.written]
+
+        def lines(width: int) -> Iterator[Parts]:
+            for command in found:
+                for each in command.split("\n"):
+                    for text in folded(self.marks.ours(each), width):
+                        yield [Part(f" {text}")]
+                yield []
+
+        self.push_screen(
+            Sheet(
+                "These give what is seen (printed when you leave, too)",
+                lines,
+                ascii_only=self.marks.ascii_only,
+            )
+        )
+
+    # --- the end ---
+
+    def action_leave(self) -> None:
+        """Leave."""
+        self.exit()
+
+    def action_interrupt(self) -> None:
+        """Leave as an interrupted program does."""
+        self.stopped(signal.SIGINT)
+
+    def stopped(self, number: int) -> None:
+        """Leave because of a signal."""
+        self.signal = number
+        self.exit()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Leave on a bug: it is reported when the terminal is as it was. (Textual would print it.)"""
+        self.error = self.error or error
+        self._exception = self._exception or error  # what a test's pilot raises
+        self.exit()
+
+
+def explore(walk: Walk, precision: int = 4, encoding: str = "utf-8") -> list[str]:
+    """Walk on the terminal until one leaves; the commands that were asked for.
+
+    A bug is raised, and a signal takes effect, when the terminal is as it was.
+    """
+    app = Explorer(walk, precision, encoding)
+    app.run()
+    if app.error is not None:
+        raise app.error
+    if app.signal == signal.SIGINT:
+        raise KeyboardInterrupt
+    if app.signal:
+        signal.signal(app.signal, signal.SIG_DFL)
+        os.kill(os.getpid(), app.signal)
+    return app.written

@@ -1,0 +1,78 @@
+"""Lines of text on Textual's line API: no markup is read in them, and what is clicked acts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from attnctl.screen.terminal import styles_for
+from attnctl.screen.text import cells
+from attnctl.verbs.explore.view import Parts
+
+
+@lru_cache(maxsize=512)
+def style_of(name: str, system: str) -> Style:
+    """The style of a name; several are joined by +. Without colours words keep bold, italic and reverse."""
+    known = styles_for(system or "standard")
+    out = Style()
+    for each in name.split("+"):
+        if system or not each.startswith("heat"):
+            out += known.get(each, Style())
+    return out
+
+
+def strip_of(parts: Parts, system: str) -> Strip:
+    """The spans as a line of the screen."""
+    return Strip([Segment(part.text, style_of(part.style, system)) for part in parts])
+
+
+class Lines(ScrollView, can_focus=False):
+    """Lines that can be scrolled; a click on a part that has an action does it."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.parts: Sequence[Parts] = []
+
+    @property
+    def system(self) -> str:
+        """What Rich calls the colours of this terminal, "" for none."""
+        return "" if self.app.no_color else (self.app.console.color_system or "")
+
+    def show(self, lines: Iterable[Parts], *, keep: bool = False) -> None:
+        """Show these lines from the first, or from where one had scrolled to."""
+        self.parts = list(lines)
+        many = len(self.parts) > self.scrollable_content_region.height
+        self.virtual_size = Size(0, len(self.parts) if many else 0)  # a change lays the screen out anew
+        if not keep and many:
+            self.scroll_to(0, 0, animate=False)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of what is visible."""
+        x, top = self.scroll_offset
+        width = self.scrollable_content_region.width
+        at = y + top
+        if at >= len(self.parts):
+            return Strip.blank(width)
+        return strip_of(self.parts[at], self.system).crop_extend(x, x + width, Style())
+
+    async def on_click(self, event: events.Click) -> None:
+        """Do what stands where the mouse is."""
+        x, top = self.scroll_offset
+        at, place = event.y + top, event.x + x
+        if not 0 <= at < len(self.parts):
+            return
+        for part in self.parts[at]:
+            place -= cells(part.text)
+            if place < 0:
+                if part.action:
+                    event.stop()
+                    await self.app.run_action(part.action)
+                return

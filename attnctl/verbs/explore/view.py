@@ -1,0 +1,214 @@
+"""The lines of the explorer: plain spans, some of which do something when they are clicked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.arithmetic import Cell
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import cells, folded, take
+from attnctl.verbs.explain.view import Page, View, number_for_people
+from attnctl.verbs.explore.keys import KEYS
+from attnctl.verbs.explore.walk import NUMBERS, Walk, summary
+from attnctl.verbs.show.sheet import heads_of, place_word
+
+
+class Part(NamedTuple):
+    """Text of a line, the name of its style, and the action of a click on it ("" for none)."""
+
+    text: str
+    style: str = ""
+    action: str = ""
+
+
+Parts = list[Part]
+"""A line of the explorer."""
+
+OPERAND, CHOSEN = "operand", "chosen"
+"""The styles of what can be followed, and of what Enter follows."""
+
+
+def title(walk: Walk, screen: Screen) -> Parts:
+    """What is looked at: the sentence, or the file, and how many traces there are."""
+    header = walk.trace.header
+    made = walk.layer.made
+    words = made.source.words if made else walk.layer.words
+    said = [screen.ours(walk.trace.sentence or " ".join(words) or "arrays")]
+    if "model" in header:
+        said.append(screen.ours(f"{header['model']}, layer {header.get('layer')}"))
+    if len(walk.layers) > 1:
+        said.append(f"{walk.place.layer + 1} of {len(walk.layers)} traces (l)")
+    if made is not None and not made.source.no_seed:
+        said.append(f"seed {made.settings.seed}")
+    if made is not None and made.settings.rules:
+        said.append(", ".join(rule.name for rule in made.settings.rules))
+    if walk.layer.edits:
+        count = len(walk.layer.edits)
+        said.append(f"{count} edit{'s' * (count != 1)} (u takes back)")
+    return [Part(said[0], "sentence"), *(Part(screen.dot + text, "aside") for text in said[1:])]
+
+
+def heading(walk: Walk, screen: Screen) -> list[Parts]:
+    """The step that is shown, and what its edits did; then which matrix and which cell of it."""
+    line = walk.trace.steps[walk.step]
+    axes, total = walk.axes, heads_of(walk.trace)
+    where = [
+        place_word(axes, axis, at, few=size < total) + f" of {size}"
+        for axis, (at, size) in enumerate(zip(walk.lead, walk.array.shape, strict=False))
+    ]
+    where += [walk.mode] * (walk.mode != NUMBERS)
+    changed = summary(walk)
+    if not changed:
+        where += [f"{' x '.join(axes[-2:])}, {' x '.join(map(str, walk.array.shape[-2:]))}"]
+    second = [Part(screen.ours(screen.dot.join(where)), "aside")]
+    if changed:
+        second += [Part(screen.dot if where else ""), Part(screen.ours(changed), "name")]
+    return [[Part(screen.ours(walk.step), "name"), Part(screen.ours(f" = {line.formula}"))], second]
+
+
+# --- the arithmetic ---
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How the cell came about, as `explain` says it, and which operand Enter follows."""
+
+    walk: Walk
+    screen: Screen
+    precision: int = 4
+
+    def lines(self) -> Iterator[Parts]:
+        """The lines; every operand that is named in them can be clicked."""
+        walk = self.walk
+        node = walk.node
+        if node is None:
+            yield [Part(f"{self.screen.ours(walk.step)} has no cells", "aside")]
+            return
+        if node.explanation is None:
+            yield [Part(self.screen.ours(node.name), "label"), Part(f" = {self.number(node.value)}")]
+            for text in folded(self.screen.ours(node.why_not), self.screen.width):
+                yield [Part(text, "aside")]
+            return
+        yield self.chosen()
+        page = Page(walk.layer.explainer, self.screen, View(self.precision))
+        for line in list(page.lines(node))[2:]:  # the step and its formula stand above the matrix
+            yield from wrapped(self.linked(line), self.screen.width)
+        old = walk.layer.old(walk.step)
+        if old is not None:
+            before = float(old[walk.place.cell])
+            if not np.array_equal(before, node.value, equal_nan=True):
+                yield [Part(f"was {self.number(before)} before the edits", "aside")]
+
+    def number(self, value: float) -> str:
+        """A number for people."""
+        return self.screen.ours(number_for_people(value, self.precision))
+
+    def chosen(self) -> Parts:
+        """What Enter follows."""
+        walk = self.walk
+        back = [Part("  Backspace goes back", "aside", "return")] if walk.history else []
+        if not walk.operands:
+            return [Part("nothing was read for this cell", "aside"), *back]
+        step, cell = walk.operands[walk.operand]
+        name = self.screen.ours(walk.layer.explainer.spell(step, cell))
+        count = len(walk.operands)
+        value = self.number(float(walk.trace[step][cell]))
+        return [
+            Part("Enter follows ", "aside"),
+            Part(name, CHOSEN, f"follow({walk.operand})"),
+            Part(f" = {value}"),
+            *[Part(f"  {walk.operand + 1} of {count}: Tab", "aside", "operand(1)")] * (count > 1),
+            *back,
+        ]
+
+    def linked(self, line: Line) -> Parts:
+        """The line, the operands in it apart."""
+        parts: Parts = []
+        for text, style in line:
+            at = 0
+            for found in self.pattern(text).finditer(text):
+                number = self.numbers[found[0]]
+                parts += [Part(text[at : found.start()], style)] if found.start() > at else []
+                look = CHOSEN if number == self.walk.operand else OPERAND
+                parts.append(Part(found[0], look, f"follow({number})"))
+                at = found.end()
+            parts += [Part(text[at:], style)] if at < len(text) else []
+        return parts
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each operand, by how the arithmetic spells it."""
+        spell = self.walk.layer.explainer.spell
+        steps = {step for step, _ in self.walk.operands}
+        words = {
+            step: [spell.words(step, axis) for axis in range(self.walk.trace[step].ndim)] for step in steps
+        }
+        return {
+            self.screen.ours(named(step, cell, words[step])): number
+            for number, (step, cell) in enumerate(self.walk.operands)
+        }
+
+    def pattern(self, text: str) -> re.Pattern[str]:
+        """What finds every operand in a text, the longest first: of a long sum few are shown."""
+        names = sorted((name for name in self.numbers if name in text), key=len, reverse=True)
+        return re.compile(r"(?<![\w])(?:" + "|".join(map(re.escape, names)) + ")" if names else r"(?!)")
+
+
+def named(step: str, cell: Cell, words: Sequence[Sequence[str] | None]) -> str:
+    """How the arithmetic spells a cell; of a long sum there are thousands."""
+    return f"{step}[{','.join([str(at) if own is None else own[at] for own, at in zip(words, cell)])}]"  # noqa: B905
+
+
+def wrapped(parts: Parts, width: int) -> Iterator[Parts]:
+    """The line, going on below where it is wider than this."""
+    line: Parts = []
+    used = 0
+    for part in parts:
+        text = part.text
+        while used + cells(text) > width:
+            first = take(text, width - used)
+            if not first and not used:
+                break
+            yield [*line, part._replace(text=first)] if first else line
+            line, used, text = [], 0, text[len(first) :]
+        line.append(part._replace(text=text))
+        used += cells(text)
+    yield line
+
+
+# --- the foot and the help ---
+
+
+def foot(width: int) -> Parts:
+    """The keys that fit, each of which can be clicked: the first ones are said elsewhere, too."""
+    shown = [key for key in KEYS if key.foot]
+    while sum(cells(f" {key.sign} {key.foot}") for key in shown) > width and len(shown) > 2:
+        del shown[0]
+    return [
+        part
+        for key in shown
+        for part in (Part(f" {key.sign}", "key", key.action), Part(f" {key.foot}", "", key.action))
+    ]
+
+
+def help_lines(width: int) -> Iterator[Parts]:
+    """Every key and what it does."""
+    signs = [key for key in KEYS if key.help and key.sign != "["]
+    widest = max(cells(key.sign) for key in signs)
+    for key in signs:
+        first, *rest = folded(key.help, width - widest - 3)
+        yield [Part(f" {key.sign.ljust(widest)}  ", "key"), Part(first)]
+        for text in rest:
+            yield [Part(" " * (widest + 3) + text)]
+    yield []
+    for text in folded(
+        "The mouse does it too: click a cell, a step, an operand in the arithmetic, or a key at the foot.",
+        width - 2,
+    ):
+        yield [Part(f" {text}")]

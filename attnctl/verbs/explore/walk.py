@@ -1,0 +1,300 @@
+"""The walk through a trace as a value: where one stands, how one came there, what is shown.
+
+Every function takes a walk and gives the next one. Nothing here draws anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from attnctl.arithmetic import Cell, abridged
+from attnctl.array import Array, Shape
+from attnctl.cells import parse
+from attnctl.errors import AttnError
+from attnctl.names import WEIGHTS
+from attnctl.trace import Trace
+from attnctl.verbs.explain import Node
+from attnctl.verbs.explain.line import SHOWN, Reference, read_by
+from attnctl.verbs.explore.layer import Layer
+from attnctl.words import quoted
+
+NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
+"""What stands in a cell: its number, a shade for it, or what the edits added to it."""
+
+SAME = {"token": "query", "new": "key"}
+"""Axes of tokens that one goes along with another from step to step."""
+
+MOST_KEPT = 1000
+"""Places that Backspace can go back to."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cell of a step of one of the traces."""
+
+    layer: int
+    step: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where one stands in which traces, the places before it, what is shown, which operand is chosen."""
+
+    layers: tuple[Layer, ...]
+    place: Place
+    history: tuple[Place, ...] = ()
+    mode: str = NUMBERS
+    operand: int = 0
+    known: dict[str, int] = field(default_factory=dict)
+    """Where one stood along each axis when a step last had it."""
+
+    @property
+    def layer(self) -> Layer:
+        """The trace that is looked at."""
+        return self.layers[self.place.layer]
+
+    @property
+    def trace(self) -> Trace:
+        """The trace that is looked at, with the steps that it left out computed."""
+        return self.layer.trace
+
+    @property
+    def step(self) -> str:
+        """The name of the step."""
+        return self.place.step
+
+    @property
+    def array(self) -> Array:
+        """The numbers of the step."""
+        return self.trace[self.step]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of the step."""
+        return self.trace.steps[self.step].axes
+
+    @property
+    def empty(self) -> bool:
+        """Whether the step has no cells."""
+        return self.array.size == 0
+
+    @property
+    def row(self) -> int:
+        """The row of the cell: 0 in a vector."""
+        return self.place.cell[-2] if len(self.place.cell) > 1 else 0
+
+    @property
+    def column(self) -> int:
+        """The column of the cell."""
+        return self.place.cell[-1] if self.place.cell else 0
+
+    @property
+    def lead(self) -> Cell:
+        """The head, and the member of a batch: which matrix of the step is shown."""
+        return self.place.cell[:-2]
+
+    @cached_property
+    def node(self) -> Node | None:
+        """How the cell came about."""
+        return None if self.empty else self.layer.node(self.step, self.place.cell)
+
+    @cached_property
+    def operands(self) -> tuple[Reference, ...]:
+        """The cells that were read for this one, those that the arithmetic shows before the others."""
+        found = self.node.explanation if self.node else None
+        if found is None:
+            return ()
+        shown = read_by(abridged(found.expr, SHOWN), found.step)
+        return tuple(dict.fromkeys((*shown, *found.inputs)))
+
+
+def begun(layers: tuple[Layer, ...]) -> Walk:
+    """A walk that begins at the attention weights, or at the last step where there are none."""
+    steps = layers[0].steps
+    step = WEIGHTS if WEIGHTS in steps else steps[-1]
+    return Walk(layers, Place(0, step, origin(layers[0].trace[step].shape)))
+
+
+def origin(shape: Shape) -> Cell:
+    """The first cell of an array."""
+    return (0,) * len(shape)
+
+
+# --- within a matrix ---
+
+
+def placed(walk: Walk, cell: Cell) -> Walk:
+    """At this cell of the same step, or at the nearest one that there is."""
+    held = tuple(min(max(at, 0), max(size - 1, 0)) for at, size in zip(cell, walk.array.shape, strict=True))
+    known = walk.known | {SAME.get(axis, axis): at for axis, at in zip(walk.axes, held, strict=True)}
+    return replace(walk, place=replace(walk.place, cell=held), operand=0, known=known)
+
+
+def moved(walk: Walk, rows: int, columns: int) -> Walk:
+    """So many rows down and columns to the right, as far as there are any."""
+    return at_cell(walk, walk.row + rows, walk.column + columns)
+
+
+def at_cell(walk: Walk, row: int, column: int) -> Walk:
+    """At this row and column of the matrix that is shown."""
+    return placed(walk, (*walk.lead, row, column)[-walk.array.ndim :] if walk.array.ndim else ())
+
+
+def along(walk: Walk, axis: str, by: int) -> Walk:
+    """The next place along the axis of heads or of a batch. Raises AttnError where there is but one."""
+    if axis not in walk.axes:
+        raise AttnError(f"{walk.step} has no axis of {axis}s: one matrix for all")
+    at = walk.axes.index(axis)
+    size = walk.array.shape[at]
+    if size == 1:
+        raise AttnError(f"there is one {axis}")
+    cell = list(walk.place.cell)
+    cell[at] = (cell[at] + by) % size
+    return placed(walk, tuple(cell))
+
+
+# --- from step to step ---
+
+
+def jumped(walk: Walk, place: Place) -> Walk:
+    """At another cell; Backspace comes back here."""
+    history = (*walk.history, walk.place)[-MOST_KEPT:]
+    return placed(replace(walk, place=place, history=history), place.cell)
+
+
+def back(walk: Walk) -> Walk:
+    """Where one was before the last jump. Raises AttnError at the beginning."""
+    if not walk.history:
+        raise AttnError("nothing to go back to")
+    last = replace(walk, place=walk.history[-1], history=walk.history[:-1])
+    return placed(last, last.place.cell)
+
+
+def to_step(walk: Walk, step: str) -> Walk:
+    """At a step, where one stands along each of its axes if one does."""
+    return jumped(walk, Place(walk.place.layer, step, carried(walk, walk.trace, step)))
+
+
+def carried(walk: Walk, trace: Trace, step: str) -> Cell:
+    """The cell of a step that has the place where one stands, or last stood, along each axis."""
+    axes, shape = trace.steps[step].axes, trace[step].shape
+    here = walk.known | {
+        SAME.get(axis, axis): at for axis, at in zip(walk.axes, walk.place.cell, strict=True)
+    }
+    return tuple(
+        min(here.get(SAME.get(axis, axis), 0), max(size - 1, 0))
+        for axis, size in zip(axes, shape, strict=True)
+    )
+
+
+def stepped(walk: Walk, by: int) -> Walk:
+    """The next step, or the one before. Raises AttnError at either end."""
+    steps = walk.layer.steps
+    at = steps.index(walk.step) + by
+    if not 0 <= at < len(steps):
+        raise AttnError(f"{walk.step} is the {'first' if by < 0 else 'last'} step")
+    return to_step(walk, steps[at])
+
+
+def to_layer(walk: Walk, by: int) -> Walk:
+    """The next of several traces. Raises AttnError where there is but one."""
+    if len(walk.layers) == 1:
+        raise AttnError("there is one trace; a model gives one a layer (--model DIR --layer all)")
+    at = (walk.place.layer + by) % len(walk.layers)
+    other = walk.layers[at]
+    step = walk.step if walk.step in other.steps else begun((other,)).step
+    return jumped(walk, Place(at, step, carried(walk, other.trace, step)))
+
+
+# --- operands ---
+
+
+def chosen(walk: Walk, number: int) -> Walk:
+    """With another operand chosen, by its number from 0; they go round.
+
+    Raises AttnError where there are none.
+    """
+    if not walk.operands:
+        raise AttnError(no_operand(walk))
+    return replace(walk, operand=number % len(walk.operands))
+
+
+def followed(walk: Walk) -> Walk:
+    """At the cell of the chosen operand. Raises AttnError where there is none, or it has no step."""
+    if not walk.operands:
+        raise AttnError(no_operand(walk))
+    step, cell = walk.operands[walk.operand]
+    return jumped(walk, Place(walk.place.layer, step, cell))
+
+
+def no_operand(walk: Walk) -> str:
+    """Why there is nothing to follow from a cell."""
+    if walk.node is not None and walk.node.why_not:
+        return walk.node.why_not
+    return "nothing was read for this cell: it was given, or it is what it is"
+
+
+# --- finding ---
+
+
+def found(walk: Walk, text: str) -> Walk:
+    """The next row whose token holds this text, else column; `,text` looks along columns alone.
+
+    A whole address goes to its cell. Raises AttnError where nothing is found.
+    """
+    if "[" in text and text.endswith("]"):
+        address = parse(text).named(walk.trace)
+        return jumped(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
+    row_text, comma, column_text = (part.strip() for part in text.partition(","))
+    if comma:
+        there = searched(walk, row_text, -2) if row_text else walk
+        return searched(there, column_text, -1) if column_text else there
+    try:
+        return searched(walk, row_text, -2)
+    except AttnError:
+        return searched(walk, row_text, -1)
+
+
+def searched(walk: Walk, text: str, axis: int) -> Walk:
+    """The next place along an axis, round the end, whose label holds the text."""
+    if not text:
+        raise AttnError("nothing to look for; write a token, like love or love,AI")
+    ndim = walk.array.ndim
+    if ndim + axis < 0:
+        raise AttnError(f"no token {quoted(text)} here")
+    labels = walk.trace.labels(walk.step, ndim + axis)
+    here = walk.place.cell[axis]
+    order = [*range(here + 1, len(labels)), *range(here + 1)]
+    exact = [at for at in order if labels[at] == text]
+    within = exact or [at for at in order if text.casefold() in labels[at].casefold()]
+    if not within:
+        raise AttnError(f"no token {quoted(text)} along {walk.axes[axis]} of {walk.step}")
+    cell = list(walk.place.cell)
+    cell[axis] = within[0]
+    return placed(walk, tuple(cell))
+
+
+# --- what is shown ---
+
+
+def shown(walk: Walk, mode: str) -> Walk:
+    """With numbers, shades or differences in the cells; the same again is numbers.
+
+    Raises AttnError for differences where nothing was edited.
+    """
+    if mode == DIFFERENCE and walk.layer.before is None:
+        raise AttnError("nothing was edited, so there is no difference to show; e edits a number")
+    return replace(walk, mode=NUMBERS if walk.mode == mode else mode)
+
+
+def summary(walk: Walk) -> str:
+    """What the edits did to the step that is shown, "" where nothing was edited."""
+    changed = walk.layer.changed(walk.step)
+    if changed is None:
+        return ""
+    if not changed.cells:
+        return "unchanged by the edits"
+    count = f"{changed.cells:,} of {changed.total:,} changed ({changed.percent})"
+    return f"{count}, most by {changed.greatest:.4g}"
