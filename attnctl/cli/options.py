@@ -132,6 +132,10 @@ class ViewOptions(NamedTuple):
     ] = None
     brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
     full: Annotated[bool, option("Leave nothing out, however large. (Tables.)", "--full")] = False
+    story: Annotated[
+        bool,
+        option("Tell it in sentences, a step at a time; on a terminal Enter goes on, q ends.", "--story"),
+    ] = False
 
 
 class OutputOptions(NamedTuple):

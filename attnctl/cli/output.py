@@ -53,7 +53,11 @@ def emit(
 
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
     """Write traces on stdout in this format."""
-    if wanted == "table":
+    if view.story:
+        from attnctl.cli.telling import tell
+
+        tell(traces)
+    elif wanted == "table":
         from attnctl.screen.output import output_for
         from attnctl.verbs.show.tables import show_all
 
@@ -96,14 +100,16 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
 
 def unused(view: ViewOptions, wanted: str) -> list[str]:
     """View options that this output would ignore; files are written in other formats than tables."""
+    named = {"--head": view.head, "--precision": view.precision, "--full": view.full or None}
+    given = [flag for flag, value in named.items() if value is not None]
+    if view.story:
+        told = (
+            [] if wanted == "table" else ["--story: it is text on stdout; leave out other formats and -o"]
+        )
+        return [*told, *(f"{flag}: only tables have that; leave it out with --story" for flag in given)]
     if wanted == "table":
         return []
-    named = {"--head": view.head, "--precision": view.precision, "--full": view.full or None}
-    return [
-        f"{flag}: only tables have that; a dump keeps every head and digit"
-        for flag, value in named.items()
-        if value is not None
-    ]
+    return [f"{flag}: only tables have that; a dump keeps every head and digit" for flag in given]
 
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
