@@ -53,14 +53,14 @@ def row_of(sheet: Sheet, steps: Sequence[str], screen: Screen) -> list[Span]:
         sign = "" if mark is None else SIGNS.get(mark.verdict, mark.verdict)
         cells.append((screen.ours(sign), "bad" if sign == "wrong" else ""))
     right = sum(mark.verdict == RIGHT for mark in sheet.marks)
-    cells.append(("unreadable" if sheet.error else f"{right} of {len(sheet.marks)}", ""))
+    cells.append((screen.ours("–") if sheet.error else f"{right}/{len(sheet.marks)}", ""))
     return cells
 
 
 def remarks(sheet: Sheet) -> Iterator[str]:
     """What went wrong on a sheet, a sentence each."""
     if sheet.error:
-        yield f"{sheet.file}: {sheet.error}"
+        yield sheet.error if sheet.error.startswith(sheet.file) else f"{sheet.file}: {sheet.error}"
     for mark in sheet.marks:
         said = remark(mark)
         if said:
