@@ -1,4 +1,4 @@
-"""A class of thirty: handed out by name, solved, mistaken, copied and tampered with, graded in one command."""
+"""A class of thirty, handed out by name: solved, mistaken, copied, tampered with; graded in one command."""
 
 import csv
 import io
