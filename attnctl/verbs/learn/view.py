@@ -21,7 +21,7 @@ from attnctl.words import plural
 WIDEST = 80
 
 WANTED = {
-    NUMBER: "a number, to at least two digits that count",
+    NUMBER: "a number, like 2 or 0.62",
     CELL: "a cell, like attention_weights[0,love,AI]",
     MATRIX: "rows of numbers, like [[0.1, 0.9], [0.5, 0.5]]",
     STEP: "the name of a step",
