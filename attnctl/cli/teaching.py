@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from attnctl.errors import AttnError, Exit
@@ -20,6 +21,9 @@ END, NEXT, DONE = "q", "skip", "done"
 """How a lesson ends: the person leaves, goes on without, or has answered."""
 
 HELP = "Type an answer; or hint, show (the answer), again (the lesson), skip (to the next) or q (to end)."
+
+PROMPT = 3
+"""Lines that are needed below and between the text and the question."""
 
 LONGEST = 12
 """Lines of arithmetic that are shown when an answer was right."""
@@ -73,10 +77,19 @@ class Lecture:
         print_lines(lines, self.output)
 
     def show(self) -> None:
-        """The lesson itself."""
-        from attnctl.verbs.learn.view import lesson_lines
+        """The lesson itself; where the terminal is too low for all of it, its text first."""
+        from attnctl.screen.output import plain_text
+        from attnctl.verbs.learn.view import question_lines, text_lines
 
-        self.print(lesson_lines(self.lesson, self.number, self.of, self.trace, self.screen))
+        text = list(text_lines(self.lesson, self.number, self.of, self.screen))
+        question = list(question_lines(self.lesson, self.trace, self.screen))
+        self.print(iter(text))
+        height = sum(1 for _ in plain_text([*text, *question])) + PROMPT
+        if height > get_terminal_size().lines:
+            say("")
+            asked("Enter: the numbers > ")
+        say("")
+        self.print(iter(question))
 
     def hold(self, progress: Progress, name: str) -> str:
         """Show it, and hear answers until one is right; how it ended."""

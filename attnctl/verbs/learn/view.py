@@ -23,7 +23,7 @@ WIDEST = 80
 WANTED = {
     NUMBER: "a number, like 2 or 0.62",
     CELL: "a cell, like attention_weights[0,love,AI]",
-    MATRIX: "rows of numbers, like [[0.1, 0.9], [0.5, 0.5]]",
+    MATRIX: "numbers in brackets, like [0.1, 0.9], or [[1, 0], [0, 1]] for rows",
     STEP: "the name of a step",
     DUMP: "the file of a dump",
 }
@@ -76,17 +76,27 @@ def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Scree
 
 def lesson_lines(lesson: Lesson, number: int, of: int, trace: Trace, screen: Screen) -> Iterator[Element]:
     """A lesson: its text, what it shows of its run, its question."""
+    yield from text_lines(lesson, number, of, screen)
+    yield []
+    yield from question_lines(lesson, trace, screen)
+
+
+def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator[Line]:
+    """The title and the text of a lesson."""
     yield [(f"Lesson {number} of {of}: ", ""), (screen.ours(lesson.title), "name")]
     yield []
     yield from spaced(lesson.text, screen)
+
+
+def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
+    """The numbers of a lesson, and its question."""
     if trace.sentence is not None:
-        yield []
         yield from headline(trace, replaced(screen))
+        yield []
     heads = checked_heads(trace, None)
     for name in lesson.show:
-        yield []
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
-    yield []
+        yield []
     yield from spaced(lesson.ask, screen, "name")
     yield [(f"(Answer with {WANTED[lesson.kind]}.)", "aside")]
 
