@@ -87,13 +87,12 @@ def graded(
     header = exercise.trace.header
     reference = run_again(exercise.trace, student, asked)
     blank = blanks(exercise, reference)
-    recorded, misshapen = fitting(exercise.trace, reference)
+    recorded, unfit = fitting(exercise, reference)
     report = checked(
         replace(exercise, trace=recorded), reference, Strictness(decimals=read_decimals(header, decimals))
     )
     marks = tuple(
-        Mark(name, WRONG, words=misshapen[name]) if name in misshapen else mark_of(name, report)
-        for name in blank
+        Mark(name, WRONG, words=unfit[name]) if name in unfit else mark_of(name, report) for name in blank
     )
     notes = [*changed(exercise.trace, reference, blank)]
     if not notes and tampered(header, exercise.trace, blank):
@@ -165,18 +164,28 @@ def read_decimals(header: Mapping[str, Any], given: int | None) -> int | None:
     return decimals
 
 
-def fitting(trace: Trace, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
-    """The recorded steps that have the shape they should have, and what is said of the others."""
+def fitting(exercise: Exercise, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
+    """The recorded steps that could be right by shape and kind of number, and what is said of the others."""
+    trace = exercise.trace
     if reference is None:
         return trace, {}
-    misshapen = {
+    unfit = {
         name: f"{dims(trace[name].shape)} numbers, expected {dims(reference[name].shape)}"
         for name in trace
         if name in reference and trace[name].shape != reference[name].shape
     }
-    kept = [name for name in reference if name in trace and name not in misshapen]
+    for name in trace:
+        lost = int(np.isnan(trace[name]).sum())
+        if (
+            lost
+            and name in reference
+            and name not in exercise.begun
+            and "empty_rows" not in reference.header
+        ):
+            unfit.setdefault(name, f"{lost} of {plural(trace[name].size, 'number')} are NaN")
+    kept = [name for name in reference if name in trace and name not in unfit]
     steps = {name: reference.steps[name] for name in kept}
-    return Trace(steps, {name: trace[name] for name in kept}, trace.header), misshapen
+    return Trace(steps, {name: trace[name] for name in kept}, trace.header), unfit
 
 
 def checked(exercise: Exercise, reference: Trace | None, strictness: Strictness) -> Report | None:

@@ -166,6 +166,9 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     wanted = lesson.answer.text.strip()
     if wanted not in arrays or wanted in exercise.begun:
         raise AttnError(f"it has no {wanted}; write it to the dump, too")
+    strange = [name for name in arrays if np.isnan(arrays[name]).any() and name not in exercise.begun]
+    if strange:
+        return Verdict(False, f"{', '.join(strange)} holds NaN", "not-finite")
     report = check(arrays, settings, begun=exercise.begun, unfilled=exercise.unfilled)
     given = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
     other = [name for name in (*given, *("X",)) if not same(report.trace, trace, name)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -36,16 +36,25 @@ def as_array(value: Value) -> Array:
 
 
 def mistaken(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
-    """The mistakes that give what was typed: those of the lesson first, then all of the catalogue."""
+    """The mistakes that give what was typed: those that the lesson names, or else all of the catalogue."""
     own = {wrong.mistake: wrong.says for wrong in lesson.wrong if wrong.answer is None}
-    for wrong in lesson.wrong:
-        if wrong.answer is not None and gives(typed, wrong.answer.value(trace)):
-            yield wrong.mistake or "see", wrong.says
-    known = sorted(CATALOGUE, key=lambda each: each.name not in own)
-    for mistake in known:
-        said = made(mistake, lesson, typed, trace)
-        if said:
-            yield mistake.name, own.get(mistake.name) or said
+    named = [
+        (wrong.mistake or "see", wrong.says)
+        for wrong in lesson.wrong
+        if wrong.answer is not None and gives(typed, wrong.answer.value(trace))
+    ]
+    yield from named
+    cases = [case_of(trace, step) for step in steps_asked(lesson, trace)]
+    first = [each for each in CATALOGUE if each.name in own]
+    rest = [each for each in CATALOGUE if each.name not in own]
+    for mistakes in (first, rest):
+        if named:
+            return
+        for mistake in mistakes:
+            said = made(mistake, lesson, typed, trace, cases)
+            if said:
+                named.append((mistake.name, own.get(mistake.name) or said))
+                yield named[-1]
 
 
 def gives(typed: Typed, value: Value) -> bool:
@@ -56,12 +65,12 @@ def gives(typed: Typed, value: Value) -> bool:
     return fitted(typed, right.shape).could_be(right)
 
 
-def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace) -> str:
+def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[Case]) -> str:
     """What is said of a mistake that gives what was typed; nothing where it does not."""
     if mistake.fitted or not mistake.exact:
         return ""
-    for step in steps_asked(lesson, trace):
-        for plant in mistake.at(case_of(trace, step)):
+    for case in cases:
+        for plant in mistake.at(case):
             try:
                 made_of = {name: trace[name] for name in plant.derivation.given if name in trace}
                 values = carry_out(plant.derivation, made_of, "float64").values

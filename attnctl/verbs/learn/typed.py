@@ -14,7 +14,7 @@ from attnctl.config import yaml
 from attnctl.errors import AttnError
 from attnctl.words import quoted
 
-NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,3}))?\s*(%?)")
+NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2}))?\s*(%?)")
 MINUS_INFINITY = {"-inf", "-.inf", "-infinity", "−∞", "-∞"}
 
 ENOUGH = 0.1
