@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from attnctl.api import attend, check, cost, diff, explain, load, run, run_many, run_model, stats
+    from attnctl.api import attend, check, cost, diff, explain, load, run, run_many, run_model, stats, story
     from attnctl.errors import AttnError
     from attnctl.testing import check_module
     from attnctl.traces import Trace
@@ -29,6 +29,7 @@ HOMES = {
     "check_module": "testing",
     "diff": "api",
     "stats": "api",
+    "story": "api",
     "cost": "api",
     "Trace": "traces",
     "AttnError": "errors",
@@ -49,6 +50,7 @@ __all__ = [
     "run_many",
     "run_model",
     "stats",
+    "story",
 ]
 
 

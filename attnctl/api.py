@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.stats import DumpStats
+    from attnctl.verbs.story import Story
 
 
 READERS = {name: each.reader for name, each in KEYWORDS.items()} | {"max_memory": whole(0, 2**63)}
@@ -194,6 +195,16 @@ def stats(trace: AnyTrace) -> DumpStats:
     from attnctl.verbs.stats import measured
 
     return measured(trace)
+
+
+def story(trace: AnyTrace) -> Story:
+    """The trace, told one step at a time: `print(story(trace))`.
+
+    Each of its `chapters` says what happens at a step, and has `claims` about its numbers, as values.
+    """
+    from attnctl.verbs.story import story as tell
+
+    return tell(trace)
 
 
 def diff(

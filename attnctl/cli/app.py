@@ -21,6 +21,8 @@ COMMANDS = {
     "diff": "Compare two dumps: where they part, by how much, and why.",
     "stats": "Measure each head: entropy, distance, what it looks at.",
     "model": "Say what a trained model is, layer by layer.",
+    "learn": "Take a lesson: predict a number, then see it revealed.",
+    "exercise": "Make exercises of runs, and grade a class.",
     "config": "Write, check and describe YAML configs.",
     "examples": "List the configs that are installed, or print one.",
 }

@@ -21,6 +21,8 @@ def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptio
     wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
     if set(output.output or ()) - {STDOUT} or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
+    if view.story:
+        raise AttnError("--cost: nothing is computed that could be told; leave out --story")
     keep = wanted_steps(view.step)
     for run in runs:
         require_steps(keep or (), [step.name for step in run.derivation])

@@ -164,7 +164,8 @@ def print_map(
     if len(sources) > 1:
         raise AttnError("a map is that of one sentence; add --layer, or give one")
     (source,) = sources
-    raise_all(["--step: a map has no steps; add --layer"] if view.step else [])
+    given = {"--step": view.step, "--story": view.story}
+    raise_all(f"{flag}: a map has no steps; add --layer" for flag, value in given.items() if value)
     with progress("layers") as moved:
         traces = run.run_model(name, source, "all", settings, [WEIGHTS], moved)
     if drawn:

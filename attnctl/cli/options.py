@@ -152,6 +152,10 @@ class ViewOptions(NamedTuple):
         bool,
         option("Leave out the first key, which often drowns the others. (Pictures.)", "--without-first"),
     ] = False
+    story: Annotated[
+        bool,
+        option("Tell it in sentences, a step at a time; on a terminal Enter goes on, q ends.", "--story"),
+    ] = False
 
 
 class OutputOptions(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,11 @@ def files_for(
 
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
     """Write traces on stdout in this format."""
-    if wanted == "table":
+    if view.story:
+        from attnctl.cli.telling import tell
+
+        tell(traces)
+    elif wanted == "table":
         from attnctl.screen.output import output_for
         from attnctl.verbs.show.tables import show_all
 
@@ -117,6 +121,9 @@ def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list
     pictures = [is_picture(path) for path in files]
     table, drawn = printed == "table" and not files, bool(pictures) and all(pictures) and printed is None
     named = {"--head": view.head, "--precision": view.precision}
+    if view.story:
+        told = [] if table else ["--story: it is text on stdout; leave out other formats and -o"]
+        return [*told, *no_story(view)]
     out = [
         f"{flag}: only tables and pictures have that; a dump keeps every head and digit"
         for flag, value in named.items()
@@ -132,6 +139,20 @@ def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list
             if value
         ]
     return out
+
+
+def no_story(view: ViewOptions) -> Iterator[str]:
+    """View options that a story has no use for."""
+    given = {
+        "--head": view.head is not None,
+        "--precision": view.precision is not None,
+        "--full": view.full,
+        "--log": view.log,
+        "--without-first": view.without_first,
+    }
+    for flag, is_given in given.items():
+        if is_given:
+            yield f"{flag}: only tables and pictures have that; leave it out with --story"
 
 
 def look_of(view: ViewOptions) -> Look:

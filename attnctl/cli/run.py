@@ -30,6 +30,7 @@ SENTENCE = typer.Argument(help="One or more sentences; - reads one a line from s
     'attnctl run "I love AI" --heads 2 --causal',
     "attnctl run -c example:cats-chase-mice --step scores,attention_weights --head 1",
     "attnctl run --file sentences.txt --format jsonl > all.jsonl",
+    'attnctl run "I love AI" --story',
 )
 def run(  # noqa: PLR0913  (a group of options each)
     *,

@@ -22,6 +22,7 @@ VERBS = {
     "diff",
     "stats",
     "cost",
+    "story",
     "run_model",
 }
 

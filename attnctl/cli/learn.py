@@ -1,0 +1,234 @@
+"""attnctl learn: lessons; predict, then reveal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnctl.cli.options import command, option
+from attnctl.errors import AttnError, Exit, raise_all
+from attnctl.words import did_you_mean, quoted
+
+if TYPE_CHECKING:
+    from attnctl.verbs.learn import Lesson, Verdict
+    from attnctl.verbs.learn.progress import Progress
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@command(
+    app,
+    "attnctl learn",
+    "attnctl learn --list",
+    "attnctl learn --lesson 4 --hint",
+    "attnctl learn --answers answers.yaml --json",
+)
+def learn(
+    *,
+    lesson: Annotated[
+        str | None,
+        option("This lesson, by number or name; with --answers several, separated by commas.", metavar="N"),
+    ] = None,
+    list_them: Annotated[bool, option("List the lessons, and which are done.", "--list")] = False,
+    hint: Annotated[bool, option("Print the hints of the lesson.", "--hint")] = False,
+    reset: Annotated[bool, option("Forget which lessons are done.", "--reset")] = False,
+    folder: Annotated[
+        str | None,
+        option("A folder of lessons of one's own, a YAML file each.", "--from", metavar="FOLDER"),
+    ] = None,
+    answers: Annotated[
+        str | None,
+        option("Grade the answers in a YAML file (lesson: answer), or - for stdin.", metavar="FILE"),
+    ] = None,
+    json: Annotated[bool, option("Print the list, or the grades, as JSON.", "--json")] = False,
+) -> Exit:
+    """Learn attention: read, predict a number, and see whether it is right, or which mistake it is.
+
+    On a terminal the next lesson that is not done is shown, and answers are typed; hint, show and q
+    are words. In a pipe the lesson is printed.
+
+    Exit codes, with --answers: 0 all are right; 1 some are not, or are missing; 2 some cannot be told.
+    """
+    from attnctl.verbs.learn import lessons
+    from attnctl.verbs.learn.progress import OWN, read_progress
+
+    asked = {"--list": list_them, "--hint": hint, "--reset": reset, "--answers": answers is not None}
+    raise_all(senseless([flag for flag, given in asked.items() if given], lesson, json=json))
+    known = lessons(folder)
+    name = OWN if folder is None else os.path.realpath(folder)
+    if answers is not None:
+        return graded(known, answers, lesson, json=json)
+    progress = read_progress()
+    if reset:
+        progress.reset(name)
+        return Exit.OK
+    warn(progress)
+    if list_them:
+        return listed(known, progress.of(name), json=json)
+    chosen = numbers_of(lesson, known) if lesson else [next_one(known, progress.of(name))]
+    if len(chosen) != 1:
+        raise AttnError("--lesson: several; name one, or grade --answers")
+    if hint:
+        return hints(known[chosen[0]])
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from attnctl.cli.teaching import teach
+
+        return teach(known, chosen[0], progress, name)
+    return printed(known, chosen[0])
+
+
+def senseless(given: list[str], lesson: str | None, *, json: bool) -> list[str]:
+    """Options that do not go together."""
+    problems = [f"{', '.join(given)}: one of them at a time"] if len(given) > 1 else []
+    if json and not {"--list", "--answers"} & set(given):
+        problems.append("--json: goes with --list or --answers")
+    if lesson and {"--list", "--reset"} & set(given):
+        problems.append(f"--lesson: means nothing with {given[0]}; leave it out")
+    return problems
+
+
+def warn(progress: Progress) -> None:
+    """Say on stderr that the notes of what is done cannot be read."""
+    from attnctl.cli.program import complain
+
+    if progress.problem:
+        complain(progress.problem)
+
+
+def numbers_of(text: str, known: list[Lesson]) -> list[int]:
+    """The places of the lessons that a text names. Raises AttnError for each that there is not."""
+    names = [each.name for each in known]
+    places: list[int] = []
+    problems = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        if word in names:
+            places.append(names.index(word))
+        elif word.isdecimal() and 1 <= int(word[:9]) <= len(known):
+            places.append(int(word) - 1)
+        else:
+            near = did_you_mean(word, names, f"there are 1 to {len(known)}; attnctl learn --list")
+            problems.append(f"--lesson: no lesson {quoted(word)}; {near}")
+    raise_all(problems or ["--lesson: no name in it; write a number, like 4"] * (not places))
+    return list(dict.fromkeys(places))
+
+
+def next_one(known: list[Lesson], done: dict[str, int]) -> int:
+    """The first lesson that is not done; the first one where all are."""
+    return next((at for at, each in enumerate(known) if each.name not in done), 0)
+
+
+def listed(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
+    """Print the list of lessons."""
+    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.learn.view import list_lines
+
+    if json:
+        from attnctl.store.strict_json import print_json
+
+        rows = [
+            {"lesson": each.name, "title": each.title, "kind": each.kind, "done": each.name in done}
+            for each in known
+        ]
+        print_json(rows, indent=1)
+        return Exit.OK
+    output = output_for(sys.stdout, os.environ)
+    print_lines(list_lines(known, done, screen_of(output)), output)
+    return Exit.OK
+
+
+def printed(known: list[Lesson], at: int) -> Exit:
+    """Print one lesson, and how to answer without a terminal."""
+    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.learn.view import lesson_lines, spaced
+
+    output = output_for(sys.stdout, os.environ)
+    screen = screen_of(output)
+    lesson = known[at]
+    print_lines(lesson_lines(lesson, at + 1, len(known), lesson.run(), screen), output)
+    how = (
+        f"To answer without a terminal, write a line like {lesson.name}: … to a file, "
+        f"then attnctl learn --lesson {at + 1} --answers FILE."
+    )
+    print_lines([[], *spaced(how, screen)], output)
+    return Exit.OK
+
+
+def hints(lesson: Lesson) -> Exit:
+    """Print the hints of a lesson."""
+    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.learn.view import spaced
+
+    output = output_for(sys.stdout, os.environ)
+    for each in lesson.hints or ("There is no hint for this lesson.",):
+        print_lines(spaced(each, screen_of(output)), output)
+    return Exit.OK
+
+
+# --- answers from a file ---
+
+
+def graded(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
+    """Grade a file of answers: those of the lessons that are named, or of all."""
+    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.verbs.learn.view import as_data, graded_lines
+
+    given = read_answers(path, known)
+    wanted = [known[at] for at in numbers_of(lesson, known)] if lesson else known
+    if not any(each.name in given for each in wanted):
+        raise AttnError(f"{path}: no answer in it; write lines like {wanted[0].name}: …")
+    verdicts = {each.name: verdict_of(each, given, path) for each in wanted}
+    if json:
+        from attnctl.store.strict_json import print_json
+
+        print_json(as_data(verdicts), indent=1)
+    else:
+        output = output_for(sys.stdout, os.environ)
+        print_lines(graded_lines(verdicts, screen_of(output)), output)
+    if any(verdict is None or verdict.right is False for verdict in verdicts.values()):
+        return Exit.DIFFERS
+    return Exit.USAGE if any(each and each.right is None for each in verdicts.values()) else Exit.OK
+
+
+def verdict_of(lesson: Lesson, given: dict[str, Any], path: str) -> Verdict | None:
+    """What is said of the answer to a lesson; None where there is none."""
+    from attnctl.verbs.learn import grade
+
+    if lesson.name not in given:
+        return None
+    return grade(lesson, given[lesson.name], folder="" if path == "-" else os.path.dirname(path))  # noqa: PTH120  (pathlib would rewrite ./x)
+
+
+def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
+    """The answers of a YAML file by the name of their lesson. Raises AttnError with every problem."""
+    from pathlib import Path
+
+    from attnctl.config import yaml
+    from attnctl.config.load import listed as in_order
+
+    name = "<stdin>" if path == "-" else path
+    try:
+        raw = sys.stdin.buffer.read(yaml.MAX_BYTES + 1) if path == "-" else Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise AttnError(f"{name}: {reason}; give a YAML file of answers") from None
+    text = yaml.decode(raw, name)
+    data, problems = yaml.read(text, name)
+    if problems:
+        raise AttnError(in_order(problems))
+    if not isinstance(data, dict):
+        raise AttnError(f"{name}: no answers; write lines like {known[0].name}: …")
+    lines = yaml.lines(text, [(key,) for key in data])
+    answers: dict[str, Any] = {}
+    unknown = []
+    for key, answer in data.items():
+        try:
+            answers[known[numbers_of(key, known)[0]].name] = answer
+        except AttnError as error:
+            unknown += [
+                f"{name}:{lines[key,]} {each.removeprefix('--lesson: ')}" for each in error.problems
+            ]
+    raise_all(unknown)
+    return answers

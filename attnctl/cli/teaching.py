@@ -1,0 +1,163 @@
+"""A lesson on a terminal: it is shown, an answer is typed, what it shows is said, and it is revealed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+from attnctl.errors import AttnError, Exit
+
+if TYPE_CHECKING:
+    from attnctl.screen.output import Element
+    from attnctl.screen.screen import Screen
+    from attnctl.trace import Trace
+    from attnctl.verbs.learn import Lesson
+    from attnctl.verbs.learn.progress import Progress
+
+END, NEXT, DONE = "q", "skip", "done"
+"""How a lesson ends: the person leaves, goes on without, or has answered."""
+
+HELP = "Type an answer; or hint, show (the answer), again (the lesson), skip (to the next) or q (to end)."
+
+PROMPT = 3
+"""Lines that are needed below and between the text and the question."""
+
+LONGEST = 12
+"""Lines of arithmetic that are shown when an answer was right."""
+
+
+def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> Exit:
+    """Lesson after lesson, until the person ends."""
+    for at in range(first, len(lessons)):
+        ended = Lecture(lessons, at).hold(progress, name)
+        if ended == END:
+            return Exit.OK
+        if ended == DONE and at + 1 < len(lessons):
+            say("")
+            if asked("Enter: next lesson, q: end > ") in {END, None}:
+                return Exit.OK
+            say("")
+    finished = sum(lesson.name in progress.of(name) for lesson in lessons)
+    say(f"That was the last lesson. {finished} of {len(lessons)} are done.")
+    return Exit.OK
+
+
+def say(text: str) -> None:
+    """A line on the terminal."""
+    sys.stdout.write(f"{text}\n")
+
+
+def asked(prompt: str) -> str | None:
+    """The line that a person types; None at the end of the input."""
+    sys.stdout.write(prompt)
+    sys.stdout.flush()
+    line = sys.stdin.readline()
+    return line.strip() if line else None
+
+
+class Lecture:
+    """One lesson with its run."""
+
+    def __init__(self, lessons: list[Lesson], at: int) -> None:
+        from attnctl.screen.output import output_for, screen_of
+
+        self.lesson, self.number, self.of = lessons[at], at + 1, len(lessons)
+        self.trace: Trace = self.lesson.run()
+        self.output = output_for(sys.stdout, os.environ)
+        self.screen: Screen = screen_of(self.output)
+        self.hints = iter(self.lesson.hints)
+
+    def print(self, lines: Iterator[Element]) -> None:
+        """Lines and tables on the terminal."""
+        from attnctl.screen.output import print_lines
+
+        print_lines(lines, self.output)
+
+    def show(self) -> None:
+        """The lesson itself; where the terminal is too low for all of it, its text first."""
+        from attnctl.screen.output import plain_text
+        from attnctl.verbs.learn.view import question_lines, text_lines
+
+        text = list(text_lines(self.lesson, self.number, self.of, self.screen))
+        question = list(question_lines(self.lesson, self.trace, self.screen))
+        self.print(iter(text))
+        height = sum(1 for _ in plain_text([*text, *question])) + PROMPT
+        if height > get_terminal_size().lines:
+            say("")
+            asked("Enter: the numbers > ")
+        say("")
+        self.print(iter(question))
+
+    def hold(self, progress: Progress, name: str) -> str:
+        """Show it, and hear answers until one is right; how it ended."""
+        from attnctl.verbs.learn import grade
+        from attnctl.verbs.learn.view import spaced, verdict_lines
+
+        self.show()
+        tries = 0
+        while True:
+            say("")
+            typed = asked("> ")
+            match typed:
+                case None | "q" | "quit" | "exit":
+                    return END
+                case "skip":
+                    say("")
+                    return NEXT
+                case "" | "?" | "help":
+                    self.print(spaced(HELP, self.screen))
+                case "again":
+                    self.show()
+                case "hint":
+                    hint = next(self.hints, "There is no other hint; show tells the answer.")
+                    self.print(spaced(hint, self.screen))
+                case "show":
+                    self.reveal()
+                    return DONE
+                case _:
+                    tries += 1
+                    verdict = grade(self.lesson, typed, self.trace)
+                    self.print(verdict_lines(verdict, self.screen))
+                    if verdict.right:
+                        note(progress, name, self.lesson.name, tries)
+                        self.reveal()
+                        return DONE
+
+    def reveal(self) -> None:
+        """The answer, its arithmetic, and what is to be said of it."""
+        from attnctl.verbs.learn.grade import answers_for
+        from attnctl.verbs.learn.view import spaced
+
+        arithmetic = self.arithmetic()
+        if arithmetic:
+            say(arithmetic)
+        else:
+            for each in answers_for(self.lesson, self.trace):
+                self.print(spaced(f"{self.lesson.answer.text} is {each}.", self.screen))
+        if self.lesson.reveal:
+            say("")
+            self.print(spaced(self.lesson.reveal, self.screen))
+
+    def arithmetic(self) -> str:
+        """The arithmetic of the one cell that is asked for, as `explain` writes it; or nothing."""
+        from attnctl.verbs.explain import explain
+
+        try:
+            text = str(explain(self.trace, self.lesson.answer.text))
+        except AttnError:  # not a cell
+            return ""
+        return text if text.count("\n") < LONGEST else ""
+
+
+def note(progress: Progress, name: str, lesson: str, tries: int) -> None:
+    """Note that a lesson is done; say it where that cannot be written."""
+    from attnctl.cli.program import complain
+
+    try:
+        progress.add(name, lesson, tries)
+    except AttnError as error:
+        for problem in error.problems:
+            complain(problem)

@@ -1,0 +1,250 @@
+"""A hand-in graded: each blank step by `check`, what was given held to what was handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.config.settings import FromFile, Settings
+from attnctl.errors import AttnError, raise_all
+from attnctl.ops import Given
+from attnctl.plan.intended import Intent
+from attnctl.plan.sentence import prepare
+from attnctl.trace import Trace
+from attnctl.verbs.check.check import check, configured
+from attnctl.verbs.check.exercise import Exercise, read
+from attnctl.verbs.check.record import Strictness
+from attnctl.verbs.check.report import Report
+from attnctl.verbs.check.walk import Verdict
+from attnctl.verbs.exercise.make import fingerprint, seed_from
+from attnctl.words import all_of, dims, plural
+
+RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
+"""What a step may be marked."""
+
+MOST_MEMORY = 2**28
+"""Bytes that a run of a hand-in's own config may take."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One step of a hand-in: right, wrong (and why), not filled in, or not to be told."""
+
+    step: str
+    verdict: str
+    mistake: str | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A hand-in: who it is of, a mark for each step, and what is to be said of it."""
+
+    file: str
+    student: str
+    marks: tuple[Mark, ...] = ()
+    notes: tuple[str, ...] = ()
+    error: str = ""
+    """Why it could not be read."""
+    own: bool = False
+    """Whether it was handed out to this student, with numbers of their own."""
+    seed: int | None = None
+    filled: Mapping[str, Array] = field(default_factory=dict)
+    """The numbers of the steps that were to be filled in."""
+    expected: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def right(self) -> bool:
+        """Whether every step is right, and there is nothing to be said."""
+        return bool(self.marks) and all(mark.verdict == RIGHT for mark in self.marks) and not self.notes
+
+
+def grade(file: str, asked: Settings | None = None, decimals: int | None = None) -> Sheet:
+    """The hand-in of a file, graded; an `error` in it where that cannot be done.
+
+    `asked` is what the exercise was made of, where the hand-in is not to be trusted with it;
+    `decimals` are those that numbers are rounded to, where it is not to be trusted with them.
+    """
+    try:
+        exercise = read(file, {})
+        student = exercise.trace.header.get("student")
+        named = student if isinstance(student, str) and student.strip() else None
+        with np.errstate(all="ignore"):
+            return graded(file, exercise, named, asked, decimals)
+    except AttnError as error:
+        return Sheet(file, Path(file).stem, error="; ".join(error.problems))
+
+
+def graded(
+    file: str, exercise: Exercise, student: str | None, asked: Settings | None, decimals: int | None
+) -> Sheet:
+    """The marks of a hand-in that could be read."""
+    header = exercise.trace.header
+    reference = run_again(exercise.trace, student, asked)
+    blank = blanks(exercise, reference)
+    recorded, unfit = fitting(exercise, reference)
+    report = checked(
+        replace(exercise, trace=recorded), reference, Strictness(decimals=read_decimals(header, decimals))
+    )
+    marks = tuple(
+        Mark(name, WRONG, words=unfit[name]) if name in unfit else mark_of(name, report) for name in blank
+    )
+    notes = [*changed(exercise.trace, reference, blank)]
+    if not notes and tampered(header, exercise.trace, blank):
+        notes.append("what the sheet says of itself was changed")
+    seed = exercise.trace.config.get("seed")
+    filled = {
+        name: recorded[name] for name in blank if name in recorded and np.isfinite(recorded[name]).any()
+    }
+    expected = {} if reference is None else {name: reference[name] for name in blank}
+    whose = student or Path(file).stem
+    return Sheet(file, whose, marks, tuple(notes), "", student is not None, seed, filled, expected)
+
+
+def run_again(trace: Trace, student: str | None, asked: Settings | None) -> Trace | None:
+    """The run that the exercise was made of; None for a dump that does not say what it was.
+
+    A hand-in's own config opens no files. Raises AttnError where the exercise should say it.
+    """
+    if asked is not None:
+        settings = asked if student is None else asked.with_(seed=seed_from(student))
+        return prepare(settings).run()
+    own_steps = "blank" in trace.header
+    try:
+        settings = configured(trace).with_(max_memory=MOST_MEMORY)
+        raise_all(["its config names files; give the config with -c"] * names_files(settings))
+        return prepare(settings, trace.sentence).run()
+    except AttnError as error:
+        if own_steps:
+            raise AttnError(f"it cannot be run again: {'; '.join(error.problems)}") from None
+        return None
+
+
+def names_files(settings: Settings) -> bool:
+    """Whether a run of these settings opens files."""
+    weights = settings.weights
+    tensors = [settings.embeddings, *weights.tensors.values()]
+    tensors += [each for head in weights.heads for each in head.values()]
+    return weights.file is not None or bool(settings.edits) or any(isinstance(x, FromFile) for x in tensors)
+
+
+def blanks(exercise: Exercise, reference: Trace | None) -> list[str]:
+    """The steps to mark: those that the exercise names, or all that are computed.
+
+    Raises AttnError where it names steps that there are not.
+    """
+    named = exercise.trace.header.get("blank")
+    if named is None:
+        computed = [
+            name for name, step in exercise.trace.steps.items() if not isinstance(step.op, Given)
+        ] + sorted(exercise.unfilled)
+        if reference is None:
+            return computed
+        return [
+            name
+            for name in reference
+            if name in computed and not isinstance(reference.steps[name].op, Given)
+        ]
+    known = () if reference is None else tuple(reference)
+    if not isinstance(named, list) or not named or not all(each in known for each in named):
+        raise AttnError("$.blank: not a list of steps of this run")
+    return [name for name in known if name in named]
+
+
+def read_decimals(header: Mapping[str, Any], given: int | None) -> int | None:
+    """To how many decimals a hand-in is filled in. Raises AttnError where it says nonsense."""
+    decimals = header.get("decimals") if given is None else given
+    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
+        raise AttnError(f"$.decimals: {decimals!r} is not a number of decimals; use 0 to 15")
+    return decimals
+
+
+def fitting(exercise: Exercise, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
+    """The recorded steps that could be right by shape and kind of number, and what is said of the others."""
+    trace = exercise.trace
+    if reference is None:
+        return trace, {}
+    unfit = {
+        name: f"{dims(trace[name].shape)} numbers, expected {dims(reference[name].shape)}"
+        for name in trace
+        if name in reference and trace[name].shape != reference[name].shape
+    }
+    for name in trace:
+        lost = int(np.isnan(trace[name]).sum())
+        if (
+            lost
+            and name in reference
+            and name not in exercise.begun
+            and "empty_rows" not in reference.header
+        ):
+            unfit.setdefault(name, f"{lost} of {plural(trace[name].size, 'number')} are NaN")
+    kept = [name for name in reference if name in trace and name not in unfit]
+    steps = {name: reference.steps[name] for name in kept}
+    return Trace(steps, {name: trace[name] for name in kept}, trace.header), unfit
+
+
+def checked(exercise: Exercise, reference: Trace | None, strictness: Strictness) -> Report | None:
+    """What `check` says of a hand-in; None where nothing is filled in.
+
+    A blank step is looked for even where no other step needs it.
+    """
+    intent = None
+    trace, begun = exercise.trace, exercise.begun & set(exercise.trace)
+    if reference is not None:
+        sizes = {
+            axis: size
+            for name, step in reference.steps.items()
+            for axis, size in zip(step.axes, reference[name].shape, strict=True)
+        }
+        intent = Intent(trace, sizes, reference.derivation)
+    try:
+        return check(trace, None, strictness, begun, exercise.unfilled, intent)
+    except AttnError as error:
+        if any(text.startswith("nothing") for text in error.problems):
+            return None
+        raise
+
+
+def mark_of(name: str, report: Report | None) -> Mark:
+    """The mark of one step."""
+    step = None if report is None else report.steps.get(name)
+    if report is None or step is None or step.verdict in {Verdict.NOT_FILLED, Verdict.NOT_RECORDED}:
+        return Mark(name, BLANK)
+    if step.verdict is Verdict.WRONG:
+        found = next((each for each in report.findings if each.step == name), None)
+        if found is None or found.mistake is None:
+            gap = report.steps[name].gap
+            off = "" if gap is None else f"{gap.differing} of {gap.filled} numbers differ"
+            return Mark(name, WRONG, None, off)
+        return Mark(name, WRONG, found.mistake, f"it is what you get when {found.words}: {found.fix}")
+    if step.gap is not None and step.gap.filled < step.gap.of:
+        return Mark(name, BLANK, words=f"{step.gap.filled} of {plural(step.gap.of, 'number')} filled in")
+    return Mark(name, RIGHT if step.verdict is Verdict.AGREES else UNTOLD)
+
+
+def changed(trace: Trace, reference: Trace | None, blank: Sequence[str]) -> list[str]:
+    """What was given and is not what was handed out."""
+    if reference is None:
+        return []
+    given = [name for name in trace if name in reference and name not in blank]
+    other = [name for name in given if not np.array_equal(trace[name], reference[name], equal_nan=True)]
+    lost = [
+        name
+        for name, step in reference.steps.items()
+        if isinstance(step.op, Given) and name not in trace and "blank" in trace.header
+    ]
+    said = [f"given numbers were changed: {all_of(other)}"] if other else []
+    return [*said, *([f"given numbers are missing: {all_of(lost)}"] if lost else [])]
+
+
+def tampered(header: Mapping[str, Any], trace: Trace, blank: Sequence[str]) -> bool:
+    """Whether a sheet is not the one that was handed out: another student, seed, list of blanks."""
+    told = header.get("handed_out")
+    if told is None:
+        return "blank" in header
+    return bool(told != fingerprint(header, {name: trace[name] for name in trace if name not in blank}))

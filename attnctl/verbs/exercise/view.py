@@ -1,0 +1,139 @@
+"""Grades as a table, as CSV for a gradebook, and as data for JSON."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from attnctl.screen.listing import Listing
+from attnctl.screen.output import Element
+from attnctl.screen.screen import Screen, Span
+from attnctl.screen.text import folded, visible
+from attnctl.verbs.exercise.grade import BLANK, RIGHT, UNTOLD, Mark, Sheet
+from attnctl.words import plural
+
+SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?"}
+"""What stands in a cell of the table; anything else is wrong."""
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a cell of a spreadsheet begins with where it is carried out: such a text gets a ' before it."""
+
+
+def steps_of(sheets: Sequence[Sheet]) -> list[str]:
+    """Every step that is marked on any sheet."""
+    return list(dict.fromkeys(mark.step for sheet in sheets for mark in sheet.marks))
+
+
+def grade_lines(sheets: Sequence[Sheet], screen: Screen) -> Iterator[Element]:
+    """The table of names and steps, then what is to be said of each name."""
+    steps = steps_of(sheets)
+    titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
+    rows = [row_of(sheet, steps, screen) for sheet in sheets]
+    yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
+    width = screen.width if screen.fits else 10_000
+    for sheet in sheets:
+        said = list(remarks(sheet))
+        if said:
+            yield []
+            yield [(screen.ours(sheet.student), "name")]
+        for text in said:
+            for line in folded(screen.ours(text), max(20, width - 2)):
+                yield [(f"  {line}", "")]
+    yield []
+    yield [(screen.ours(summary(sheets)), "")]
+
+
+def row_of(sheet: Sheet, steps: Sequence[str], screen: Screen) -> list[Span]:
+    """A name and its marks."""
+    marks = {mark.step: mark for mark in sheet.marks}
+    cells: list[Span] = [(screen.ours(sheet.student), "name")]
+    for step in steps:
+        mark = marks.get(step)
+        sign = "" if mark is None else SIGNS.get(mark.verdict, mark.verdict)
+        cells.append((screen.ours(sign), "bad" if sign == "wrong" else ""))
+    right = sum(mark.verdict == RIGHT for mark in sheet.marks)
+    cells.append((screen.ours("–") if sheet.error else f"{right}/{len(sheet.marks)}", ""))
+    return cells
+
+
+def remarks(sheet: Sheet) -> Iterator[str]:
+    """What went wrong on a sheet, a sentence each."""
+    if sheet.error:
+        yield sheet.error if sheet.error.startswith(sheet.file) else f"{sheet.file}: {sheet.error}"
+    for mark in sheet.marks:
+        said = remark(mark)
+        if said:
+            yield said
+    for note in sheet.notes:
+        yield f"Note: {note}."
+
+
+def remark(mark: Mark) -> str:
+    """What is said of a step; nothing where it is right, or blank as a whole."""
+    if mark.verdict in {RIGHT, BLANK} and not mark.words:
+        return ""
+    if mark.verdict == UNTOLD:
+        return f"{mark.step}: cannot be told from what is written before it."
+    name = f" ({mark.mistake})" if mark.mistake else ""
+    return f"{mark.step}: {mark.words or 'wrong'}{name}."
+
+
+def summary(sheets: Sequence[Sheet]) -> str:
+    """How many are right."""
+    right = sum(sheet.right for sheet in sheets)
+    lost = sum(bool(sheet.error) for sheet in sheets)
+    unread = f", {lost} unreadable" if lost else ""
+    return f"– not filled in. {right} of {plural(len(sheets), 'hand-in')} all right{unread}."
+
+
+def write_csv(sheets: Sequence[Sheet], stream: IO[str]) -> None:
+    """A row for each hand-in: name, file, the mark of each step, how many are right, mistakes, notes."""
+    steps = steps_of(sheets)
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow(["name", "file", *steps, "right", "of", "mistakes", "notes"])
+    for sheet in sheets:
+        marks = {mark.step: mark.verdict for mark in sheet.marks}
+        mistakes = [f"{mark.step}: {mark.mistake}" for mark in sheet.marks if mark.mistake]
+        notes = [sheet.error] if sheet.error else list(sheet.notes)
+        texts = [sheet.student, sheet.file, *(marks.get(step, "") for step in steps)]
+        right = sum(verdict == RIGHT for verdict in marks.values())
+        rows.writerow(
+            [
+                *map(harmless, texts),
+                right,
+                len(marks),
+                harmless("; ".join(mistakes)),
+                harmless("; ".join(notes)),
+            ]
+        )
+
+
+def harmless(text: str) -> str:
+    """A text that no spreadsheet carries out."""
+    seen = visible(text)
+    return f"'{seen}" if seen.lstrip().startswith(FORMULA) else seen
+
+
+def as_data(sheets: Sequence[Sheet]) -> dict[str, Any]:
+    """The grades for JSON."""
+    return {
+        "hand_ins": [
+            {
+                "name": sheet.student,
+                "file": sheet.file,
+                "right": sheet.right,
+                "error": sheet.error or None,
+                "notes": list(sheet.notes),
+                "steps": {
+                    mark.step: {
+                        "verdict": mark.verdict,
+                        "mistake": mark.mistake,
+                        "words": mark.words or None,
+                    }
+                    for mark in sheet.marks
+                },
+            }
+            for sheet in sheets
+        ]
+    }

@@ -1,0 +1,216 @@
+"""An answer graded: right, not right (and which mistake it shows), or not to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.cells import Address, Speller
+from attnctl.cells import parse as parse_address
+from attnctl.errors import AttnError
+from attnctl.ops import Given
+from attnctl.trace import Trace
+from attnctl.verbs.learn.expression import Cells, StepName, Value
+from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
+from attnctl.verbs.learn.mistakes import as_array, mistaken, neighbours
+from attnctl.verbs.learn.typed import Typed, fitted, read_matrix, read_number
+from attnctl.words import dims
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of an answer; `right` is None where it cannot be told."""
+
+    right: bool | None
+    says: str
+    mistake: str | None = None
+    also: tuple[str, ...] = ()
+    """Other mistakes that give the same answer."""
+
+
+def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str = "") -> Verdict:
+    """What an answer is worth: a text as it was typed, or a matrix as nested lists.
+
+    `trace` is the run of the lesson, where it is at hand; files are looked for in `folder`. Raises
+    AttnError where the lesson itself is at fault.
+    """
+    trace = lesson.run() if trace is None else trace
+    right = lesson.right(trace)
+    try:
+        with np.errstate(all="ignore"):
+            return graders()[lesson.kind](lesson, answer, trace, right, folder)
+    except AttnError as error:
+        return Verdict(None, "; ".join(error.problems))
+
+
+def graders() -> dict[str, Any]:
+    """The function that grades each kind of answer."""
+    return {
+        NUMBER: of_numbers,
+        MATRIX: of_numbers,
+        CELL: of_cell,
+        STEP: of_step,
+        DUMP: of_dump,
+    }
+
+
+def text_of(answer: Any) -> str:
+    """An answer that is one word or number. Raises AttnError for lists, and for nothing."""
+    if isinstance(answer, (list, dict)) or answer is None or not str(answer).strip():
+        raise AttnError("nothing is answered" if not answer else "a list where one answer is wanted")
+    return str(answer).strip()
+
+
+# --- numbers ---
+
+
+def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
+    """A number or a matrix: right at the digits that were typed, or the mistake that would give it."""
+    wanted = as_array(right)
+    typed = read_number(text_of(answer)) if lesson.kind == NUMBER else read_matrix(answer)
+    typed = fitted(typed, wanted.shape)
+    if typed.numbers.shape != wanted.shape:
+        return Verdict(
+            False, f"it is {dims(typed.numbers.shape)}, and should be {dims(wanted.shape)}", "shape"
+        )
+    if typed.could_be(wanted):
+        return Verdict(True, "right")
+    if typed.too_short(wanted):
+        return Verdict(None, "it cannot be told: write at least two digits that count, like 0.62")
+    found = list(mistaken(lesson, typed, trace)) or list(neighbours(lesson, typed, trace))
+    if found:
+        (name, says), *more = found
+        also = tuple(dict.fromkeys(each for each, _ in more if each != name))
+        return Verdict(False, says, name, also)
+    return Verdict(False, distance(typed, wanted))
+
+
+def distance(typed: Typed, right: Array) -> str:
+    """How far off an answer is that no known mistake gives."""
+    finite = np.isfinite(right)
+    if not (np.isfinite(typed.numbers) == finite).all():
+        return "no known mistake gives it; hidden scores are -inf, all others are numbers"
+    gap = np.where(finite, typed.numbers - np.where(finite, right, 0), 0)
+    if right.ndim == 0:
+        far, way = abs(float(gap)), "large" if float(gap) > 0 else "small"
+        return f"no known mistake gives it: it is too {way}, by {far:.3g}"
+    wrong = int((np.abs(gap) > typed.unit).sum())
+    at = np.unravel_index(int(np.abs(gap).argmax()), gap.shape)
+    place = ", ".join(map(str, at))
+    return (
+        f"no known mistake gives it: {wrong} of {gap.size} numbers differ, most of all the one at [{place}]"
+    )
+
+
+# --- cells and steps ---
+
+
+def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
+    """The address of a cell."""
+    if not isinstance(right, Cells):
+        raise lesson.refused("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
+    address = parse_address(text_of(answer)).named(trace)
+    cell = address.cell(trace)
+    if address.step == right.step and cell in right.cells:
+        return Verdict(True, "right")
+    for wrong in lesson.wrong:
+        other = wrong.answer.value(trace) if wrong.answer else None
+        if isinstance(other, Cells) and other.step == address.step and cell in other.cells:
+            return Verdict(False, wrong.says, wrong.mistake or None)
+    spelled = Speller(trace)(address.step, cell)
+    if address.step != right.step:
+        return Verdict(False, f"{spelled} is a cell of {address.step}; look at {right.step}", "other-step")
+    value = float(trace[address.step][cell])
+    return Verdict(False, f"{spelled} holds {value:.4g}, and is not the cell that is asked for")
+
+
+def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
+    """The name of a step."""
+    if not isinstance(right, StepName):
+        raise lesson.refused("answer", AttnError("no step; write first_wrong()"))
+    name = Address(text_of(answer)).named(trace).step
+    if name not in trace:
+        raise AttnError(f"no step {name!r} in this dump; there are {', '.join(trace)}")
+    if name == right.name:
+        return Verdict(True, "right")
+    for wrong in lesson.wrong:
+        other = wrong.answer.value(trace) if wrong.answer else None
+        if isinstance(other, StepName) and other.name == name:
+            return Verdict(False, wrong.says, wrong.mistake or None)
+    order = list(trace)
+    if order.index(name) > order.index(right.name):
+        return Verdict(
+            False, f"{name} comes after the first wrong step: a slip is made earlier", "later-step"
+        )
+    return Verdict(False, f"{name} is right: it follows from what stands before it", "right-step")
+
+
+# --- dumps ---
+
+
+def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
+    """A dump of a program of one's own, about the lesson's own numbers, checked step by step."""
+    from attnctl.plan.intended import under_our_names
+    from attnctl.verbs.check.check import check
+    from attnctl.verbs.check.exercise import read
+    from attnctl.verbs.check.view import conclusion
+
+    settings = lesson.settings
+    exercise = read(str(Path(folder) / text_of(answer)), {})
+    arrays = under_our_names(exercise.trace, settings)
+    wanted = lesson.answer.text.strip()
+    if wanted not in arrays or wanted in exercise.begun:
+        raise AttnError(f"it has no {wanted}; write it to the dump, too")
+    strange = [name for name in arrays if np.isnan(arrays[name]).any() and name not in exercise.begun]
+    if strange:
+        return Verdict(False, f"{', '.join(strange)} holds NaN", "not-finite")
+    report = check(arrays, settings, begun=exercise.begun, unfilled=exercise.unfilled)
+    given = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
+    other = [name for name in (*given, *("X",)) if not same(report.trace, trace, name)]
+    if other:
+        return Verdict(False, f"{', '.join(other)} is not what the lesson gives", "other-numbers")
+    if report.findings:
+        first = report.findings[0]
+        says = f"{first.step} is the first wrong step"
+        if not first.mistake:
+            return Verdict(False, f"{says}; no known mistake gives its numbers")
+        words = f"{says}: it is what you get when {first.words}: {first.fix}"
+        return Verdict(False, words, first.mistake, first.also)
+    if not report.agrees:
+        return Verdict(None, conclusion(report))
+    if not close(report.trace, trace, wanted):
+        words = f"every step follows from those before it, but {wanted} is not that of this lesson"
+        return Verdict(False, words, "other-numbers")
+    return Verdict(True, "right")
+
+
+def same(theirs: Trace, ours: Trace, name: str) -> bool:
+    """Whether what is given is ours, as far as it is there."""
+    if name not in theirs or name not in ours:
+        return True
+    return close(theirs, ours, name)
+
+
+def close(theirs: Trace, ours: Trace, name: str) -> bool:
+    """Whether two steps hold the same numbers, to the digits of float32."""
+    a, b = np.squeeze(np.asarray(theirs[name])), np.squeeze(np.asarray(ours[name]))
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-4, atol=1e-4))
+
+
+def answers_for(lesson: Lesson, trace: Trace) -> Iterator[str]:
+    """What a right answer looks like, as it would be typed."""
+    right = lesson.right(trace)
+    if isinstance(right, Cells):
+        yield from (Speller(trace)(right.step, cell) for cell in right.cells)
+    elif isinstance(right, StepName):
+        yield right.name
+    elif lesson.kind == DUMP:
+        yield f"a dump with {lesson.answer.text}"
+    else:
+        numbers = as_array(right)
+        yield f"{numbers:.5g}" if numbers.ndim == 0 else str(np.round(numbers, 4).tolist())

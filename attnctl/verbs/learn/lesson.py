@@ -1,0 +1,245 @@
+"""A lesson: a text, a run, a question and what answers it; read from YAML, every problem by its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from attnctl.config import yaml
+from attnctl.config.examples import EXAMPLE
+from attnctl.config.forms import Form, ListOf
+from attnctl.config.load import listed, load, placed
+from attnctl.config.settings import Settings
+from attnctl.errors import AttnError
+from attnctl.setting import Setting
+from attnctl.trace import Trace
+from attnctl.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
+from attnctl.verbs.learn.expression import Expression, Value, parse
+
+NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
+"""What an answer may be: a number, the address of a cell, a matrix, the name of a step, a dump."""
+
+NUMBERED = re.compile(r"[0-9]+[-_ ]*")
+"""What a file's name begins with so that lessons stand in order."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An expression, and the text it was read from."""
+
+    text: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """An answer that shows a mistake: one of check's catalogue, or a value and what is said of it."""
+
+    mistake: str = ""
+    answer: Asked | None = None
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson; `name` is that of its file, without number and suffix."""
+
+    name: str
+    file: str
+    title: str
+    text: str
+    ask: str
+    kind: str
+    answer: Asked
+    settings: Settings | None = None
+    dump: str = ""
+    show: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    wrong: tuple[Wrong, ...] = ()
+    reveal: str = ""
+    lines: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """The line of each key."""
+
+    def run(self) -> Trace:
+        """The run that the question is about. Raises AttnError with the lesson's file and line."""
+        from attnctl.plan.sentence import prepare
+        from attnctl.store import read_one
+
+        key = "dump" if self.dump else "run"
+        try:
+            if self.dump:
+                return read_one(str(FilePath(self.file).parent / self.dump))
+            assert self.settings is not None
+            return prepare(self.settings).run()
+        except AttnError as error:
+            raise self.refused(key, error) from None
+
+    def right(self, trace: Trace) -> Value:
+        """What answers the question. Raises AttnError with the lesson's file and line."""
+        try:
+            return self.answer.value(trace)
+        except AttnError as error:
+            raise self.refused("answer", error) from None
+
+    def refused(self, key: str, error: AttnError) -> AttnError:
+        """A problem of this lesson, with its place."""
+        place = f"{self.file}:{self.lines.get(key, 1)} $.{key}"
+        return AttnError(f"{place}: {problem}" for problem in error.problems)
+
+
+# --- reading ---
+
+
+def read_expression(value: Any) -> Asked:
+    """An expression, held to its grammar."""
+    text = WORD(value)
+    try:
+        return Asked(text, parse(text))
+    except AttnError as error:
+        raise BadValueError(*error.problems) from None
+
+
+def read_wrong(given: Json) -> Wrong:
+    """A wrong answer: the name of a mistake, or an answer with what is said of it."""
+    if "answer" in given and not given.get("says"):
+        raise BadValueError("an answer, but nothing that is said of it; add says: …")
+    if "answer" not in given and "mistake" not in given:
+        raise BadValueError("no answer and no mistake; write one of them")
+    if "answer" not in given:
+        from attnctl.verbs.check.catalogue import CATALOGUE
+        from attnctl.words import did_you_mean
+
+        known = [each.name for each in CATALOGUE]
+        if given["mistake"] not in known:
+            near = did_you_mean(given["mistake"], known, "add an answer: … that shows it")
+            raise BadValueError(
+                (("mistake",), f"{given['mistake']!r} is no mistake of the catalogue; {near}")
+            )
+    return Wrong(**given)
+
+
+EXPRESSION = Reader(read_expression, {"type": "string"})
+TEXTS = ListOf(WORD)
+WRONG = Form(
+    "wrong answer",
+    "An answer that shows a mistake.",
+    [
+        Setting("mistake", WORD, "A mistake of the catalogue of check, or a name for it."),
+        Setting("answer", EXPRESSION, "What it gives, as an expression."),
+        Setting("says", WORD, "What is said of it."),
+    ],
+    read_wrong,
+)
+
+
+class LessonForm(Form):
+    """The mapping that a lesson is."""
+
+    def __init__(self, folder: str) -> None:
+        keys = [
+            Setting("title", WORD, "What it is about."),
+            Setting("text", WORD, "What is to be read."),
+            Setting("run", Reader(lambda value: read_run(value, folder), {}), "A config, or example:NAME."),
+            Setting("dump", FILE_NAME, "A dump beside this file, in place of a run."),
+            Setting("show", TEXTS, "The steps that are shown."),
+            Setting("ask", WORD, "The question."),
+            Setting("kind", words(*KINDS), "What the answer is."),
+            Setting("answer", EXPRESSION, "The answer, as an expression over the run."),
+            Setting("hints", TEXTS, "Hints, one after the other."),
+            Setting("wrong", ListOf(WRONG), "Answers that show a mistake."),
+            Setting("reveal", WORD, "What is said when the answer was right."),
+        ]
+        super().__init__("lesson", "A lesson.", keys)
+
+    def read_mapping(self, value: Any) -> Any:
+        """The keys of a lesson; those it needs must be there."""
+        given = super().read_mapping(value)
+        problems: list[Problem] = [
+            ((), f"no {key}; a lesson needs it")
+            for key in ("title", "text", "ask", "kind", "answer")
+            if key not in given
+        ]
+        if ("run" in given) == ("dump" in given):
+            problems.append(((), "a lesson has a run: … or a dump: …, one of them"))
+        if problems:
+            raise BadValueError(*problems)
+        return given
+
+
+def read_run(value: Any, folder: str) -> Settings:
+    """The settings of a run: a config as a mapping, or the name of an example."""
+    from attnctl.config.schema import settings_of
+
+    if not isinstance(value, str):
+        return settings_of(value, folder)
+    if not value.startswith(EXAMPLE):
+        raise BadValueError(f"{value!r} is no config; write keys and values, or example:NAME")
+    try:
+        return load(value)
+    except AttnError as error:
+        raise BadValueError(*error.problems) from None
+
+
+def read_lesson(path: FilePath) -> Lesson:
+    """The lesson of a file. Raises AttnError with every problem, each with its line."""
+    try:
+        text = yaml.decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise AttnError(f"{path}: {error.strerror or error}; give a folder of lessons") from None
+    data, problems = yaml.read(text, str(path))
+    try:
+        given = LessonForm(str(path.parent))(data)
+    except BadValueError as bad:
+        problems += placed(text, str(path), bad.problems)
+    if problems:
+        raise AttnError(listed(problems))
+    if "run" in given:
+        given["settings"] = given.pop("run")
+    keys: list[Path] = [(key,) for key in data]
+    lines = {str(key): line for (key,), line in yaml.lines(text, keys).items()}
+    name = NUMBERED.sub("", path.stem, count=1) or path.stem
+    return Lesson(name=name, file=str(path), lines=lines, **given)
+
+
+def shipped() -> FilePath:
+    """The folder of the lessons that come with attnctl."""
+    return FilePath(__file__).parents[2] / "lessons"
+
+
+def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
+    """Every lesson of a folder in the order of its file names; None for those that are shipped.
+
+    Raises AttnError with every problem of every file, and where there is no lesson.
+    """
+    place = shipped() if folder is None else FilePath(folder)
+    try:
+        files = sorted(path for path in place.iterdir() if path.suffix in {".yaml", ".yml"})
+    except OSError as error:
+        raise AttnError(f"{place}: {error.strerror or error}; give a folder of lessons") from None
+    if not files:
+        raise AttnError(f"{place}: no lesson in it; a lesson is a .yaml file")
+    found: list[Lesson] = []
+    problems: list[str] = []
+    for path in files:
+        try:
+            found.append(read_lesson(path))
+        except AttnError as error:
+            problems += error.problems
+    problems += twice(found)
+    if problems:
+        raise AttnError(problems)
+    return found
+
+
+def twice(found: Sequence[Lesson]) -> list[str]:
+    """Lessons that have the name of another."""
+    first: dict[str, str] = {}
+    problems = []
+    for lesson in found:
+        if lesson.name in first:
+            problems.append(f"{lesson.file}: called {lesson.name}, as is {first[lesson.name]}; rename one")
+        first.setdefault(lesson.name, lesson.file)
+    return problems

@@ -1,0 +1,128 @@
+"""Which mistake would give a wrong answer: the run carried out under each, and the answer looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.cells import Speller
+from attnctl.cells import parse as parse_address
+from attnctl.engine.execute import carry_out
+from attnctl.errors import AttnError
+from attnctl.ops import Given
+from attnctl.plan.intended import stated
+from attnctl.trace import Trace
+from attnctl.verbs.check.catalogue import CATALOGUE
+from attnctl.verbs.check.check import spoken
+from attnctl.verbs.check.mistake import Case, Mistake
+from attnctl.verbs.check.record import Record
+from attnctl.verbs.check.rounding import exactly
+from attnctl.verbs.check.walk import Walker
+from attnctl.verbs.learn.expression import Cells, StepName, Value, addresses
+from attnctl.verbs.learn.lesson import Lesson
+from attnctl.verbs.learn.typed import Typed, fitted
+
+Found = tuple[str, str]
+"""The name of a mistake, and what is said of it."""
+
+
+def as_array(value: Value) -> Array:
+    """An answer in numbers. Raises AttnError where it is none."""
+    if isinstance(value, Cells | StepName):
+        raise AttnError("a cell where a number is wanted")
+    return np.asarray(value, dtype=np.float64)
+
+
+def mistaken(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
+    """The mistakes that give what was typed: those that the lesson names, or else all of the catalogue."""
+    own = {wrong.mistake: wrong.says for wrong in lesson.wrong if wrong.answer is None}
+    named = [
+        (wrong.mistake or "see", wrong.says)
+        for wrong in lesson.wrong
+        if wrong.answer is not None and gives(typed, wrong.answer.value(trace))
+    ]
+    yield from named
+    cases = [case_of(trace, step) for step in steps_asked(lesson, trace)]
+    first = [each for each in CATALOGUE if each.name in own]
+    rest = [each for each in CATALOGUE if each.name not in own]
+    for mistakes in (first, rest):
+        if named:
+            return
+        for mistake in mistakes:
+            said = made(mistake, lesson, typed, trace, cases)
+            if said:
+                named.append((mistake.name, own.get(mistake.name) or said))
+                yield named[-1]
+
+
+def gives(typed: Typed, value: Value) -> bool:
+    """Whether a value is what was typed."""
+    if isinstance(value, Cells | StepName):
+        return False
+    right = as_array(value)
+    return fitted(typed, right.shape).could_be(right)
+
+
+def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[Case]) -> str:
+    """What is said of a mistake that gives what was typed; nothing where it does not."""
+    if mistake.fitted or not mistake.exact:
+        return ""
+    for case in cases:
+        for plant in mistake.at(case):
+            try:
+                made_of = {name: trace[name] for name in plant.derivation.given if name in trace}
+                values = carry_out(plant.derivation, made_of, "float64").values
+                steps = {each.name: each for each in plant.derivation if each.name in values}
+                value = lesson.answer.value(Trace(steps, values, trace.header))
+            except (AttnError, ValueError, IndexError, KeyError):
+                continue  # the mistake cannot be made with these shapes, or leaves out what is asked
+            if gives(typed, value):
+                words, fix = spoken(mistake, plant.detail)
+                return f"it is what you get when {words}: {fix}"
+    return ""
+
+
+def steps_asked(lesson: Lesson, trace: Trace) -> list[str]:
+    """The computed steps that the answer is read from."""
+    names = (address.named(trace).step for address in addresses(lesson.answer.text))
+    return [name for name in names if name in trace and not isinstance(trace.steps[name].op, Given)]
+
+
+def case_of(trace: Trace, step: str) -> Case:
+    """The step as check would look at it, were all of it wrong, with nothing recorded between."""
+    leaves = [name for name, each in trace.steps.items() if isinstance(each.op, Given)]
+    intent = stated(trace)
+    record = Record(intent.trace.select([*leaves, step]), intent.sizes, trace.derivation)
+    walk = Walker(record).walk(trace.derivation)
+    found = record.value(step)
+    return Case(trace.derivation, record, step, found, exactly(found), np.ones(found.shape, bool), walk)
+
+
+def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
+    """Cells beside the one that is asked for that hold what was typed: another row, column, head, step."""
+    try:
+        address = parse_address(lesson.answer.text).named(trace)
+        cell = address.cell(trace)
+    except AttnError:  # not one cell: nothing is beside it
+        return
+    speller = Speller(trace)
+    for step, other in beside(trace, address.step, cell):
+        if typed.could_be(np.asarray(trace[step][other], dtype=np.float64)):
+            name = "other-step" if step != address.step else "other-cell"
+            yield name, f"that is {speller(step, other)}; asked is {speller(address.step, cell)}"
+
+
+def beside(trace: Trace, step: str, cell: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The same step at row and column exchanged and elsewhere; steps of the same shape at this cell."""
+    array = trace[step]
+    if len(cell) >= 2:
+        turned = (*cell[:-2], cell[-1], cell[-2])
+        if all(at < size for at, size in zip(turned, array.shape, strict=True)):
+            yield step, turned
+    for name in trace:
+        if name != step and trace[name].shape == array.shape and trace[name].dtype != bool:
+            yield name, cell
+    for other in np.ndindex(*array.shape):
+        yield step, other

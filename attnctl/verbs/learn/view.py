@@ -1,0 +1,148 @@
+"""Lessons as text: the list, a lesson with what it shows, a verdict, a graded file of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attnctl.screen.listing import Listing
+from attnctl.screen.output import Element
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import folded
+from attnctl.trace import Trace
+from attnctl.verbs.learn.grade import Verdict
+from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
+from attnctl.verbs.show.headline import headline
+from attnctl.verbs.show.sheet import checked_heads
+from attnctl.verbs.show.tables import step_lines
+from attnctl.verbs.show.view import View
+from attnctl.words import plural
+
+WIDEST = 80
+
+WANTED = {
+    NUMBER: "a number, like 2 or 0.62",
+    CELL: "a cell, like attention_weights[0,love,AI]",
+    MATRIX: "numbers in brackets, like [0.1, 0.9], or [[1, 0], [0, 1]] for rows",
+    STEP: "the name of a step",
+    DUMP: "the file of a dump",
+}
+"""How each kind of answer is written."""
+
+MARKS = {True: "right", False: "not right yet", None: "cannot tell"}
+
+
+def paragraphs(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
+    """A text at most 80 columns wide; lines that begin with spaces stay as they are."""
+    width = min(WIDEST, screen.width)
+    filled: list[str] = []
+    for line in [*text.rstrip().split("\n"), ""]:
+        if line.strip() and not line.startswith(" "):
+            filled.append(line.strip())
+            continue
+        if filled:
+            yield from ([(screen.ours(each), style)] for each in folded(" ".join(filled), width))
+            filled = []
+        yield [(screen.ours(line), "")] if line.strip() else []
+
+
+def spaced(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
+    """The paragraphs of a text without an empty line at the end."""
+    lines = list(paragraphs(text, screen, style))
+    while lines and not lines[-1]:
+        del lines[-1]
+    yield from lines
+
+
+def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Screen) -> Iterator[Element]:
+    """Every lesson: its number, whether it is done, its title."""
+    rows = []
+    for number, lesson in enumerate(lessons, start=1):
+        state = "done" if lesson.name in done else ""
+        rows.append(
+            [
+                (str(number), ""),
+                (state, ""),
+                (screen.ours(lesson.name), "name"),
+                (screen.ours(lesson.title), ""),
+            ]
+        )
+    titles = [["", "", "lesson", "about"]]
+    yield from Listing(screen, titles, rows, left=frozenset({1, 2, 3})).fitted(3).lines()
+    yield []
+    finished = sum(lesson.name in done for lesson in lessons)
+    yield [(f"{finished} of {plural(len(lessons), 'lesson')} done.", "")]
+
+
+def lesson_lines(lesson: Lesson, number: int, of: int, trace: Trace, screen: Screen) -> Iterator[Element]:
+    """A lesson: its text, what it shows of its run, its question."""
+    yield from text_lines(lesson, number, of, screen)
+    yield []
+    yield from question_lines(lesson, trace, screen)
+
+
+def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator[Line]:
+    """The title and the text of a lesson."""
+    yield [(f"Lesson {number} of {of}: ", ""), (screen.ours(lesson.title), "name")]
+    yield []
+    yield from spaced(lesson.text, screen)
+
+
+def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
+    """The numbers of a lesson, and its question."""
+    if trace.sentence is not None:
+        yield from headline(trace, replaced(screen))
+        yield []
+    heads = checked_heads(trace, None)
+    for name in lesson.show:
+        yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
+        yield []
+    yield from spaced(lesson.ask, screen, "name")
+    yield [(f"(Answer with {WANTED[lesson.kind]}.)", "aside")]
+
+
+def replaced(screen: Screen) -> Screen:
+    """The screen, no wider than a text."""
+    return screen._replace(fits=True, width=min(WIDEST, screen.width))
+
+
+def verdict_lines(verdict: Verdict, screen: Screen) -> Iterator[Element]:
+    """What is said of an answer."""
+    if verdict.right:
+        yield [("Right.", "name")]
+        return
+    start = "Not right yet: " if verdict.right is False else ""
+    said = f"{start}{verdict.says}."
+    yield from spaced(said[:1].upper() + said[1:], screen)
+    if verdict.mistake:
+        also = f"; also fits: {', '.join(verdict.also[:3])}" if verdict.also else ""
+        yield [(screen.ours(f"({verdict.mistake}{also})"), "aside")]
+
+
+def graded_lines(verdicts: Mapping[str, Verdict | None], screen: Screen) -> Iterator[Element]:
+    """A row for each lesson that was to be answered."""
+    rows = []
+    for name, verdict in verdicts.items():
+        mark = "not answered" if verdict is None else MARKS[verdict.right]
+        says = "" if verdict is None or verdict.right else (verdict.mistake or verdict.says)
+        rows.append([(screen.ours(name), "name"), (mark, ""), (screen.ours(says), "")])
+    titles = [["lesson", "answer", "what it shows"]]
+    yield from Listing(screen, titles, rows, left=frozenset({0, 1, 2})).fitted(2).lines()
+    right = sum(verdict is not None and verdict.right is True for verdict in verdicts.values())
+    yield []
+    yield [(f"{right} of {plural(len(verdicts), 'lesson')} right.", "")]
+
+
+def as_data(verdicts: Mapping[str, Verdict | None]) -> dict[str, Any]:
+    """The verdicts for JSON."""
+    return {
+        name: None
+        if verdict is None
+        else {
+            "right": verdict.right,
+            "says": verdict.says,
+            "mistake": verdict.mistake,
+            "also": list(verdict.also),
+        }
+        for name, verdict in verdicts.items()
+    }

@@ -1,0 +1,158 @@
+"""What came out of a step, as values: each can be recomputed from the dump by anyone.
+
+Cells are full indices into a step, rows those without the last axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnctl.arithmetic import Cell
+from attnctl.array import Array
+
+ULPS = 8
+"""Numbers that differ by no more than so many units in the last place are the same for a person."""
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """The largest and the smallest finite number of a step, and the first cell that holds each."""
+
+    step: str
+    largest: Cell
+    most: float
+    smallest: Cell
+    least: float
+
+
+@dataclass(frozen=True)
+class AllAlike:
+    """A step whose finite numbers are all the same."""
+
+    step: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The cell of a step that differs most from the same cell of what it was made of."""
+
+    step: str
+    source: str
+    cell: Cell
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A step that holds the same numbers as what it was made of."""
+
+    step: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """How many cells of a step are hidden, and by which rule, as the first of those that would."""
+
+    step: str
+    by: tuple[tuple[str, int], ...]
+    of: int
+
+
+@dataclass(frozen=True)
+class Blind:
+    """The rows of a step that see nothing."""
+
+    step: str
+    rows: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which keys a row of weights looks at most (several where they tie), with which share.
+
+    `seen` are the keys that are not hidden, `hidden` those that are, with the rule. `scores` are the
+    scores of `keys` where these are the largest of the row, and so the reason; none where they are not.
+    """
+
+    step: str
+    row: Cell
+    keys: tuple[int, ...]
+    share: float
+    seen: int
+    hidden: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    source: str = ""
+    scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mix:
+    """What a row of head outputs is made of: the keys with the largest weights, first the largest."""
+
+    step: str
+    row: Cell
+    parts: tuple[tuple[int, float], ...]
+    rest: float
+    """The weights of the other keys together."""
+
+
+@dataclass(frozen=True)
+class NotFinite:
+    """How many numbers of a step are NaN or ∞ (−∞ in scores is a hidden key, and none of these)."""
+
+    step: str
+    count: int
+
+
+Claim = Extremes | AllAlike | Moved | Unchanged | Hidden | Blind | Look | Mix | NotFinite
+
+
+def extremes(step: str, array: Array) -> Extremes | AllAlike | None:
+    """The largest and the smallest of the finite numbers; None where there are none."""
+    finite = np.isfinite(array)
+    if not finite.any():
+        return None
+    high = np.where(finite, array, -np.inf)
+    low = np.where(finite, array, np.inf)
+    top, bottom = index_of(high.argmax(), array), index_of(low.argmin(), array)
+    most, least = float(array[top]), float(array[bottom])
+    return AllAlike(step, most) if most == least else Extremes(step, top, most, bottom, least)
+
+
+def index_of(flat: np.intp, array: Array) -> Cell:
+    """A place in a flat array as a full index."""
+    return tuple(int(at) for at in np.unravel_index(flat, array.shape))
+
+
+def moved(step: str, source: str, array: Array, before: Array) -> Moved | Unchanged | None:
+    """The cell that changed most; None where the two cannot be laid side by side."""
+    if before.shape != array.shape or not array.size:
+        return None
+    both = np.isfinite(array) & np.isfinite(before)
+    if not both.any():
+        return None
+    with np.errstate(invalid="ignore"):
+        gap = np.where(both, np.abs(np.subtract(array, before, dtype=np.float64)), -1.0)
+    if not gap.max() > 0:
+        return Unchanged(step, source) if np.array_equal(array, before, equal_nan=True) else None
+    cell = index_of(gap.argmax(), array)
+    return Moved(step, source, cell, float(before[cell]), float(array[cell]))
+
+
+def tied(row: Array) -> tuple[int, ...]:
+    """The places of the largest number of a row, and of those that equal it but for rounding."""
+    top = row.max()
+    near = ULPS * np.finfo(row.dtype).eps * abs(top)
+    return tuple(int(at) for at in np.flatnonzero(row >= top - near))
+
+
+def mix(step: str, row: Cell, weights: Array, most: int) -> Mix:
+    """The keys with the largest weights."""
+    order = np.argsort(-weights, kind="stable")[:most]
+    parts = tuple((int(key), float(weights[key])) for key in order if weights[key] > 0)
+    rest = float(weights.sum(dtype=np.float64)) - sum(share for _, share in parts)
+    return Mix(step, row, parts, max(rest, 0.0))

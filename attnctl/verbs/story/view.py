@@ -1,0 +1,222 @@
+"""A story as text: each claim in a sentence, chapter by chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attnctl.cells import Speller, spellings
+from attnctl.screen.output import Element
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import folded
+from attnctl.verbs.show.headline import headline
+from attnctl.verbs.show.view import formula_of, shape_of
+from attnctl.verbs.story.chapters import Chapter, Story
+from attnctl.verbs.story.claims import (
+    AllAlike,
+    Blind,
+    Claim,
+    Extremes,
+    Hidden,
+    Look,
+    Mix,
+    Moved,
+    NotFinite,
+    Unchanged,
+)
+from attnctl.verbs.story.phrases import plainly
+from attnctl.words import all_of, plural
+
+WIDEST = 80
+"""Columns of a story: longer lines are hard to read."""
+
+MOST_KEYS = 4
+"""Keys that are named one by one."""
+
+LEAST_TOLD = 0.00005
+"""A share below it is not said."""
+
+
+def story_lines(story: Story, screen: Screen) -> Iterator[Element]:
+    """The whole story."""
+    yield from opening(story, screen)
+    for number in range(len(story.chapters)):
+        yield []
+        yield from chapter_lines(story, number, screen)
+
+
+def opening(story: Story, screen: Screen) -> Iterator[Element]:
+    """What was run, and how the sentence was cut."""
+    width = min(WIDEST, screen.width)
+    yield from headline(story.trace, screen._replace(fits=True, width=width))
+    tokens, ids = story.trace.tokens, story.trace.ids
+    if tokens:
+        words = [screen.token(each) for each in tokens[:WIDEST]]
+        if ids and len(ids) == len(tokens):
+            words = [f"{word} ({number})" for word, number in zip(words, ids, strict=False)]
+        more = f" and {len(tokens) - WIDEST} more" if len(tokens) > WIDEST else ""
+        of = ", each with its id" if ids else ""
+        yield []
+        yield from wrapped(f"{plural(len(tokens), 'token')}{of}: {', '.join(words)}{more}.", screen)
+
+
+def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element]:
+    """One chapter: its step, what happens, what came out."""
+    chapter, writer = story.chapters[number], Writer(story, screen)
+    step = chapter.steps[0]
+    about = "" if len(chapter.steps) > 1 else f"   {formula_of(step)}   {shape_of(story.trace, step)}"
+    title = ", ".join(each.name for each in chapter.steps)
+    count = f"{number + 1}/{len(story.chapters)} "
+    first, *rest = folded(screen.ours(count + title + about), min(WIDEST, screen.width))
+    head, name = len(count), len(screen.ours(title))
+    yield [(first[:head], "aside"), (first[head : head + name], "name"), (first[head + name :], "")]
+    yield from ([(line, "")] for line in rest)
+    yield from wrapped(chapter.happens, screen)
+    for sentence in writer.sentences(chapter):
+        yield from wrapped(sentence, screen)
+
+
+def wrapped(text: str, screen: Screen, indent: str = "  ") -> Iterator[Line]:
+    """A sentence in lines of at most 80 columns, or as wide as a narrow terminal."""
+    width = min(WIDEST, screen.width) - len(indent)
+    for line in folded(screen.ours(text), width):
+        yield [(f"{indent}{line}", "")]
+
+
+class Writer:
+    """Writes claims as sentences."""
+
+    def __init__(self, story: Story, screen: Screen) -> None:
+        self.trace, self.screen = story.trace, screen
+        self.spell = Speller(story.trace)
+
+    def sentences(self, chapter: Chapter) -> Iterator[str]:
+        """A sentence for each claim, and that rows are left out where they are."""
+        for claim in chapter.claims:
+            yield self.sentence(claim)
+        if chapter.left_out:
+            yield f"… and {plural(chapter.left_out, 'row')} more."
+
+    def sentence(self, claim: Claim) -> str:
+        """What a claim says."""
+        match claim:
+            case Look():
+                return self.look(claim)
+            case Mix():
+                return self.mix(claim)
+            case Hidden():
+                return self.hidden(claim)
+            case Blind():
+                rows = [self.row(claim.step, row) for row in claim.rows[:MOST_KEYS]]
+                more = len(claim.rows) - len(rows)
+                named = "; ".join([*rows, f"{plural(more, 'row')} more"] if more else rows)
+                return (
+                    f"{plural(len(claim.rows), 'row')} may look at nothing, and all weights are 0: {named}."
+                )
+            case _:
+                return self.of_the_whole(claim)
+
+    def of_the_whole(self, claim: Claim) -> str:
+        """What is said of a step as a whole."""
+        match claim:
+            case Extremes(step, largest, most, smallest, least):
+                high, low = self.cell(step, largest), self.cell(step, smallest)
+                reach = f"The largest number is {number(most)} at {high}"
+                return f"{reach}, the smallest {number(least)} at {low}."
+            case AllAlike(_, value):
+                return f"Every number is {number(value)}."
+            case Moved(step, _, cell, before, after):
+                was, now = number(before), number(after)
+                return f"What changes most is {self.cell(step, cell)}: {was} becomes {now}."
+            case Unchanged(_, source):
+                return f"The numbers are those of {plainly(source)}."
+            case NotFinite(_, count):
+                return f"{plural(count, 'number')} of it {'is' if count == 1 else 'are'} no finite number."
+        raise TypeError(claim)
+
+    def hidden(self, claim: Hidden) -> str:
+        """How many scores are hidden, and by what."""
+        total = sum(count for _, count in claim.by)
+        if not total:
+            return f"None of the {claim.of} scores is hidden."
+        by = all_of(f"{count} by {rule}" for rule, count in claim.by)
+        if len(claim.by) == 1:
+            by = f"by {claim.by[0][0]}"
+        return f"{total} of {claim.of} scores {'is' if total == 1 else 'are'} hidden, {by}."
+
+    def look(self, claim: Look) -> str:
+        """What a row looks at, and why."""
+        who, share = self.row(claim.step, claim.row), percent(claim.share)
+        keys = self.keys(claim.step, claim.keys)
+        if claim.seen == 1:
+            return f"{who} sees {keys} alone: {share}{self.hiding(claim)}."
+        if len(claim.keys) == claim.seen and claim.seen > 1:
+            alike = f"{who} looks at {keys} alike: {share} each"
+            same = ", because their scores are the same" if claim.scores else ""
+            return f"{alike}{same}{self.hiding(claim)}."
+        if len(claim.keys) > 1:
+            why = self.because(claim) + self.hiding(claim)
+            return f"{who} looks most, and alike, at {keys}: {share} each{why}."
+        return f"{who} looks most at {keys}: {share}{self.because(claim)}{self.hiding(claim)}."
+
+    def because(self, claim: Look) -> str:
+        """The scores that are the reason."""
+        if not claim.scores:
+            return ""
+        scores = list(dict.fromkeys(map(number, claim.scores)))
+        among = f"of the {claim.seen} it sees" if claim.hidden else "of its row"
+        if len(claim.scores) == 1:
+            return f", because its score {scores[0]} is the largest {among}"
+        return f", because their scores ({all_of(scores)}) are the largest {among}"
+
+    def hiding(self, claim: Look) -> str:
+        """What the row does not see."""
+        said = [f"{rule} hides {self.keys(claim.step, keys)}" for rule, keys in claim.hidden]
+        return f" ({'; '.join(said)})" if said else ""
+
+    def mix(self, claim: Mix) -> str:
+        """What a row of outputs is made of."""
+        parts = [f"{percent(share)} of {self.key(key)}" for key, share in claim.parts]
+        if claim.rest >= LEAST_TOLD:
+            parts.append(f"{percent(claim.rest)} of others")
+        return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
+
+    # --- names ---
+
+    def cell(self, step: str, cell: tuple[int, ...]) -> str:
+        """scores[0,love,AI], as `explain` takes it."""
+        return self.screen.ours(self.spell(step, cell))
+
+    def row(self, step: str, row: tuple[int, ...]) -> str:
+        """love; love in head 1, where there are several; query 2, where there are no tokens."""
+        axes, shape = self.trace.steps[step].axes, self.trace[step].shape
+        words = self.spell.words(step, len(row) - 1)
+        name = f"query {row[-1]}" if words is None else self.screen.ours(words[row[-1]])
+        where = [f"{axes[at]} {row[at]}" for at in range(len(row) - 1) if shape[at] > 1]
+        return f"{', '.join(where)}: {name}" if where else name
+
+    def key(self, at: int) -> str:
+        """A key by its token, or by its number."""
+        words = self.trace.key_tokens
+        if words is None or at >= len(words):
+            return f"key {at}"
+        return self.screen.ours(spellings(words)[at])
+
+    def keys(self, step: str, keys: Sequence[int]) -> str:
+        """Keys one by one, or how many."""
+        if len(keys) > MOST_KEYS:
+            shown = [self.key(at) for at in keys[: MOST_KEYS - 1]]
+            return all_of([*shown, f"{len(keys) - len(shown)} more"])
+        return all_of(self.key(at) for at in keys)
+
+
+def percent(share: float) -> str:
+    """0.6234 -> 62 %; of small shares a digit more."""
+    size = share * 100
+    if size == 0 or size >= 9.95:
+        return f"{size:.0f} %"
+    return f"{size:.1f} %" if size >= 0.95 else f"{size:.2g} %"
+
+
+def number(value: float) -> str:
+    """Four digits that count, with a true minus."""
+    return f"{value:.4g}".replace("-", "−", 1)

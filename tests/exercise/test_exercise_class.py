@@ -1,0 +1,144 @@
+"""A class of thirty, handed out by name: solved, mistaken, copied, tampered with; graded in one command."""
+
+import csv
+import io
+import json
+
+import classroom
+import numpy as np
+import pytest
+
+from attnctl.cli.program import program
+
+RIGHT = [f"right {n}" for n in range(14)]
+MISTAKES = {
+    "no scale 1": ({"scale": 1.0}, "scaled_scores", "no-scale"),
+    "no scale 2": ({"scale": 1.0}, "scaled_scores", "no-scale"),
+    "by d_k": ({"scale": 2.0}, "scaled_scores", "scale-by-d_k"),
+    "by columns 1": ({"axis": -2}, "attention_weights", "softmax-over-queries"),
+    "by columns 2": ({"axis": -2}, "attention_weights", "softmax-over-queries"),
+    "no mask": ({"mask": False}, "masked_scores", "mask-ignored"),
+    "swapped": ({"swap": True}, "scores", "query-key-swapped"),
+    "heads": ({"merge": False}, "output", "heads-in-other-order"),
+}
+OTHERS = ["blank", "last blank", "half", "edited", "copy of right 0", "sheet of right 1", "zeros", "header"]
+
+
+def call(*args):
+    out, err = io.StringIO(), io.StringIO()
+    return int(program(list(args), stdout=out, stderr=err)), out.getvalue(), err.getvalue()
+
+
+def handed_out(folder, name):
+    path = folder / f"{name}.json"
+    code, _, err = call(
+        "exercise", "make", str(folder / "task.yaml"), "--blank", classroom.BLANK, "--seed-from", name,
+        "-o", str(path),
+    )  # fmt: skip
+    assert code == 0, err
+    return path, json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """The files of the class, and what one command says of them."""
+    folder = tmp_path_factory.mktemp("class")
+    (folder / "task.yaml").write_text(classroom.CONFIG)
+    for name in [*RIGHT, *MISTAKES, *OTHERS]:
+        path, sheet = handed_out(folder, name)
+        answers = classroom.solved(sheet, **MISTAKES.get(name, ({},))[0])
+        match name:
+            case "blank":
+                pass
+            case "last blank":
+                classroom.fill(sheet, answers, set(answers) - {"output"})
+            case "half":
+                classroom.fill(sheet, answers)
+                sheet["steps"]["scores"]["data"][1][2] = [None] * 4
+            case "edited":
+                sheet["steps"]["V"]["data"][0][0][0] = 1.0
+                classroom.fill(sheet, classroom.solved(sheet))
+            case "copy of right 0":
+                theirs = json.loads((folder / "right 0.json").read_text())
+                for step in answers:
+                    sheet["steps"][step]["data"] = theirs["steps"][step]["data"]
+            case "sheet of right 1":
+                sheet = json.loads((folder / "right 1.json").read_text()) | {"student": name}
+            case "zeros":
+                classroom.fill(sheet, {step: np.zeros(array.shape) for step, array in answers.items()})
+            case "header":
+                sheet["decimals"] = 1
+                classroom.fill(sheet, answers)
+            case _:
+                classroom.fill(sheet, answers)
+        path.write_text(json.dumps(sheet))
+    files = sorted(map(str, folder.glob("*.json")))
+    assert len(files) == 30
+    grades = folder / "grades.csv"
+    code, out, err = call("exercise", "grade", *files, "--json", "--csv", str(grades))
+    assert (code, err) == (1, "")
+    return {each["name"]: each for each in json.loads(out)["hand_ins"]}, grades, files
+
+
+@pytest.mark.parametrize("name", RIGHT[2:])
+def test_a_right_one_is_right(graded, name):
+    hand_in = graded[0][name]
+    assert hand_in["right"], hand_in
+    assert {step["verdict"] for step in hand_in["steps"].values()} == {"right"}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_once_and_what_follows_from_it_is_right(graded, name):
+    _, step, mistake = MISTAKES[name]
+    hand_in = graded[0][name]
+    wrong = {at: each["mistake"] for at, each in hand_in["steps"].items() if each["verdict"] == "wrong"}
+    assert wrong == {step: mistake}
+    assert not hand_in["right"]
+
+
+def test_a_blank_is_not_right_and_not_wrong(graded):
+    hand_ins = graded[0]
+    assert {step["verdict"] for step in hand_ins["blank"]["steps"].values()} == {"not filled in"}
+    last = {at: step["verdict"] for at, step in hand_ins["last blank"]["steps"].items()}
+    assert last.pop("output") == "not filled in"
+    assert set(last.values()) == {"right"}
+    assert hand_ins["half"]["steps"]["scores"]["verdict"] == "not filled in"
+    assert hand_ins["half"]["steps"]["scores"]["words"] == "28 of 32 numbers filled in"
+    assert not any(hand_ins[name]["right"] for name in ("blank", "last blank", "half"))
+
+
+def test_given_numbers_that_were_changed_are_said(graded):
+    assert graded[0]["edited"]["notes"] == ["given numbers were changed: V"]
+    assert not graded[0]["edited"]["right"]
+    assert graded[0]["header"]["notes"] == ["what the sheet says of itself was changed"]
+
+
+def test_copies_show(graded):
+    hand_ins = graded[0]
+    for one, other in (("copy of right 0", "right 0"), ("right 0", "copy of right 0")):
+        (note,) = hand_ins[one]["notes"]
+        assert note.startswith("the same scores, scaled_scores,")
+        assert note.endswith(f"output as {other}, whose task was another")
+    assert "the sheet of right 1" in hand_ins["sheet of right 1"]["notes"]
+    assert not hand_ins["sheet of right 1"]["right"]
+
+
+def test_zeros_are_never_right(graded):
+    marks = graded[0]["zeros"]["steps"]
+    assert "right" not in {marks[name]["verdict"] for name in ("scores", "attention_weights")}
+
+
+def test_the_gradebook_has_a_row_for_each(graded):
+    with graded[1].open() as stream:
+        rows = {row["name"]: row for row in csv.DictReader(stream)}
+    assert len(rows) == 30
+    assert rows["right 5"]["right"] == rows["right 5"]["of"] == "6"
+    assert rows["no scale 1"]["mistakes"] == "scaled_scores: no-scale"
+    assert rows["blank"]["output"] == "not filled in"
+
+
+def test_the_table_has_them_all(graded):
+    code, out, _ = call("exercise", "grade", graded[2][0], graded[2][-1])
+    assert code == 1
+    assert "attention" in out
+    assert "hand-ins all right." in out
