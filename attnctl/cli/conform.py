@@ -15,12 +15,8 @@ from attnctl.values import POSITIVE, words
 if TYPE_CHECKING:
     from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.conform.suite import Asked
-    from attnctl.verbs.conform.target import Target
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-SECONDS = 20.0
-"""What one call may take."""
 
 
 class TargetOptions(NamedTuple):
@@ -50,7 +46,7 @@ class TargetOptions(NamedTuple):
     device: Annotated[str | None, option("Where they are, like cuda or mps.", metavar="D")] = None
     timeout: Annotated[
         float | None,
-        option(f"Seconds that one call may take before it counts as hanging ({SECONDS:g})."),
+        option("Seconds that one call may take before it counts as hanging (20)."),
         POSITIVE,
     ] = None
 
@@ -67,6 +63,14 @@ class SuiteOptions(NamedTuple):
     dtype: Annotated[
         list[str] | None,
         option("Only this type (float64, float32, float16, bfloat16); may be repeated.", metavar="TYPE"),
+    ] = None
+    claims: Annotated[
+        str | None,
+        option("A YAML file of what it is said to do: features, without, conventions.", metavar="FILE"),
+    ] = None
+    xfail: Annotated[
+        str | None,
+        option("A YAML file of features that are known to fail, each with why.", metavar="FILE"),
     ] = None
 
 
@@ -105,47 +109,36 @@ def conform(
     could be run.
     """
     from attnctl.cli.progress import progress
+    from attnctl.verbs.conform.ask import target_for
     from attnctl.verbs.conform.suite import run
 
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
-    made, name = target_for(target, how)
+    if len(target) > 1:
+        raise AttnError(f"{target[1]}: one TARGET at a time")
+    asked = asked_of(how, what)
+    made, name = target_for(target[0], how.framework or "numpy", how.device, how.timeout)
     with progress("cases") as moved:
-        found = run(made, name, asked_of(how, what), moved)
+        found = run(made, name, asked, moved)
     show(found, report)
     if found.agrees is None:
         return Exit.USAGE
     return Exit.OK if found.agrees else Exit.DIFFERS
 
 
-def target_for(words: list[str], how: TargetOptions) -> tuple[Target, str]:
-    """What is called, and its name."""
-    from attnctl.verbs.conform.call import Framework
-    from attnctl.verbs.conform.target import target_of
-
-    if len(words) > 1:
-        raise AttnError(f"{words[1]}: one TARGET at a time")
-    framework = Framework(how.framework or "numpy", how.device or "")
-    return target_of(words[0], framework, how.timeout or SECONDS), words[0]
-
-
 def asked_of(how: TargetOptions, what: SuiteOptions) -> Asked:
     """How the suite is to be run. Raises AttnError for names that there are not."""
     from attnctl.cli.attend import renames
-    from attnctl.verbs.conform.case import TYPES
-    from attnctl.verbs.conform.library import LIBRARIES
-    from attnctl.verbs.conform.suite import Asked
+    from attnctl.verbs.conform.ask import asked
 
-    library = LIBRARIES[how.like or ""]
-    unknown = [name for name in what.dtype or () if name not in TYPES]
-    if unknown:
-        raise AttnError(f"--dtype {unknown[0]}: there are {', '.join(TYPES)}")
-    return Asked(
-        layout=how.layout or library.layout,
-        library=library,
-        renames=renames(how.map or []),
-        dtypes=tuple(name for name in TYPES if name in (what.dtype or TYPES)),
-        only=tuple(what.feature or ()),
+    return asked(
+        layout=how.layout,
+        like=how.like,
+        names=renames(how.map or [], "--map"),
+        claims=what.claims,
+        xfail=what.xfail,
+        features=what.feature or (),
+        dtypes=what.dtype or (),
         quick=what.quick,
     )
 

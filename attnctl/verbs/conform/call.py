@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -53,17 +54,14 @@ class Framework:
     device: str = ""
 
     def give(self, array: Array, dtype: str) -> Any:
-        """An array of numbers of the type in the library's own type; whole numbers and truths as they are."""
+        """An array of numbers of the type in the library's own type; others as they are."""
         if self.name == "torch":
-            import torch
-
+            torch = import_module("torch")
             made = torch.from_numpy(array)
             made = made.to(getattr(torch, dtype)) if array.dtype.kind == "f" else made
             return made.to(self.device) if self.device else made
         if self.name == "jax":
-            import jax
-            import jax.numpy as jnp
-
+            jax, jnp = import_module("jax"), import_module("jax.numpy")
             if dtype == "float64":
                 jax.config.update("jax_enable_x64", True)
             made = jnp.asarray(array, dtype=getattr(jnp, dtype) if array.dtype.kind == "f" else None)

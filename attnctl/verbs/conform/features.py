@@ -18,7 +18,26 @@ ATTENTION, LENGTHS, HEAD_SIZES = "attention", "lengths", "head sizes"
 OTHER_D_V, GROUPED, LARGE, LAYOUTS = "d_v ≠ d_k", "grouped heads", "large scores", "memory layouts"
 REPEATABLE, INPUTS_KEPT, PAIRS, RANDOM = "repeatable", "inputs kept", "pairs", "random"
 
-OPTIONAL = {LENGTHS, OTHER_D_V, GROUPED, LAYOUTS}
+CONVENTIONS = "conventions"
+
+NAMES = (
+    ATTENTION,
+    HEAD_SIZES,
+    LENGTHS,
+    OTHER_D_V,
+    GROUPED,
+    LARGE,
+    LAYOUTS,
+    *OPTIONS,
+    PAIRS,
+    RANDOM,
+    REPEATABLE,
+    INPUTS_KEPT,
+    CONVENTIONS,
+)
+"""Every feature, in order."""
+
+OPTIONAL = {LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask"}
 """Features that a target may refuse by an exception."""
 
 NEVER_TOGETHER = {frozenset(("window", "sliding_window"))}
@@ -92,7 +111,7 @@ def of_option(name: str, *, lengths: bool, quick: bool) -> Feature:
         for value in OPTIONS[name].values(case):
             cases += [replace(case, fill=fill, seed=at).having(**{name: value})
                       for fill in (("who", "random") if at == 0 else ("random",))]  # fmt: skip
-    if name in {"cache"}:
+    if name == "cache":
         cases = [replace(case, queries=case.keys - case.past) for case in cases]
         cases = [case for case in cases if case.queries > 0]
     elif lengths:

@@ -89,7 +89,7 @@ def expected(problem: Problem) -> Expected:
     size = np.where(np.isfinite(known.value), np.abs(known.value), 0.0)
     rows = np.abs(size).max(axis=-1, keepdims=True)
     allowed = FACTOR * scatter + ULPS * unit * np.maximum(size, rows * 2.0**-4) + precision.smallest
-    seen = steps[WEIGHTS].value.any(axis=-1)
+    seen: Array = np.asarray(steps[WEIGHTS].value.any(axis=-1))
     return Expected(problem, steps, known.value, scatter, allowed, seen)
 
 
@@ -183,7 +183,7 @@ def recognised(wanted: Expected, answer: Answer, layout: str) -> dict[int, str]:
 def second_back(array: Array, value: Array, layout: str) -> Array | None:
     """A second output over (batch, head, query[, key]), None where it has another shape."""
     lead = {"nd": 2, "hnd": 1}.get(layout, 0)
-    given = array.reshape((1,) * lead + array.shape)
+    given: Array = array.reshape((*[1] * lead, *array.shape))
     if given.ndim == value.ndim + 1 and given.shape[-1] == 1:
         given = given[..., 0]
     if given.shape != value.shape and layout == "bnhd" and given.ndim == 3:

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnctl.errors import raise_all
-from attnctl.verbs.conform import features as known
+from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import Answer, alike, call_of
 from attnctl.verbs.conform.case import TYPES, Case, Conventions, problem_of
-from attnctl.verbs.conform.features import ATTENTION, BASE, GROUPED, INPUTS_KEPT, REPEATABLE, Feature
+from attnctl.verbs.conform.claims import Claims, Known
+from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, Found, broken, found_out
+from attnctl.verbs.conform.features import (
+    ATTENTION,
+    BASE,
+    CONVENTIONS,
+    GROUPED,
+    INPUTS_KEPT,
+    REPEATABLE,
+    Feature,
+)
 from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
 from attnctl.verbs.conform.library import LIBRARIES, Library
 from attnctl.verbs.conform.options import OPTIONS
@@ -25,15 +34,11 @@ from attnctl.verbs.conform.report import (
 from attnctl.verbs.conform.signature import Signature, read_signature, sizes_for
 from attnctl.verbs.conform.target import Target
 
-REFUSALS = {
-    "NotImplementedError",
-    "ValueError",
-    "TypeError",
-    "RuntimeError",
-    "AssertionError",
-    "IndexError",
-}
-"""Exceptions by which a target says that it does not have something."""
+ABSENT = {"NotImplementedError"}
+"""By this exception a target says that it does not have what it takes a keyword for."""
+
+REFUSALS = ABSENT | {"ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
+"""Exceptions by which a target says that it does not have what nobody claimed."""
 
 Progress = Callable[[int, int], None]
 
@@ -49,6 +54,15 @@ class Asked:
     only: tuple[str, ...] = ()
     """Features to run; none means all."""
     quick: bool = False
+    claims: Claims = Claims()  # noqa: RUF009  (frozen)
+    xfail: Mapping[str, Known] = field(default_factory=dict)
+    save: str | None = None
+    """The folder for failing cases."""
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """The conventions that are declared, by the library or by claims."""
+        return {**self.library.conventions, **self.claims.conventions}
 
 
 @dataclass(frozen=True)
@@ -99,7 +113,8 @@ class Suite:
             sizes_for(replace(case, dtype=dtype), self.asked.layout) for case in feature.cases
         )
         outcomes = [self.outcome(case) for case in cases]
-        told = [each for each in outcomes if not (each.refused and feature.optional)]
+        may_refuse = feature.optional and feature.name not in self.asked.claims.features
+        told = [each for each in outcomes if each.answer.error not in (REFUSALS if may_refuse else ABSENT)]
         if not told:
             return FeatureResult(feature.name, dtype, SKIPPED, reason=outcomes[0].judgement.words)
         wrong = [each for each in told if not each.judgement.right]
@@ -121,6 +136,14 @@ class Suite:
             if bare.answer.error or not alike(bare.answer.outputs[:1], each.answer.outputs[:1]):
                 return False
         return True
+
+    def result(self, feature: Feature, dtype: str, before: Sequence[FeatureResult]) -> FeatureResult:
+        """What becomes of a feature in one type, after others."""
+        if feature.name == REPEATABLE:
+            return self.repeatable(dtype)
+        if feature.name == INPUTS_KEPT:
+            return self.inputs_kept(dtype, sum(each.cases for each in before if each.dtype == dtype))
+        return self.of_feature(feature, dtype)
 
     def repeatable(self, dtype: str) -> FeatureResult:
         """Whether the same call gives the same bits again."""
@@ -167,54 +190,72 @@ def run(target: Target, name: str, asked: Asked, progress: Progress | None = Non
 
 def carried_out(suite: Suite, name: str, progress: Progress) -> Conformance:
     """Every feature in every type that the target takes."""
-    plain = {dtype: suite.outcome(replace(BASE, dtype=dtype)) for dtype in suite.asked.dtypes}
+    asked = suite.asked
+    plain = {dtype: suite.outcome(replace(BASE, dtype=dtype)) for dtype in asked.dtypes}
     taken = [dtype for dtype, each in plain.items() if not each.refused]
-    features = wanted(suite, taken[0]) if taken else [Feature(ATTENTION)]
-    done, total = 0, len(suite.asked.dtypes) * len(features)
-    results = []
-    for dtype in suite.asked.dtypes:
-        for feature in features:
-            if dtype not in taken:
+    if not taken:
+        refused = [
+            FeatureResult(ATTENTION, dtype, SKIPPED, reason=plain[dtype].judgement.words) for dtype in plain
+        ]
+        return Conformance(name, tuple(refused))
+    found = found_out(suite, taken[0], asked.declared)
+    to_run = wanted(suite, taken[0], found)
+    total = len(asked.dtypes) * len(to_run)
+    results: list[FeatureResult] = []
+    for dtype in asked.dtypes:
+        for feature in to_run:
+            if dtype in taken:
+                results.append(suite.result(feature, dtype, results))
+            else:
                 reason = plain[dtype].judgement.words
                 results.append(FeatureResult(feature.name, dtype, SKIPPED, reason=reason))
-            elif feature.name == REPEATABLE:
-                results.append(suite.repeatable(dtype))
-            elif feature.name == INPUTS_KEPT:
-                calls = sum(each.cases for each in results if each.dtype == dtype)
-                results.append(suite.inputs_kept(dtype, calls))
-            else:
-                results.append(suite.of_feature(feature, dtype))
-            done += 1
-            progress(done, total)
-    return Conformance(name, tuple(results))
+            progress(len(results), total)
+    results += declared_results(suite, taken[0], found)
+    return Conformance(name, tuple(known_to_fail(each, asked) for each in results), found.told)
 
 
-def wanted(suite: Suite, dtype: str) -> list[Feature]:
+def declared_results(suite: Suite, dtype: str, found: Found) -> list[FeatureResult]:
+    """Whether the conventions that are declared hold."""
+    declared = {name: each for name, each in suite.asked.declared.items() if name in found.told}
+    if not declared or (suite.asked.only and CONVENTIONS not in suite.asked.only):
+        return []
+    wrong = broken(found.told, declared)
+    words = "; ".join(wrong)
+    failure = Failure(replace(BASE, dtype=dtype), words, "convention", words) if wrong else None
+    status = FAILED if wrong else PASSED
+    return [FeatureResult(CONVENTIONS, dtype, status, len(declared), len(wrong), failure=failure)]
+
+
+def known_to_fail(result: FeatureResult, asked: Asked) -> FeatureResult:
+    """The result, with why it is known to fail where someone has said so."""
+    known = asked.xfail.get(result.feature)
+    if known is None or result.dtype not in known.types or result.status not in {FAILED, IGNORED}:
+        return result
+    return replace(result, known=known.why)
+
+
+def wanted(suite: Suite, dtype: str, told: Found) -> list[Feature]:
     """The features to run, with what this target has."""
-    asked, claimed = suite.asked, suite.signature.claimed
+    asked = suite.asked
+    claimed = [name for name in suite.signature.claimed if name not in asked.claims.without]
     base = replace(BASE, dtype=dtype)
     lengths = suite.has(replace(base, queries=5)) and suite.has(replace(base, keys=5))
     groups = suite.has(replace(base, heads=4, kv_heads=2)) and asked.layout != "nd"
     widths = suite.has(replace(base, d_v=16))
-    quick = asked.quick
-    found = list(known.own_features(quick=quick))
+    skips = {name: "no keyword of its signature asks for it" for name in OPTIONS if name not in claimed}
+    skips |= dict.fromkeys(asked.claims.without, "its claims say that it does not have it")
+    if told.told.get(FLOAT_MASK) == TRUTHS:
+        skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
+        claimed.remove("float_mask")
     if asked.layout == "nd":
-        found = [
-            replace(each, skipped="the layout nd has one head") if each.name == GROUPED else each
-            for each in found
-        ]
-    for name in OPTIONS:
-        if name in claimed:
-            found.append(known.of_option(name, lengths=lengths, quick=quick))
-        else:
-            found.append(Feature(name, skipped="no keyword of its signature asks for it"))
-    found.append(known.pairs(claimed))
-    found.append(known.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=quick))
-    found += [Feature(REPEATABLE), Feature(INPUTS_KEPT)]
-    names = [each.name for each in found]
-    raise_all(
-        f"--feature {name}: there is none of this name; there are {', '.join(names)}"
-        for name in asked.only
-        if name not in names
-    )
+        skips[GROUPED] = "the layout nd has one head"
+    found = [
+        *features.own_features(quick=asked.quick),
+        *(features.of_option(name, lengths=lengths, quick=asked.quick) for name in OPTIONS),
+        features.pairs(claimed),
+        features.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick),
+        Feature(REPEATABLE),
+        Feature(INPUTS_KEPT),
+    ]
+    found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
     return [each for each in found if not asked.only or each.name in asked.only]

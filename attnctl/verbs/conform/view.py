@@ -90,7 +90,7 @@ def summary(found: Conformance) -> str:
     cases = sum(each.cases for each in run)
     names = list(dict.fromkeys(each.feature for each in found.wrong))
     if not names:
-        return f"It conforms: {cases} cases, each off by at most its ratio of what rounding in that type explains."
+        return f"It conforms: {cases} cases. (The numbers: the worst, as a part of what rounding explains.)"
     return f"It does not conform: {', '.join(names)}. ({cases} cases; a ratio above 1 is wrong.)"
 
 
