@@ -110,7 +110,7 @@ def conform(
     """
     from attnctl.cli.progress import progress
     from attnctl.verbs.conform.ask import target_for
-    from attnctl.verbs.conform.suite import run
+    from attnctl.verbs.conform.run import run
 
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")

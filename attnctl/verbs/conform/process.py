@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import IO, Any
 
@@ -58,6 +58,7 @@ class Worker:
     said: IO[bytes] | None = None
     parameters: list[Parameter] | None = None
     """What the function takes; None where it does not say."""
+    cannot: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""

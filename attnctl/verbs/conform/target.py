@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from attnctl.errors import AttnError
@@ -17,6 +17,8 @@ class Target(Protocol):
     """Something that answers calls."""
 
     parameters: list[Parameter] | None
+    cannot: dict[str, str]
+    """Features that do not go with how it is called, each with why."""
 
     def start(self) -> None:
         """Make ready. Raises AttnError where that fails."""
@@ -35,6 +37,7 @@ class InProcess:
     function: Callable[..., Any]
     framework: Framework = Framework()  # noqa: RUF009  (frozen)
     parameters: list[Parameter] | None = None
+    cannot: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> None:
         """Read its signature."""
