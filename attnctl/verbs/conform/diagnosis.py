@@ -30,10 +30,10 @@ MOST_NUMBERS = 40_000
 """Weights of a case that is handed to `check`: more would take seconds."""
 
 MOST_SEARCHES = 3
-"""Searches of the catalogue that may find nothing: each takes seconds, and the next finds nothing either."""
+"""Searches of the catalogue that may find nothing: each takes seconds."""
 
 LEAST_ROUNDING = 0.01
-"""What arithmetic in a coarser type is off by at least, as a part of what may be: less is a small mistake."""
+"""What arithmetic in a coarser type is off by at least, as a part of what it may be."""
 
 ENDINGS = {
     "crash": "the process of the target died",

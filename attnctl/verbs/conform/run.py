@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
+from attnctl.verbs.conform.case import Case, Conventions
 from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, Found, broken, found_out
 from attnctl.verbs.conform.diagnosis import Diagnosis, diagnosed
 from attnctl.verbs.conform.features import (
@@ -69,6 +71,27 @@ def run(target: Target, name: str, asked: Asked, progress: Progress | None = Non
         target.close()
 
 
+def replay(
+    target: Target, name: str, asked: Asked, case: Case, feature: str, conventions: Conventions
+) -> Conformance:
+    """Run one case again. Raises AttnError where the target cannot be called."""
+    try:
+        target.start()
+        suite = Suite(target, asked, read_signature(target.parameters, asked.library, asked.renames))
+        suite.conventions = conventions
+        lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
+        if lacking:
+            raise AttnError(f"{name}: nothing in its signature asks for {', '.join(lacking)}")
+        one = Feature(feature, (case,))
+        found = Run(suite, name)
+        told = (
+            found.repeated(one, case.dtype) if feature == REPEATABLE else found.cases(one, case.dtype, {})
+        )
+        return Conformance(name, (found.result(told, [told]),))
+    finally:
+        target.close()
+
+
 @dataclass
 class Run:
     """One run of a suite; diagnoses and small cases of a feature hold for all types."""
@@ -102,7 +125,7 @@ class Run:
         total = len(work)
         told: list[Told] = []
         with ThreadPoolExecutor(self.asked.jobs) as pool:
-            for each in pool.map(lambda one: self.cases(*one, refused), work):
+            for each in pool.map(lambda one: self.cases(one[0], one[1], refused), work):
                 told.append(each)
                 progress(len(told), total)
         results = [self.result(each, told) for each in told] + self.declared(taken[0], found)
@@ -149,7 +172,7 @@ class Run:
             *(features.of_option(name, lengths=lengths, quick=asked.quick) for name in OPTIONS),
             features.pairs(claimed),
             features.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick),
-            Feature(REPEATABLE),
+            Feature(REPEATABLE, (BASE, replace(BASE, queries=33, keys=33, seed=1))),
             Feature(INPUTS_KEPT),
         ]
         found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
@@ -182,7 +205,7 @@ class Run:
 
     def repeated(self, feature: Feature, dtype: str) -> Told:
         """Whether the same call gives the same bits again."""
-        cases = [replace(BASE, dtype=dtype), replace(BASE, dtype=dtype, queries=33, keys=33, seed=1)]
+        cases = [replace(each, dtype=dtype) for each in feature.cases]
         outcomes = [self.suite.outcome(case, twice=True) for case in cases]
         told = [each for each in outcomes if not each.answer.error]
         if not told:
