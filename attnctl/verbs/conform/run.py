@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -34,10 +34,13 @@ from attnctl.verbs.conform.report import (
 from attnctl.verbs.conform.seconds import recognised
 from attnctl.verbs.conform.shrink import shrunk
 from attnctl.verbs.conform.signature import read_signature
-from attnctl.verbs.conform.suite import ABSENT, REFUSALS, Asked, Outcome, Suite
+from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, REFUSALS, Asked, Outcome, Suite
 from attnctl.verbs.conform.target import Target
 
 Progress = Callable[[int, int], None]
+
+Work = tuple[Feature, str]
+"""A feature, and the type to run it in."""
 
 IGNORED_OPTION = "option-ignored"
 NOT_SHARED = {"low-precision", IGNORED_OPTION, None}
@@ -124,14 +127,25 @@ class Run:
         work = [(feature, dtype) for dtype in self.asked.dtypes for feature in to_run]
         total = len(work)
         told: list[Told] = []
-        with ThreadPoolExecutor(self.asked.jobs) as pool:
-            for each in pool.map(lambda one: self.cases(one[0], one[1], refused), work):
-                told.append(each)
-                progress(len(told), total)
+        for each in self.mapped(lambda one: self.cases(one[0], one[1], refused), work):
+            told.append(each)
+            progress(len(told), total)
         results = [self.result(each, told) for each in told] + self.declared(taken[0], found)
         return Conformance(
             self.name, tuple(known_to_fail(each, self.asked) for each in results), found.told, self.notes()
         )
+
+    def mapped(self, carry_out: Callable[[Work], Told], work: Sequence[Work]) -> Iterator[Told]:
+        """What each piece of work gives, in order; an interrupt ends the target before its threads."""
+        if self.asked.jobs == 1:
+            yield from map(carry_out, work)
+            return
+        with ThreadPoolExecutor(self.asked.jobs) as pool:
+            try:
+                yield from pool.map(carry_out, work)
+            except BaseException:
+                self.suite.target.close()
+                raise
 
     def refused_types(self) -> dict[str, str]:
         """The types that the target does not take, each with why."""
@@ -189,7 +203,7 @@ class Run:
         evidence = False
         for case in dict.fromkeys(self.suite.sized(replace(case, dtype=dtype)) for case in feature.cases):
             found = self.suite.outcome(case)
-            if found.answer.error in (REFUSALS if may_refuse else ABSENT):
+            if found.answer.error in ({*REFUSALS, NOT_CALLED} if may_refuse else {*ABSENT, NOT_CALLED}):
                 told.skipped = told.skipped or found.judgement.words
                 continue
             told.cases += 1
