@@ -19,6 +19,7 @@ COMMANDS = {
     "explore": "Walk through it all in the terminal.",
     "check": "Recompute anyone's dump; name the first wrong step and why.",
     "diff": "Compare two dumps: where they part, by how much, and why.",
+    "conform": "Hold someone's attention function to a suite of cases.",
     "stats": "Measure each head: entropy, distance, what it looks at.",
     "model": "Say what a trained model is, layer by layer.",
     "learn": "Take a lesson: predict a number, then see it revealed.",

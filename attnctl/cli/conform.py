@@ -1,0 +1,233 @@
+"""attnctl conform: anyone's attention function, held to a suite of cases."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from attnctl.cli.options import SECTIONS, command, option
+from attnctl.errors import AttnError, Exit
+from attnctl.values import POSITIVE, whole, words
+
+if TYPE_CHECKING:
+    from attnctl.verbs.conform.report import Conformance
+    from attnctl.verbs.conform.suite import Asked
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+class TargetOptions(NamedTuple):
+    """How the target is called."""
+
+    layout: Annotated[
+        str | None,
+        option("The axes of its arrays: bhnd (batch, head, n, d), the default, bnhd, hnd or nd."),
+        words("bhnd", "bnhd", "hnd", "nd"),
+    ] = None
+    like: Annotated[
+        str | None,
+        option("It takes its options as this library's attention does: sdpa, flash, onnx or jax."),
+        words("sdpa", "flash", "onnx", "jax"),
+    ] = None
+    map: Annotated[
+        list[str] | None,
+        option(
+            "A parameter of it by our name (causal, window, …); may be repeated.", metavar="THEIRS=OURS"
+        ),
+    ] = None
+    framework: Annotated[
+        str | None,
+        option("Whose arrays it takes: numpy (the default), torch or jax."),
+        words("numpy", "torch", "jax"),
+    ] = None
+    device: Annotated[str | None, option("Where they are, like cuda or mps.", metavar="D")] = None
+    timeout: Annotated[
+        float | None,
+        option("Seconds that one call may take before it counts as hanging (20)."),
+        POSITIVE,
+    ] = None
+
+
+class SuiteOptions(NamedTuple):
+    """What is run."""
+
+    quick: Annotated[
+        bool, option("About ten seconds: fewer lengths, sizes and random cases.", "--quick")
+    ] = False
+    feature: Annotated[list[str] | None, option("Only this feature; may be repeated.", metavar="NAME")] = (
+        None
+    )
+    dtype: Annotated[
+        list[str] | None,
+        option("Only this type (float64, float32, float16, bfloat16); may be repeated.", metavar="TYPE"),
+    ] = None
+    claims: Annotated[
+        str | None,
+        option("A YAML file of what it is said to do: features, without, conventions.", metavar="FILE"),
+    ] = None
+    xfail: Annotated[
+        str | None,
+        option("A YAML file of features that are known to fail, each with why.", metavar="FILE"),
+    ] = None
+
+    suite: Annotated[
+        str | None,
+        option("Cases of others instead: onnx (its node tests, with onnx installed) or torch (frozen)."),
+        words("onnx", "torch"),
+    ] = None
+    replay: Annotated[
+        str | None, option("Run the one case that is saved in FILE again.", metavar="FILE")
+    ] = None
+    jobs: Annotated[int | None, option("Processes that run cases side by side (1)."), whole(1, 64)] = None
+
+
+class ReportOptions(NamedTuple):
+    """How the answer is given."""
+
+    save: Annotated[
+        str | None,
+        option(
+            "The folder for failing cases, each a dump that --replay takes (attnctl-conform).",
+            metavar="DIR",
+        ),
+    ] = None
+    junit: Annotated[str | None, option("Write the report as JUnit XML, too.", metavar="FILE")] = None
+    json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
+
+
+SECTIONS |= {TargetOptions: "The target", SuiteOptions: "What is run", ReportOptions: "Output"}
+
+
+@command(
+    app,
+    "attnctl conform my_kernels.py:attention --quick",
+    "attnctl conform my_kernels.py:attention --like flash --framework torch",
+    "attnctl conform --quick -- ./attention {in} {out}",
+)
+def conform(
+    *,
+    target: Annotated[
+        list[str] | None,
+        typer.Argument(help="module:function or file.py:function; or -- CMD {in} {out}", metavar="TARGET"),
+    ] = None,
+    how: TargetOptions,
+    what: SuiteOptions,
+    report: ReportOptions,
+) -> Exit:
+    """Hold someone's attention function to a suite of cases: what is right, what is wrong and why.
+
+    The function takes Q, K and V, and what else it can do is read from its signature: causal or
+    is_causal, mask or attn_mask, scale, softcap, window, bias, alibi_slopes, key_lengths, past_key
+    and past_value, sinks, … What it has no keyword for is skipped.
+
+    Inputs are rounded to the type first and the reference is computed in float64. Numbers may be off
+    by six times what plain attention in that type is off by; the table has the worst of each feature
+    as a part of that. Every call runs in a process apart with a time limit. Failing cases are made
+    smaller and saved, each with the command that runs it again.
+
+    A command reads Q, K and V, each (batch, head, n, d), from the file {in} and writes its output to
+    {out}: .npz, or with {in.safetensors} and {out.safetensors} that. What else its file is to hold
+    (causal, scale, …) the features of --claims say.
+
+    Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing
+    could be run.
+    """
+    from attnctl.cli.progress import progress
+    from attnctl.verbs.conform import others, run
+    from attnctl.verbs.conform.ask import target_for
+    from attnctl.verbs.conform.replay import replayed
+
+    if not target:
+        raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
+    if what.suite and what.replay:
+        raise AttnError("--replay: it runs one case; leave out --suite")
+    asked = asked_of(target, how, what, report)
+    framework = how.framework or "numpy"
+    options = asked.claims.features if is_command(target) else ()
+    made, name = target_for(named(target), framework, how.device, how.timeout, asked.jobs, options)
+    with progress("cases") as moved:
+        if what.replay:
+            found = run.replay(made, name, asked, *replayed(what.replay))
+        elif what.suite:
+            found = others.run(made, name, asked, what.suite, moved)
+        else:
+            found = run.run(made, name, asked, moved)
+    show(found, report)
+    if found.agrees is None:
+        return Exit.USAGE
+    return Exit.OK if found.agrees else Exit.DIFFERS
+
+
+def is_command(target: list[str]) -> bool:
+    """Whether the target is a command with places for its files."""
+    return len(target) > 1 or "{in" in target[0]
+
+
+def named(target: list[str]) -> str | list[str]:
+    """The name of a function, or the words of a command. Raises AttnError for several targets."""
+    if not is_command(target):
+        return target[0]
+    if len(target) > 1 and not any("{in" in word for word in target):
+        raise AttnError(f"{target[1]}: one TARGET at a time; a command has {{in}} and {{out}} in it")
+    return target if len(target) > 1 else shlex.split(target[0])
+
+
+def asked_of(target: list[str], how: TargetOptions, what: SuiteOptions, report: ReportOptions) -> Asked:
+    """How the suite is to be run. Raises AttnError for names that there are not."""
+    from attnctl.cli.attend import renames
+    from attnctl.verbs.conform.ask import asked
+    from attnctl.verbs.conform.replay import FOLDER
+
+    flags = flags_of(how, what)
+    called = (flags, ["--", *target]) if is_command(target) else ([*target, *flags], [])
+    return asked(
+        layout=how.layout,
+        like=how.like,
+        names=renames(how.map or [], "--map"),
+        claims=what.claims,
+        xfail=what.xfail,
+        features=what.feature or (),
+        dtypes=what.dtype or (),
+        quick=what.quick,
+        save=None if what.replay or what.suite else report.save or FOLDER,
+        called=called,
+        jobs=what.jobs or 1,
+    )
+
+
+def flags_of(how: TargetOptions, what: SuiteOptions) -> list[str]:
+    """The flags that say how the target is called, to be said again."""
+    given = {
+        "layout": how.layout,
+        "like": how.like,
+        "framework": how.framework,
+        "device": how.device,
+        "timeout": how.timeout,
+        "claims": what.claims,
+    }
+    flags = [
+        each for name, value in given.items() if value is not None for each in (f"--{name}", str(value))
+    ]
+    return flags + [each for pair in how.map or [] for each in ("--map", pair)]
+
+
+def show(found: Conformance, report: ReportOptions) -> None:
+    """Write the report as it is asked for."""
+    if report.junit is not None:
+        from attnctl.store import write_text
+        from attnctl.verbs.conform.junit import junit
+
+        write_text(junit(found), report.junit)
+    if report.json:
+        from attnctl.store.strict_json import print_json
+
+        print_json(found.to_dict(), indent=1)
+        return
+    from attnctl.screen.output import output_for
+    from attnctl.verbs.conform.view import show_conformance
+
+    show_conformance(found, output_for(sys.stdout, os.environ))

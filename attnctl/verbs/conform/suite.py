@@ -1,0 +1,130 @@
+"""Cases carried out on a target and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from attnctl.verbs.conform.call import Answer, alike, call_of
+from attnctl.verbs.conform.case import TYPES, Case, Conventions, Problem, problem_of
+from attnctl.verbs.conform.claims import Claims, Known
+from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
+from attnctl.verbs.conform.library import LIBRARIES, Library
+from attnctl.verbs.conform.seconds import judged_seconds
+from attnctl.verbs.conform.signature import Signature, sizes_for
+from attnctl.verbs.conform.target import Target
+
+ABSENT = {"NotImplementedError"}
+"""By this exception a target says that it does not have what it takes a keyword for."""
+
+REFUSALS = ABSENT | {"ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
+"""Exceptions by which a target says that it does not have what nobody claimed."""
+
+NOT_CALLED = "not called"
+"""What stands for the answer of a target that is not asked any more."""
+
+MOST_HANGS = 2
+"""Calls that may hang before no more are made."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a suite is to be run."""
+
+    layout: str = "bhnd"
+    library: Library = LIBRARIES[""]
+    renames: Mapping[str, str] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = tuple(TYPES)
+    only: tuple[str, ...] = ()
+    """Features to run; none means all."""
+    quick: bool = False
+    claims: Claims = Claims()  # noqa: RUF009  (frozen)
+    xfail: Mapping[str, Known] = field(default_factory=dict)
+    save: str | None = None
+    """The folder for failing cases."""
+    called: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """How the command line named the target: what stands before --replay FILE, and after it."""
+    jobs: int = 1
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """The conventions that are declared, by the library or by claims."""
+        return {**self.library.conventions, **self.claims.conventions}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case, carried out and judged."""
+
+    case: Case
+    answer: Answer
+    judgement: Judgement
+
+    @property
+    def refused(self) -> bool:
+        """Whether the target said that it does not have this."""
+        return self.answer.error in REFUSALS
+
+
+@dataclass
+class Suite:
+    """Runs cases on a target."""
+
+    target: Target
+    asked: Asked
+    signature: Signature
+    conventions: Conventions = Conventions()  # noqa: RUF009  (frozen)
+    changed: dict[str, Outcome] = field(default_factory=dict)
+    """By type: a call that changed its inputs."""
+    seconds: dict[int, str] = field(default_factory=dict)
+    """What the outputs behind the first are, by place, as far as they are known."""
+    hangs: int = 0
+    searched: int = 0
+    """Searches for a mistake that found none."""
+
+    def sized(self, case: Case) -> Case:
+        """The case in what the layout has room for."""
+        return sizes_for(case, self.asked.layout)
+
+    def wanted(self, case: Case) -> Expected:
+        """What attention gives in a case."""
+        return expected(problem_of(self.sized(case), self.conventions))
+
+    def outcome(self, case: Case, *, twice: bool = False) -> Outcome:
+        """Carry out a case and judge it."""
+        problem = problem_of(self.sized(case), self.conventions)
+        answer = self.answer(problem.case, twice=twice)
+        wanted = expected(problem)
+        judgement = judged(wanted, answer, self.asked.layout)
+        if judgement.right and self.seconds:
+            judgement = judged_seconds(wanted, answer, self.asked.layout, self.seconds, judgement)
+        found = Outcome(problem.case, answer, judgement)
+        if answer.changed:
+            self.changed.setdefault(case.dtype, found)
+        return found
+
+    def answer(self, case: Case, *, twice: bool = False) -> Answer:
+        """What the target answers in a case."""
+        return self.call(problem_of(case, self.conventions), twice=twice)
+
+    def call(self, problem: Problem, *, twice: bool = False) -> Answer:
+        """What the target answers; nothing is asked of one that hung too often."""
+        if self.hangs >= MOST_HANGS:
+            return Answer(error=NOT_CALLED, message=f"it hung {MOST_HANGS} times and is not called again")
+        answer = self.target.call(call_of(problem, self.signature, self.asked.layout, twice=twice))
+        self.hangs += answer.error == "hang"
+        return answer
+
+    def has(self, case: Case) -> bool:
+        """Whether the target takes a case at all, right or wrong."""
+        return not self.outcome(case).refused
+
+    def ignores(self, option: str, wrong: list[Outcome]) -> bool:
+        """Whether an option is taken and changes nothing: the answers are those without it."""
+        for each in wrong:
+            if each.answer.error:
+                return False
+            bare = self.outcome(each.case.without(option))
+            if bare.answer.error or not alike(bare.answer.outputs[:1], each.answer.outputs[:1]):
+                return False
+        return True
