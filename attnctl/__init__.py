@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from attnctl.api import attend, check, cost, diff, explain, load, run, run_many, run_model, stats
+    from attnctl.api import (
+        attend,
+        check,
+        conform,
+        cost,
+        diff,
+        explain,
+        load,
+        run,
+        run_many,
+        run_model,
+        stats,
+    )
     from attnctl.errors import AttnError
     from attnctl.testing import check_module
     from attnctl.traces import Trace
@@ -26,6 +38,7 @@ HOMES = {
     "load": "api",
     "explain": "api",
     "check": "api",
+    "conform": "api",
     "check_module": "testing",
     "diff": "api",
     "stats": "api",
@@ -41,6 +54,7 @@ __all__ = [
     "attend",
     "check",
     "check_module",
+    "conform",
     "cost",
     "diff",
     "explain",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import is_dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from attnctl.engine.cost import Cost
     from attnctl.plan.prepared import Prepared
     from attnctl.verbs.check.report import Report
+    from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.stats import DumpStats
@@ -248,6 +249,50 @@ def check(
     asked = chosen(settings or configured(trace), options) if options else settings
     trace = under_our_names(trace, asked, layer)
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
+
+
+def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
+    target: str | Callable[..., Any],
+    *,
+    layout: str | None = None,
+    like: str | None = None,
+    names: Mapping[str, str] | None = None,
+    framework: str = "numpy",
+    device: str | None = None,
+    claims: str | PathLike[str] | None = None,
+    xfail: str | PathLike[str] | None = None,
+    features: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    quick: bool = False,
+    timeout: float | None = None,
+    save: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Conformance:
+    """Hold an attention function to a suite of cases: what is right, what is wrong and why.
+
+    A function is called in this process; the name of one, "module:function" or "file.py:function",
+    in a process of its own with a time limit for each call. It takes Q, K and V, each (batch, head,
+    n, d) unless a `layout` (bnhd, hnd, nd) says otherwise; what else it can do is read from its
+    signature, `names` says theirs -> ours. `claims` and `xfail` are YAML files. Failing cases are
+    saved in the folder `save`, where one is given. Raises AttnError where the function cannot be
+    called, and for names that there are not.
+    """
+    from attnctl.verbs.conform.ask import asked, target_for
+    from attnctl.verbs.conform.suite import run as run_suite
+
+    wanted = asked(
+        layout=layout,
+        like=like,
+        names=names or {},
+        claims=None if claims is None else fspath(claims),
+        xfail=None if xfail is None else fspath(xfail),
+        features=features,
+        dtypes=dtypes,
+        quick=quick,
+        save=None if save is None else fspath(save),
+    )
+    made, name = target_for(target, framework, device, timeout)
+    return run_suite(made, name, wanted, progress)
 
 
 def check_words(*sentences: object) -> None:

@@ -18,6 +18,7 @@ COMMANDS = {
     "explain": "Show the arithmetic behind one cell.",
     "check": "Recompute anyone's dump; name the first wrong step and why.",
     "diff": "Compare two dumps: where they part, by how much, and why.",
+    "conform": "Hold someone's attention function to a suite of cases.",
     "stats": "Measure each head: entropy, distance, what it looks at.",
     "model": "Say what a trained model is, layer by layer.",
     "config": "Write, check and describe YAML configs.",

@@ -128,10 +128,10 @@ def attend_in_model(
     run_model(options, [Input(hidden=found[HIDDEN], memory=memory)], settings, view, output)
 
 
-def renames(pairs: list[str]) -> dict[str, str]:
+def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:
     """['theirs=ours', …] -> {theirs: ours}."""
     parts = [pair.partition("=") for pair in pairs]
     wrong = [pair for pair, (theirs, _, ours) in zip(pairs, parts, strict=True) if not (theirs and ours)]
     if wrong:
-        raise AttnError([f"--name: {pair!r} is not THEIRS=OURS; write it like query=Q" for pair in wrong])
+        raise AttnError([f"{flag}: {pair!r} is not THEIRS=OURS; write it like query=Q" for pair in wrong])
     return {theirs: ours for theirs, _, ours in parts}

@@ -1,0 +1,86 @@
+"""From words to a target and to what is asked of it: for the command line and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attnctl.errors import AttnError, raise_all
+from attnctl.verbs.conform.call import Framework
+from attnctl.verbs.conform.case import TYPES
+from attnctl.verbs.conform.claims import Claims, read_claims, read_xfail
+from attnctl.verbs.conform.features import NAMES
+from attnctl.verbs.conform.library import LIBRARIES
+from attnctl.verbs.conform.suite import Asked
+from attnctl.verbs.conform.target import InProcess, Target, target_of
+from attnctl.words import nearest
+
+LAYOUTS = ("bhnd", "bnhd", "hnd", "nd")
+"""How arrays may be laid out."""
+
+FRAMEWORKS = ("numpy", "torch", "jax")
+
+SECONDS = 20.0
+"""What one call may take."""
+
+
+def asked(  # noqa: PLR0913  (everything that can be asked)
+    *,
+    layout: str | None = None,
+    like: str | None = None,
+    names: Mapping[str, str],
+    claims: str | None = None,
+    xfail: str | None = None,
+    features: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    quick: bool = False,
+    save: str | None = None,
+) -> Asked:
+    """How the suite is to be run. Raises AttnError with every name that there is not."""
+    raise_all(
+        [
+            *unknown("layout", [layout] if layout else (), LAYOUTS),
+            *unknown("like", [like] if like else (), [name for name in LIBRARIES if name]),
+            *unknown("feature", features, NAMES),
+            *unknown("dtype", dtypes, list(TYPES)),
+        ]
+    )
+    library = LIBRARIES[like or ""]
+    return Asked(
+        layout=layout or library.layout,
+        library=library,
+        renames=names,
+        dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),
+        only=tuple(features),
+        quick=quick,
+        claims=read_claims(claims) if claims else Claims(),
+        xfail=read_xfail(xfail) if xfail else {},
+        save=save,
+    )
+
+
+def unknown(what: str, given: Iterable[str], there: Sequence[str]) -> list[str]:
+    """Names that there are not, each with the one that is meant."""
+    out = []
+    for name in given:
+        near = nearest(str(name), list(there), most=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(there)}"
+        if name not in there:
+            out.append(f"--{what} {name}: there is none of this name; {hint}")
+    return out
+
+
+def target_for(
+    target: str | Callable[..., Any],
+    framework: str = "numpy",
+    device: str | None = None,
+    timeout: float | None = None,
+) -> tuple[Target, str]:
+    """What is called, and its name. Raises AttnError for what is no target."""
+    raise_all(unknown("framework", [framework], FRAMEWORKS))
+    own = Framework(framework, device or "")
+    if callable(target):
+        return InProcess(target, own), getattr(target, "__qualname__", type(target).__name__)
+    if not isinstance(target, str):
+        raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
+    return target_of(target, own, timeout or SECONDS), target

@@ -1,0 +1,197 @@
+"""One call of a target: arrays in, numbers out, and what became of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.verbs.conform.case import Problem
+from attnctl.verbs.conform.signature import Signature
+
+NUMPY = {"bfloat16": "float32"}
+"""The type of NumPy that holds numbers of a type that NumPy has not."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a target is called with; arrays hold numbers of the type, in float64."""
+
+    inputs: tuple[Array, ...]
+    keywords: Mapping[str, Any]
+    names: tuple[str, ...] = ()
+    """Of the inputs, where they are not given by place."""
+    dtype: str = "float64"
+    memory: str = "plain"
+    twice: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a call."""
+
+    outputs: tuple[Any, ...] = ()
+    """The arrays that it returned, the first of them the output; None for what is no array."""
+    changed: tuple[str, ...] = ()
+    """Inputs that are not what they were."""
+    same: bool = True
+    """Whether a second call gave the same bits."""
+    error: str = ""
+    """The kind of what went wrong: crash, hang, exit, or the name of an exception."""
+    message: str = ""
+    printed: bool = False
+
+
+@dataclass(frozen=True)
+class Framework:
+    """How arrays become a library's own, and come back."""
+
+    name: str = "numpy"
+    device: str = ""
+
+    def give(self, array: Array, dtype: str) -> Any:
+        """An array of numbers of the type in the library's own type; others as they are."""
+        if self.name == "torch":
+            torch = import_module("torch")
+            made = torch.from_numpy(array)
+            made = made.to(getattr(torch, dtype)) if array.dtype.kind == "f" else made
+            return made.to(self.device) if self.device else made
+        if self.name == "jax":
+            jax, jnp = import_module("jax"), import_module("jax.numpy")
+            if dtype == "float64":
+                jax.config.update("jax_enable_x64", True)
+            made = jnp.asarray(array, dtype=getattr(jnp, dtype) if array.dtype.kind == "f" else None)
+            return jax.device_put(made, jax.devices(self.device)[0]) if self.device else made
+        return array
+
+
+def taken(value: Any) -> Any:
+    """What came back, as a NumPy array of float64 (or of what whole type it is); None where it is none."""
+    if value is None or isinstance(value, (str, bytes, dict, bool)):
+        return None
+    kind = type(value).__module__.partition(".")[0]
+    if kind == "torch":
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()
+    elif not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+        value = np.from_dlpack(value)
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biu":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+    return np.array(array)
+
+
+def laid_out(array: Array, layout: str, *, of_scores: bool = False) -> Array:
+    """(batch, head, n, d) in the target's layout."""
+    if layout == "nd":
+        return array[0, 0]
+    if layout == "hnd":
+        return array[0]
+    return array.swapaxes(1, 2) if layout == "bnhd" and not of_scores else array
+
+
+def back(array: Array, layout: str) -> Array:
+    """The target's layout as (batch, head, n, d)."""
+    if layout == "nd":
+        return array[None, None]
+    if layout == "hnd":
+        return array[None]
+    return array.swapaxes(1, 2) if layout == "bnhd" and array.ndim == 4 else array
+
+
+def call_of(problem: Problem, signature: Signature, layout: str, *, twice: bool = False) -> Call:
+    """The call that a case asks for."""
+
+    def fitted(name: str, value: Any) -> Any:
+        if not isinstance(value, np.ndarray) or value.ndim < 4:
+            return value
+        scores = name not in (signature.keywords.get("past_key"), signature.keywords.get("past_value"))
+        return np.ascontiguousarray(laid_out(value, layout, of_scores=scores))
+
+    keywords = {name: fitted(name, value) for name, value in signature.with_options(problem).items()}
+    case = problem.case
+    inputs = tuple(laid_out(problem.arrays[name], layout) for name in "QKV")
+    kept = inputs if case.memory == "broadcast" else tuple(map(np.ascontiguousarray, inputs))
+    return Call(kept, keywords, signature.inputs, case.dtype, case.memory, twice)
+
+
+def in_memory(array: Array, memory: str) -> Array:
+    """The same numbers laid out in another way."""
+    if memory == "fortran":
+        return np.asfortranarray(array)
+    if memory == "strided":
+        wide = np.full((*array.shape[:-1], 2 * array.shape[-1]), 7.0, dtype=array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    if memory == "transposed":
+        return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return array
+
+
+def ready(call: Call, framework: Framework) -> tuple[list[Any], dict[str, Any], dict[str, Array]]:
+    """Positional arguments, keywords and the arrays behind them, as NumPy has them."""
+    kind = np.dtype(NUMPY.get(call.dtype, call.dtype))
+
+    def cast(value: Any, memory: str) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        own = value.astype(kind) if value.dtype.kind == "f" else value.copy()
+        if memory == "broadcast" and own.shape[0] > 1:
+            strides = (0, *own.strides[1:])
+            return np.lib.stride_tricks.as_strided(own, own.shape, strides)
+        return in_memory(own, memory)
+
+    memories = [call.memory, call.memory, call.memory]
+    if call.memory == "broadcast":
+        memories[0] = "plain"
+    owned = {name: cast(each, how) for name, each, how in zip("QKV", call.inputs, memories, strict=True)}
+    more = {name: cast(value, "plain") for name, value in call.keywords.items()}
+    arrays = owned | {name: value for name, value in more.items() if isinstance(value, np.ndarray)}
+    given = {name: framework.give(array, call.dtype) for name, array in arrays.items()}
+    inputs = [given[name] for name in "QKV"]
+    keywords = {name: given.get(name, value) for name, value in more.items()}
+    if call.names:
+        keywords |= dict(zip(call.names, inputs, strict=True))
+        inputs = []
+    return inputs, keywords, given
+
+
+def invoke(function: Callable[..., Any], call: Call, framework: Framework) -> Answer:
+    """Call the target once (or twice with the same inputs) and say what came of it."""
+    inputs, keywords, given = ready(call, framework)
+    before = {name: bits(array) for name, array in given.items()}
+    try:
+        with np.errstate(all="ignore"):
+            outputs = outputs_of(function(*inputs, **keywords))
+            changed = tuple(name for name, array in given.items() if bits(array) != before[name])
+            same = True
+            if call.twice:
+                again, more, _ = ready(call, framework)
+                same = alike(outputs, outputs_of(function(*again, **more)))
+    except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
+        return Answer(error=type(error).__name__, message=str(error))
+    return Answer(outputs, changed, same)
+
+
+def outputs_of(result: Any) -> tuple[Any, ...]:
+    """The arrays of a result: of an array itself, or of a tuple or a list of them."""
+    several = isinstance(result, (tuple, list)) and not np.isscalar(result[:1])
+    return tuple(map(taken, result)) if several else (taken(result),)
+
+
+def bits(array: Any) -> bytes:
+    """The numbers of an input, to see whether they change."""
+    found = taken(array)
+    return b"" if found is None else found.tobytes()
+
+
+def alike(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two results are the same to the bit."""
+    return len(a) == len(b) and all(bits(x) == bits(y) for x, y in zip(a, b, strict=True))

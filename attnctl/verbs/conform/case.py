@@ -1,0 +1,259 @@
+"""A case: a small value from which every array of a call follows, and what attention makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.derivation import Derivation, Variant
+from attnctl.errors import AttnError
+from attnctl.names import BIAS, MASK, PAST_KEY, PAST_VALUE, TABLE
+from attnctl.rules import Rule
+from attnctl.verbs.check.precision import BFLOAT16, DTYPES, Precision, rounded
+
+TYPES: dict[str, Precision] = {
+    **{name: DTYPES[name] for name in ("float64", "float32", "float16")},
+    BFLOAT16.name: BFLOAT16,
+}
+"""The types that a target is called with, the finest first."""
+
+LARGE, APART = 2496.0, 512.0
+"""Q of the fill `large`: with 16 columns of ±1 scores are ±1e4, exact in every type and apart by 256."""
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """What a target does where programs differ; found out before it is judged."""
+
+    corner: str = "top-left"
+    """Where the diagonal of a causal mask starts when there are more keys than queries."""
+    window: str = "W"
+    """Of a sliding window W: whether a query sees W keys or W + 1, itself among them."""
+    ahead: str = "none"
+    """What a sliding window without causal sees ahead of the query: none, the same, or all."""
+
+    def offset(self, queries: int, keys: int, past: int) -> int:
+        """The number of keys before query 0."""
+        return past if past or self.corner == "top-left" else keys - queries
+
+
+@dataclass(frozen=True)
+class Case:
+    """The sizes, the options and the numbers of one call; `keys` counts those of a cache too."""
+
+    dtype: str = "float64"
+    batch: int = 2
+    heads: int = 2
+    kv_heads: int = 2
+    queries: int = 16
+    keys: int = 16
+    d_k: int = 16
+    d_v: int = 16
+    options: tuple[tuple[str, Any], ...] = ()
+    fill: str = "random"
+    magnitude: float = 1.0
+    memory: str = "plain"
+    seed: int = 0
+
+    def __str__(self) -> str:
+        """The sizes, then what is not as usual."""
+        heads = f"{self.heads}" if self.heads == self.kv_heads else f"{self.heads}/{self.kv_heads}"
+        said = [
+            f"{self.dtype}, batch {self.batch}, heads {heads}, {self.queries} queries, {self.keys} keys",
+            f"d_k {self.d_k}" + (f", d_v {self.d_v}" if self.d_v != self.d_k else ""),
+            *(f"{name} {value}" for name, value in self.options),
+            *([f"fill {self.fill}"] if self.fill != "random" else []),
+            *([f"inputs times {self.magnitude:g}"] if self.magnitude != 1 else []),
+            *([f"arrays {self.memory}"] if self.memory != "plain" else []),
+        ]
+        return ", ".join(said)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The options by name."""
+        return dict(self.options)
+
+    @property
+    def past(self) -> int:
+        """Keys that come from a cache."""
+        return int(self.asked.get("cache", 0))
+
+    def having(self, **options: Any) -> Case:
+        """The same with these options, too."""
+        return replace(self, options=tuple({**self.asked, **options}.items()))
+
+    def without(self, *names: str) -> Case:
+        """The same without these options."""
+        return replace(self, options=tuple(each for each in self.options if each[0] not in names))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a dump's header holds it."""
+        return {**asdict(self), "options": [[name, plain(value)] for name, value in self.options]}
+
+    @classmethod
+    def of(cls, data: Any) -> Case:
+        """The case that `to_dict` wrote. Raises AttnError for what is none."""
+        try:
+            known = {each.name: data[each.name] for each in fields(cls)}
+            known["options"] = tuple((name, frozen(value)) for name, value in data["options"])
+            return cls(**known)
+        except (KeyError, TypeError, ValueError) as error:
+            raise AttnError(f"conform.case: not a case of attnctl conform ({error})") from None
+
+
+def plain(value: Any) -> Any:
+    """Tuples as lists."""
+    return [plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def frozen(value: Any) -> Any:
+    """Lists as tuples."""
+    return tuple(frozen(each) for each in value) if isinstance(value, list) else value
+
+
+@dataclass
+class Problem:
+    """The arrays of a case, what an option is passed as, and the attention that is meant."""
+
+    case: Case
+    conventions: Conventions
+    arrays: dict[str, Array]
+    """What the derivation starts from, under our names."""
+    passed: dict[str, Any] = field(default_factory=dict)
+    """By option: its value, with arrays over (batch, head, query, key)."""
+    rules: list[Rule] = field(default_factory=list)
+    scale: float | None = None
+    offset: int = 0
+
+    @property
+    def scores(self) -> tuple[int, int, int, int]:
+        """The shape of the scores."""
+        return self.case.batch, self.case.heads, self.case.queries, self.case.keys
+
+    def draw(self, name: str, *shape: int) -> Array:
+        """Normal numbers for one array, rounded to the type."""
+        seed = crc32(f"{self.case.seed} {name}".encode())
+        return self.in_type(np.random.RandomState(seed).standard_normal(shape))
+
+    def in_type(self, array: Array) -> Array:
+        """Rounded to the type, in float64."""
+        return rounded(np.asarray(array, dtype=np.float64), TYPES[self.case.dtype])
+
+    def add_bias(self, bias: Array) -> None:
+        """Add something to the scores."""
+        self.arrays[BIAS] = self.arrays.get(BIAS, 0.0) + np.broadcast_to(bias, self.scores)
+
+    def hide(self, allowed: Array) -> None:
+        """Hide what is not allowed."""
+        self.arrays[MASK] = self.arrays.get(MASK, True) & np.broadcast_to(allowed, self.scores)
+
+    @property
+    def variant(self) -> Variant:
+        """The kind of attention that is meant."""
+        case = self.case
+        return Variant(
+            given=dict.fromkeys(self.arrays, "given"),
+            d_k=case.d_k,
+            kv_share=case.heads // case.kv_heads,
+            scale=self.scale,
+            rules=tuple(self.rules),
+            offset=self.offset,
+            past=case.past,
+            batch=True,
+            axes={name: ("batch", *TABLE[name].axes) for name in (MASK, BIAS) if name in self.arrays},
+        )
+
+    @property
+    def derivation(self) -> Derivation:
+        """Its lines."""
+        return self.variant.derivation
+
+
+def problem_of(case: Case, conventions: Conventions) -> Problem:
+    """The arrays of a case, and what is meant by it."""
+    from attnctl.verbs.conform.options import OPTIONS
+
+    problem = Problem(case, conventions, {})
+    problem.offset = conventions.offset(case.queries, case.keys, case.past)
+    problem.arrays |= FILLS[case.fill](problem)
+    if case.memory == "broadcast":
+        problem.arrays |= {
+            name: np.broadcast_to(problem.arrays[name][:1], problem.arrays[name].shape) for name in "KV"
+        }
+    for name, value in case.options:
+        OPTIONS[name].ask(problem, value)
+    if case.past:
+        split_cache(problem)
+    return problem
+
+
+def split_cache(problem: Problem) -> None:
+    """Keys and values that come from the cache, apart from the new ones."""
+    past, arrays = problem.case.past, problem.arrays
+    for symbol, name in (("K", PAST_KEY), ("V", PAST_VALUE)):
+        arrays[name], arrays[symbol] = arrays[symbol][..., :past, :], arrays[symbol][..., past:, :]
+    problem.passed["cache"] = (arrays[PAST_KEY], arrays[PAST_VALUE])
+
+
+# --- what Q, K and V are ---
+
+
+def drawn(problem: Problem) -> dict[str, Array]:
+    """Normal numbers; Q and K times the magnitude."""
+    case = problem.case
+    q = problem.draw("Q", case.batch, case.heads, case.queries, case.d_k)
+    k = problem.draw("K", case.batch, case.kv_heads, case.keys, case.d_k)
+    v = problem.draw("V", case.batch, case.kv_heads, case.keys, case.d_v)
+    return {"Q": problem.in_type(q * case.magnitude), "K": problem.in_type(k * case.magnitude), "V": v}
+
+
+def unit_values(case: Case) -> Array:
+    """V that tells the weights: key j has a one in column j mod d_v."""
+    shape = (case.batch, case.kv_heads, case.keys, case.d_v)
+    columns = np.arange(case.keys) % case.d_v
+    return np.broadcast_to(np.eye(case.d_v)[columns], shape).copy()
+
+
+def who(problem: Problem) -> dict[str, Array]:
+    """Q = 0 and V of unit vectors: each query sees its keys alike, which shows who sees whom."""
+    arrays = drawn(problem)
+    return arrays | {"Q": np.zeros_like(arrays["Q"]), "V": unit_values(problem.case)}
+
+
+def identity(problem: Problem) -> dict[str, Array]:
+    """V of unit vectors: the output is the weights."""
+    return drawn(problem) | {"V": unit_values(problem.case)}
+
+
+def by_head(problem: Problem) -> dict[str, Array]:
+    """V constant in each kv head: the output says which head was read."""
+    case = problem.case
+    numbers = 1.0 + np.arange(case.kv_heads) + 16 * np.arange(case.batch)[:, None]
+    shape = (case.batch, case.kv_heads, case.keys, case.d_v)
+    return drawn(problem) | {"V": np.broadcast_to(numbers[..., None, None], shape).copy()}
+
+
+def large(problem: Problem) -> dict[str, Array]:
+    """Scores of ±1e4 with one key ahead of the others: the output is that key's row of V, exactly.
+
+    Keys are different rows of ±1 that begin with 1. Even queries are large multiples of one key;
+    odd ones are that key, and far below 0 with every key.
+    """
+    case = problem.case
+    bits = (np.arange(case.keys)[:, None] >> np.arange(case.d_k - 1)) & 1
+    keys = np.concatenate([np.ones((case.keys, 1)), 2.0 * bits - 1.0], axis=1)
+    meant = (7 * np.arange(case.queries) + 3) % case.keys
+    odd = np.arange(case.queries)[:, None] % 2 == 1
+    q = np.where(odd, APART * keys[meant], LARGE * keys[meant])
+    q[:, 0] = np.where(odd[:, 0], -LARGE * case.d_k, q[:, 0])
+    shape = (case.batch, case.kv_heads, case.keys, case.d_k)
+    queries = np.broadcast_to(q, (case.batch, case.heads, case.queries, case.d_k)).copy()
+    return drawn(problem) | {"Q": queries, "K": np.broadcast_to(keys, shape).copy()}
+
+
+FILLS = {"random": drawn, "who": who, "identity": identity, "heads": by_head, "large": large}
+"""What Q, K and V of a case may be."""

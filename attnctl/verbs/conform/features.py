@@ -1,0 +1,171 @@
+"""What a target is held to: features, and the cases of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.options import OPTIONS
+
+BASE = Case(batch=2, heads=3, kv_heads=3, queries=12, keys=12, d_k=8, d_v=8)
+"""Sizes that differ, so that no axis is taken for another."""
+
+ATTENTION, LENGTHS, HEAD_SIZES = "attention", "lengths", "head sizes"
+OTHER_D_V, GROUPED, LARGE, LAYOUTS = "d_v ≠ d_k", "grouped heads", "large scores", "memory layouts"
+REPEATABLE, INPUTS_KEPT, PAIRS, RANDOM = "repeatable", "inputs kept", "pairs", "random"
+
+CONVENTIONS = "conventions"
+
+NAMES = (
+    ATTENTION,
+    HEAD_SIZES,
+    LENGTHS,
+    OTHER_D_V,
+    GROUPED,
+    LARGE,
+    LAYOUTS,
+    *OPTIONS,
+    PAIRS,
+    RANDOM,
+    REPEATABLE,
+    INPUTS_KEPT,
+    CONVENTIONS,
+)
+"""Every feature, in order."""
+
+OPTIONAL = {LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask"}
+"""Features that a target may refuse by an exception."""
+
+NEVER_TOGETHER = {frozenset(("window", "sliding_window"))}
+"""Options that mean the same."""
+
+RANDOM_CASES, QUICK_RANDOM_CASES = 40, 8
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Something that a target can do, and the cases that show whether it does."""
+
+    name: str
+    cases: tuple[Case, ...] = ()
+    skipped: str = ""
+    """Why it is not run."""
+
+    @property
+    def optional(self) -> bool:
+        """Whether an exception says no more than that the target does not have it."""
+        return self.name in OPTIONAL
+
+
+def square(n: int, d: int = 8, **others: object) -> Case:
+    """As many queries as keys."""
+    return replace(BASE, queries=n, keys=n, d_k=d, d_v=d, **others)  # type: ignore[arg-type]
+
+
+def own_features(*, quick: bool) -> Iterator[Feature]:
+    """What every attention has."""
+    plain = [
+        replace(BASE, fill="who"),
+        replace(BASE, fill="identity"),
+        *(square(n, d, seed=n) for n, d in ((1, 8), (2, 16), (12, 8), (16, 16), (33, 32), (65, 16))),
+        square(33, 8, magnitude=2.0),
+        square(129, 16, batch=1, heads=2, kv_heads=2, seed=3),
+    ]
+    more = [square(n, 16, batch=1, heads=2, kv_heads=2, seed=n) for n in (31, 63, 64, 127, 128, 257, 513)]
+    yield Feature(ATTENTION, tuple(plain if quick else plain + more))
+    sizes = (1, 16, 64, 80, 128, 256) if quick else (1, 2, 4, 16, 24, 32, 64, 72, 80, 96, 128, 192, 256)
+    yield Feature(HEAD_SIZES, tuple(square(9, d, heads=2, kv_heads=2, seed=d) for d in sizes))
+    lengths = ((5, 12), (12, 5), (1, 33), (33, 1), (17, 64), (64, 17), (3, 130))
+    yield Feature(
+        LENGTHS, tuple(replace(BASE, queries=n, keys=m, seed=n, fill=fill) for n, m in lengths
+                       for fill in ("random", *(("who",) if n == 5 else ()))),
+    )  # fmt: skip
+    widths = ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
+    yield Feature(OTHER_D_V, tuple(replace(BASE, d_k=k, d_v=v, seed=k) for k, v in widths))
+    yield Feature(GROUPED, tuple(grouped()))
+    large = replace(BASE, d_k=16, d_v=16, fill="large")
+    yield Feature(
+        LARGE, (large, replace(large, queries=33, keys=33), replace(large, queries=70, keys=70, batch=1))
+    )
+    yield Feature(
+        LAYOUTS,
+        tuple(replace(BASE, memory=how) for how in ("fortran", "strided", "transposed", "broadcast")),
+    )
+
+
+def grouped() -> Iterator[Case]:
+    """Query heads that share kv heads: two of them, one, three."""
+    for heads, kv in ((4, 2), (4, 1), (6, 3)):
+        yield replace(BASE, heads=heads, kv_heads=kv, fill="heads")
+        yield replace(BASE, heads=heads, kv_heads=kv, seed=heads)
+
+
+def of_option(name: str, *, lengths: bool, quick: bool) -> Feature:
+    """The cases of one option alone."""
+    cases: list[Case] = []
+    for at, case in enumerate((BASE, square(33, 16, batch=2, heads=2, kv_heads=2))):
+        for value in OPTIONS[name].values(case):
+            cases += [replace(case, fill=fill, seed=at).having(**{name: value})
+                      for fill in (("who", "random") if at == 0 else ("random",))]  # fmt: skip
+    if name == "cache":
+        cases = [replace(case, queries=case.keys - case.past) for case in cases]
+        cases = [case for case in cases if case.queries > 0]
+    elif lengths:
+        longer = replace(BASE, queries=5, keys=17)
+        value = OPTIONS[name].values(longer)[0]
+        cases += [replace(longer, fill=fill).having(**{name: value}) for fill in ("who", "random")]
+    if name in {"causal", "window", "sliding_window"} and not quick:
+        value = OPTIONS[name].values(square(129))[0]
+        cases.append(square(129, 16, batch=1).having(**{name: value}))
+    return Feature(name, tuple(cases))
+
+
+def may_go_together(names: Sequence[str]) -> bool:
+    """Whether options mean something together."""
+    return not any(pair <= set(names) for pair in NEVER_TOGETHER)
+
+
+def together(case: Case, names: Sequence[str], pick: int = 0) -> Case:
+    """A case with these options, each at one of its values."""
+    values = {name: OPTIONS[name].values(case) for name in names}
+    out = case.having(**{name: each[pick % len(each)] for name, each in values.items()})
+    return replace(out, queries=out.keys - out.past) if out.past else out
+
+
+def pairs(claimed: Sequence[str]) -> Feature:
+    """Every two options at once."""
+    cases = [
+        together(replace(BASE, keys=14, queries=14, seed=at), names, at)
+        for at, names in enumerate(combinations(claimed, 2))
+        if may_go_together(names)
+    ]
+    reason = "" if cases else "it has fewer than two options"
+    return Feature(PAIRS, tuple(cases), reason)
+
+
+def random(claimed: Sequence[str], *, lengths: bool, groups: bool, widths: bool, quick: bool) -> Feature:
+    """Seeded random sizes and options, of what the target has."""
+    cases: list[Case] = []
+    for seed in range(QUICK_RANDOM_CASES if quick else RANDOM_CASES):
+        draw = np.random.RandomState(seed)
+        keys, kv_heads = int(draw.randint(1, 80)), int(draw.randint(1, 4))
+        d_k = int(draw.choice([8, 16, 32, 64]))
+        case = Case(
+            batch=int(draw.randint(1, 4)),
+            heads=kv_heads * int(draw.randint(1, 4) if groups else 1),
+            kv_heads=kv_heads,
+            queries=int(draw.randint(1, 80)) if lengths else keys,
+            keys=keys,
+            d_k=d_k,
+            d_v=int(draw.choice([8, 16, 24, 64])) if widths else d_k,
+            magnitude=float(draw.choice([0.5, 1.0, 1.5])),
+            seed=seed,
+        )
+        chosen = [name for name in claimed if draw.uniform() < 0.3 and (name != "cache" or keys > 1)]
+        if may_go_together(chosen):
+            cases.append(together(case, chosen, seed))
+    return Feature(RANDOM, tuple(cases))

@@ -1,0 +1,213 @@
+"""What a target answered beside what attention in float64 gives, and how far off rounding may put it.
+
+The derivation is carried out in float64 on inputs that were rounded to the type, and a few times
+more with every result rounded at random in that type (`attnctl.verbs.check.rounding`): so far off is
+plain attention in that type. A number may be off by `FACTOR` times that scatter and one rounding, all
+numbers together by `typical` times the scatter. The ratio is what a case is off by, as a part of what
+it may be: above 1 it is wrong. Where rounding hides a good part of how the numbers vary, a
+right answer is no evidence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.names import HEAD_OUTPUTS, SINK, WEIGHTS
+from attnctl.ops import Given
+from attnctl.verbs.check.judge import root_mean_square, spread
+from attnctl.verbs.check.rounding import FACTOR, Known, carried, exactly, typical
+from attnctl.verbs.conform.call import Answer, back
+from attnctl.verbs.conform.case import TYPES, Case, Problem
+
+RUNS = 6
+"""Runs of Monte Carlo arithmetic for each case."""
+
+ULPS = 2
+"""Units in the last place of its type that any number may be off."""
+
+HIDDEN = 0.3
+"""What rounding may hide of how the numbers vary before a right answer says nothing."""
+
+NEGLIGIBLE = 1e-30
+"""Below this, numbers are 0 in any type."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What attention gives in one case, step by step, and how far off the output may be."""
+
+    problem: Problem
+    steps: dict[str, Known]
+    output: Array
+    scatter: Array
+    allowed: Array
+    seen: Array
+    """The rows (batch, head, query) that see a key."""
+
+    @property
+    def blurred(self) -> float:
+        """The part of how the outputs vary that rounding may hide."""
+        told = self.seen[..., None] & np.isfinite(self.scatter)
+        numbers = self.output[np.broadcast_to(told, self.output.shape)]
+        return FACTOR * root_mean_square(self.scatter[told[..., 0]]) / spread(numbers)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How far off an answer is."""
+
+    ratio: float
+    """The worst difference, as a part of what is allowed; NaN and wrong shapes are ∞."""
+    evidence: bool = True
+    """Whether a right answer says anything."""
+    words: str = ""
+    """What is wrong, where it is."""
+    at: tuple[int, ...] | None = None
+
+    @property
+    def right(self) -> bool:
+        """Whether it may be called right."""
+        return self.ratio <= 1.0
+
+
+def expected(problem: Problem) -> Expected:
+    """Carry out the derivation in float64, and in the type with random rounding."""
+    unit = TYPES[problem.case.dtype].unit
+    steps: dict[str, Known] = {}
+    for step in problem.derivation:
+        if isinstance(step.op, Given):
+            steps[step.name] = exactly(problem.arrays[step.name])
+        else:
+            steps[step.name] = carried(step.op, [steps[name] for name in step.inputs], unit, step.name)
+    known = steps[HEAD_OUTPUTS]
+    scatter = known.scatter_in(RUNS)
+    precision = TYPES[problem.case.dtype]
+    size = np.where(np.isfinite(known.value), np.abs(known.value), 0.0)
+    rows = np.abs(size).max(axis=-1, keepdims=True)
+    allowed = FACTOR * scatter + ULPS * unit * np.maximum(size, rows * 2.0**-4) + precision.smallest
+    seen: Array = np.asarray(steps[WEIGHTS].value.any(axis=-1))
+    return Expected(problem, steps, known.value, scatter, allowed, seen)
+
+
+def judged(wanted: Expected, answer: Answer, layout: str) -> Judgement:
+    """The first output of an answer beside what it should be."""
+    if answer.error:
+        return Judgement(inf, words=f"{answer.error}: {answer.message}".rstrip(": "))
+    found = answer.outputs[0] if answer.outputs else None
+    if found is None:
+        return Judgement(inf, words="it returns no array")
+    shape = wanted.output.shape
+    given = back(found, layout)
+    if given.shape != shape:
+        want = shape_in(shape, layout)
+        return Judgement(inf, words=f"the output has the shape {list(found.shape)}, not {want}")
+    if given.dtype.kind not in "fiu":
+        return Judgement(inf, words=f"the output has the type {given.dtype}")
+    return compared(wanted, given)
+
+
+def shape_in(shape: tuple[int, ...], layout: str) -> list[int]:
+    """A shape (batch, head, query, d_v) in the layout of the target."""
+    from attnctl.verbs.conform.call import laid_out
+
+    return list(laid_out(np.empty(shape), layout).shape)
+
+
+def compared(wanted: Expected, found: Array) -> Judgement:
+    """An output (batch, head, query, d_v) beside what it should be."""
+    rows = np.broadcast_to(wanted.seen[..., None], found.shape)
+    gap = np.where(rows, np.abs(found - wanted.output), 0.0)
+    broken = rows & ~np.isfinite(found)
+    if broken.any():
+        at = tuple(int(i) for i in np.argwhere(broken)[0])
+        return Judgement(inf, words=f"the output is {found[at]} at {list(at)}", at=at)
+    ratios = np.where(rows & np.isfinite(wanted.allowed), gap / wanted.allowed, 0.0)
+    at = tuple(int(i) for i in np.unravel_index(int(ratios.argmax()), ratios.shape))
+    worst = float(ratios[at])
+    told = rows & (wanted.scatter > NEGLIGIBLE) & np.isfinite(wanted.scatter)
+    slack = ULPS * TYPES[wanted.problem.case.dtype].unit * np.abs(wanted.output)
+    together = root_mean_square(np.maximum(gap - slack, 0.0)[told] / wanted.scatter[told])
+    ratio = max(worst, together / typical(int(wanted.seen.sum())))
+    evidence = wanted.blurred < HIDDEN and bool(wanted.seen.any())
+    if ratio <= 1:
+        return Judgement(ratio, evidence, at=at)
+    words = (
+        f"the output is {found[at]:.6g} at {list(at)} and should be {wanted.output[at]:.6g} "
+        f"(off by {gap[at]:.2g}, {wanted.allowed[at]:.2g} allowed)"
+    )
+    if worst <= 1:
+        words = f"the outputs are off together by {ratio:.2g} times what rounding explains"
+    return Judgement(ratio, evidence, words, at)
+
+
+# --- what comes behind the output ---
+
+
+def second_outputs(wanted: Expected) -> dict[str, Array]:
+    """What a second output may be, by name: weights, scores, a log-sum-exp, a maximum, a sum."""
+    case, values = wanted.problem.case, {name: each.value for name, each in wanted.steps.items()}
+    scores = [name for name in values if name.endswith("scores")]
+    last = values[scores[-1]]
+    with np.errstate(all="ignore"):
+        top = last.max(axis=-1)
+        total = np.exp(last - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
+        told = {
+            WEIGHTS: values[WEIGHTS],
+            **{name: values[name] for name in scores},
+            "log-sum-exp": top + np.log(total),
+            "log2-sum-exp": (top + np.log(total)) / log(2.0),
+            "maximum": top,
+            "sum": total,
+        }
+    if SINK in values:
+        told = {name: each for name, each in told.items() if name == WEIGHTS}
+    return told if isinstance(case, Case) else {}
+
+
+def recognised(wanted: Expected, answer: Answer, layout: str) -> dict[int, str]:
+    """The outputs behind the first that are known, by place."""
+    found = {}
+    for place, array in enumerate(answer.outputs[1:], start=1):
+        for name, value in second_outputs(wanted).items():
+            given = None if array is None else second_back(array, value, layout)
+            if given is not None and second_ratio(wanted, name, given) <= 1:
+                found[place] = name
+                break
+    return found
+
+
+def second_back(array: Array, value: Array, layout: str) -> Array | None:
+    """A second output over (batch, head, query[, key]), None where it has another shape."""
+    lead = {"nd": 2, "hnd": 1}.get(layout, 0)
+    given: Array = array.reshape((*[1] * lead, *array.shape))
+    if given.ndim == value.ndim + 1 and given.shape[-1] == 1:
+        given = given[..., 0]
+    if given.shape != value.shape and layout == "bnhd" and given.ndim == 3:
+        given = given.swapaxes(1, 2)
+    return given if given.shape == value.shape and given.dtype.kind in "fiu" else None
+
+
+def second_ratio(wanted: Expected, name: str, given: Array) -> float:
+    """How far off a second output is, as a part of what it may be."""
+    value = second_outputs(wanted)[name]
+    rows = wanted.seen if value.ndim == 3 else np.broadcast_to(wanted.seen[..., None], value.shape)
+    if name in wanted.steps:
+        scatter = wanted.steps[name].scatter_in(RUNS)
+    else:
+        last = [each for each in wanted.steps if each.endswith("scores")][-1]
+        scatter = (
+            wanted.steps[last]
+            .scatter_in(RUNS)
+            .max(axis=-1, where=np.isfinite(wanted.steps[last].value), initial=0.0)
+        )
+    unit = TYPES[wanted.problem.case.dtype].unit
+    with np.errstate(all="ignore"):
+        size = np.where(np.isfinite(value), np.abs(value), 0.0)
+        room = FACTOR * scatter + 8 * unit * np.maximum(size, 1.0)
+        off = np.where(given == value, 0.0, np.abs(given - value)) / room
+        off = np.where(rows & np.isfinite(value), off, 0.0)
+    return float(np.where(np.isnan(off), inf, off).max(initial=0.0))

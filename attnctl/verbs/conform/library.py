@@ -1,0 +1,79 @@
+"""How libraries take their options: `--like NAME` says what differs from the usual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnctl.verbs.conform.case import Case
+
+Hand = Callable[[Any], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library's way of taking attention: what is not said is as everywhere."""
+
+    name: str = ""
+    layout: str = "bhnd"
+    parameters: tuple[str, ...] = ()
+    """The keywords of its function, where the function itself does not tell them."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Its keyword of an option, where that means another of ours elsewhere."""
+    hand: Mapping[str, Hand] = field(default_factory=dict)
+    """How an option's value becomes keywords of it."""
+    grouped: str = ""
+    """The keyword that must be true where query heads share kv heads."""
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    """What its documentation says where programs differ."""
+    bool_mask_only: bool = False
+
+    def always(self, case: Case) -> dict[str, Any]:
+        """Keywords that go with the sizes of a case."""
+        return {self.grouped: True} if self.grouped and case.heads != case.kv_heads else {}
+
+
+def onnx_window(value: tuple[int, int]) -> dict[str, Any]:
+    """The two ends apart."""
+    return {"left_window_size": value[0], "right_window_size": value[1]}
+
+
+LIBRARIES = {
+    each.name: each
+    for each in (
+        Library(),
+        Library(
+            "sdpa",
+            parameters=("query", "key", "value", "attn_mask", "is_causal", "scale", "enable_gqa"),
+            grouped="enable_gqa",
+            conventions={"corner": "top-left"},
+        ),
+        Library(
+            "flash",
+            layout="bnhd",
+            parameters=("q", "k", "v", "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes"),
+            conventions={"corner": "bottom-right"},
+        ),
+        Library(
+            "onnx",
+            parameters=("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen",
+                        "is_causal", "scale", "softcap", "left_window_size", "right_window_size"),
+            names={"window": "left_window_size"},
+            hand={
+                "causal": lambda value: {"is_causal": int(value)},
+                "window": onnx_window,
+            },
+            conventions={"corner": "top-left"},
+        ),
+        Library(
+            "jax",
+            layout="bnhd",
+            parameters=("query", "key", "value", "bias", "mask", "scale", "is_causal",
+                        "key_value_seq_lengths", "local_window_size"),
+            bool_mask_only=True,
+            conventions={"corner": "top-left"},
+        ),
+    )
+}  # fmt: skip
+"""The libraries by name; the nameless one is the usual way."""

@@ -1,0 +1,182 @@
+"""The options that a target may have: their names in libraries, what is passed, and what is meant.
+
+To add one, write a function that lays it down in a `Problem` and an entry in `OPTIONS`. A rule of
+attnctl's registry that has a setting is an option by itself, under its keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.rules import RULES, Causal, Padding, Softcap, Window
+from attnctl.verbs.conform.case import Case, Problem
+
+Ask = Callable[[Problem, Any], None]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of attention."""
+
+    name: str
+    theirs: tuple[str, ...]
+    """What libraries call it."""
+    ask: Ask
+    """Lay it down in a problem: what is passed, and what it means."""
+    values: Callable[[Case], Sequence[Any]]
+    """Values worth a case each, for a case of these sizes."""
+    words: str = ""
+    """What it is, for the list of features."""
+
+
+def ask_causal(problem: Problem, value: bool) -> None:
+    """A query sees no later key."""
+    problem.passed["causal"] = value
+    if value:
+        problem.rules.append(Causal())
+
+
+def ask_window(problem: Problem, value: tuple[int, int]) -> None:
+    """A query sees so many keys back and ahead, ends included."""
+    problem.passed["window"] = value
+    problem.rules.append(Window(*value))
+
+
+def ask_sliding_window(problem: Problem, value: int) -> None:
+    """A query sees so many keys, itself the last of them; what programs differ in is a convention."""
+    problem.passed["sliding_window"] = value
+    reach = value - 1 if problem.conventions.window == "W" else value
+    ahead = {"none": 0, "the same": reach, "all": None}[problem.conventions.ahead]
+    problem.rules.append(Window(reach, ahead))
+
+
+def ask_mask(problem: Problem, value: str) -> None:
+    """Keys that a query may attend to, drawn: the same for all, or one by member and head."""
+    problem.passed["mask"] = allowed = drawn_mask(problem, value)
+    problem.hide(allowed)
+
+
+def drawn_mask(problem: Problem, value: str) -> Array:
+    """About two of three keys are seen; every query sees one that the other rules leave it."""
+    _, _, queries, keys = problem.scores
+    lead = problem.scores[:2] if value == "each" else (1, 1)
+    seed = np.random.RandomState(problem.case.seed + 77)
+    allowed = seed.uniform(size=(*lead, queries, keys)) < 2 / 3
+    own = np.clip(np.arange(queries) + problem.offset, 0, keys - 1)
+    allowed[..., np.arange(queries), own] = True
+    if "key_lengths" in problem.case.asked:
+        allowed[..., 0] = True
+    return np.array(np.broadcast_to(allowed, problem.scores))
+
+
+def ask_float_mask(problem: Problem, value: str) -> None:
+    """A mask that is added: 0 or a number where a query may attend, −∞ elsewhere."""
+    allowed = drawn_mask(problem, value)
+    lead = problem.scores[:2] if value == "each" else (1, 1)
+    numbers = problem.draw("float mask", *lead, *problem.scores[2:])
+    problem.passed["float_mask"] = mask = np.where(allowed, numbers, -np.inf)
+    problem.add_bias(mask)
+
+
+def ask_bias(problem: Problem, value: str) -> None:
+    """Numbers that are added to the scores."""
+    lead = problem.scores[:2] if value == "each" else (1, 1)
+    bias = np.broadcast_to(problem.draw("bias", *lead, *problem.scores[2:]), problem.scores)
+    problem.passed["bias"] = np.array(bias)
+    problem.add_bias(bias)
+
+
+def ask_scale(problem: Problem, value: float) -> None:
+    """The factor of the scores."""
+    problem.passed["scale"] = problem.scale = value
+
+
+def ask_softcap(problem: Problem, value: float) -> None:
+    """Scores are squeezed into (−cap, cap)."""
+    problem.passed["softcap"] = value
+    problem.rules.append(Softcap(value))
+
+
+def ask_alibi(problem: Problem, value: bool) -> None:
+    """Scores lose slope · distance."""
+    slopes = problem.in_type(2.0 ** -(1.0 + np.arange(problem.case.heads)))
+    problem.passed["alibi"] = slopes
+    rows = np.arange(problem.case.queries)[:, None] + problem.offset
+    problem.add_bias(-slopes[:, None, None] * np.abs(rows - np.arange(problem.case.keys)))
+
+
+def ask_key_lengths(problem: Problem, value: str) -> None:
+    """Keys from a length on are padding, with garbage in them."""
+    batch, keys = problem.case.batch, problem.case.keys
+    lengths = tuple(max(1, keys - 1 - (5 * member) % max(keys - 1, 1)) for member in range(batch))
+    problem.passed["key_lengths"] = np.array(lengths, dtype=np.int64)
+    problem.rules.append(Padding(lengths))
+    for name in "KV":
+        array = np.array(problem.arrays[name])
+        for member, length in enumerate(lengths):
+            array[member, :, length:] = 100.0 if value == "garbage" else np.nan
+        problem.arrays[name] = array
+
+
+def ask_cache(problem: Problem, value: int) -> None:
+    """Keys and values of earlier tokens; `problem_of` splits them off."""
+
+
+def ask_sinks(problem: Problem, value: bool) -> None:
+    """A logit of each head that takes a share and gives no value."""
+    sinks = problem.in_type(np.linspace(-1.0, 2.0, problem.case.heads))
+    problem.passed["sinks"] = problem.arrays["sink"] = sinks
+
+
+def on(_: Case) -> Sequence[bool]:
+    """Only one value is worth a case."""
+    return (True,)
+
+
+def shared_or_each(_: Case) -> Sequence[str]:
+    """The same for all, and one by member and head."""
+    return ("same", "each")
+
+
+LIBRARY_OPTIONS = (
+    Option("causal", ("causal", "is_causal"), ask_causal, on),
+    Option("window", ("window", "window_size", "local_window_size"), ask_window,
+           lambda case: ((3, 0), (2, 1), (case.keys // 2, 2))),
+    Option("sliding_window", ("sliding_window",), ask_sliding_window, lambda case: (4, case.keys // 2 + 1)),
+    Option("mask", ("mask", "attn_mask", "attention_mask"), ask_mask, shared_or_each),
+    Option("float_mask", (), ask_float_mask, shared_or_each),
+    Option("bias", ("bias", "attn_bias"), ask_bias, shared_or_each),
+    Option("scale", ("scale", "softmax_scale", "sm_scale"), ask_scale, lambda _: (0.75, 0.0625)),
+    Option("softcap", ("softcap", "logits_soft_cap", "logit_softcap"), ask_softcap, lambda _: (1.5, 30.0)),
+    Option("alibi", ("alibi_slopes", "alibi"), ask_alibi, on),
+    Option("key_lengths",
+           ("key_lengths", "seqlens", "seqlens_k", "cache_seqlens", "key_value_seq_lengths",
+            "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",)),
+    Option("cache", ("past_key", "past_value"), ask_cache, lambda case: (1, case.keys // 2)),
+    Option("sinks", ("sinks", "sink", "s_aux"), ask_sinks, on),
+)  # fmt: skip
+
+
+def of_rules() -> Iterable[Option]:
+    """Rules of the registry that have a setting and are no option yet."""
+    known = {option.name for option in LIBRARY_OPTIONS}
+    for name, rule in RULES.items():
+        setting = rule.setting
+        if setting is None or name in known or name in {"padding", "softcap", "alibi"}:
+            continue
+
+        def ask(problem: Problem, value: Any, rule: Any = rule, name: str = name) -> None:
+            problem.passed[name] = value
+            problem.rules.append(rule.of(value))
+
+        values = lambda _, example=setting.example: (example,)  # noqa: E731  (one value, as the config has it)
+        yield Option(name, tuple(dict.fromkeys((name, setting.keyword))), ask, values)
+
+
+OPTIONS: dict[str, Option] = {option.name: option for option in (*LIBRARY_OPTIONS, *of_rules())}
+"""Every option by our name."""

@@ -1,0 +1,106 @@
+"""What was found of a target, as values: for people, for scripts, for Python."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from attnctl.verbs.conform.case import Case
+
+PASSED, FAILED, SKIPPED, IGNORED = "passed", "failed", "skipped", "ignored"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case that went wrong, and what explains it."""
+
+    case: Case
+    words: str
+    """How far off it is, or how it ended."""
+    mistake: str | None = None
+    explanation: str = ""
+    replay: str = ""
+
+
+@dataclass(frozen=True)
+class FeatureResult:
+    """What became of one feature in one type."""
+
+    feature: str
+    dtype: str
+    status: str
+    cases: int = 0
+    failed: int = 0
+    ratio: float | None = None
+    """The worst difference of all cases, as a part of what rounding allows."""
+    reason: str = ""
+    """Why it was skipped."""
+    failure: Failure | None = None
+    known: str = ""
+    """Why it is expected to fail, where someone has said so."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        failure = self.failure
+        ratio = self.ratio
+        return {
+            "feature": self.feature,
+            "dtype": self.dtype,
+            "status": self.status,
+            "cases": self.cases,
+            "failed": self.failed,
+            "ratio": ratio if ratio is None or isfinite(ratio) else "Infinity",
+            "mistake": failure.mistake if failure else None,
+            "explanation": (failure.explanation or failure.words) if failure else self.reason or None,
+            "replay": failure.replay or None if failure else None,
+            **({"case": str(failure.case)} if failure else {}),
+            **({"known": self.known} if self.known else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Conformance:
+    """Everything that was found of a target."""
+
+    target: str
+    features: tuple[FeatureResult, ...]
+    conventions: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> bool:
+        """Whether anything was run at all."""
+        return any(each.status != SKIPPED for each in self.features)
+
+    @property
+    def wrong(self) -> list[FeatureResult]:
+        """What failed or is ignored and was not known to."""
+        return [each for each in self.features if each.status in {FAILED, IGNORED} and not each.known]
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether everything that was run is right; None where nothing was."""
+        if not self.run:
+            return None
+        return not self.wrong
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "target": self.target,
+            "agrees": self.agrees,
+            "conventions": self.conventions,
+            "features": [each.to_dict() for each in self.features],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        """The report as `attnctl conform` prints it to a pipe."""
+        from attnctl.screen.output import Plain
+        from attnctl.verbs.conform.view import show_conformance
+
+        stream = io.StringIO()
+        show_conformance(self, Plain(stream))
+        return stream.getvalue().rstrip("\n")
