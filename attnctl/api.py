@@ -278,7 +278,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     called, and for names that there are not.
     """
     from attnctl.verbs.conform.ask import asked, target_for
-    from attnctl.verbs.conform.suite import run as run_suite
+    from attnctl.verbs.conform.run import run as run_suite
 
     wanted = asked(
         layout=layout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -10,7 +11,7 @@ import typer
 
 from attnctl.cli.options import command, option
 from attnctl.errors import AttnError, Exit
-from attnctl.values import POSITIVE, words
+from attnctl.values import POSITIVE, whole, words
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.report import Conformance
@@ -73,10 +74,28 @@ class SuiteOptions(NamedTuple):
         option("A YAML file of features that are known to fail, each with why.", metavar="FILE"),
     ] = None
 
+    suite: Annotated[
+        str | None,
+        option("Cases of others instead: onnx (its node tests, with onnx installed) or torch (frozen)."),
+        words("onnx", "torch"),
+    ] = None
+    replay: Annotated[
+        str | None, option("Run the one case that is saved in FILE again.", metavar="FILE")
+    ] = None
+    jobs: Annotated[int | None, option("Processes that run cases side by side (1)."), whole(1, 64)] = None
+
 
 class ReportOptions(NamedTuple):
     """How the answer is given."""
 
+    save: Annotated[
+        str | None,
+        option(
+            "The folder for failing cases, each a dump that --replay takes (attnctl-conform).",
+            metavar="DIR",
+        ),
+    ] = None
+    junit: Annotated[str | None, option("Write the report as JUnit XML, too.", metavar="FILE")] = None
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
 
@@ -84,6 +103,7 @@ class ReportOptions(NamedTuple):
     app,
     "attnctl conform my_kernels.py:attention --quick",
     "attnctl conform package.module:attention --like flash --framework torch",
+    "attnctl conform --quick -- ./attention {in} {out}",
 )
 def conform(
     *,
@@ -103,34 +123,64 @@ def conform(
 
     Inputs are rounded to the type first and the reference is computed in float64. Numbers may be off
     by six times what plain attention in that type is off by; the table has the worst of each feature
-    as a part of that. Every call runs in a process apart with a time limit.
+    as a part of that. Every call runs in a process apart with a time limit. Failing cases are made
+    smaller and saved, each with the command that runs it again.
+
+    A command reads Q, K and V, each (batch, head, n, d), from the file {in} and writes its output to
+    {out}: .npz, or with {in.safetensors} and {out.safetensors} that. What else its file is to hold
+    (causal, scale, …) the features of --claims say.
 
     Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing
     could be run.
     """
     from attnctl.cli.progress import progress
+    from attnctl.verbs.conform import others, run
     from attnctl.verbs.conform.ask import target_for
-    from attnctl.verbs.conform.suite import run
+    from attnctl.verbs.conform.replay import replayed
 
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
-    if len(target) > 1:
-        raise AttnError(f"{target[1]}: one TARGET at a time")
-    asked = asked_of(how, what)
-    made, name = target_for(target[0], how.framework or "numpy", how.device, how.timeout)
+    if what.suite and what.replay:
+        raise AttnError("--replay: it runs one case; leave out --suite")
+    asked = asked_of(target, how, what, report)
+    framework = how.framework or "numpy"
+    options = asked.claims.features if is_command(target) else ()
+    made, name = target_for(named(target), framework, how.device, how.timeout, asked.jobs, options)
     with progress("cases") as moved:
-        found = run(made, name, asked, moved)
+        if what.replay:
+            found = run.replay(made, name, asked, *replayed(what.replay))
+        elif what.suite:
+            found = others.run(made, name, asked, what.suite, moved)
+        else:
+            found = run.run(made, name, asked, moved)
     show(found, report)
     if found.agrees is None:
         return Exit.USAGE
     return Exit.OK if found.agrees else Exit.DIFFERS
 
 
-def asked_of(how: TargetOptions, what: SuiteOptions) -> Asked:
+def is_command(target: list[str]) -> bool:
+    """Whether the target is a command with places for its files."""
+    return len(target) > 1 or "{in" in target[0]
+
+
+def named(target: list[str]) -> str | list[str]:
+    """The name of a function, or the words of a command. Raises AttnError for several targets."""
+    if not is_command(target):
+        return target[0]
+    if len(target) > 1 and not any("{in" in word for word in target):
+        raise AttnError(f"{target[1]}: one TARGET at a time; a command has {{in}} and {{out}} in it")
+    return target if len(target) > 1 else shlex.split(target[0])
+
+
+def asked_of(target: list[str], how: TargetOptions, what: SuiteOptions, report: ReportOptions) -> Asked:
     """How the suite is to be run. Raises AttnError for names that there are not."""
     from attnctl.cli.attend import renames
     from attnctl.verbs.conform.ask import asked
+    from attnctl.verbs.conform.replay import FOLDER
 
+    flags = flags_of(how, what)
+    called = (flags, ["--", *target]) if is_command(target) else ([*target, *flags], [])
     return asked(
         layout=how.layout,
         like=how.like,
@@ -140,11 +190,35 @@ def asked_of(how: TargetOptions, what: SuiteOptions) -> Asked:
         features=what.feature or (),
         dtypes=what.dtype or (),
         quick=what.quick,
+        save=None if what.replay or what.suite else report.save or FOLDER,
+        called=called,
+        jobs=what.jobs or 1,
     )
+
+
+def flags_of(how: TargetOptions, what: SuiteOptions) -> list[str]:
+    """The flags that say how the target is called, to be said again."""
+    given = {
+        "layout": how.layout,
+        "like": how.like,
+        "framework": how.framework,
+        "device": how.device,
+        "timeout": how.timeout,
+        "claims": what.claims,
+    }
+    flags = [
+        each for name, value in given.items() if value is not None for each in (f"--{name}", str(value))
+    ]
+    return flags + [each for pair in how.map or [] for each in ("--map", pair)]
 
 
 def show(found: Conformance, report: ReportOptions) -> None:
     """Write the report as it is asked for."""
+    if report.junit is not None:
+        from attnctl.store import write_text
+        from attnctl.verbs.conform.junit import junit
+
+        write_text(junit(found), report.junit)
     if report.json:
         from attnctl.store.strict_json import print_json
 

@@ -9,10 +9,12 @@ from attnctl.errors import AttnError, raise_all
 from attnctl.verbs.conform.call import Framework
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.claims import Claims, read_claims, read_xfail
+from attnctl.verbs.conform.command import Command
 from attnctl.verbs.conform.features import NAMES
 from attnctl.verbs.conform.library import LIBRARIES
+from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.suite import Asked
-from attnctl.verbs.conform.target import InProcess, Target, target_of
+from attnctl.verbs.conform.target import InProcess, Pool, Target, target_of
 from attnctl.words import nearest
 
 LAYOUTS = ("bhnd", "bnhd", "hnd", "nd")
@@ -35,6 +37,8 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
     dtypes: Sequence[str] = (),
     quick: bool = False,
     save: str | None = None,
+    called: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    jobs: int = 1,
 ) -> Asked:
     """How the suite is to be run. Raises AttnError with every name that there is not."""
     raise_all(
@@ -56,6 +60,8 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
         claims=read_claims(claims) if claims else Claims(),
         xfail=read_xfail(xfail) if xfail else {},
         save=save,
+        called=(tuple(called[0]), tuple(called[1])),
+        jobs=jobs,
     )
 
 
@@ -71,16 +77,26 @@ def unknown(what: str, given: Iterable[str], there: Sequence[str]) -> list[str]:
 
 
 def target_for(
-    target: str | Callable[..., Any],
+    target: str | Sequence[str] | Callable[..., Any],
     framework: str = "numpy",
     device: str | None = None,
     timeout: float | None = None,
+    jobs: int = 1,
+    options: Sequence[str] = (),
 ) -> tuple[Target, str]:
-    """What is called, and its name. Raises AttnError for what is no target."""
+    """What is called, and its name; a command has those of `options` in its file.
+
+    Raises AttnError for what is no target.
+    """
     raise_all(unknown("framework", [framework], FRAMEWORKS))
     own = Framework(framework, device or "")
     if callable(target):
         return InProcess(target, own), getattr(target, "__qualname__", type(target).__name__)
-    if not isinstance(target, str):
-        raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
-    return target_of(target, own, timeout or SECONDS), target
+    limit = timeout or SECONDS
+    if isinstance(target, str):
+        made: list[Target] = [target_of(target, own, limit) for _ in range(jobs)]
+        return (made[0] if jobs == 1 else Pool(made)), target
+    if framework != "numpy":
+        raise AttnError(f"--framework {framework}: a command reads a file; leave it out")
+    command: Target = Command(target, [name for name in options if name in OPTIONS], limit)
+    return (command if jobs == 1 else Pool([command] * jobs)), " ".join(target)

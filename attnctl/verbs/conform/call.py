@@ -43,7 +43,8 @@ class Answer:
     error: str = ""
     """The kind of what went wrong: crash, hang, exit, or the name of an exception."""
     message: str = ""
-    printed: bool = False
+    dtype: str = ""
+    """The type of the output."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,8 @@ def invoke(function: Callable[..., Any], call: Call, framework: Framework) -> An
     before = {name: bits(array) for name, array in given.items()}
     try:
         with np.errstate(all="ignore"):
-            outputs = outputs_of(function(*inputs, **keywords))
+            result = function(*inputs, **keywords)
+            outputs = outputs_of(result)
             changed = tuple(name for name, array in given.items() if bits(array) != before[name])
             same = True
             if call.twice:
@@ -177,7 +179,9 @@ def invoke(function: Callable[..., Any], call: Call, framework: Framework) -> An
                 same = alike(outputs, outputs_of(function(*again, **more)))
     except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
         return Answer(error=type(error).__name__, message=str(error))
-    return Answer(outputs, changed, same)
+    first = result[0] if isinstance(result, (tuple, list)) and result else result
+    dtype = str(getattr(first, "dtype", "")).rpartition(".")[-1]
+    return Answer(outputs, changed, same, dtype=dtype)
 
 
 def outputs_of(result: Any) -> tuple[Any, ...]:

@@ -59,9 +59,11 @@ def read_claims(path: str) -> Claims:
 
 def read_xfail(path: str) -> dict[str, Known]:
     """The features of a file that are known to fail. Raises AttnError with every problem."""
-    data = read(path, xfail_problems)
-    return {name: Known(str(value)) if isinstance(value, str) else Known(
-        str(value["why"]), tuple(map(str, value.get("types", TYPES)))) for name, value in data.items()}  # fmt: skip
+    out = {}
+    for name, value in read(path, xfail_problems).items():
+        told = {"why": value} if isinstance(value, str) else value
+        out[name] = Known(str(told["why"]), tuple(map(str, told.get("types", TYPES))))
+    return out
 
 
 def read(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:

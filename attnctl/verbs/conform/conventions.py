@@ -45,20 +45,15 @@ class Found:
 
 def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Found:
     """Find out what the target does; what is declared is what it is judged by."""
-    told: dict[str, str] = {}
-    conventions = Conventions()
-    for name, value in (*corner(suite, dtype), *sliding_window(suite, dtype)):
-        told[name] = value
+    told = dict([*corner(suite, dtype), *sliding_window(suite, dtype)])
     corner_meant = declared.get(CORNER, told.get(CORNER, NEITHER))
-    conventions = replace(
-        conventions,
+    conventions = Conventions(
         corner=corner_meant if corner_meant in KNOWN[CORNER] else "top-left",
         window=declared.get(SLIDING, told.get(SLIDING, "W")),
         ahead=declared.get(AHEAD, told.get(AHEAD, "none")),
     )
     suite.conventions = conventions
-    for name, value in (*float_mask(suite, dtype), *hidden_rows(suite, dtype), *padding(suite, dtype)):
-        told[name] = value
+    told |= dict([*float_mask(suite, dtype), *hidden_rows(suite, dtype), *padding(suite, dtype)])
     return Found(conventions, told)
 
 

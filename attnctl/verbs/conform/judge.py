@@ -11,17 +11,17 @@ right answer is no evidence.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, log
+from math import inf
 
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.names import HEAD_OUTPUTS, SINK, WEIGHTS
+from attnctl.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.ops import Given
 from attnctl.verbs.check.judge import root_mean_square, spread
 from attnctl.verbs.check.rounding import FACTOR, Known, carried, exactly, typical
 from attnctl.verbs.conform.call import Answer, back
-from attnctl.verbs.conform.case import TYPES, Case, Problem
+from attnctl.verbs.conform.case import TYPES, Problem
 
 RUNS = 6
 """Runs of Monte Carlo arithmetic for each case."""
@@ -142,72 +142,3 @@ def compared(wanted: Expected, found: Array) -> Judgement:
     if worst <= 1:
         words = f"the outputs are off together by {ratio:.2g} times what rounding explains"
     return Judgement(ratio, evidence, words, at)
-
-
-# --- what comes behind the output ---
-
-
-def second_outputs(wanted: Expected) -> dict[str, Array]:
-    """What a second output may be, by name: weights, scores, a log-sum-exp, a maximum, a sum."""
-    case, values = wanted.problem.case, {name: each.value for name, each in wanted.steps.items()}
-    scores = [name for name in values if name.endswith("scores")]
-    last = values[scores[-1]]
-    with np.errstate(all="ignore"):
-        top = last.max(axis=-1)
-        total = np.exp(last - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
-        told = {
-            WEIGHTS: values[WEIGHTS],
-            **{name: values[name] for name in scores},
-            "log-sum-exp": top + np.log(total),
-            "log2-sum-exp": (top + np.log(total)) / log(2.0),
-            "maximum": top,
-            "sum": total,
-        }
-    if SINK in values:
-        told = {name: each for name, each in told.items() if name == WEIGHTS}
-    return told if isinstance(case, Case) else {}
-
-
-def recognised(wanted: Expected, answer: Answer, layout: str) -> dict[int, str]:
-    """The outputs behind the first that are known, by place."""
-    found = {}
-    for place, array in enumerate(answer.outputs[1:], start=1):
-        for name, value in second_outputs(wanted).items():
-            given = None if array is None else second_back(array, value, layout)
-            if given is not None and second_ratio(wanted, name, given) <= 1:
-                found[place] = name
-                break
-    return found
-
-
-def second_back(array: Array, value: Array, layout: str) -> Array | None:
-    """A second output over (batch, head, query[, key]), None where it has another shape."""
-    lead = {"nd": 2, "hnd": 1}.get(layout, 0)
-    given: Array = array.reshape((*[1] * lead, *array.shape))
-    if given.ndim == value.ndim + 1 and given.shape[-1] == 1:
-        given = given[..., 0]
-    if given.shape != value.shape and layout == "bnhd" and given.ndim == 3:
-        given = given.swapaxes(1, 2)
-    return given if given.shape == value.shape and given.dtype.kind in "fiu" else None
-
-
-def second_ratio(wanted: Expected, name: str, given: Array) -> float:
-    """How far off a second output is, as a part of what it may be."""
-    value = second_outputs(wanted)[name]
-    rows = wanted.seen if value.ndim == 3 else np.broadcast_to(wanted.seen[..., None], value.shape)
-    if name in wanted.steps:
-        scatter = wanted.steps[name].scatter_in(RUNS)
-    else:
-        last = [each for each in wanted.steps if each.endswith("scores")][-1]
-        scatter = (
-            wanted.steps[last]
-            .scatter_in(RUNS)
-            .max(axis=-1, where=np.isfinite(wanted.steps[last].value), initial=0.0)
-        )
-    unit = TYPES[wanted.problem.case.dtype].unit
-    with np.errstate(all="ignore"):
-        size = np.where(np.isfinite(value), np.abs(value), 0.0)
-        room = FACTOR * scatter + 8 * unit * np.maximum(size, 1.0)
-        off = np.where(given == value, 0.0, np.abs(given - value)) / room
-        off = np.where(rows & np.isfinite(value), off, 0.0)
-    return float(np.where(np.isnan(off), inf, off).max(initial=0.0))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import IO, Any
 
@@ -47,6 +47,13 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def last_line(said: IO[bytes]) -> str:
+    """The last line that a process wrote, as the end of a sentence."""
+    said.seek(0)
+    lines = said.read().decode("utf-8", "replace").strip().splitlines()
+    return f": {lines[-1][:LAST_WORDS]}" if lines else ""
+
+
 @dataclass
 class Worker:
     """Calls a Python function in a process of its own."""
@@ -58,6 +65,7 @@ class Worker:
     said: IO[bytes] | None = None
     parameters: list[Parameter] | None = None
     """What the function takes; None where it does not say."""
+    cannot: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""
@@ -124,19 +132,11 @@ class Worker:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         code = self.process.poll()
-        words = self.last_words()
+        words = "" if self.said is None else last_line(self.said)
         self.close()
         if code is not None and code < 0:
             return Ended("crash", f"its process died of {signal.Signals(-code).name}{words}")
         return Ended("exit", f"its process ended with exit code {code}{words}")
-
-    def last_words(self) -> str:
-        """The last line that the process wrote on its error output."""
-        if self.said is None:
-            return ""
-        self.said.seek(0)
-        lines = self.said.read().decode("utf-8", "replace").strip().splitlines()
-        return f": {lines[-1][:LAST_WORDS]}" if lines else ""
 
     def close(self) -> None:
         """End the process."""

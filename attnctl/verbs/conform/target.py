@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from queue import Queue
 from typing import Any, Protocol
 
 from attnctl.errors import AttnError
@@ -17,6 +18,8 @@ class Target(Protocol):
     """Something that answers calls."""
 
     parameters: list[Parameter] | None
+    cannot: dict[str, str]
+    """Features that do not go with how it is called, each with why."""
 
     def start(self) -> None:
         """Make ready. Raises AttnError where that fails."""
@@ -35,6 +38,7 @@ class InProcess:
     function: Callable[..., Any]
     framework: Framework = Framework()  # noqa: RUF009  (frozen)
     parameters: list[Parameter] | None = None
+    cannot: dict[str, str] = field(default_factory=dict)
 
     def start(self) -> None:
         """Read its signature."""
@@ -61,3 +65,33 @@ def target_of(text: str, framework: Framework, limit: float) -> Target:
         if not Path(place).is_file():
             raise AttnError(f"{text}: there is no file {place}")
     return Worker(text, framework, limit)
+
+
+@dataclass
+class Pool:
+    """Several of the same target, each called by one at a time."""
+
+    targets: list[Target]
+    free: Queue[Target] = field(default_factory=Queue)
+    parameters: list[Parameter] | None = None
+    cannot: dict[str, str] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start them all."""
+        for each in self.targets:
+            each.start()
+            self.free.put(each)
+        self.parameters, self.cannot = self.targets[0].parameters, self.targets[0].cannot
+
+    def call(self, call: Call) -> Answer:
+        """What a free one answers."""
+        one = self.free.get()
+        try:
+            return one.call(call)
+        finally:
+            self.free.put(one)
+
+    def close(self) -> None:
+        """End them all."""
+        for each in self.targets:
+            each.close()

@@ -38,9 +38,9 @@ def lines(found: Conformance, screen: Screen) -> Iterator[Element]:
         yield from flowing(f"Convention: {name}: {value}.", screen)
     for note in found.notes:
         yield from flowing(note, screen)
-    for result in explained(found):
+    for results in explained(found):
         yield []
-        yield from of_failure(result, screen)
+        yield from of_failures(results, screen)
 
 
 def flowing(text: str, screen: Screen, style: str = "") -> list[Line]:
@@ -107,25 +107,36 @@ def skipped(found: Conformance) -> dict[str, list[str]]:
     return out
 
 
-def explained(found: Conformance) -> list[FeatureResult]:
-    """The failures, one for each feature and what explains it."""
-    out: dict[tuple[str, str], FeatureResult] = {}
+def explained(found: Conformance) -> list[list[FeatureResult]]:
+    """The failures, those together that one mistake explains."""
+    out: dict[tuple[str, str], list[FeatureResult]] = {}
     for each in found.features:
         if each.failure:
-            out.setdefault((each.feature, each.failure.mistake or ""), each)
+            alone = each.feature if each.failure.mistake is None else ""
+            out.setdefault((each.failure.mistake or "", alone), []).append(each)
     return list(out.values())
 
 
-def of_failure(result: FeatureResult, screen: Screen) -> Iterator[Line]:
-    """A failure in words: the case, the mistake, how to see it again."""
-    failure = result.failure
+def of_failures(results: list[FeatureResult], screen: Screen) -> Iterator[Line]:
+    """What one mistake spoils, in words: where, what it is, a case, how to see it again."""
+    first = results[0]
+    failure = first.failure
     assert failure is not None
-    title = f"{result.feature}: {failure.mistake or result.status}"
-    yield from flowing(title + (f" (known: {result.known})" if result.known else ""), screen, "name")
-    yield from flowing(failure.explanation or "No known mistake gives these numbers.", screen)
-    if failure.words != failure.explanation:
-        yield from flowing(f"In {failure.case}: {failure.words}.", screen, "aside")
-    else:
-        yield from flowing(f"In {failure.case}.", screen, "aside")
+    names = ", ".join(dict.fromkeys(each.feature for each in results))
+    types = list(dict.fromkeys(each.dtype for each in results))
+    known = "".join(
+        f" (known: {why})" for why in dict.fromkeys(each.known for each in results if each.known)
+    )
+    yield from flowing(
+        f"{failure.mistake or first.status}: {names}, in {', '.join(types)}{known}", screen, "name"
+    )
+    yield from flowing(sentence(failure.explanation) or "No known mistake gives these numbers.", screen)
+    words = "" if failure.words == failure.explanation else f": {failure.words}"
+    yield from flowing(f"{failure.case}{words}", screen, "aside")
     if failure.replay:
         yield [(screen.ours(failure.replay), "")]
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -1,0 +1,164 @@
+"""A program as a target: it reads arrays from a file and writes one with its output, in any language."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.errors import AttnError
+from attnctl.names import HEAD_OUTPUTS, OUTPUT
+from attnctl.verbs.conform.call import NUMPY, Answer, Call, taken
+from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.process import end, last_line
+from attnctl.verbs.conform.signature import PARTS, Parameter
+
+PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
+"""{in} and {out}, or {in.safetensors} and {out.npz}; .npz where nothing is said."""
+
+IN_A_FILE = "its arrays come in a file"
+
+SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "bool": "BOOL", "int64": "I64"}
+
+
+@dataclass
+class Command:
+    """Runs a command for each call, in a session of its own."""
+
+    words: Sequence[str]
+    options: Sequence[str] = ()
+    """What it is said to take: arrays of these names are in its file."""
+    limit: float = 20.0
+    parameters: list[Parameter] | None = None
+    cannot: dict[str, str] = field(
+        default_factory=lambda: {"memory layouts": IN_A_FILE, "inputs kept": IN_A_FILE}
+    )
+
+    def start(self) -> None:
+        """Say what it takes. Raises AttnError where it has no place for its files."""
+        places = {found[1] for word in self.words for found in PLACE.finditer(word)}
+        if places != {"in", "out"}:
+            raise AttnError(
+                f"{' '.join(self.words)}: write {{in}} and {{out}} where the names of its files go"
+            )
+        named = [
+            part
+            for name in self.options
+            for part in (PARTS if name == "cache" else OPTIONS[name].theirs[:1])
+        ]
+        self.parameters = [Parameter(name, required=True) for name in "QKV"]
+        self.parameters += [Parameter(name) for name in dict.fromkeys(named)]
+
+    def call(self, call: Call) -> Answer:
+        """What the command writes; a second time, where that is asked."""
+        first = self.once(call)
+        if call.twice and not first.error:
+            again = self.once(call)
+            same = [bits(each) for each in first.outputs] == [bits(each) for each in again.outputs]
+            return Answer(first.outputs, same=same, dtype=first.dtype)
+        return first
+
+    def once(self, call: Call) -> Answer:
+        """Write the inputs, run it, read the output."""
+        with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
+            words, files = self.placed(Path(folder))
+            arrays = dict(zip("QKV", call.inputs, strict=True))
+            arrays |= {
+                name: np.asarray(value) for name, value in call.keywords.items() if value is not None
+            }
+            write(
+                files["in"], {name: in_type(each, call.dtype) for name, each in arrays.items()}, call.dtype
+            )
+            if failure := self.run(words):
+                return failure
+            return read(files["out"])
+
+    def placed(self, folder: Path) -> tuple[list[str], dict[str, Path]]:
+        """The words with the names of files in place."""
+        files: dict[str, Path] = {}
+
+        def named(found: re.Match[str]) -> str:
+            files[found[1]] = folder / f"{found[1]}{found[2] or '.npz'}"
+            return str(files[found[1]])
+
+        return [PLACE.sub(named, word) for word in self.words], files
+
+    def run(self, words: Sequence[str]) -> Answer | None:
+        """How the command failed, None where it did not."""
+        with tempfile.TemporaryFile() as said:
+            try:
+                process = subprocess.Popen(  # noqa: S603  (the command that the person gives)
+                    words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+                )
+            except OSError as error:
+                raise AttnError(f"{words[0]}: it cannot be run: {error.strerror}") from None
+            try:
+                code = process.wait(self.limit)
+            except subprocess.TimeoutExpired:
+                return Answer(error="hang", message=f"no end within {self.limit:g} s")
+            finally:
+                end(process)
+            if code:
+                kind = "crash" if code < 0 else "exit"
+                return Answer(error=kind, message=f"it ended with {code}{last_line(said)}")
+        return None
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+def bits(array: Any) -> bytes:
+    """The numbers of an output."""
+    return b"" if array is None else array.tobytes()
+
+
+def in_type(array: Array, dtype: str) -> Array:
+    """Numbers in the type, as NumPy has it."""
+    return array.astype(NUMPY.get(dtype, dtype)) if array.dtype.kind == "f" else array
+
+
+def write(path: Path, arrays: Mapping[str, Array], dtype: str) -> None:
+    """Write arrays as .npz or .safetensors, which has a bfloat16."""
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)  # type: ignore[arg-type]  # every name is an array's
+        return
+    header: dict[str, Any] = {}
+    data: list[bytes] = []
+    at = 0
+    for name, array in sorted(arrays.items(), key=lambda each: -each[1].dtype.itemsize):
+        kind, piece = SAFETENSORS[array.dtype.name], np.ascontiguousarray(array).tobytes()
+        if dtype == "bfloat16" and array.dtype.kind == "f":
+            halves = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32) >> 16
+            kind, piece = "BF16", halves.astype(np.uint16).tobytes()
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [at, at + len(piece)]}
+        at += len(piece)
+        data.append(piece)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def read(path: Path) -> Answer:
+    """The output of a file: head_outputs, output, or the first array."""
+    from attnctl.store import arrays
+
+    if not path.is_file():
+        return Answer(error="exit", message="it wrote no file")
+    try:
+        found = arrays(path)
+    except AttnError as error:
+        return Answer(error="unreadable", message=str(error).replace(str(path), "its output"))
+    name = next((each for each in (HEAD_OUTPUTS, OUTPUT) if each in found), next(iter(found), None))
+    if name is None:
+        return Answer(error="unreadable", message="its output holds no array")
+    output = np.array(found[name])
+    return Answer((taken(output),), dtype=output.dtype.name)

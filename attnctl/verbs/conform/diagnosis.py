@@ -1,0 +1,214 @@
+"""Why a case failed: the weights that a target tells, handed to `check`, and experiments of a few calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.errors import AttnError
+from attnctl.names import HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
+from attnctl.ops import Given
+from attnctl.plan.intended import Intent
+from attnctl.trace import Trace
+from attnctl.verbs.check.check import check
+from attnctl.verbs.check.report import Finding
+from attnctl.verbs.conform.call import back, call_of
+from attnctl.verbs.conform.case import TYPES, Case, Problem, problem_of
+from attnctl.verbs.conform.judge import Expected, compared, expected
+
+if TYPE_CHECKING:
+    from attnctl.verbs.conform.suite import Outcome, Suite
+
+MOST_CASES = 3
+"""Failing cases that are looked at before a feature's failure stays unexplained."""
+
+MOST_NUMBERS = 40_000
+"""Weights of a case that is handed to `check`: more would take seconds."""
+
+MOST_SEARCHES = 3
+"""Searches of the catalogue that may find nothing: each takes seconds."""
+
+LEAST_ROUNDING = 0.01
+"""What arithmetic in a coarser type is off by at least, as a part of what it may be."""
+
+ENDINGS = {
+    "crash": "the process of the target died",
+    "hang": "the target did not answer in time",
+    "exit": "the target ended its process",
+}
+"""What became of a process that did not answer."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The name of a mistake and what there is to say of it."""
+
+    mistake: str | None
+    explanation: str
+
+
+def diagnosed(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
+    """What explains the failing cases of a feature."""
+    first = wrong[0]
+    if all(each.answer.error for each in wrong):
+        return ended(first)
+    answered = [each for each in wrong if not each.answer.error]
+    shaped = [each for each in answered if output_of(suite, each) is not None]
+    if not shaped:
+        return Diagnosis("wrong-shape", answered[0].judgement.words)
+    told = sorted(shaped, key=simplicity)[:MOST_CASES]
+    if told[0].case.fill != "random":
+        drawn = suite.outcome(replace(told[0].case, fill="random"))
+        told = told if drawn.judgement.right or output_of(suite, drawn) is None else [drawn, *told]
+    for each in told:
+        for explain in (degenerate, coarse, by_check, coarsest, not_a_number):
+            if found := explain(suite, each):
+                return found
+    return Diagnosis(None, "")
+
+
+def ended(outcome: Outcome) -> Diagnosis:
+    """What is said of a target that raised, died or hung."""
+    kind, message = outcome.answer.error, outcome.answer.message
+    if kind in ENDINGS:
+        return Diagnosis(kind, f"{ENDINGS[kind]}: {message}")
+    return Diagnosis("exception", f"it raises {kind}: {message}")
+
+
+def simplicity(outcome: Outcome) -> tuple[bool, bool, int]:
+    """What comes first: drawn numbers, few of them."""
+    case = outcome.case
+    size = case.batch * case.heads * case.queries * case.keys
+    return size > MOST_NUMBERS, case.fill != "random", size
+
+
+def output_of(suite: Suite, outcome: Outcome) -> Array | None:
+    """The output over (batch, head, query, d_v), None where it has not that shape."""
+    found = outcome.answer.outputs[0] if outcome.answer.outputs else None
+    if found is None:
+        return None
+    given, case = back(found, suite.asked.layout), outcome.case
+    return given if given.shape == (case.batch, case.heads, case.queries, case.d_v) else None
+
+
+def degenerate(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """Outputs that have nothing to do with attention."""
+    found = output_of(suite, outcome)
+    assert found is not None
+    problem = problem_of(outcome.case, suite.conventions)
+    if not found.any():
+        return Diagnosis("zeros", "the output is all zeros: nothing was written to it")
+    values = expected(problem).steps
+    name = next(each for each in ("V_shared", "present_value", "V") if each in values)
+    v = values[name].value
+    if outcome.case.fill == "random" and outcome.case.keys > 1:
+        mean = np.broadcast_to(v.mean(axis=-2, keepdims=True), found.shape)
+        if np.abs(found - mean).max() <= 0.02 * np.abs(v).max():
+            return Diagnosis("mean-of-values", "the output is the mean of V whatever the scores are")
+    return None
+
+
+def not_a_number(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """NaN or ∞ that no known mistake explains."""
+    found = output_of(suite, outcome)
+    assert found is not None
+    count = int((~np.isfinite(found)).sum())
+    words = f"{count} of {found.size} numbers of the output are NaN or infinite"
+    return Diagnosis("nan-output", words) if count else None
+
+
+def weights_told(suite: Suite, case: Case) -> Array | None:
+    """The weights of a target, told by values that are unit vectors, so many keys at a time."""
+    problem = problem_of(replace(case, memory="plain"), suite.conventions)
+    past = problem.arrays[PAST_VALUE] if case.past else None
+    parts = []
+    for start in range(0, case.keys, case.d_v):
+        values = np.zeros((case.batch, case.kv_heads, case.keys, case.d_v))
+        here = np.arange(start, min(start + case.d_v, case.keys))
+        values[..., here, here - start] = 1.0
+        problem.arrays["V"] = values[..., case.past :, :]
+        if past is not None:
+            problem.arrays[PAST_VALUE] = values[..., : case.past, :]
+            problem.passed["cache"] = (problem.passed["cache"][0], problem.arrays[PAST_VALUE])
+        answer = suite.target.call(call_of(problem, suite.signature, suite.asked.layout))
+        found = answer.outputs[0] if not answer.error and answer.outputs else None
+        given = None if found is None else back(found, suite.asked.layout)
+        if given is None or given.shape != (case.batch, case.heads, case.queries, case.d_v):
+            return None
+        parts.append(given[..., : here.size])
+    return np.concatenate(parts, axis=-1)
+
+
+def by_check(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """The mistake that `check` finds in the weights and the output."""
+    if suite.searched >= MOST_SEARCHES:
+        return None
+    output = output_of(suite, outcome)
+    weights = weights_told(suite, outcome.case)
+    assert output is not None
+    found = {HEAD_OUTPUTS: output} if weights is None else {WEIGHTS: weights, HEAD_OUTPUTS: output}
+    named = intent_of(problem_of(outcome.case, suite.conventions), found)
+    try:
+        report = check(named.trace, intent=named)
+    except AttnError:
+        return None
+    told = [each for each in report.findings if each.mistake]
+    if told and len(told) == len(report.findings):
+        return spoken(told)
+    suite.searched += 1
+    return None
+
+
+def intent_of(problem: Problem, found: dict[str, Array]) -> Intent:
+    """The derivation that is meant, and a trace of its inputs and of what was found."""
+    derivation, case = problem.derivation, problem.case
+    arrays = {**problem.arrays, **found}
+    steps = {step.name: step for step in derivation if isinstance(step.op, Given) or step.name in found}
+    sizes = {
+        "batch": case.batch, "head": case.heads, "kv_head": case.kv_heads, "query": case.queries,
+        "key": case.keys, "new": case.keys - case.past, "past": case.past, "d_k": case.d_k, "d_v": case.d_v,
+    }  # fmt: skip
+    assert all(name in TABLE for name in steps)
+    header: dict[str, Any] = {"config": {"dtype": "float64" if case.dtype == "bfloat16" else case.dtype}}
+    trace = Trace(steps, {name: np.asarray(arrays[name]) for name in steps}, header)
+    return Intent(trace, sizes, derivation)
+
+
+def spoken(findings: Sequence[Finding]) -> Diagnosis:
+    """The mistakes that were found, in words."""
+    sentences = [f"{each.words}: {each.fix}" if each.fix else each.words for each in findings]
+    names = dict.fromkeys(each.mistake for each in findings if each.mistake)
+    return Diagnosis(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
+
+
+def coarse(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """float32 or float16 inside; asked before `check`, to which rounding looks like many small mistakes."""
+    return coarse_in(suite, outcome, ["float32", "float16"])
+
+
+def coarsest(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """bfloat16 inside; asked last, as it would explain a small mistake too."""
+    return coarse_in(suite, outcome, ["bfloat16"])
+
+
+def coarse_in(suite: Suite, outcome: Outcome, names: Sequence[str]) -> Diagnosis | None:
+    """The first of these types to whose digits the numbers are right, and no further."""
+    found = output_of(suite, outcome)
+    assert found is not None
+    wanted = suite.wanted(outcome.case)
+    for name in names:
+        if TYPES[name].bits < TYPES[outcome.case.dtype].bits:
+            ratio = compared(in_type(wanted, name), found).ratio
+            if LEAST_ROUNDING < ratio <= 1:
+                words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
+                return Diagnosis("low-precision", words)
+    return None
+
+
+def in_type(wanted: Expected, dtype: str) -> Expected:
+    """The same numbers, allowed to be as far off as attention in a coarser type is."""
+    return expected(replace(wanted.problem, case=replace(wanted.problem.case, dtype=dtype)))

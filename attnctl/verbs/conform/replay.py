@@ -1,0 +1,95 @@
+"""A failing case as a dump, and the command that runs it again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnctl.errors import AttnError
+from attnctl.names import HEAD_OUTPUTS
+from attnctl.trace import Trace
+from attnctl.verbs.conform.case import Case, Conventions, problem_of
+from attnctl.verbs.conform.diagnosis import intent_of, output_of
+
+if TYPE_CHECKING:
+    from attnctl.verbs.conform.suite import Outcome, Suite
+
+FOLDER = "attnctl-conform"
+"""Where failing cases are saved."""
+
+
+def save(suite: Suite, outcome: Outcome, feature: str, target: str) -> Path:
+    """Write what a case was given and what came back; the file holds what `replayed` needs.
+
+    Raises AttnError where the folder cannot be written.
+    """
+    from attnctl.store.files import opened
+    from attnctl.store.npz import write_npz
+
+    assert suite.asked.save is not None
+    folder = Path(suite.asked.save)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
+    problem = problem_of(outcome.case, suite.conventions)
+    found = None if outcome.answer.error else output_of(suite, outcome)
+    intent = intent_of(problem, {} if found is None else {HEAD_OUTPUTS: np.asarray(found)})
+    header = {
+        "conform": told(outcome.case, feature, suite.conventions),
+        "config": config_of(suite, outcome),
+    }
+    path = folder / f"{slug(target)}-{slug(feature)}-{outcome.case.dtype}.npz"
+    with opened(path) as stream:
+        write_npz(Trace(intent.trace.steps, dict(intent.trace), header), stream)
+    return path
+
+
+def told(case: Case, feature: str, conventions: Conventions) -> dict[str, Any]:
+    """What a dump says of the case that made it."""
+    return {"feature": feature, "case": case.to_dict(), "conventions": asdict(conventions)}
+
+
+def config_of(suite: Suite, outcome: Outcome) -> dict[str, Any]:
+    """What was meant, as `attnctl check` reads it of a dump."""
+    problem = problem_of(outcome.case, suite.conventions)
+    case = outcome.case
+    rules = [rule.plain() for rule in problem.rules if rule.name != "padding"]
+    config: dict[str, Any] = {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
+    if problem.scale is not None:
+        config["scale"] = problem.scale
+    if "key_lengths" in problem.passed:
+        config["key_lengths"] = problem.passed["key_lengths"].tolist()
+    return config | {"causal_offset": problem.offset}
+
+
+def replayed(path: str) -> tuple[Case, str, Conventions]:
+    """The case of a dump that `save` wrote. Raises AttnError for what is none."""
+    from attnctl.store import read_one
+
+    header = read_one(path).header.get("conform")
+    if not isinstance(header, dict) or not isinstance(header.get("conventions"), dict):
+        raise AttnError(f"{path}: no case of attnctl conform; give a file that it saved")
+    try:
+        conventions = Conventions(**header["conventions"])
+    except TypeError as error:
+        raise AttnError(f"{path}: conform.conventions: {error}") from None
+    return Case.of(header.get("case")), str(header.get("feature", "")), conventions
+
+
+def command(called: tuple[Sequence[str], Sequence[str]], path: Path) -> str:
+    """The line that runs the case of a file again; `called` is how the target was named."""
+    before, after = called
+    return shlex.join(["attnctl", "conform", *before, "--replay", str(path), *after])
+
+
+def slug(text: str) -> str:
+    """A text as a part of a file's name."""
+    text = text.replace("≠", "not")
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.") or "case"

@@ -1,0 +1,286 @@
+"""A target held to every feature, in every type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from attnctl.errors import AttnError
+from attnctl.verbs.conform import features
+from attnctl.verbs.conform.case import Case, Conventions
+from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, Found, broken, found_out
+from attnctl.verbs.conform.diagnosis import Diagnosis, diagnosed
+from attnctl.verbs.conform.features import (
+    ATTENTION,
+    BASE,
+    CONVENTIONS,
+    GROUPED,
+    INPUTS_KEPT,
+    REPEATABLE,
+    Feature,
+)
+from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.replay import command, save
+from attnctl.verbs.conform.report import (
+    FAILED,
+    IGNORED,
+    PASSED,
+    SKIPPED,
+    Conformance,
+    Failure,
+    FeatureResult,
+)
+from attnctl.verbs.conform.seconds import recognised
+from attnctl.verbs.conform.shrink import shrunk
+from attnctl.verbs.conform.signature import read_signature
+from attnctl.verbs.conform.suite import ABSENT, REFUSALS, Asked, Outcome, Suite
+from attnctl.verbs.conform.target import Target
+
+Progress = Callable[[int, int], None]
+
+IGNORED_OPTION = "option-ignored"
+NOT_SHARED = {"low-precision", IGNORED_OPTION, None}
+"""What explains a failure in one type and says nothing of another."""
+
+COARSER = {"float32", "float16", "bfloat16"}
+"""What a target may answer in that does not have float64."""
+
+
+@dataclass
+class Told:
+    """What the cases of one feature in one type gave."""
+
+    feature: Feature
+    dtype: str
+    cases: int = 0
+    ratio: float | None = None
+    wrong: list[Outcome] = field(default_factory=list)
+    skipped: str = ""
+
+
+def run(target: Target, name: str, asked: Asked, progress: Progress | None = None) -> Conformance:
+    """Hold a target to every feature. Raises AttnError where it cannot be called at all."""
+    try:
+        target.start()
+        signature = read_signature(target.parameters, asked.library, asked.renames)
+        return Run(Suite(target, asked, signature), name).carried_out(
+            progress or (lambda _done, _total: None)
+        )
+    finally:
+        target.close()
+
+
+def replay(
+    target: Target, name: str, asked: Asked, case: Case, feature: str, conventions: Conventions
+) -> Conformance:
+    """Run one case again. Raises AttnError where the target cannot be called."""
+    try:
+        target.start()
+        suite = Suite(target, asked, read_signature(target.parameters, asked.library, asked.renames))
+        suite.conventions = conventions
+        lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
+        if lacking:
+            raise AttnError(f"{name}: nothing in its signature asks for {', '.join(lacking)}")
+        one = Feature(feature, (case,))
+        found = Run(suite, name)
+        told = (
+            found.repeated(one, case.dtype) if feature == REPEATABLE else found.cases(one, case.dtype, {})
+        )
+        return Conformance(name, (found.result(told, [told]),))
+    finally:
+        target.close()
+
+
+@dataclass
+class Run:
+    """One run of a suite; diagnoses and small cases of a feature hold for all types."""
+
+    suite: Suite
+    name: str
+    diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
+    small: dict[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> Asked:
+        """How it is to be run."""
+        return self.suite.asked
+
+    def carried_out(self, progress: Progress) -> Conformance:
+        """Every feature in every type that the target takes."""
+        refused = self.refused_types()
+        taken = [dtype for dtype in self.asked.dtypes if dtype not in refused]
+        if not taken:
+            results = [
+                FeatureResult(ATTENTION, dtype, SKIPPED, reason=why) for dtype, why in refused.items()
+            ]
+            return Conformance(self.name, tuple(results))
+        found = found_out(self.suite, taken[0], self.asked.declared)
+        plain = replace(BASE, dtype=taken[0])
+        self.suite.seconds = recognised(
+            self.suite.wanted(plain), self.suite.answer(self.suite.sized(plain)), self.asked.layout
+        )
+        to_run = self.features(taken[0], found)
+        work = [(feature, dtype) for dtype in self.asked.dtypes for feature in to_run]
+        total = len(work)
+        told: list[Told] = []
+        with ThreadPoolExecutor(self.asked.jobs) as pool:
+            for each in pool.map(lambda one: self.cases(one[0], one[1], refused), work):
+                told.append(each)
+                progress(len(told), total)
+        results = [self.result(each, told) for each in told] + self.declared(taken[0], found)
+        return Conformance(
+            self.name, tuple(known_to_fail(each, self.asked) for each in results), found.told, self.notes()
+        )
+
+    def refused_types(self) -> dict[str, str]:
+        """The types that the target does not take, each with why."""
+        out = {}
+        for dtype in self.asked.dtypes:
+            plain = self.suite.outcome(replace(BASE, dtype=dtype))
+            if plain.refused:
+                out[dtype] = plain.judgement.words
+            elif dtype == "float64" and plain.answer.dtype in COARSER:
+                out[dtype] = f"it answers in {plain.answer.dtype}"
+        return out
+
+    def notes(self) -> tuple[str, ...]:
+        """What else there is to say."""
+        seconds = self.suite.seconds
+        return tuple(
+            f"Output {place} is taken for the {name}, and held to it." for place, name in seconds.items()
+        )
+
+    def features(self, dtype: str, told: Found) -> list[Feature]:
+        """The features to run, with what this target has."""
+        asked, suite = self.asked, self.suite
+        claimed = [name for name in suite.signature.claimed if name not in asked.claims.without]
+        base = replace(BASE, dtype=dtype)
+        lengths = suite.has(replace(base, queries=5)) and suite.has(replace(base, keys=5))
+        groups = suite.has(replace(base, heads=4, kv_heads=2)) and asked.layout != "nd"
+        widths = suite.has(replace(base, d_v=16))
+        skips = {name: "nothing in its signature asks for it" for name in OPTIONS if name not in claimed}
+        skips |= dict.fromkeys(asked.claims.without, "its claims say that it does not have it")
+        if told.told.get(FLOAT_MASK) == TRUTHS:
+            skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
+            claimed.remove("float_mask")
+        if asked.layout == "nd":
+            skips[GROUPED] = "the layout nd has one head"
+        skips |= suite.target.cannot
+        found = [
+            *features.own_features(quick=asked.quick),
+            *(features.of_option(name, lengths=lengths, quick=asked.quick) for name in OPTIONS),
+            features.pairs(claimed),
+            features.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick),
+            Feature(REPEATABLE, (BASE, replace(BASE, queries=33, keys=33, seed=1))),
+            Feature(INPUTS_KEPT),
+        ]
+        found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
+        return [each for each in found if not asked.only or each.name in asked.only]
+
+    def cases(self, feature: Feature, dtype: str, refused: Mapping[str, str]) -> Told:
+        """Every case of a feature in one type."""
+        if why := refused.get(dtype) or feature.skipped:
+            return Told(feature, dtype, skipped=why)
+        if feature.name == REPEATABLE:
+            return self.repeated(feature, dtype)
+        told = Told(feature, dtype)
+        may_refuse = feature.optional and feature.name not in self.asked.claims.features
+        evidence = False
+        for case in dict.fromkeys(self.suite.sized(replace(case, dtype=dtype)) for case in feature.cases):
+            found = self.suite.outcome(case)
+            if found.answer.error in (REFUSALS if may_refuse else ABSENT):
+                told.skipped = told.skipped or found.judgement.words
+                continue
+            told.cases += 1
+            told.ratio = max(found.judgement.ratio, told.ratio or 0.0)
+            evidence = evidence or found.judgement.evidence
+            if not found.judgement.right:
+                told.wrong.append(found)
+            if found.answer.error == "hang":
+                break
+        if told.cases and not told.wrong and not evidence:
+            return Told(feature, dtype, skipped="rounding hides it in this type")
+        return told
+
+    def repeated(self, feature: Feature, dtype: str) -> Told:
+        """Whether the same call gives the same bits again."""
+        cases = [replace(each, dtype=dtype) for each in feature.cases]
+        outcomes = [self.suite.outcome(case, twice=True) for case in cases]
+        told = [each for each in outcomes if not each.answer.error]
+        if not told:
+            return Told(feature, dtype, skipped=outcomes[0].judgement.words)
+        return Told(feature, dtype, len(told), wrong=[each for each in told if not each.answer.same])
+
+    def result(self, told: Told, others: Sequence[Told]) -> FeatureResult:
+        """What became of a feature in one type."""
+        name, dtype = told.feature.name, told.dtype
+        if name == INPUTS_KEPT and not told.skipped:
+            told.cases = sum(each.cases for each in others if each.dtype == dtype)
+            told.wrong = [self.suite.changed[dtype]] if dtype in self.suite.changed else []
+        if not told.cases:
+            return FeatureResult(name, dtype, SKIPPED, reason=told.skipped or "it has no cases")
+        if not told.wrong:
+            return FeatureResult(name, dtype, PASSED, told.cases, 0, told.ratio)
+        found = self.diagnosis(told)
+        failure = Failure(
+            told.wrong[0].case,
+            told.wrong[0].judgement.words or found.explanation,
+            found.mistake,
+            found.explanation,
+            self.replay(told),
+        )
+        status = IGNORED if found.mistake == IGNORED_OPTION else FAILED
+        return FeatureResult(name, dtype, status, told.cases, len(told.wrong), told.ratio, failure=failure)
+
+    def diagnosis(self, told: Told) -> Diagnosis:
+        """What explains the failing cases of a feature."""
+        name, wrong = told.feature.name, told.wrong
+        if name == REPEATABLE:
+            return Diagnosis("not-repeatable", "the same call with the same inputs gives other bits again")
+        if name == INPUTS_KEPT:
+            what = ", ".join(wrong[0].answer.changed)
+            return Diagnosis("inputs-changed", f"it changes its inputs: {what} is not what it was before")
+        if name in OPTIONS and self.suite.ignores(name, wrong):
+            keyword = self.suite.signature.keywords[name]
+            return Diagnosis(IGNORED_OPTION, f"{keyword} is taken and changes nothing")
+        before = self.diagnoses.get(name)
+        if before is None or before.mistake in NOT_SHARED:
+            self.diagnoses[name] = diagnosed(self.suite, wrong)
+        return self.diagnoses[name]
+
+    def replay(self, told: Told) -> str:
+        """The command that runs a small failing case again, once that is saved."""
+        asked, name = self.asked, told.feature.name
+        if asked.save is None:
+            return ""
+        special = name in {REPEATABLE, INPUTS_KEPT}
+        outcome = told.wrong[0]
+        if not special:
+            before = self.small.get(name)
+            again = None if before is None else self.suite.outcome(replace(before.case, dtype=told.dtype))
+            if again is None or again.judgement.right:
+                again = shrunk(outcome, self.suite)
+                self.small[name] = again
+            outcome = again
+        return command(asked.called, save(self.suite, outcome, name, self.name))
+
+    def declared(self, dtype: str, found: Found) -> list[FeatureResult]:
+        """Whether the conventions that are declared hold."""
+        asked = self.asked
+        declared = {name: each for name, each in asked.declared.items() if name in found.told}
+        if not declared or (asked.only and CONVENTIONS not in asked.only):
+            return []
+        wrong = broken(found.told, declared)
+        words = "; ".join(wrong)
+        failure = Failure(replace(BASE, dtype=dtype), words, "convention", words) if wrong else None
+        status = FAILED if wrong else PASSED
+        return [FeatureResult(CONVENTIONS, dtype, status, len(declared), len(wrong), failure=failure)]
+
+
+def known_to_fail(result: FeatureResult, asked: Asked) -> FeatureResult:
+    """The result, with why it is known to fail where someone has said so."""
+    known = asked.xfail.get(result.feature)
+    if known is None or result.dtype not in known.types or result.status not in {FAILED, IGNORED}:
+        return result
+    return replace(result, known=known.why)
