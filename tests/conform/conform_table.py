@@ -1,0 +1,186 @@
+"""Every kernel in `kernels/`: what is wrong with it, where that shows, and the mistake it is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+@dataclass(frozen=True)
+class Right:
+    """A kernel that must not be accused, with what the shell has to be told of it."""
+
+    name: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def target(self):
+        return f"right:{self.name}"
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A kernel that must be found: the feature in which it is wrong, and the mistake's name.
+
+    None is a mistake that has no name: it must be found all the same.
+    """
+
+    target: str
+    feature: str
+    mistake: str | None = None
+
+
+RIGHT = (
+    Right("naive"),
+    Right("online"),
+    Right("tiled"),
+    Right("low_precision_weights"),
+    Right("bottom_right"),
+    Right("nan_rows"),
+    Right("mean_rows"),
+    Right("with_einsum"),
+    Right("with_weights"),
+    Right("with_log_sum_exp"),
+    Right("fortran_order"),
+    Right("tokens_first", ("--layout", "bnhd")),
+    Right("no_batch", ("--layout", "hnd")),
+    Right("grouped_by_reshape"),
+    Right("one_by_one"),
+    Right("to_base_two"),
+    Right("padded"),
+    Right("sliding"),
+    Right("everything"),
+    Right("like_flash", ("--like", "flash")),
+    Right("like_sdpa", ("--like", "sdpa")),
+)
+
+WRONG = (
+    # before the softmax
+    Wrong("wrong_scores:no_scale", "plain", "no-scale"),
+    Wrong("wrong_scores:scale_by_d", "plain", "scale-by-d_k"),
+    Wrong("wrong_scores:scale_by_d_plus_one", "plain", "scale-other"),
+    Wrong("wrong_scores:scaled_twice", "plain", "scaled-twice"),
+    Wrong("wrong_scores:scale_ignored", "scale", "scale-other"),
+    Wrong("wrong_scores:scale_inverted", "scale", "scale-other"),
+    Wrong("wrong_scores:softcap_after_mask", "softcap", "softcap-after-mask"),
+    Wrong("wrong_scores:softcap_not_multiplied", "softcap", "softcap-half"),
+    Wrong("wrong_scores:softcap_before_scale", "softcap", "softcap-before-scale"),
+    Wrong("wrong_scores:softcap_clips", "softcap", "softcap-clipped"),
+    Wrong("wrong_scores:softcap_ignored", "softcap", "softcap-missing"),
+    Wrong("wrong_scores:bias_ignored", "bias", "bias-missing"),
+    Wrong("wrong_scores:bias_before_scale", "bias", "bias-scaled"),
+    Wrong("wrong_scores:bias_after_softmax", "bias", "bias-after-softmax"),
+    Wrong("wrong_scores:bias_of_first_head", "bias", "score-bias-wrong"),
+    Wrong("wrong_scores:bias_subtracted", "bias", "score-bias-wrong"),
+    Wrong("wrong_scores:alibi_sign", "alibi", "alibi-slopes"),
+    Wrong("wrong_scores:alibi_heads_reversed", "alibi", "alibi-slopes"),
+    Wrong("wrong_scores:alibi_without_abs", "alibi", "alibi-distance"),
+    Wrong("wrong_scores:alibi_own_slopes", "alibi", "alibi-slopes"),
+    Wrong("wrong_scores:float_mask_as_bool", "mask"),
+    Wrong("wrong_scores:bool_mask_added", "mask", "mask-added"),
+    Wrong("wrong_scores:float_mask_before_scale", "mask", "bias-scaled"),
+    # the softmax
+    Wrong("wrong_softmax:over_queries", "plain", "softmax-over-queries"),
+    Wrong("wrong_softmax:over_heads", "plain", "softmax-over-heads"),
+    Wrong("wrong_softmax:no_maximum", "plain", "no-max-subtraction"),
+    Wrong("wrong_softmax:base_two", "plain", "exp-base-2"),
+    Wrong("wrong_softmax:plus_one", "plain", "softmax-plus-one"),
+    Wrong("wrong_softmax:not_divided", "plain", "softmax-unnormalized"),
+    Wrong("wrong_softmax:taken_twice", "plain", "softmax-twice"),
+    Wrong("wrong_softmax:epsilon", "plain", "softmax-epsilon"),
+    Wrong("wrong_softmax:dropout_on", "plain", "dropout-left-on"),
+    Wrong("wrong_softmax:mask_after", "causal", "mask-after-softmax"),
+    Wrong("wrong_softmax:finite_mask", "causal", "mask-finite"),
+    Wrong("wrong_softmax:maximum_of_everything", "plain"),
+    Wrong("wrong_softmax:sink_missing", "sinks", "sink-missing"),
+    Wrong("wrong_softmax:sink_weighs", "sinks"),
+    Wrong("wrong_softmax:sink_of_first_head", "sinks"),
+    Wrong("wrong_softmax:sink_scaled", "sinks"),
+    # who sees whom
+    Wrong("wrong_masks:causal_off_by_one", "causal", "causal-offset"),
+    Wrong("wrong_masks:causal_strict", "causal", "causal-strict"),
+    Wrong("wrong_masks:causal_ignored", "causal", "mask-ignored"),
+    Wrong("wrong_masks:causal_backwards", "causal"),
+    Wrong("wrong_masks:causal_by_blocks", "causal", "mask-by-blocks"),
+    Wrong("wrong_masks:causal_within_blocks", "causal", "mask-by-blocks"),
+    Wrong("wrong_masks:mask_inverted", "mask", "mask-inverted"),
+    Wrong("wrong_masks:mask_ignored", "mask", "mask-ignored"),
+    Wrong("wrong_masks:mask_of_first_head", "mask"),
+    Wrong("wrong_masks:mask_of_first_member", "mask"),
+    Wrong("wrong_masks:mask_reaches_first_head", "mask", "mask-some-heads"),
+    Wrong("wrong_masks:mask_of_first_query", "mask"),
+    Wrong("wrong_masks:causal_drops_mask", "mask+causal", "mask-ignored"),
+    Wrong("wrong_masks:window_left_off", "window", "window-off-by-one"),
+    Wrong("wrong_masks:window_right_off", "window", "window-off-by-one"),
+    Wrong("wrong_masks:window_two_sided", "window", "window-other"),
+    Wrong("wrong_masks:window_sides_swapped", "window", "window-other"),
+    Wrong("wrong_masks:window_ignored", "window", "mask-ignored"),
+    Wrong("wrong_masks:sliding_off_by_one", "window", "window-off-by-one"),
+    Wrong("wrong_masks:lengths_ignored", "key_lengths", "padding-ignored"),
+    Wrong("wrong_masks:lengths_off_by_one", "key_lengths", "padding-lengths"),
+    Wrong("wrong_masks:lengths_too_short", "key_lengths", "padding-lengths"),
+    Wrong("wrong_masks:lengths_of_first_member", "key_lengths", "padding-members"),
+    Wrong("wrong_masks:lengths_from_the_right", "key_lengths", "padding-left"),
+    Wrong("wrong_masks:cache_offset_ignored", "cache", "causal-offset"),
+    Wrong("wrong_masks:cache_offset_off_by_one", "cache", "causal-offset"),
+    Wrong("wrong_masks:cache_appended_in_front", "cache"),
+    Wrong("wrong_masks:cache_ignored", "cache", "keys-dropped"),
+    Wrong("wrong_masks:cache_of_values_in_front", "cache"),
+    # a block at a time
+    Wrong("wrong_blocks:sum_not_rescaled", "plain", "online-not-rescaled"),
+    Wrong("wrong_blocks:output_not_rescaled", "plain", "online-not-rescaled"),
+    Wrong("wrong_blocks:neither_rescaled", "plain", "online-not-rescaled"),
+    Wrong("wrong_blocks:third_block_not_rescaled", "plain"),
+    Wrong("wrong_blocks:last_partial_block_dropped", "plain", "keys-dropped"),
+    Wrong("wrong_blocks:last_block_dropped", "plain", "keys-dropped"),
+    Wrong("wrong_blocks:last_key_dropped", "plain", "keys-dropped"),
+    Wrong("wrong_blocks:first_key_dropped", "plain", "keys-dropped"),
+    Wrong("wrong_blocks:boundary_dropped", "plain"),
+    Wrong("wrong_blocks:boundary_twice", "plain"),
+    Wrong("wrong_blocks:last_block_read_again", "plain", "keys-twice"),
+    Wrong("wrong_blocks:padding_counted", "plain", "keys-padded"),
+    Wrong("wrong_blocks:normalized_in_each_block", "plain"),
+    Wrong("wrong_blocks:values_one_block_late", "plain"),
+    Wrong("wrong_blocks:values_shifted", "plain", "values-shifted"),
+    Wrong("wrong_blocks:half_accumulators", "plain", "low-precision"),
+    Wrong("wrong_blocks:last_queries_dropped", "plain", "queries-dropped"),
+    Wrong("wrong_blocks:causal_stops_early", "causal"),
+    # which array, head, member
+    Wrong("wrong_heads:kv_heads_tiled", "gqa", "kv-heads-tiled"),
+    Wrong("wrong_heads:kv_head_zero", "gqa", "kv-heads-order"),
+    Wrong("wrong_heads:kv_values_tiled", "gqa"),
+    Wrong("wrong_heads:kv_heads_reversed", "gqa", "kv-heads-order"),
+    Wrong("wrong_heads:keys_and_values_exchanged", "plain"),
+    Wrong("wrong_heads:queries_and_keys_exchanged", "plain", "query-key-swapped"),
+    Wrong("wrong_heads:values_are_keys", "plain", "weights-applied-to-wrong"),
+    Wrong("wrong_heads:first_member_for_all", "plain"),
+    Wrong("wrong_heads:keys_of_first_member", "plain"),
+    Wrong("wrong_heads:width_of_values", "plain", "scale-other"),
+    Wrong("wrong_heads:values_cut_to_keys", "plain"),
+    Wrong("wrong_heads:tokens_first_by_reshape", "plain", "heads-split-wrong"),
+    Wrong("wrong_heads:heads_rolled", "plain", "heads-in-other-order"),
+    Wrong("wrong_heads:heads_averaged", "plain", "heads-averaged"),
+    Wrong("wrong_heads:last_columns_dropped", "plain"),
+    Wrong("wrong_heads:key_reversed", "plain"),
+    # conduct
+    Wrong("wrong_conduct:zeros", "plain"),
+    Wrong("wrong_conduct:mean_of_values", "plain"),
+    Wrong("wrong_conduct:nans", "plain"),
+    Wrong("wrong_conduct:noise_of_three_percent", "plain"),
+    Wrong("wrong_conduct:three_percent_too_much", "plain", "constant-factor"),
+    Wrong("wrong_conduct:racing", "plain"),
+    Wrong("wrong_conduct:answer_of_the_first_call", "plain"),
+    Wrong("wrong_conduct:changes_queries", "plain"),
+    Wrong("wrong_conduct:changes_values", "plain"),
+    Wrong("wrong_conduct:reads_memory_in_order", "plain"),
+    Wrong("wrong_conduct:hangs", "plain"),
+    Wrong("wrong_conduct:hangs_on_long_ones", "plain"),
+    Wrong("wrong_conduct:aborts", "plain"),
+    Wrong("wrong_conduct:exits", "plain"),
+    Wrong("wrong_conduct:raises", "plain"),
+    Wrong("wrong_conduct:raises_on_odd_lengths", "plain"),
+    Wrong("wrong_conduct:talks", "plain"),
+    Wrong("wrong_conduct:returns_nothing", "plain"),
+    Wrong("wrong_conduct:returns_text", "plain"),
+    Wrong("wrong_conduct:overflows_in_half", "plain"),
+)
