@@ -202,7 +202,7 @@ def stats_of_corpus(
     from attnctl.cli.corpus import emit, job_of, measure
 
     raise_all(["--rollout: takes dumps"] if how.rollout else [])
-    part = measure(job_of(file, model, config, corpus), corpus.output)
+    part = measure(job_of(file, model, config, corpus), corpus.output, corpus.dask)
     if part is not None:
         emit(part, corpus.output, wanted, lambda part: show_part(part, wanted, how))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,24 +56,54 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+def trained(name: str) -> TrainedModel:
+    """The model of this name, read once by a process for all its shards, unless its files change."""
+    from attnctl.models.source import CONFIG, folder_of
+    from attnctl.models.tensors import shards
+    from attnctl.models.tokens import TOKENIZER
+
+    folder = folder_of(name)
+    files = [folder / each for each in (CONFIG, TOKENIZER, *shards(folder))]
+    return opened(name, tuple((each.name, *signature(each)) for each in files))
+
+
+def signature(path: Path) -> tuple[int, int]:
+    """What changes when a file does: its size, and when it was written. (0, 0): it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=1)
+def opened(name: str, files: tuple[tuple[str, int, int], ...]) -> TrainedModel:
+    """The model whose files are these."""
+    return TrainedModel(name, [file for file, *_ in files])
+
+
 class TrainedModel:
     """A trained model; sentences of one length go through it together."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, files: Sequence[str]) -> None:
         from attnctl.models.source import folder_of, open_model
         from attnctl.models.tokens import Words
 
-        self.folder = folder_of(name)
+        self.folder, self.files = folder_of(name), files
         self.model = open_model(name)
         self.words = Words(self.folder)
+        self.known: dict[str, Any] = {}
 
     def identity(self) -> dict[str, Any]:
-        """The family, and hashes of config and tensors and of the tokenizer."""
-        from attnctl.models.source import CONFIG
-        from attnctl.models.tensors import shards
+        """The family, and hashes of config and tensors and of the tokenizer, computed once."""
+        self.known = self.known or self.hashed()
+        return self.known
+
+    def hashed(self) -> dict[str, Any]:
+        """The same, read from the files."""
         from attnctl.models.tokens import TOKENIZER
 
-        files = {name: file_hash(self.folder / name) for name in (CONFIG, *shards(self.folder))}
+        files = {name: file_hash(self.folder / name) for name in self.files if name != TOKENIZER}
         return {
             "model": {"family": self.model.description.family, "sha256": text_hash(files)},
             "tokenizer": {"sha256": file_hash(self.folder / TOKENIZER)},
@@ -102,12 +133,11 @@ class TrainedModel:
             yield weights, sentences
 
 
-@dataclass
+@dataclass(frozen=True)
 class DrawnAttention:
     """Attention as settings have it, given or drawn weights: what `attnctl run` does of a sentence."""
 
     settings: Settings
-    known: dict[str, Any] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
         """Hashes of the settings, with the files they name, and of how sentences are cut."""
