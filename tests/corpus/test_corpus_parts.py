@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.config.settings import Settings
+from attnctl.config.settings import Random, Settings
 from attnctl.errors import AttnError
 from attnctl.models import tokens
 from attnctl.values import BadValueError
@@ -53,16 +53,36 @@ def test_any_number_of_shards_of_drawn_attention(tmp_path, count):
     assert merged(shards(job, count, seed=count)).to_bytes() == part_of(job).to_bytes()
 
 
-def test_how_sentences_are_put_together_changes_nothing(tmp_path, model, monkeypatch):
-    job = Job(str(written(tmp_path / "c.txt")), model, pairs=True)
+@pytest.mark.parametrize("trained", [True, False])
+def test_how_sentences_are_put_together_changes_nothing(tmp_path, model, monkeypatch, trained):
+    job = Job(str(written(tmp_path / "c.txt")), model if trained else None, Settings(heads=2), pairs=True)
+    source = "TrainedModel" if trained else "DrawnAttention"
     found = part_of(job).to_bytes()
     for most in (1, 3):
-        monkeypatch.setattr(
-            "attnctl.verbs.corpus.sources.TrainedModel.at_once", lambda self, count, m=most: m
-        )
+        monkeypatch.setattr(f"attnctl.verbs.corpus.sources.{source}.at_once", lambda self, count, m=most: m)
         assert part_of(job).to_bytes() == found
     monkeypatch.setattr("attnctl.verbs.corpus.run.MOST_WAITING", 12)
     assert part_of(job).to_bytes() == found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(embeddings="identity"),
+        Settings(embeddings=Random(stream="numpy_legacy")),
+    ],
+)
+def test_rows_that_depend_on_the_vocabulary_are_a_sentences_own(tmp_path, settings):
+    """Each sentence grows its vocabulary from its own first token, as in a run of it alone."""
+    path = written(tmp_path / "c.txt", lines=12)
+    if settings.embeddings == "identity":
+        path.write_text("a b c\nd a b\nc c d\n")
+    sentences = [line for line in path.read_text().splitlines() if line]
+    part = part_of(Job(str(path), settings=settings))
+    alone = [
+        attnctl.stats(attnctl.run(each, settings)).heads[0].tallies["entropy"].sum for each in sentences
+    ]
+    assert part.layers[0].heads[0].sums["entropy"].sum == pytest.approx(fsum(alone), rel=1e-13)
 
 
 def test_it_is_what_stats_of_each_sentence_add_up_to(tmp_path):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from attnctl.array import Array
-from attnctl.config.settings import Settings
+from attnctl.config.settings import Random, Settings
 from attnctl.errors import AttnError
 from attnctl.names import WEIGHTS
 from attnctl.store.strict_json import json_text
 from attnctl.verbs.corpus.measure import Sentences
 
 CHUNK = 2**20
+
+MOST_ROWS = 2**9
+"""Tokens whose runs are prepared together."""
 
 
 @dataclass(frozen=True)
@@ -152,26 +157,41 @@ class DrawnAttention:
         }
 
     def taken(self, line: int, text: str) -> Taken:
-        """The plan of a sentence's run."""
-        from attnctl.plan.sentence import prepare
+        """A sentence whose tokens the settings know."""
+        from attnctl.plan.embed import tokens_of, vocabulary
 
-        plan = prepare(self.settings, text)
-        return Taken(line, len(plan.header["tokens"]), plan)
+        tokens = tokens_of(self.settings, text)
+        vocabulary(self.settings, [tokens])
+        return Taken(line, len(tokens), text)
 
     def at_once(self, count: int) -> int:
-        """One: their runs are as quick alone."""
-        return 1
+        """Many with one reading of the weights, where a token's row does not depend on other sentences.
+
+        Each is still run alone.
+        """
+        from attnctl.plan.tensors import legacy
+
+        embeddings = self.settings.embeddings
+        by_token = isinstance(embeddings, Random) and not legacy(embeddings)
+        known = self.settings.vocab is not None or isinstance(embeddings, Mapping)
+        return max(1, MOST_ROWS // count) if known or by_token else 1
 
     def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
         """The weights of the one layer there is."""
+        from attnctl.plan.sentence import prepare_all
         from attnctl.verbs.stats.measure import places_of, weights_of
 
-        (one,) = batch
-        trace = one.content.run([WEIGHTS])
-        weights = weights_of(trace)
-        places = places_of(trace, weights.shape)
-        tokens, keys = trace.tokens or [], trace.key_tokens or []
-        yield weights, Sentences([one.line], [tokens], [keys], None if places is None else places[0])
+        traces = [
+            plan.run([WEIGHTS]) for plan in prepare_all(self.settings, [each.content for each in batch])
+        ]
+        weights = np.concatenate(list(map(weights_of, traces)))
+        places = places_of(traces[0], weights[:1].shape)
+        tokens, keys = (
+            [trace.tokens or [] for trace in traces],
+            [trace.key_tokens or [] for trace in traces],
+        )
+        start = None if places is None else places[0]
+        yield weights, Sentences([each.line for each in batch], tokens, keys, start)
 
 
 def files_in(said: Any) -> Iterator[str]:
