@@ -28,6 +28,10 @@ class AttnError(Exception):
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(self.problems))
 
+    def __reduce__(self) -> tuple[type[AttnError], tuple[tuple[str, ...]]]:
+        """From one process to another it keeps its problems apart."""
+        return type(self), (self.problems,)
+
 
 class PipeClosed(Exception):  # noqa: N818  (nobody's error: the reader has seen enough)
     """Standard output was closed by whoever read it; Typer would swallow a BrokenPipeError."""

@@ -23,8 +23,30 @@ class Documented(Unconverted):
                 formatter.write("".join(f"  {line}\n" for line in lines))
 
 
+LEFT_OUT = {"--dask": "local"}
+"""The options whose value may be left out, and what it then is."""
+
+
+def with_values(args: list[str]) -> list[str]:
+    """The arguments, with a value after each option that stands without the one it may have."""
+    out = []
+    for number, arg in enumerate(args):
+        out.append(arg)
+        if arg == "--":
+            return [*out, *args[number + 1 :]]
+        following = args[number + 1 : number + 2]
+        if arg in LEFT_OUT and (not following or following[0].startswith("-")):
+            out.append(LEFT_OUT[arg])
+    return out
+
+
 class Command(Documented, TyperCommand):
     """A command whose options stand in the sections that their panels name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Some options may stand without their value."""
+        found: list[str] = super().parse_args(ctx, with_values(args))
+        return found
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The arguments, then each section of options; those of none come first."""

@@ -10,14 +10,26 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from attnctl.cli.options import SECTIONS, option
 from attnctl.errors import AttnError, raise_all
+from attnctl.values import BadValueError, Reader
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
 
 if TYPE_CHECKING:
     from attnctl.verbs.corpus import Job, Part
 
 STDOUT = "-"
+MOST_WORKERS = 1000
 MERGE = "merge"
 """The first argument that makes `stats` merge the others."""
+
+
+def read_cluster(text: str) -> str:
+    """'local', '3' or an address -> the same, where it is one of them."""
+    if text != "local" and ":" not in text and not (text.isdecimal() and 0 < int(text[:9]) < MOST_WORKERS):
+        raise BadValueError(f"{text!r} is no cluster; write tcp://host:8786, or how many local workers")
+    return text
+
+
+DASK = Reader(read_cluster, {}, "[N|ADDRESS]")
 
 
 class CorpusOptions(NamedTuple):
@@ -27,6 +39,15 @@ class CorpusOptions(NamedTuple):
         Shard | None, option("Only this part of the lines of --file: 3/8 is the third of eight."), SHARD
     ] = None
     pairs: Annotated[bool, option("Also how far each two heads of a layer are apart.", "--pairs")] = False
+    dask: Annotated[
+        str | None,
+        option(
+            "All of it over Dask's scheduler: this machine's processors (no value), so many local workers, "
+            "or the scheduler at an address, like tcp://host:8786.",
+            metavar="[N|ADDRESS]",
+        ),
+        DASK,
+    ] = None
 
 
 SECTIONS[CorpusOptions] = "A corpus (--file)"
@@ -34,7 +55,11 @@ SECTIONS[CorpusOptions] = "A corpus (--file)"
 
 def asked_for(how: CorpusOptions) -> list[str]:
     """The options of a corpus that are given."""
-    given = {"--shard": how.shard is not None, "--pairs": how.pairs}
+    given = {
+        "--shard": how.shard is not None,
+        "--pairs": how.pairs,
+        "--dask": how.dask is not None,
+    }
     return [flag for flag, is_given in given.items() if is_given]
 
 
@@ -65,22 +90,18 @@ def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions)
     from attnctl.config.settings import Settings
     from attnctl.verbs.corpus import Job
 
-    raise_all(
-        [
-            *(["--file -: a corpus is read more than once; give a file"] if file == STDOUT else []),
-            *(
-                ["-c: a model has its own attention; leave out one of -c and --model"]
-                if config and model
-                else []
-            ),
-        ]
-    )
+    wrong = {
+        "--file -: a corpus is read more than once; give a file": file == STDOUT,
+        "--shard: --dask divides the corpus itself; leave it out": how.dask and how.shard,
+        "-c: a model has its own attention; leave out one of -c and --model": config and model,
+    }
+    raise_all(problem for problem, is_so in wrong.items() if is_so)
     settings = settings_from(config, {}) if config else Settings()
     return Job(file, model, settings, how.shard or WHOLE, how.pairs)
 
 
-def measure(job: Job, output: str | None) -> Part | None:
-    """Measure a shard; None where its file has it already."""
+def measure(job: Job, output: str | None, cluster: str | None) -> Part | None:
+    """Measure a shard, or all on a cluster; None where its file has it already."""
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
 
@@ -89,7 +110,11 @@ def measure(job: Job, output: str | None) -> Part | None:
         complain(f"{output}: is complete, and kept")
         return None
     with progress("lines") as moved:
-        return work.done(moved)
+        if cluster is None:
+            return work.done(moved)
+        from attnctl.verbs.corpus.cluster import over_cluster
+
+        return over_cluster(work, cluster, moved)
 
 
 def is_complete(path: str, empty: Part) -> bool:

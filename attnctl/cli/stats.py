@@ -139,7 +139,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
         return
     if file is not None and (model is None or asked_for(corpus) or any(map(is_part, output or ()))):
         part = part_file(output)
-        stats_of_corpus(job_of(file, model, config, corpus), part, wanted, how)
+        stats_of_corpus(job_of(file, model, config, corpus), part, corpus.dask, wanted, how)
         return
     raise_all(f"{flag}: only a corpus has that; add --file" for flag in asked_for(corpus))
     raise_all([] if config is None else ["-c: only a corpus has that; add --file"])
@@ -201,12 +201,12 @@ def stats_of_model(name: str, texts: list[str], out: Output, how: StatsOptions) 
         print_lines(battery_lines(found, screen_of(output)), output)
 
 
-def stats_of_corpus(job: Job, output: str | None, wanted: str, how: StatsOptions) -> None:
+def stats_of_corpus(job: Job, output: str | None, dask: str | None, wanted: str, how: StatsOptions) -> None:
     """Measure a corpus, or a shard of it."""
     from attnctl.cli.corpus import emit, measure
 
     raise_all(["--rollout: takes dumps"] if how.rollout else [])
-    part = measure(job, output)
+    part = measure(job, output, dask)
     if part is not None:
         emit(part, output, wanted, lambda part: show_part(part, wanted, how))
 

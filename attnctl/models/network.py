@@ -10,9 +10,14 @@ from attnctl.models.layer import LayerTensors
 
 
 def feed_forward(tensors: LayerTensors, x: Array) -> Array:
-    """What the layer's network makes of rows, (token, width) -> the same."""
+    """What the layer's network makes of rows, (…, token, width) -> the same."""
     if not tensors.own.experts:
         return network(tensors, x, "", tensors.d["intermediate"])
+    return experts(tensors, x.reshape(-1, x.shape[-1])).reshape(x.shape)
+
+
+def experts(tensors: LayerTensors, x: Array) -> Array:
+    """What the experts that each row is sent to make of it, (token, width) -> the same."""
     weights, chosen = route(tensors, x)
     out = np.zeros_like(x)
     for expert in np.unique(chosen).tolist():

@@ -13,7 +13,7 @@ from attnctl.values import MAX_PROBLEMS
 from attnctl.verbs.corpus.lines import WHOLE, Corpus, Shard, lines_of, surveyed
 from attnctl.verbs.corpus.measure import add
 from attnctl.verbs.corpus.part import Part, about
-from attnctl.verbs.corpus.sources import DrawnAttention, Source, Taken, TrainedModel
+from attnctl.verbs.corpus.sources import DrawnAttention, Source, Taken, trained
 from attnctl.verbs.corpus.tally import HeadTally, LayerTally
 
 DEFAULTS = Settings()
@@ -40,11 +40,11 @@ class Job:
         Raises AttnError where one of them is not there, or is none.
         """
         corpus = surveyed(self.file)
-        source: Source = DrawnAttention(self.settings) if self.model is None else TrainedModel(self.model)
+        source: Source = DrawnAttention(self.settings) if self.model is None else trained(self.model)
         said = {"sha256": corpus.sha256, "lines": corpus.lines}
         span = self.shard.span(corpus.lines)
         part = Part(about(source.identity(), said, pairs=self.pairs), span.start, span.stop)
-        return Work(corpus, source, part)
+        return Work(self, corpus, source, part)
 
 
 def part_of(job: Job, moved: Moved | None = None) -> Part:
@@ -59,6 +59,7 @@ def part_of(job: Job, moved: Moved | None = None) -> Part:
 class Work:
     """A part that is being measured, and the sentences that wait, by their number of tokens."""
 
+    job: Job
     corpus: Corpus
     source: Source
     part: Part

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from attnctl.array import Array
-from attnctl.config.settings import Settings
+from attnctl.config.settings import Random, Settings
 from attnctl.errors import AttnError
 from attnctl.names import WEIGHTS
 from attnctl.store.strict_json import json_text
 from attnctl.verbs.corpus.measure import Sentences
 
 CHUNK = 2**20
+
+MOST_ROWS = 2**9
+"""Tokens whose runs are prepared together."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +61,54 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
+def trained(name: str) -> TrainedModel:
+    """The model of this name, read once by a process for all its shards, unless its files change."""
+    from attnctl.models.source import CONFIG, folder_of
+    from attnctl.models.tensors import shards
+    from attnctl.models.tokens import TOKENIZER
+
+    folder = folder_of(name)
+    files = [folder / each for each in (CONFIG, TOKENIZER, *shards(folder))]
+    return opened(name, tuple((each.name, *signature(each)) for each in files))
+
+
+def signature(path: Path) -> tuple[int, int]:
+    """What changes when a file does: its size, and when it was written. (0, 0): it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
+
+
+@lru_cache(maxsize=1)
+def opened(name: str, files: tuple[tuple[str, int, int], ...]) -> TrainedModel:
+    """The model whose files are these."""
+    return TrainedModel(name, [file for file, *_ in files])
+
+
 class TrainedModel:
     """A trained model; sentences of one length go through it together."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, files: Sequence[str]) -> None:
         from attnctl.models.source import folder_of, open_model
         from attnctl.models.tokens import Words
 
-        self.folder = folder_of(name)
+        self.folder, self.files = folder_of(name), files
         self.model = open_model(name)
         self.words = Words(self.folder)
+        self.known: dict[str, Any] = {}
 
     def identity(self) -> dict[str, Any]:
-        """The family, and hashes of config and tensors and of the tokenizer."""
-        from attnctl.models.source import CONFIG
-        from attnctl.models.tensors import shards
+        """The family, and hashes of config and tensors and of the tokenizer, computed once."""
+        self.known = self.known or self.hashed()
+        return self.known
+
+    def hashed(self) -> dict[str, Any]:
+        """The same, read from the files."""
         from attnctl.models.tokens import TOKENIZER
 
-        files = {name: file_hash(self.folder / name) for name in (CONFIG, *shards(self.folder))}
+        files = {name: file_hash(self.folder / name) for name in self.files if name != TOKENIZER}
         return {
             "model": {"family": self.model.description.family, "sha256": text_hash(files)},
             "tokenizer": {"sha256": file_hash(self.folder / TOKENIZER)},
@@ -102,12 +138,11 @@ class TrainedModel:
             yield weights, sentences
 
 
-@dataclass
+@dataclass(frozen=True)
 class DrawnAttention:
     """Attention as settings have it, given or drawn weights: what `attnctl run` does of a sentence."""
 
     settings: Settings
-    known: dict[str, Any] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
         """Hashes of the settings, with the files they name, and of how sentences are cut."""
@@ -122,26 +157,41 @@ class DrawnAttention:
         }
 
     def taken(self, line: int, text: str) -> Taken:
-        """The plan of a sentence's run."""
-        from attnctl.plan.sentence import prepare
+        """A sentence whose tokens the settings know."""
+        from attnctl.plan.embed import tokens_of, vocabulary
 
-        plan = prepare(self.settings, text)
-        return Taken(line, len(plan.header["tokens"]), plan)
+        tokens = tokens_of(self.settings, text)
+        vocabulary(self.settings, [tokens])
+        return Taken(line, len(tokens), text)
 
     def at_once(self, count: int) -> int:
-        """One: their runs are as quick alone."""
-        return 1
+        """Many with one reading of the weights, where a token's row does not depend on other sentences.
+
+        Each is still run alone.
+        """
+        from attnctl.plan.tensors import legacy
+
+        embeddings = self.settings.embeddings
+        by_token = isinstance(embeddings, Random) and not legacy(embeddings)
+        known = self.settings.vocab is not None or isinstance(embeddings, Mapping)
+        return max(1, MOST_ROWS // count) if known or by_token else 1
 
     def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
         """The weights of the one layer there is."""
+        from attnctl.plan.sentence import prepare_all
         from attnctl.verbs.stats.measure import places_of, weights_of
 
-        (one,) = batch
-        trace = one.content.run([WEIGHTS])
-        weights = weights_of(trace)
-        places = places_of(trace, weights.shape)
-        tokens, keys = trace.tokens or [], trace.key_tokens or []
-        yield weights, Sentences([one.line], [tokens], [keys], None if places is None else places[0])
+        traces = [
+            plan.run([WEIGHTS]) for plan in prepare_all(self.settings, [each.content for each in batch])
+        ]
+        weights = np.concatenate(list(map(weights_of, traces)))
+        places = places_of(traces[0], weights[:1].shape)
+        tokens, keys = (
+            [trace.tokens or [] for trace in traces],
+            [trace.key_tokens or [] for trace in traces],
+        )
+        start = None if places is None else places[0]
+        yield weights, Sentences([each.line for each in batch], tokens, keys, start)
 
 
 def files_in(said: Any) -> Iterator[str]:

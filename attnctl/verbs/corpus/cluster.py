@@ -1,0 +1,130 @@
+"""The shards of a corpus over the workers of Dask's distributed scheduler, merged as they come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from attnctl.errors import AttnError
+from attnctl.verbs.corpus.lines import Shard
+from attnctl.verbs.corpus.part import Part, different, part_of_bytes
+from attnctl.verbs.corpus.run import Job, Moved, Work, listed, part_of
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+LOCAL = "local"
+"""A cluster on this machine, with a worker for each processor."""
+
+SHARDS_A_WORKER = 8
+"""So that a worker that is lost costs little, and the last ones end together."""
+
+ANSWER, PATIENCE = 10, 60
+"""Seconds to wait for a scheduler, and for its first worker."""
+
+
+def bytes_of(job: Job) -> bytes:
+    """What a worker does: one shard, as the bytes of its part."""
+    return part_of(job).to_bytes()
+
+
+def over_cluster(work: Work, where: str, moved: Moved | None = None) -> Part:
+    """Measure a whole corpus on a cluster: LOCAL, a number of local workers, or a scheduler's address.
+
+    A worker that is lost has its shards done by others. Raises AttnError for every line that is no
+    sentence, and where the workers see another corpus or model than this process does.
+    """
+    if where == LOCAL:
+        from attnctl.engine.tiles import cores
+
+        where = str(cores())
+    with client_of(where) as client:
+        workers = max(1, sum(client.nthreads().values()))
+        count = max(1, min(work.corpus.lines, SHARDS_A_WORKER * workers))
+        jobs = [replace(work.job, shard=Shard(number + 1, count)) for number in range(count)]
+        return gathered(client, jobs, work.part, moved)
+
+
+def gathered(client: Client, jobs: list[Job], whole: Part, moved: Moved | None) -> Part:
+    """The whole from the parts, in whatever order they come."""
+    from distributed import as_completed
+
+    futures = {client.submit(bytes_of, job, pure=False): job for job in jobs}
+    problems: dict[Shard, list[str]] = {}
+    done = 0
+    try:
+        for future in as_completed(futures, loop=client.loop):
+            job = futures[future]
+            try:
+                part = part_of_bytes(result_of(future), f"shard {job.shard}")
+            except AttnError as error:
+                problems[job.shard] = list(error.problems)
+                continue
+            differs = different(whole.about, part.about)
+            if differs:
+                raise AttnError(
+                    f"--dask: a worker sees another {differs[0]} under {job.file} or the model's name"
+                )
+            if not problems:
+                whole.add(part)
+            done += part.stop - part.first
+            if moved:
+                moved(done, whole.lines)
+            future.release()
+    finally:
+        client.cancel(list(futures))
+    if problems:
+        raise AttnError(listed([each for _, own in sorted(problems.items()) for each in own]))
+    return whole
+
+
+def result_of(future: Any) -> bytes:
+    """What a worker made. Raises AttnError for what it found wrong, or what went wrong with it."""
+    try:
+        found: bytes = future.result()
+    except AttnError:
+        raise
+    except Exception as error:  # whatever happened there
+        raise AttnError(f"--dask: a worker failed: {type(error).__name__}: {error}") from error
+    return found
+
+
+@contextmanager
+def client_of(where: str) -> Iterator[Client]:
+    """A client of a scheduler, or of a local cluster of so many workers that ends with the block."""
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise AttnError("--dask: dask's scheduler is not installed; pip install 'attnctl[dask]'") from None
+    if not where.isdigit():
+        with connected(lambda: Client(where, timeout=ANSWER, set_as_default=False), where) as client:
+            yield client
+        return
+    with (
+        LocalCluster(
+            n_workers=int(where),
+            threads_per_worker=1,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        connected(lambda: Client(cluster, set_as_default=False), "the local cluster") as client,
+    ):
+        yield client
+
+
+@contextmanager
+def connected(connect: Callable[[], Client], name: str) -> Iterator[Client]:
+    """A client whose scheduler answers and has a worker."""
+    try:
+        client = connect()
+    except (OSError, ValueError, TimeoutError) as error:
+        raise AttnError(f"--dask: no scheduler at {name}: {error}") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise AttnError(f"--dask: {name} has no worker; start one: dask worker {name}") from None
+        yield client

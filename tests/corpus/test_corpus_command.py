@@ -1,0 +1,211 @@
+"""`attnctl stats` of a corpus as a shell sees it: shards, their merge, resuming, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from corpora import written
+
+from attnctl.cli.program import program
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run a command line in a folder of its own: its exit code, what it printed and complained of."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args):
+        code = program(["stats", *map(str, args)])
+        return (int(code), *capsys.readouterr())
+
+    return run
+
+
+def test_shards_and_their_merge(run, tmp_path):
+    written(tmp_path / "c.txt")
+    assert run("--file", "c.txt", "-o", "whole.json") == (0, "", "")
+    for number in (3, 1, 2):
+        assert run("--file", "c.txt", "--shard", f"{number}/3", "-o", f"part-{number}.json") == (0, "", "")
+    assert run("merge", "part-2.json", "part-3.json", "part-1.json", "-o", "merged.json") == (0, "", "")
+    whole = (tmp_path / "whole.json").read_bytes()
+    assert (tmp_path / "merged.json").read_bytes() == whole
+    assert run("merge", "whole.json", "--json") == (0, whole.decode(), "")
+    assert run("--file", "c.txt", "-o", "-") == (0, whole.decode(), "")
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "c.txt",
+        "whole.json",
+        "merged.json",
+        *(f"part-{number}.json" for number in (1, 2, 3)),
+    }
+
+
+def test_a_config_says_what_attention(run, tmp_path):
+    written(tmp_path / "c.txt")
+    (tmp_path / "x.yaml").write_text("heads: 2\nrules: [causal]\n")
+    found = json.loads(run("--file", "c.txt", "-c", "x.yaml", "--pairs", "--json")[1])
+    assert [len(layer["heads"]) for layer in found["layers"]] == [2]
+    assert found["layers"][0]["pairs"][0]["heads"] == [0, 1]
+    first = [
+        each["key"] <= each["query"] for head in found["layers"][0]["heads"] for each in head["largest"]
+    ]
+    assert all(first)
+
+
+def test_as_a_table_and_as_csv(run, tmp_path):
+    (tmp_path / "c.txt").write_text("I love AI\n\nAI loves cats\n")
+    code, table, err = run("--file", "c.txt", "--shard", "1/1", "--pairs")
+    assert (code, err) == (0, "")
+    lines = table.splitlines()
+    assert lines[0] == "2 sentences, 6 tokens"
+    assert lines[2].startswith("head  bits")
+    assert run("--file", "c.txt", "--shard", "2/3")[1].startswith("0 sentences, 0 tokens; line 2 of 3")
+    code, text, _ = run("--file", "c.txt", "--format", "csv")
+    assert (code, [line.split(",")[:2] for line in text.splitlines()]) == (
+        0,
+        [["dump", "head"], ["layer 0", "0"]],
+    )
+
+
+def test_a_complete_part_is_kept_and_any_other_made_again(run, tmp_path):
+    written(tmp_path / "c.txt")
+    part = tmp_path / "part.json"
+    args = ("--file", "c.txt", "--shard", "1/2", "-o", "part.json")
+    run(*args)
+    whole = part.read_bytes()
+    stamp = part.stat().st_mtime_ns
+    assert run(*args) == (0, "", "attnctl: part.json: is complete, and kept\n")
+    assert part.stat().st_mtime_ns == stamp
+    for other in (whole[:-40], b"", b"other", whole.replace(b'"first": 1', b'"first": 2')):
+        part.write_bytes(other)
+        assert run(*args) == (0, "", "")
+        assert part.read_bytes() == whole
+    assert run("--file", "c.txt", "--shard", "2/2", "-o", "part.json") == (0, "", "")
+    assert part.read_bytes() != whole
+
+
+STALLED = """
+import sys, time
+import attnctl.verbs.corpus.run as work
+add, calls = work.add, []
+def stall(*args, **options):
+    calls.append(args)
+    if len(calls) == 2:
+        print("at work", flush=True)
+        time.sleep(600)
+    add(*args, **options)
+work.add = stall
+from attnctl.cli.program import program
+sys.exit(program(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_one_shard_killed_and_resumed(run, tmp_path, end, code):
+    """Nothing half-written stays of a process that is ended while it works; the next completes the part."""
+    written(tmp_path / "c.txt")
+    for number in (1, 3):
+        run("--file", "c.txt", "--shard", f"{number}/3", "-o", f"{number}.json")
+    args = ["--file", "c.txt", "--shard", "2/3", "-o", "2.json"]
+    with subprocess.Popen(
+        [sys.executable, "-c", STALLED, "stats", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"at work\n"
+        process.send_signal(end)
+        assert process.wait(60) == code
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["1.json", "3.json", "c.txt"]
+    assert run("merge", "3.json", "1.json")[0] == 2
+    assert run(*args)[0] == 0
+    merged = run("merge", "3.json", "1.json", "2.json", "--json")
+    assert merged == run("--file", "c.txt", "--json")
+
+
+HOSTILE = {
+    "empty": (b"", ["c.txt: no sentence in it; write one a line"]),
+    "blank lines": (b"\n \n\t\r\n", ["c.txt: no sentence in it; write one a line"]),
+    "a mark alone": (b"\xef\xbb\xbf\n", ["c.txt: no sentence in it; write one a line"]),
+    "NUL": (b"a b\nc\0d\n", ["c.txt:2: a NUL byte; save it as UTF-8 text"]),
+    "UTF-16": ("a b".encode("utf-16"), ["c.txt:1: a NUL byte; save it as UTF-8 text"]),
+    "invalid": (
+        b"a b\n\nc \xff d\nfine\n\xc3\n",
+        [
+            "c.txt:3: not UTF-8 at byte 2 of the line; save it as UTF-8",
+            "c.txt:5: not UTF-8 at byte 0 of the line; save it as UTF-8",
+        ],
+    ),
+    "a long line": (
+        b"a b\n" + b"x" * (2**20 + 1) + b"\nc\n",
+        ["c.txt:2: longer than 1 MiB; write a sentence a line"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_lines_are_refused_with_their_numbers(run, tmp_path, name):
+    data, said = HOSTILE[name]
+    (tmp_path / "c.txt").write_bytes(data)
+    code, out, err = run("--file", "c.txt", "-o", "part.json")
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [f"attnctl: {each}" for each in said]
+    assert not (tmp_path / "part.json").exists()
+
+
+def test_unknown_tokens_are_named_with_their_lines(run, tmp_path):
+    (tmp_path / "c.txt").write_text("a b\na z\nb\nq a\n")
+    (tmp_path / "x.yaml").write_text("vocab: [a, b]\n")
+    code, out, err = run("--file", "c.txt", "-c", "x.yaml")
+    assert (code, out) == (2, "")
+    first, second = err.splitlines()
+    assert first.startswith("attnctl: c.txt:2: ")
+    assert "unknown token 'z'" in first
+    assert second.startswith("attnctl: c.txt:4: ")
+
+
+@pytest.mark.parametrize(
+    "data", [b"a b\r\nc d\r\n", b"\xef\xbb\xbfa b\nc d", b"a b\n\n\nc d\n\n"], ids=["CRLF", "mark", "blank"]
+)
+def test_line_ends_marks_and_blank_lines_are_no_words(run, tmp_path, data):
+    (tmp_path / "plain.txt").write_bytes(b"a b\nc d\n")
+    (tmp_path / "c.txt").write_bytes(data)
+    plain, other = (json.loads(run("--file", name, "--json")[1]) for name in ("plain.txt", "c.txt"))
+    assert other["sentences"] == 2
+    assert [head["sums"] for head in other["layers"][0]["heads"]] == [
+        head["sums"] for head in plain["layers"][0]["heads"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--file", "none.txt", "-o", "p.json"], "none.txt: No such file or directory"),
+        (["--file", ".", "-o", "p.json"], "Is a directory"),
+        (["--file", "-", "--shard", "1/2"], "--file -: a corpus is read more than once"),
+        (["--file", "c.txt", "--shard", "0/0"], "--shard: 0/0 is of no shards"),
+        (["--file", "c.txt", "--shard", "8/7"], "--shard: 8/7: no such shard; they go from 1/7 to 7/7"),
+        (["--file", "c.txt", "--shard", "1/2", "--dask"], "--shard: --dask divides the corpus itself"),
+        (["--file", "c.txt", "--dask", "everywhere"], "--dask: 'everywhere' is no cluster"),
+        (["--file", "c.txt", "--dask", "0"], "--dask: '0' is no cluster"),
+        (["--file", "c.txt", "--rollout"], "--rollout: takes dumps"),
+        (["--file", "c.txt", "-c", "none.yaml"], "none.yaml"),
+        (["--shard", "1/2"], "--shard: only a corpus has that; add --file"),
+        (["--pairs", "x.json"], "--pairs: only a corpus has that; add --file"),
+        (["-c", "x.yaml", "x.json"], "-c: only a corpus has that; add --file"),
+        (["merge"], "merge: no PART"),
+        (["merge", "none.json"], "none.json: No such file or directory"),
+        (["merge", "c.txt"], "c.txt: not JSON"),
+        (["merge", "whole.json", "--shard", "1/2"], "--shard: merge takes parts as they are"),
+        (["merge", "whole.json", "whole.json"], "lines 1 to 6: in whole.json and in whole.json"),
+        (["merge", "half.json"], "lines 4 to 6: in none of the parts"),
+        (["--file", "c.txt", "-o", "no/p.json"], "no/p.json: cannot be written"),
+    ],
+)
+def test_what_is_refused(run, tmp_path, args, said):
+    written(tmp_path / "c.txt", lines=6)
+    run("--file", "c.txt", "-o", "whole.json")
+    run("--file", "c.txt", "--shard", "1/2", "-o", "half.json")
+    code, out, err = run(*args)
+    assert (code, out) == (2, "")
+    assert said in err
