@@ -129,12 +129,15 @@ def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list
         for flag, value in named.items()
         if value is not None and not (table or drawn)
     ]
-    if view.full and not table:
-        out.append("--full: only tables have that; a dump keeps every head and digit, a picture all it can")
-    if not drawn:
+    words = {"--full": view.full, "--heat": view.heat}
+    out += [f"{flag}: only tables have that" for flag, value in words.items() if value and not table]
+    if view.heat and table:
+        words = {"--precision": view.precision is not None, "--full": view.full}
+        out += [f"{flag}: a heat map has no numbers" for flag, value in words.items() if value]
+    if not drawn and not (table and view.heat):
         named = {"--log": view.log, "--without-first": view.without_first}
         out += [
-            f"{flag}: only pictures have that; write one with -o picture.svg or -o picture.png"
+            f"{flag}: only pictures and heat maps have that; write -o picture.svg, or add --heat"
             for flag, value in named.items()
             if value
         ]
@@ -224,5 +227,12 @@ def table_view(view: ViewOptions) -> View:
     """How tables are drawn."""
     from attnctl.verbs.show.tables import View
 
-    precision = View.precision if view.precision is None else view.precision
-    return View(heads=view.head, precision=precision, full=view.full)
+    return View(
+        heads=view.head,
+        precision=View.precision if view.precision is None else view.precision,
+        brief=view.brief,
+        full=view.full,
+        heat=view.heat,
+        log=view.log,
+        without_first=view.without_first,
+    )

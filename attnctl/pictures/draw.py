@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +67,7 @@ class Picture(NamedTuple):
 def draw(figure: Figure) -> Picture:
     """The figure as an SVG document."""
     plots = [plot.merged() for plot in figure.plots]
-    canvas = Canvas([])
+    canvas = Canvas(name_of(figure))
     canvas.line(cut(figure.title, 80), font_size=TITLE, full=figure.title)
     for words in figure.lines:
         canvas.line(words, fill=FAINT)
@@ -75,8 +77,20 @@ def draw(figure: Figure) -> Picture:
         draw_plot(canvas, plot, scale)
         said.append(described(plot, scale))
     width, height = round(canvas.right + MARGIN), round(canvas.y + MARGIN)
-    text = document(figure.title, " ".join(said), "\n".join(canvas.parts), width, height)
+    body = "\n".join(canvas.parts)
+    text = document(canvas.own, figure.title, " ".join(said), body, (width, height))
     return Picture(text, width, height)
+
+
+def name_of(figure: Figure) -> str:
+    """A name made of all that a figure shows."""
+    found = sha256(repr((figure.title, figure.lines)).encode("utf-8", "backslashreplace"))
+    for plot in figure.plots:
+        captions = [each.caption for each in plot.panels]
+        found.update(repr((replace(plot, panels=()), captions)).encode("utf-8", "backslashreplace"))
+        for each in plot.panels:
+            found.update(np.ascontiguousarray(each.values, dtype="<f8").tobytes())
+    return f"a{found.hexdigest()[:8]}"
 
 
 def described(plot: Plot, scale: Scale) -> str:
@@ -202,7 +216,7 @@ def draw_cells(
     width, height = across.length, down.length
     if (levels == HATCHED).any():
         canvas.parts.append(
-            element("rect", x=x, y=canvas.y, width=width, height=height, fill="url(#own-hatched)")
+            element("rect", x=x, y=canvas.y, width=width, height=height, fill=canvas.paint("hatched"))
         )
     if not texts:
         data = b64encode(palette_png(levels, palette, HATCHED)).decode()
@@ -254,11 +268,11 @@ def draw_bar(canvas: Canvas, scale: Scale, hidden: str) -> None:
 
     words(low)
     x += 5
-    swatch(f"url(#own-{'two' if scale.signed else 'one'})", BAR)
+    swatch(canvas.paint("two" if scale.signed else "one"), BAR)
     words(high + ", by logarithm" * scale.log)
     for there, fill, meaning in (
-        (scale.hidden, "url(#own-hatched)", hidden),
-        (scale.zero, "url(#own-hatched)", "0"),
+        (scale.hidden, canvas.paint("hatched"), hidden),
+        (scale.zero, canvas.paint("hatched"), "0"),
         (scale.strange, ODD, "NaN or ∞"),
     ):
         if there:

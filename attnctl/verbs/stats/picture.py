@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, TextIO
 
 import numpy as np
@@ -12,6 +12,8 @@ from attnctl.errors import AttnError
 from attnctl.pictures.draw import draw
 from attnctl.pictures.plot import Figure, Panel, Plot
 from attnctl.pictures.render import png
+from attnctl.screen.heat import heat_lines
+from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import distinct, token_text, visible
 from attnctl.verbs.stats.report import Found, Report
 from attnctl.words import plural
@@ -55,6 +57,15 @@ def plots_of(found: Found) -> list[Plot]:
         about = f"how much of each token (across) has reached each place (down) after {layers}"
         plots.append(Plot("rollout", about, [Panel("", found.rolled)], words, words))
     return plots
+
+
+def map_lines(found: Found, screen: Screen) -> Iterator[Line]:
+    """The same as heat maps in characters."""
+    for plot in plots_of(found):
+        yield []
+        words = [(plot.title, "name"), (plot.about, "aside")]
+        yield from screen.flow([(screen.ours(text), style) for text, style in words], "   ")
+        yield from heat_lines(plot, screen)
 
 
 def measures(report: Report) -> list[Plot]:
