@@ -1,7 +1,7 @@
 """What the page says of a cell is what explain says: every cell of every variant, in Node."""
 
-import math
 import json
+import math
 import struct
 import subprocess
 from pathlib import Path
