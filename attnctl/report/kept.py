@@ -49,7 +49,7 @@ def kept_of(trace: Trace, room: int) -> Kept:
         room -= sum(array.nbytes for array, _ in found.pictures.values())
         room -= found.trace[WEIGHTS].nbytes if WEIGHTS in found.trace else 0
         held.add(WEIGHTS)
-    for name in sorted(set(sizes) - held, key=lambda name: sizes[name]):
+    for name in sorted((name for name in sizes if name not in held), key=sizes.__getitem__):
         if sizes[name] > room:
             break
         held.add(name)

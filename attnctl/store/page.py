@@ -152,6 +152,8 @@ def trace_of(
 ) -> Trace:
     """One trace of a page."""
     dump, blocks = entry.get("dump"), entry.get("blocks")
+    if dump is None and "dump" in entry:
+        raise AttnError(f"{place}: a picture alone, as its numbers were too many for a page; read its .npz")
     if not isinstance(dump, dict) or not isinstance(blocks, dict):
         raise AttnError(f'{place}: expected an object with a "dump" and its "blocks"')
     members = {}

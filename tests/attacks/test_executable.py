@@ -24,6 +24,7 @@ sys.path += [str(HERE / "yaml"), str(HERE / "dumps")]
 import hostile_archives  # noqa: E402, F401  (each enters its generators; the line above says where they are)
 import hostile_arrays  # noqa: E402, F401
 import hostile_json  # noqa: E402, F401
+import hostile_pages  # noqa: E402, F401
 import hostile_tensors  # noqa: E402, F401
 from hostile import GENERATORS as DUMPS  # noqa: E402
 from yaml_generators import GENERATORS as CONFIGS  # noqa: E402

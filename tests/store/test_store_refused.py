@@ -30,7 +30,7 @@ def top(**fields):
 REFUSED = {
     "nothing": ("", "empty; expected a dump"),
     "white space": (" \n\n", "nothing in it; expected a dump"),
-    "text": ("hello", "not a dump: neither JSON, .npz, .npy nor safetensors"),
+    "text": ("hello", "neither JSON, .npz, .npy, safetensors nor a page of attnctl"),
     "a number": ("[1, 2]", "number 1: not a dump: expected an object, found 1"),
     "an empty array": ("[]", "nothing in it; expected a dump"),
     "an empty object": ("{}", "no arrays in it"),

@@ -4,15 +4,11 @@ const LIGHT = {
   paper: [1, 0, 0],
   most: [0.38, -0.02, -0.15],
   least: [0.42, 0.1, 0.08],
-  text: [0, 0, 0],
-  over: [1, 0, 0],
 };
 const DARK = {
   paper: [0.2, 0, -0.01],
   most: [0.83, -0.03, -0.1],
   least: [0.82, 0.06, 0.1],
-  text: [0.95, 0, 0],
-  over: [0, 0, 0],
 };
 
 const BLANK = { light: [229, 232, 235], dark: [51, 56, 62] }; // what is not finite
@@ -67,12 +63,13 @@ export class Shades {
     return RAMPS.get(palette)[at] ?? null;
   }
 
-  /** The colour of digits on a number's shade. */
+  /** Black or white, whichever is read more easily on a number's shade (WCAG 2: relative luminance). */
   text(value) {
-    const { text, over } = palette;
-    const part = Math.abs(value) / this.most;
-    const deep = Number.isFinite(value) && part > (palette === DARK ? 0.58 : 0.68);
-    return `rgb(${rgb(deep ? over : text)})`;
+    const shade = this.of(value);
+    if (!shade) return "";
+    const linear = shade.map((c) => (c <= 10 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+    const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+    return luminance > 0.179 ? "#000" : "#fff";
   }
 
   /** Draw numbers on a canvas, a pixel for each: `value(at)` is that of pixel `at`. */

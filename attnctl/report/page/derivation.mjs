@@ -131,32 +131,23 @@ export class Derivation {
     return Array.from({ length: count }, (_, at) => String(at));
   }
 
-  /** A cell was pointed at, reached, followed, or left. */
+  /** A cell was pointed at or reached, its first operand is wanted, or the way back. */
   visit(matrix, place, how) {
+    const { step } = matrix.part;
     const cell = matrix.cell(place);
-    if (how === "leave") {
-      if (this.focused) this.light(...this.focused);
-      return;
-    }
     if (how === "back") {
       const from = this.trail.pop();
       if (from) this.go(from.step, from.cell);
-      return;
-    }
-    const { step } = matrix.part;
-    if (how === "follow") {
+    } else if (how === "follow") {
       const [operand] = this.explained.explain(step.name, cell).operands;
       if (operand) this.follow(operand);
-      return;
+    } else if (this.seen !== `${step.name} ${cell}`) {
+      this.light(step.name, cell);
     }
-    if (how === "focus") this.focused = [step.name, cell];
-    const seen = `${step.name} ${cell}`;
-    if (how === "hover" && this.seen === seen) return;
-    this.light(step.name, cell);
   }
 
   follow(operand) {
-    if (this.focused) this.trail.push({ step: this.focused[0], cell: this.focused[1] });
+    this.trail.push(this.looked);
     this.go(operand.step, operand.cell);
   }
 
@@ -172,6 +163,7 @@ export class Derivation {
   /** Show the arithmetic of a cell, and light up what it came from. */
   light(name, cell) {
     this.seen = `${name} ${cell}`;
+    this.looked = { step: name, cell };
     const found = this.explained.explain(name, cell, this.panel.most);
     for (const matrix of this.lit ?? []) matrix.clear();
     const here = this.matrices.get(`${name} ${cell.slice(0, -2)}`);

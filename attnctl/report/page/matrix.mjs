@@ -7,7 +7,7 @@ import { forPeople } from "./numbers.mjs";
 const MOST_COLUMNS = 16;
 const MOST_CELLS = 400;
 const PICTURE = 380; // pixels that a picture is wide at most where its squares can be so small
-const SQUARES = { least: 2, most: 18, lettered: 10 };
+const SQUARES = { least: 2, most: 18, lettered: 9 };
 const LABEL = 66; // pixels for tokens beside a picture
 
 const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
@@ -21,6 +21,9 @@ function moved(key, row, column, rows, columns) {
   const [down, right] = [row + by[0], column + by[1]];
   return down >= 0 && down < rows && right >= 0 && right < columns ? [down, right] : [row, column];
 }
+
+/** Where the pointer was last: a page that scrolls under a pointer that rests is not pointed at. */
+const pointer = { x: 0, y: 0 };
 
 /** What both kinds of matrix have: which cells it holds, and how a key or the pointer reaches them. */
 class Matrix {
@@ -40,6 +43,18 @@ class Matrix {
   placeOf(cell) {
     if (cell.length < 2) return [0, cell[0] ?? 0];
     return cell.slice(-2);
+  }
+
+  pointed(event) {
+    if (event.clientX === pointer.x && event.clientY === pointer.y) return;
+    [pointer.x, pointer.y] = [event.clientX, event.clientY];
+    const place = this.under(event);
+    if (place) this.visit(this, place, "look");
+  }
+
+  listen() {
+    this.element.addEventListener("keydown", (event) => this.pressed(event));
+    this.element.addEventListener("pointermove", (event) => this.pointed(event));
   }
 
   pressed(event) {
@@ -72,9 +87,14 @@ export class TableMatrix extends Matrix {
       make("tbody", {}, ...rows),
     );
     this.cells[0][0].tabIndex = 0;
-    this.element.addEventListener("keydown", (event) => this.pressed(event));
+    this.listen();
     this.shade();
     return this.element;
+  }
+
+  under(event) {
+    const td = event.target.closest("tbody td");
+    return td ? [td.parentElement.sectionRowIndex, td.cellIndex - 1] : undefined;
   }
 
   td(row, column) {
@@ -83,11 +103,9 @@ export class TableMatrix extends Matrix {
     td.textContent = forPeople(value, 2);
     if (this.part.hidden(row, column)) td.classList.add("hidden");
     if (this.part.wrong(row, column)) td.classList.add("wrong");
-    td.addEventListener("pointerenter", () => this.visit(this, [row, column], "hover"));
-    td.addEventListener("pointerleave", () => this.visit(this, [row, column], "leave"));
     td.addEventListener("focus", () => {
       this.rove([row, column]);
-      this.visit(this, [row, column], "focus");
+      this.visit(this, [row, column], "look");
     });
     return td;
   }
@@ -159,17 +177,12 @@ export class PictureMatrix extends Matrix {
   }
 
   listen() {
-    this.element.addEventListener("keydown", (event) => this.pressed(event));
-    this.element.addEventListener("focus", () => this.visit(this, this.place, "focus"));
-    this.element.addEventListener("pointermove", (event) => {
-      const place = this.under(event);
-      if (place) this.visit(this, place, "hover");
-    });
-    this.element.addEventListener("pointerleave", () => this.visit(this, this.place, "leave"));
+    super.listen();
+    this.element.addEventListener("focus", () => this.visit(this, this.place, "look"));
     this.element.addEventListener("pointerdown", (event) => {
       this.place = this.under(event) ?? this.place;
     });
-    this.element.addEventListener("click", () => this.visit(this, this.place, "focus"));
+    this.element.addEventListener("click", () => this.visit(this, this.place, "look"));
   }
 
   under(event) {
@@ -182,7 +195,7 @@ export class PictureMatrix extends Matrix {
 
   focus(to) {
     this.place = to;
-    if (document.activeElement === this.element) this.visit(this, to, "focus");
+    if (document.activeElement === this.element) this.visit(this, to, "look");
     else this.element.focus();
   }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import hostile_archives  # noqa: F401  (each enters its generators)
 import hostile_arrays  # noqa: F401
 import hostile_json  # noqa: F401
+import hostile_pages  # noqa: F401
 import hostile_tensors  # noqa: F401
 import pytest
 from hostile import GENERATORS

@@ -1,0 +1,126 @@
+"""What the page says of a cell is what explain says: every cell of every variant, in Node."""
+
+import json
+import math
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from page_arithmetic import NODE, SCRIPTS, Said, as_said, said_by_pages, write
+
+import attnctl
+from attnctl.plan.intended import anyones
+from attnctl.store import read
+from attnctl.trace import Trace
+from attnctl.verbs.explain.view import number_for_people
+
+VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed")
+
+
+def spoilt():
+    """A run with a wrong weight, a NaN and an infinity in it."""
+    trace = attnctl.run("I love AI", heads=2, causal=True, softcap=5.0)
+    arrays = {name: array.copy() for name, array in trace.items()}
+    arrays["attention_weights"][0, 1, 0] = 0.9
+    arrays["scores"][1, 2, 0] = np.nan
+    arrays["scaled_scores"][0, 0, 0] = np.inf
+    return Trace(trace.steps, arrays, trace.header)
+
+
+def foreign():
+    """Anyone's arrays without a word of how they came about."""
+    draw = np.random.RandomState(3)
+    names = {"Q": (2, 4, 3), "K": (2, 4, 3), "V": (2, 4, 3), "attention_weights": (2, 4, 4)}
+    return anyones({name: draw.standard_normal(size) for name, size in names.items()})
+
+
+EDITED = ("attention_weights[0,love,AI] = 0.5", "Q[1,I,:] = 0")
+OTHERS = {
+    "edited": lambda: attnctl.run("I love AI", heads=2, edits=list(EDITED)),
+    "renormalized": lambda: attnctl.run(
+        "I love AI", edits=["attention_weights[0,love,AI] = 0.5"], renormalize=True
+    ),
+    "float32": lambda: attnctl.run("I love AI", heads=2, positions="rope", dtype="float32", seed=4),
+    "spoilt": spoilt,
+    "foreign": foreign,
+    "some steps": lambda: attnctl.run("I love AI", keep=["scores", "attention_weights", "output"]),
+}
+
+
+@pytest.fixture(scope="module")
+def traces():
+    others = [[make()] for make in OTHERS.values()]
+    return [read(path) for path in VARIANTS] + others
+
+
+def test_the_page_says_of_every_cell_what_explain_says(traces, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    paths = [write(each, folder / f"{number}.html") for number, each in enumerate(traces)]
+    names = [path.stem for path in VARIANTS] + list(OTHERS)
+    said, count = {}, 0
+    for found in said_by_pages(paths, most=3):
+        where = (found["page"], found["trace"])
+        if where not in said:
+            said[where] = Said(traces[where[0]][where[1]], most=3)
+        assert as_said(found) == said[where](found["step"], found["cell"]), (names[where[0]], found)
+        count += 1
+    assert count > 9000
+
+
+def test_no_term_is_left_out_where_all_are_asked_for(tmp_path):
+    trace = attnctl.run("I love AI and AI loves me", causal=True)
+    path = write([trace], tmp_path / "x.html")
+    explain = Said(trace)
+    found = [each for each in said_by_pages([path]) if each["step"] == "attention_weights"]
+    assert [as_said(each) for each in found] == [
+        explain("attention_weights", each["cell"]) for each in found
+    ]
+    assert found[-1]["symbols"].count("exp") == 8
+
+
+NUMBERS = [
+    *(0.0, -0.0, 1.0, -1.0, 0.03125, -0.03125, 0.09375, 0.00005, 0.00015, 1e-3, 9.99949e-4, 0.00099999),
+    *(
+        1e6,
+        999999.99995,
+        999999.9999,
+        -1e6,
+        1.00005e10,
+        1.00015e10,
+        5e-324,
+        1.7976931348623157e308,
+        0.1,
+        1 / 3,
+    ),
+    *(123456.78125, 2.5e-5, 1.5e-5, 8.5, 1e21, 1e22, 12345.00005, math.inf, -math.inf, math.nan, 0.12345),
+]
+"""Ties, bounds of the two ways to write a number, and what has no digits."""
+
+
+def test_numbers_are_written_as_explain_writes_them():
+    draw = np.random.RandomState(5)
+    spread = draw.standard_normal(3000) * 10.0 ** draw.randint(-12, 12, 3000)
+    bits = [struct.unpack("<d", draw.bytes(8))[0] for _ in range(1000)]
+    ties = [(draw.randint(-(10**6), 10**6) + 0.5) / 2 ** draw.randint(0, 9) for _ in range(1000)]
+    values = [*NUMBERS, *spread.tolist(), *bits, *ties]
+    data, precisions = np.array(values).tobytes(), (4, 2, 0)
+    program = (
+        f"import {{ forPeople }} from {json.dumps((SCRIPTS / 'numbers.mjs').as_uri())};"
+        "import { readFileSync } from 'node:fs';"
+        "const view = new Float64Array(new Uint8Array(readFileSync(0)).buffer);"
+        f"const all = {list(precisions)}.map((p) => Array.from(view, (each) => forPeople(each, p)));"
+        "console.log(JSON.stringify(all));"
+    )
+    command = [NODE, "--input-type=module", "-e", program]
+    done = subprocess.run(command, input=data, capture_output=True, check=True)
+    want = [[number_for_people(value, precision) for value in values] for precision in precisions]
+    assert json.loads(done.stdout) == want
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.mjs")), ids=lambda path: path.name)
+def test_the_scripts_are_sound(path):
+    subprocess.run([NODE, "--check", path], check=True, capture_output=True)

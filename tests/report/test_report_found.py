@@ -1,0 +1,104 @@
+"""Pages of what check and diff found: their words, and the cells that they mean."""
+
+import html
+import json
+import re
+
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl.report.found import beside, check_pieces, diff_pieces, marked
+from attnctl.store import read
+from attnctl.trace import Trace
+
+
+def text(pieces):
+    return b"".join(pieces).decode()
+
+
+def finding(page):
+    return html.unescape(re.search('<pre id="finding" tabindex="0">(.*?)</pre>', page, re.DOTALL)[1])
+
+
+def changed(trace, step, cell, value):
+    """The trace with another number in one cell."""
+    array = trace[step].copy()
+    array[cell] = value
+    return Trace(trace.steps, {**trace, step: array}, trace.header)
+
+
+@pytest.fixture(scope="module")
+def right():
+    return attnctl.run("I love AI", heads=2, causal=True)
+
+
+def test_a_wrong_number_is_marked_with_what_it_should_be(right):
+    report = attnctl.check(changed(right, "attention_weights", (1, 2, 0), 0.9))
+    marks = marked(report)
+    assert list(marks) == ["attention_weights", "head_outputs"]
+    mark = marks["attention_weights"]
+    assert np.argwhere(mark.wrong).tolist() == [[1, 2, 0]]
+    assert np.isclose(mark.other[1, 2, 0], right["attention_weights"][1, 2, 0], atol=1e-12)
+    assert mark.words == "it should be {}"
+
+
+def test_a_right_trace_has_no_marks(right):
+    assert marked(attnctl.check(right)) == {}
+
+
+def test_the_words_of_a_check_stand_above(right):
+    report = attnctl.check(changed(right, "scores", (0, 1, 1), 7.0))
+    page = text(check_pieces([report]))
+    assert finding(page) == str(report)
+    assert "<title>check: " in page
+
+
+def test_a_difference_is_marked_on_both_sides(right):
+    found = attnctl.diff(right, changed(right, "V", (0, 1, 1), 4.0))
+    for side, other, value in (("A", "B", 4.0), ("B", "A", right["V"][0, 1, 1])):
+        mark = beside(found, "V", side, other)
+        assert np.argwhere(mark.wrong).tolist() == [[0, 1, 1]]
+        assert mark.other[0, 1, 1] == value
+        assert mark.words == f"{{}} stands here in {other}"
+
+
+def test_sentences_that_differ_are_marked_where_they_stand_side_by_side():
+    found = attnctl.diff(attnctl.run("I love AI"), attnctl.run("I really love AI"))
+    first, second = beside(found, "scores", "A", "B"), beside(found, "scores", "B", "A")
+    assert (first.wrong.shape, second.wrong.shape) == ((1, 3, 3), (1, 4, 4))
+    assert not second.wrong[0, 1].any()
+    assert np.isnan(second.other[0, 1]).all()
+    assert not first.wrong.any()
+
+
+def test_the_page_of_a_difference_holds_both_traces(right, tmp_path):
+    found = attnctl.diff(right, attnctl.run("I love AI", heads=2))
+    path = tmp_path / "d.html"
+    path.write_bytes(text(diff_pieces([found])).encode())
+    assert [each.config["rules"] for each in read(path)] == [["causal"], []]
+    assert finding(path.read_text()).startswith("differ: attention_weights is the first of ")
+
+
+def test_a_finding_is_written_beside_what_is_printed(workplace):
+    script = """
+        attnctl run "I love AI" --heads 2 --json > a.json
+        attnctl run "I love AI" --heads 2 --causal --json > b.json
+        attnctl diff a.json b.json -o d.html; echo "diff $?"
+        attnctl check a.json -o c.html -o - > said; echo "check $?"
+        head -c 15 c.html d.html
+    """
+    done = workplace.shell(script)
+    assert done.stderr == b""
+    assert b"diff 1\ncheck 0\n" in done.stdout
+    assert done.stdout.count(b"<!doctype html>") == 2
+    assert (workplace.folder / "said").stat().st_size > 100
+
+
+def test_what_several_pairs_differ_in_is_one_page(right):
+    found = [attnctl.diff(right, right), attnctl.diff(right, changed(right, "V", (0, 1, 1), 4.0))]
+    page = text(diff_pieces(found))
+    data = json.loads(re.search('id="attnctl-report">([^<]*)<', page)[1])
+    assert [each["view"]["name"] for each in data["traces"]] == [
+        f"{side} {pair}: I love AI" for pair in (0, 1) for side in "AB"
+    ]

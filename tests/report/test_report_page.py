@@ -1,0 +1,195 @@
+"""A page is one file that holds exactly the numbers of its traces, and nothing that could do harm."""
+
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from page_arithmetic import write
+
+import attnctl
+from attnctl.errors import AttnError
+from attnctl.report.kept import ROOM, by_blocks, kept, kept_of
+from attnctl.report.write import pieces
+from attnctl.store import read
+from attnctl.store.header import whole
+
+VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))
+HOSTILE = "</script><script>alert(1)</script>"
+
+
+def page(*traces):
+    return b"".join(pieces(traces)).decode()
+
+
+def weights(heads, tokens, dtype="float32"):
+    """The trace of a layer with its weights alone."""
+    draw = np.random.RandomState(0)
+    arrays = {name: draw.standard_normal((heads, tokens, 8)).astype(dtype) for name in "QKV"}
+    return attnctl.attend(arrays, keep=["attention_weights"], dtype=dtype)
+
+
+# --- read back ---
+
+
+@pytest.mark.parametrize("path", VARIANTS, ids=lambda path: path.stem)
+def test_a_page_reads_back_to_the_bit(path, tmp_path):
+    traces = read(path)
+    back = read(write(traces, tmp_path / "x.html"))
+    assert [whole(each) for each in back] == [whole(each) for each in traces]
+    for trace, own in zip(back, traces, strict=True):
+        for name in own:
+            assert trace[name].dtype == own[name].dtype
+            assert trace[name].tobytes() == own[name].tobytes(), name
+
+
+def test_every_verb_reads_a_page(workplace):
+    """The real executable: written by run, read by the others, from a path and from a pipe."""
+    script = """
+        attnctl run "I love AI" --heads 2 --causal -o a.html
+        attnctl check a.html --quiet && attnctl stats a.html > /dev/null && attnctl diff a.html a.html
+        attnctl explain - 'attention_weights[0,love,AI]' < a.html
+        attnctl show a.html -o b.html && cmp a.html b.html
+    """
+    done = workplace.shell(f"set -euo pipefail\n{script}")
+    assert done.stderr == b""
+    assert done.returncode == 0
+    assert b"hidden by causal" in done.stdout
+
+
+def test_several_traces_are_one_page(tmp_path):
+    traces = attnctl.run_many(["I love AI", "AI loves me and you"], heads=2)
+    path = write(traces, tmp_path / "x.html")
+    assert [each.sentence for each in read(path)] == ["I love AI", "AI loves me and you"]
+    assert read(f"{path}[AI loves me and you]")[0].tokens == ["AI", "loves", "me", "and", "you"]
+
+
+def test_a_page_is_the_same_bytes_each_time():
+    trace = attnctl.run("I love AI", heads=2, positions="rope")
+    assert page(trace) == page(trace)
+
+
+def test_numbers_of_every_kind_are_kept(tmp_path):
+    trace = attnctl.run("I love AI")
+    kinds = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64")
+    for kind in kinds:
+        own = (np.arange(9).reshape(1, 3, 3) % 2).astype(kind)
+        changed = replace(trace, arrays={**trace, "scores": own})
+        back = read(write([changed], tmp_path / "x.html"))[0]["scores"]
+        assert back.dtype == own.dtype
+        assert np.array_equal(back, own)
+
+
+# --- one file, and no harm in it ---
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and the text of its scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.scripts, self.inside = [], [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = tag in {"script", "style"}
+        if self.inside:
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = False
+
+    def handle_data(self, data):
+        if self.inside:
+            self.scripts[-1] += data
+
+
+def test_nothing_is_loaded_from_anywhere():
+    for tag, attributes in Elements(page(attnctl.run("I love AI"))).tags:
+        assert tag not in {"link", "iframe", "object", "embed", "base", "form"}
+        for name, value in attributes.items():
+            assert name not in {"href", "action", "srcset"} or value.startswith("#"), (tag, name)
+            assert name != "src" or value.startswith("data:")
+            assert not name.startswith("on")
+
+
+def test_the_policy_names_the_only_script_and_the_only_style():
+    found = Elements(page(attnctl.run("I love AI")))
+    policy = next(attrs["content"] for _, attrs in found.tags if attrs.get("http-equiv"))
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    named = [f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in found.scripts]
+    assert rules["style-src"] == named[0]
+    assert rules["script-src"] == named[-1]
+
+
+def test_a_hostile_token_stays_text():
+    words = f"I {HOSTILE} <!-- <b>"
+    trace = attnctl.run(words)
+    plain, found = Elements(page(attnctl.run("I love all AI"))), Elements(page(trace))
+    assert [tag for tag, _ in found.tags] == [tag for tag, _ in plain.tags]
+    assert "alert" not in found.scripts[-1]
+
+
+def test_a_hostile_token_reads_back(tmp_path):
+    trace = attnctl.run(f"I {HOSTILE} {chr(0x2028)}x")
+    assert read(write([trace], tmp_path / "x.html"))[0].tokens == trace.tokens
+
+
+# --- what a page keeps ---
+
+
+def test_weights_of_a_whole_model_fit_into_six_megabytes(tmp_path):
+    layers = [weights(12, 128) for _ in range(12)]
+    for layer, trace in enumerate(layers):
+        trace.header["layer"] = layer
+    path = write(layers, tmp_path / "x.html")
+    assert path.stat().st_size < 6_000_000
+    back = read(path)
+    assert len(back) == 12
+    assert back[3]["attention_weights"].dtype == np.float16
+    assert np.abs(back[3]["attention_weights"] - layers[3]["attention_weights"]).max() < 5e-4
+    assert "kept as float16" in path.read_text()
+
+
+def test_what_is_small_is_kept_whole():
+    trace = attnctl.run("I love AI")
+    found = kept_of(trace, ROOM)
+    assert found.trace is trace
+    assert (found.pictures, found.said) == ({}, [])
+
+
+def test_the_weights_are_kept_before_the_rest():
+    trace = weights(2, 10, "float64")
+    full = attnctl.attend({name: np.ones((2, 10, 4)) for name in "QKV"})
+    room = trace["attention_weights"].nbytes + 2 * full["Q"].nbytes
+    found = kept_of(full, room)
+    assert list(found.trace) == ["Q", "K", "attention_weights"]
+    (said,) = found.said
+    assert said.startswith(
+        "Left out, so that the page stays small: V, scores, scaled_scores and head_outputs."
+    )
+    assert "--step head_outputs -o FILE.html" in said
+
+
+def test_where_there_is_no_room_weights_are_shown_by_blocks(tmp_path):
+    trace = weights(12, 700)
+    (found,) = kept([trace])
+    array, side = found.pictures["attention_weights"]
+    assert (array.shape, side) == ((12, 234, 234), 3)
+    assert len(found.trace) == 0
+    assert "(700 × 700 a head) are shown by blocks of 3 × 3" in found.said[0]
+    path = write([trace], tmp_path / "x.html")
+    assert "are shown by blocks of 3 × 3" in re.search("<ul id=.notes.>(.*?)</ul>", path.read_text())[1]
+    with pytest.raises(AttnError, match="a picture alone"):
+        read(path)
+
+
+def test_a_block_is_what_its_queries_give_to_its_keys_on_average():
+    rows = [[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]]
+    assert by_blocks(np.array([rows]), 2).tolist() == [[[0.75, 0.25], [0.0, 1.0]]]
