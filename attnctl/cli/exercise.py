@@ -118,6 +118,7 @@ def grade(
 
     Exit codes: 0 all are right; 1 some are not; 2 some cannot be read.
     """
+    from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
     from attnctl.verbs import exercise
@@ -129,6 +130,9 @@ def grade(
             sheets.append(exercise.grade(each, asked, decimals))
             moved(number + 1, len(file))
     sheets = exercise.with_copies(sheets)
+    for sheet in sheets:
+        if sheet.error:
+            complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
     show(sheets, csv, json=json)
     if any(sheet.error for sheet in sheets):
         return Exit.USAGE

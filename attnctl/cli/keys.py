@@ -29,7 +29,7 @@ def read_key() -> str:
         line = sys.stdin.readline()
         return line[:1] if line else ""
     try:
-        tty.setcbreak(stream)
+        tty.setcbreak(stream, termios.TCSANOW)  # a key that was pressed already counts
         return sys.stdin.read(1)
     finally:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)

@@ -8,6 +8,7 @@ import pytest
 from attnctl.cli.app import COMMANDS
 
 PAGES = [[], *([name] for name in COMMANDS), *(["config", name] for name in ("init", "check", "schema"))]
+PAGES += [["exercise", name] for name in ("make", "grade")]
 
 
 def examples_in(page):

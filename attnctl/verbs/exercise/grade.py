@@ -165,7 +165,7 @@ def read_decimals(header: Mapping[str, Any], given: int | None) -> int | None:
 
 
 def fitting(exercise: Exercise, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
-    """The recorded steps that could be right by shape and kind of number, and what is said of the others."""
+    """The recorded steps that could be right by shape and numbers, and what is said of the others."""
     trace = exercise.trace
     if reference is None:
         return trace, {}

@@ -60,7 +60,7 @@ def row_of(sheet: Sheet, steps: Sequence[str], screen: Screen) -> list[Span]:
 def remarks(sheet: Sheet) -> Iterator[str]:
     """What went wrong on a sheet, a sentence each."""
     if sheet.error:
-        yield sheet.error if sheet.error.startswith(sheet.file) else f"{sheet.file}: {sheet.error}"
+        yield f"{sheet.file} cannot be read."
     for mark in sheet.marks:
         said = remark(mark)
         if said:

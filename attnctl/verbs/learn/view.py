@@ -98,7 +98,7 @@ def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Ele
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
         yield []
     yield from spaced(lesson.ask, screen, "name")
-    yield [(f"(Answer with {WANTED[lesson.kind]}.)", "aside")]
+    yield from spaced(f"(Answer with {WANTED[lesson.kind]}.)", screen, "aside")
 
 
 def replaced(screen: Screen) -> Screen:

@@ -1,0 +1,151 @@
+"""Every claim of every story is true: recomputed from the dump's own JSON by code that shares nothing."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl.verbs.story import claims as made
+from attnctl.verbs.story.chapters import MOST_PARTS, MOST_ROWS
+
+VARIANTS = Path(__file__).parents[2] / "samples" / "variants"
+FILES = sorted(VARIANTS.glob("*.json"))
+
+
+def number(cell):
+    if isinstance(cell, list):
+        return [number(each) for each in cell]
+    return {"-Infinity": -np.inf, "Infinity": np.inf, "NaN": np.nan}.get(cell, cell)
+
+
+def arrays(path):
+    steps = json.loads(path.read_text())["steps"]
+    return {name: np.array(number(step["data"])) for name, step in steps.items()}, steps
+
+
+# Who hides key j from query i, the first of the rules in order; typed in from how make.sh makes each.
+HIDES = {
+    "causal": lambda i, j: "causal" if j > i else "",
+    "alibi": lambda i, j: "causal" if j > i else "",
+    "sliding-window": lambda i, j: "causal" if j > i else "window" if i - j > 2 else "",
+    "window": lambda i, j: "window" if j < i - 1 or j > i + 2 else "",
+    "dilated": lambda i, j: "causal" if j > i else "dilated" if (i - j) % 2 else "",
+    "cache": lambda i, j: "causal" if j > i + 5 else "",
+    "padding": lambda i, j: "padding" if j >= 4 else "",
+    "mask": lambda i, j: "mask" if (i - j) % 2 else "",
+}
+
+
+def hidden_by(variant, i, j):
+    return HIDES.get(variant, lambda i, j: "")(i, j)
+
+
+def verify(claim, data, variant):
+    """Hold one claim to the numbers."""
+    array = data[claim.step]
+    match claim:
+        case made.Extremes(_, largest, most, smallest, least):
+            values = array[np.isfinite(array)]
+            assert (most, least) == (values.max(), values.min())
+            assert (array[largest], array[smallest]) == (most, least)
+            assert most > least
+        case made.AllAlike(_, value):
+            assert set(array[np.isfinite(array)].tolist()) == {value}
+        case made.Moved(_, source, cell, before, after):
+            assert (data[source][cell], array[cell]) == (before, after)
+            with np.errstate(invalid="ignore"):
+                assert np.nanmax(np.abs(array - data[source])) == abs(after - before) > 0
+        case made.Unchanged(_, source):
+            assert array.tolist() == data[source].tolist()
+        case made.NotFinite(_, count):
+            assert count == (~np.isfinite(array)).sum() > 0
+        case made.Hidden(_, by, of):
+            *_, queries, keys = array.shape
+            heads = array.size // (queries * keys)
+            why = [hidden_by(variant, i, j) for i in range(queries) for j in range(keys)] * heads
+            assert dict(by) == {word: why.count(word) for word in set(why) - {""}}
+            assert of == array.size
+            assert np.isneginf(array).sum() == sum(dict(by).values())
+        case made.Blind(_, rows):
+            for row in rows:
+                assert not array[row].any()
+        case made.Look():
+            verify_look(claim, data, variant)
+        case made.Mix(_, row, parts, rest):
+            weights = data["attention_weights"][row]
+            order = sorted(weights.tolist(), reverse=True)
+            shares = [share for _, share in parts]
+            assert shares == [each for each in order[:MOST_PARTS] if each > 0]
+            assert all(weights[key] == share for key, share in parts)
+            assert rest == pytest.approx(sum(order[len(shares) :]), abs=1e-3)
+
+
+def verify_look(claim, data, variant):
+    weights = data[claim.step][claim.row]
+    other = [at for at in range(len(weights)) if at not in claim.keys]
+    eps = 1e-3 if variant == "float16" else 1e-15
+    assert claim.share == weights.max()
+    assert all(weights[at] >= claim.share * (1 - 8 * eps) for at in claim.keys)
+    assert all(weights[at] < claim.share for at in other)
+    why = [hidden_by(variant, claim.row[-1], j) for j in range(len(weights))]
+    assert claim.seen == why.count("")
+    assert {at: rule for rule, keys in claim.hidden for at in keys} == {
+        at: rule for at, rule in enumerate(why) if rule
+    }
+    assert all(weights[at] == 0 for at, rule in enumerate(why) if rule)
+    scores = data[claim.source][claim.row]
+    assert claim.scores == tuple(scores[list(claim.keys)])
+    assert not other or min(claim.scores) > scores[other].max()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_claim_is_true(path):
+    data, steps = arrays(path)
+    told = attnctl.story(attnctl.load(path))
+    names = [step.name for chapter in told.chapters for step in chapter.steps]
+    assert names == list(steps)
+    for chapter in told.chapters:
+        for claim in chapter.claims:
+            assert claim.step == chapter.steps[0].name
+            verify(claim, data, path.stem)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_row_of_weights_and_outputs_is_told(path):
+    data, _ = arrays(path)
+    for chapter in attnctl.story(attnctl.load(path)).chapters:
+        name = chapter.steps[0].name
+        if name in {"attention_weights", "head_outputs"}:
+            rows = list(np.ndindex(*data[name].shape[:-1]))
+            told = [claim.row for claim in chapter.claims if isinstance(claim, (made.Look, made.Mix))]
+            assert told == rows[:MOST_ROWS]
+            assert chapter.left_out == len(rows) - len(told)
+
+
+FALSE = [
+    ("Look", {"share": 0.5}),
+    ("Look", {"keys": (3,)}),
+    ("Look", {"hidden": ()}),
+    ("Look", {"scores": (9.0,)}),
+    ("Look", {"seen": 5}),
+    ("Extremes", {"most": 9.0}),
+    ("Moved", {"after": 0.0}),
+    ("Hidden", {"by": (("causal", 3),)}),
+    ("Mix", {"parts": ((0, 0.5),)}),
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), FALSE, ids=str)
+def test_a_false_claim_would_be_found(kind, change):
+    path = VARIANTS / "sliding-window.json"
+    data, _ = arrays(path)
+    claims = [claim for chapter in attnctl.story(attnctl.load(path)).chapters for claim in chapter.claims]
+    claim = next(
+        each for each in claims if type(each).__name__ == kind and getattr(each, "row", (1, 1))[-1] == 1
+    )
+    verify(claim, data, path.stem)
+    with pytest.raises((AssertionError, IndexError)):
+        verify(replace(claim, **change), data, path.stem)

@@ -1,0 +1,121 @@
+"""run --story and show --story: whole in a pipe, a step at a time on a terminal."""
+
+import io
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+
+from attnctl.cli.program import program
+
+
+def call(*args):
+    out, err = io.StringIO(), io.StringIO()
+    return int(program(list(args), io.StringIO(), out, err)), out.getvalue(), err.getvalue()
+
+
+def test_a_story_in_a_pipe_is_text():
+    code, out, err = call("run", "I love AI", "--heads", "2", "--story")
+    assert (code, err) == (0, "")
+    assert "head 0: love looks most at I: 62 %, because its score 0.1252 is the largest of" in out
+    assert out.count("\n\n") >= 13
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_dump_is_told_like_its_run(tmp_path):
+    _, told, _ = call("run", "I love AI", "--causal", "--story")
+    call("run", "I love AI", "--causal", "-o", str(tmp_path / "x.npz"))
+    assert call("show", str(tmp_path / "x.npz"), "--story")[1] == told
+
+
+def test_some_steps_are_told_alone():
+    _, out, _ = call("run", "I love AI", "--story", "--step", "scores,attention_weights")
+    assert re.findall(r"^(\d/\d) (\w+)", out, re.MULTILINE) == [
+        ("1/2", "scores"),
+        ("2/2", "attention_weights"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--json"], "--story: it is text on stdout; leave out other formats and -o"),
+        (["-o", "x.json"], "--story: it is text on stdout; leave out other formats and -o"),
+        (["--head", "0"], "--head: only tables have that; leave it out with --story"),
+        (["--precision", "2"], "--precision: only tables have that; leave it out with --story"),
+        (["--cost"], "--cost: nothing is computed that could be told; leave out --story"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused(args, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call("run", "I love AI", "--story", *args)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not list(tmp_path.iterdir())
+
+
+class Terminal:
+    """A process on a terminal of its own."""
+
+    def __init__(self, *args, **environ):
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "attnctl", *args], stdin=slave, stdout=slave, stderr=slave,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", **environ},
+        )  # fmt: skip
+        os.close(slave)
+        self.seen = ""
+
+    def until(self, text, seconds=60):
+        """Read on until a text is there."""
+        end = time.monotonic() + seconds
+        start = len(self.seen)
+        while text not in self.seen[start:]:
+            ready, _, _ = select.select([self.master], [], [], max(0, end - time.monotonic()))
+            assert ready, f"{text!r} did not come: {self.seen!r}"
+            try:
+                self.seen += os.read(self.master, 4096).decode()
+            except OSError:
+                break
+        return self.seen[start:]
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def end(self):
+        code = self.process.wait(timeout=60)
+        os.close(self.master)
+        return code
+
+
+def test_on_a_terminal_enter_goes_on_and_q_ends():
+    terminal = Terminal("run", "I love AI", "--story")
+    assert "2/13" not in terminal.until("q: end")
+    terminal.type("\n")
+    assert "2/13" in terminal.until("q: end")
+    terminal.type("q")
+    assert terminal.end() == 0
+    assert "3/13" not in terminal.seen
+
+
+def test_a_lesson_on_a_terminal(tmp_path):
+    terminal = Terminal("learn", XDG_DATA_HOME=str(tmp_path))
+    terminal.until("> ")
+    for typed, answered in [
+        ("5\n", "Not right yet"),
+        ("hint\n", "The vocabulary begins"),
+        ("\n", "Type an answer"),
+        ("4\n", "position-for-id"),
+        ("2\n", "Right."),
+    ]:
+        terminal.type(typed)
+        terminal.until(answered)
+        terminal.until("> ")
+    terminal.type("q\n")
+    assert terminal.end() == 0
+    assert '"tokens": 3' in (tmp_path / "attnctl" / "progress.json").read_text()

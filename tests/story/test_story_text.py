@@ -1,0 +1,85 @@
+"""What a story says: phrases for all there is, sentences of claims, ties, blind rows, foreign arrays."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl import ops
+from attnctl.names import MASK
+from attnctl.ops import Block, Op, Placed, RowWise
+from attnctl.rules import RULES
+from attnctl.verbs.story.phrases import OPS as OP_PHRASES
+from attnctl.verbs.story.phrases import RULES as RULE_PHRASES
+
+VARIANTS = Path(__file__).parents[2] / "samples" / "variants"
+
+
+def test_every_op_has_a_phrase():
+    known = {op for op in map(vars(ops).get, ops.__all__) if isinstance(op, type) and issubclass(op, Op)}
+    assert set(OP_PHRASES) == known - {Op, RowWise, Placed}
+    assert Block not in OP_PHRASES
+
+
+def test_every_rule_has_a_phrase():
+    assert set(RULE_PHRASES) == set(RULES) | {MASK}
+
+
+# What is run, and sentences of its story, each worked out by hand.
+SAID = [
+    (
+        {"sentence": "a a", "heads": 1},
+        ["a#1 looks at a#1 and a#2 alike: 50 % each, because their scores are the same."],
+    ),
+    (
+        {"sentence": "a b", "causal": True},
+        ["a sees a alone: 100 % (causal hides b).", "1 of 4 scores is hidden, by causal."],
+    ),
+    (
+        {"sentence": "a b c", "mask": [[0, 0, 0], [1, 1, 1], [1, 1, 1]]},
+        ["1 row may look at nothing, and all weights are 0: a.", "3 of 9 scores are hidden, by mask."],
+    ),
+    ({"sentence": "a b", "scale": 2}, ["Each of the scores is multiplied by 2."]),
+    ({"sentence": "a b", "softcap": 5}, ["no score gets beyond ±5"]),
+    ({"sentence": "a b", "window": [1, 0]}, ["A query sees keys from 1 before it to 0 after it."]),
+    ({"sentence": "a b", "heads": 4, "kv_heads": 2}, ["Each head of K is used by 2 query heads."]),
+    ({"sentence": "a b", "heads": 2}, ["head 1: b looks", "is divided by √d_k = √2 = 1.414"]),
+]
+
+
+@pytest.mark.parametrize(("options", "sentences"), SAID, ids=lambda value: str(value)[:40])
+def test_what_is_said(options, sentences):
+    text = " ".join(str(attnctl.story(attnctl.run(**options))).split())
+    for sentence in sentences:
+        assert sentence in text
+
+
+def test_no_line_is_longer_than_80_columns():
+    for path in VARIANTS.glob("*.json"):
+        assert max(map(len, str(attnctl.story(attnctl.load(path))).splitlines())) <= 80
+
+
+def test_arrays_of_others_are_told_as_far_as_they_go(tmp_path):
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(3), size=(1, 2))
+    np.savez(tmp_path / "x.npz", attention_weights=weights)
+    text = str(attnctl.story(attnctl.load(tmp_path / "x.npz")))
+    assert "attention_weights was recorded; nothing says how it came about." in text
+    share = f"{100 * weights[0, 0].max():.0f} %"
+    assert f"query 0 looks most at key {weights[0, 0].argmax()}: {share}." in text
+    assert "because" not in text
+
+
+def test_nan_is_said_and_no_row_of_it_is_told(tmp_path):
+    weights = np.array([[[0.5, 0.5], [np.nan, 1.0]]])
+    np.savez(tmp_path / "x.npz", attention_weights=weights)
+    text = str(attnctl.story(attnctl.load(tmp_path / "x.npz")))
+    assert "1 number of it is no finite number." in text
+    assert "query 1" not in text
+
+
+def test_a_token_is_text():
+    text = str(attnctl.story(attnctl.run("\x1b[31m [bold]x[/bold]")))
+    assert "\x1b" not in text
+    assert "[bold]x[/bold]" in text
