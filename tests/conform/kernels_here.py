@@ -41,7 +41,11 @@ def everything(
     n, m = q.shape[-2], k.shape[-2]
     start = m - n if corner or past_key is not None else 0
     i, j = np.arange(n)[:, None] + start, np.arange(m)
-    s = np.float64(q) @ np.float64(np.swapaxes(k, -1, -2)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    s = (
+        np.float64(q)
+        @ np.float64(np.swapaxes(k, -1, -2))
+        * (q.shape[-1] ** -0.5 if scale is None else scale)
+    )
     s = softcap * np.tanh(s / softcap) if softcap else s
     s = s if bias is None else s + bias
     s = s if alibi_slopes is None else s - alibi_slopes[:, None, None] * np.abs(i - j)

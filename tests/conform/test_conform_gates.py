@@ -107,9 +107,7 @@ WRONG = {
     ),
     "maximum not rescaled": lambda q, k, v, r: online(q, k, v, r, rescaled=False),
     "last key dropped": lambda q, k, v, r: r(softmax(scores(q, k[..., :-1, :])) @ v[..., :-1, :]),
-    "a sum in 8 bits": lambda q, k, v, r: r(
-        rounded(softmax(scores(q, k)), replace(BFLOAT16, bits=5)) @ v
-    ),
+    "a sum in 8 bits": lambda q, k, v, r: r(rounded(softmax(scores(q, k)), replace(BFLOAT16, bits=5)) @ v),
     "heads in other order": lambda q, k, v, r: exact(q, k, v, r)[:, ::-1],
     "batch in other order": lambda q, k, v, r: exact(q, k, v, r)[::-1],
 }
@@ -134,7 +132,13 @@ def judgement(kernel, case):
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_programs_pass_in_every_type(name, dtype):
     worst = 0.0
-    for case in (PLAIN, SMALL, replace(PLAIN, magnitude=2.0), replace(PLAIN, keys=3), replace(SMALL, d_v=3)):
+    for case in (
+        PLAIN,
+        SMALL,
+        replace(PLAIN, magnitude=2.0),
+        replace(PLAIN, keys=3),
+        replace(SMALL, d_v=3),
+    ):
         for seed in range(3):
             found = judgement(RIGHT[name], replace(case, dtype=dtype, seed=seed))
             worst = max(worst, found.ratio)

@@ -131,7 +131,8 @@ def test_a_second_output_is_held_to_what_it_was_taken_for():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "layout"), [(kernels.tokens_first, "bnhd"), (kernels.plain_matrices, "nd"), (kernels.good, "hnd")]
+    ("kernel", "layout"),
+    [(kernels.tokens_first, "bnhd"), (kernels.plain_matrices, "nd"), (kernels.good, "hnd")],
 )
 def test_layouts(kernel, layout):
     found = conform(kernel, "attention", "lengths", "causal", "memory layouts", layout=layout)
@@ -205,4 +206,3 @@ def test_the_text_names_the_mistake_once():
     text = str(conform(kernels.bad, "attention", "lengths", dtypes=("float64", "float32")))
     assert text.count("no-scale: ") == 1
     assert "It does not conform" in text
-

@@ -142,7 +142,10 @@ class Problem:
 
     def in_type(self, array: Array) -> Array:
         """Rounded to the type, in float64."""
-        return rounded(np.asarray(array, dtype=np.float64), TYPES[self.case.dtype])
+        wide = np.asarray(array, dtype=np.float64)
+        if self.case.dtype in DTYPES:  # NumPy has it
+            return wide.astype(self.case.dtype).astype(np.float64)
+        return rounded(wide, TYPES[self.case.dtype])
 
     def add_bias(self, bias: Array) -> None:
         """Add something to the scores."""

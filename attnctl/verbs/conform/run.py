@@ -190,7 +190,7 @@ class Run:
             features.pairs(claimed),
             features.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick),
             Feature(REPEATABLE, (BASE, replace(BASE, queries=33, keys=33, seed=1))),
-            Feature(INPUTS_KEPT),
+            Feature(INPUTS_KEPT, (BASE,)),
         ]
         found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
         return [each for each in found if not asked.only or each.name in asked.only]
@@ -204,7 +204,7 @@ class Run:
         """Every case of a feature in one type."""
         if why := refused.get(dtype) or feature.skipped:
             return Told(feature, dtype, skipped=why)
-        if feature.name == REPEATABLE:
+        if feature.name in {REPEATABLE, INPUTS_KEPT}:
             return self.repeated(feature, dtype)
         told = Told(feature, dtype)
         may_refuse = feature.optional and feature.name not in self.asked.claims.features
@@ -239,7 +239,7 @@ class Run:
         """What became of a feature in one type."""
         name, dtype = told.feature.name, told.dtype
         if name == INPUTS_KEPT and not told.skipped:
-            told.cases = sum(each.cases for each in others if each.dtype == dtype)
+            told.cases += sum(each.cases for each in others if each.dtype == dtype and each is not told)
             told.wrong = [self.suite.changed[dtype]] if dtype in self.suite.changed else []
         if not told.cases:
             return FeatureResult(name, dtype, SKIPPED, reason=told.skipped or "it has no cases")
