@@ -29,17 +29,18 @@ def bad(q, k, v, causal=False):
     return good(q, k, v, causal, 1.0)
 
 
-def everything(
+def everything(  # noqa: PLR0917  (what a kernel may take)
     q, k, v, causal=False, mask=None, scale=None, softcap=None, window=None, bias=None, alibi_slopes=None,
     key_lengths=None, past_key=None, past_value=None, sinks=None, dilation=None, corner=0,
 ):  # fmt: skip
     """Every option there is; `corner` 1 aligns at the bottom right. Returns weights, too."""
+    start = 0 if past_key is None else past_key.shape[-2]
     if past_key is not None:
         k, v = np.concatenate([past_key, k], -2), np.concatenate([past_value, v], -2)
     share = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, share, 1), np.repeat(v, share, 1)
     n, m = q.shape[-2], k.shape[-2]
-    start = m - n if corner or past_key is not None else 0
+    start = m - n if corner else start
     i, j = np.arange(n)[:, None] + start, np.arange(m)
     s = (
         np.float64(q)
@@ -106,8 +107,11 @@ def in_place(q, k, v):
     return softmax(q @ np.swapaxes(k, -1, -2)) @ v
 
 
-def forgetful(q, k, v, calls=iter(range(10**9))):
-    return good(q, k, v) * (1 + 1e-15 * next(calls))
+CALLS = iter(range(10**9))
+
+
+def forgetful(q, k, v):
+    return good(q, k, v) * (1 + 1e-15 * next(CALLS))
 
 
 def not_float64(q, k, v):

@@ -111,6 +111,7 @@ def test_what_cannot_be_loaded_is_refused(target, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_no_process_behind(tmp_path):
     script = "import sys; from attnctl.cli import main; sys.exit(main())"
     process = subprocess.Popen(
