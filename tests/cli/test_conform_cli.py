@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_json_and_junit_say_the_same(call, tmp_path):
     assert data["conventions"] == {"causal corner": "top-left"}
     failed, skipped = data["features"]
     assert (failed["feature"], failed["status"], failed["mistake"]) == ("attention", "failed", "no-scale")
-    suite = ElementTree.parse(tmp_path / "out.xml").getroot()[0]
+    suite = ET.parse(tmp_path / "out.xml").getroot()[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")
     assert [each.get("name") for each in suite] == ["attention", "softcap"]
     assert suite[0][0].get("type") == "no-scale"
@@ -75,7 +75,7 @@ def test_what_is_known_to_fail_is_no_failure(call, tmp_path):
     data = json.loads(done.out)
     assert (done.code, data["agrees"]) == (0, True)
     assert data["features"][0]["known"] == "no scale yet"
-    assert ElementTree.parse(tmp_path / "out.xml").getroot()[0].get("failures") == "0"
+    assert ET.parse(tmp_path / "out.xml").getroot()[0].get("failures") == "0"
     (tmp_path / "known.yaml").write_text("attention: {types: [float32], why: no scale yet}\n")
     assert call("conform", target("bad"), *QUICK, "--xfail", "known.yaml").code == 1
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import kernels_here as kernels
+import numpy as np
 import pytest
 
 import attnctl
-from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.features import NAMES
 
 
@@ -24,11 +24,12 @@ def of(found, feature, dtype="float64"):
     return next(each for each in found.features if (each.feature, each.dtype) == (feature, dtype))
 
 
-def test_a_right_kernel_conforms_in_every_type():
-    found = conform(kernels.good, dtypes=TYPES)
+def test_a_right_kernel_conforms():
+    types = ("float64", "bfloat16")
+    found = conform(kernels.good, dtypes=types)
     assert found.agrees is True
     told = statuses(found)
-    for dtype in TYPES:
+    for dtype in types:
         assert {name for (name, each), status in told.items() if each == dtype and status == "passed"} == {
             "attention", "head sizes", "lengths", "d_v ≠ d_k", "grouped heads", "large scores",
             "memory layouts", "causal", "scale", "pairs", "random", "repeatable", "inputs kept",
@@ -45,6 +46,7 @@ def test_a_kernel_with_every_option_conforms():
     assert skipped == {"sliding_window"}
     assert found.conventions == {
         "causal corner": "top-left",
+        "causal with key lengths": "first key",
         "float mask": "added",
         "rows that see nothing": "zeros",
         "NaN in padding": "spreads",
@@ -109,6 +111,32 @@ def test_a_type_that_is_refused_does_not_spoil_the_others():
     found = conform(kernels.not_float64, "attention", dtypes=("float64", "float32"))
     assert statuses(found) == {("attention", "float64"): "skipped", ("attention", "float32"): "passed"}
     assert found.agrees is True
+
+
+def test_cases_that_are_refused_are_told():
+    found = conform(kernels.good, "grouped heads")
+    assert of(found, "grouped heads").status == "passed"
+    assert of(found, "grouped heads").reason.startswith("4 of its cases are refused: ValueError: ")
+    assert "In part: grouped heads: 4 of its cases are refused" in str(found)
+
+
+def test_the_diagonal_with_key_lengths_is_a_convention():
+    def ends(q, k, v, causal=False, key_lengths=None):
+        """The last query sees the last key of each member, as with ONNX's nonpad_kv_seqlen."""
+        s = kernels.scores(q, k)
+        n, m = s.shape[-2:]
+        last = np.full(len(q), n) if key_lengths is None else key_lengths
+        i, j = np.arange(n)[:, None] + last[:, None, None, None] - n, np.arange(m)
+        seen = (j < (m if key_lengths is None else last[:, None, None, None])) & ((j <= i) | (not causal))
+        s = np.where(seen, s, -np.inf)
+        top = s.max(-1, keepdims=True)
+        e = np.exp(s - np.where(np.isneginf(top), 0, top))
+        total = e.sum(-1, keepdims=True)
+        return e / np.where(total == 0, 1, total) @ v
+
+    found = conform(ends, "causal", "key_lengths", "pairs")
+    assert found.agrees is True, str(found)
+    assert found.conventions["causal with key lengths"] == "each length"
 
 
 @pytest.mark.parametrize(("kernel", "keys"), [(kernels.sliding, "W"), (kernels.wider_sliding, "W + 1")])

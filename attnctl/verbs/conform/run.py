@@ -63,6 +63,8 @@ class Told:
     ratio: float | None = None
     wrong: list[Outcome] = field(default_factory=list)
     skipped: str = ""
+    """Why it was not run, or some of its cases were not."""
+    refused: int = 0
 
 
 def run(target: Target, name: str, asked: Asked, progress: Progress | None = None) -> Conformance:
@@ -213,6 +215,7 @@ class Run:
             found = self.suite.outcome(case)
             if found.answer.error in ({*REFUSALS, NOT_CALLED} if may_refuse else {*ABSENT, NOT_CALLED}):
                 told.skipped = told.skipped or found.judgement.words
+                told.refused += 1
                 continue
             told.cases += 1
             told.ratio = max(found.judgement.ratio, told.ratio or 0.0)
@@ -244,7 +247,8 @@ class Run:
         if not told.cases:
             return FeatureResult(name, dtype, SKIPPED, reason=told.skipped or "it has no cases")
         if not told.wrong:
-            return FeatureResult(name, dtype, PASSED, told.cases, 0, told.ratio)
+            why = f"{told.refused} of its cases are refused: {told.skipped}" if told.refused else ""
+            return FeatureResult(name, dtype, PASSED, told.cases, 0, told.ratio, why)
         found = self.diagnosis(told)
         failure = Failure(
             told.wrong[0].case,
