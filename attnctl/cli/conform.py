@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import command, option
+from attnctl.cli.options import SECTIONS, command, option
 from attnctl.errors import AttnError, Exit
 from attnctl.values import POSITIVE, whole, words
 
@@ -99,10 +99,13 @@ class ReportOptions(NamedTuple):
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
 
+SECTIONS |= {TargetOptions: "The target", SuiteOptions: "What is run", ReportOptions: "Output"}
+
+
 @command(
     app,
     "attnctl conform my_kernels.py:attention --quick",
-    "attnctl conform package.module:attention --like flash --framework torch",
+    "attnctl conform my_kernels.py:attention --like flash --framework torch",
     "attnctl conform --quick -- ./attention {in} {out}",
 )
 def conform(

@@ -19,6 +19,7 @@ VERBS = {
     "explain",
     "check",
     "check_module",
+    "conform",
     "diff",
     "stats",
     "cost",
@@ -34,7 +35,7 @@ def test_dir_shows_the_verbs_and_no_modules():
 
 
 @pytest.mark.parametrize(
-    "module", ["verbs.check", "verbs.diff", "verbs.explain", "verbs.stats", "engine.cost"]
+    "module", ["verbs.check", "verbs.conform", "verbs.diff", "verbs.explain", "verbs.stats", "engine.cost"]
 )
 def test_a_module_of_the_same_name_does_not_hide_a_verb(module):
     verb = module.split(".")[1]

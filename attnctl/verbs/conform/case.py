@@ -21,8 +21,9 @@ TYPES: dict[str, Precision] = {
 }
 """The types that a target is called with, the finest first."""
 
-LARGE, APART = 2496.0, 512.0
-"""Q of the fill `large`: with 16 columns of ±1 scores are ±1e4, exact in every type and apart by 256."""
+LARGE, BELOW, APART = 2496.0, 3008.0, 512.0
+"""Q of the fill `large`: with 16 columns of ±1 scores are about ±1e4, apart by 256 in every type, and those
+of odd queries are all below −1e4."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ def large(problem: Problem) -> dict[str, Array]:
     meant = (7 * np.arange(case.queries) + 3) % case.keys
     odd = np.arange(case.queries)[:, None] % 2 == 1
     q = np.where(odd, APART * keys[meant], LARGE * keys[meant])
-    q[:, 0] = np.where(odd[:, 0], -LARGE * case.d_k, q[:, 0])
+    q[:, 0] = np.where(odd[:, 0], -BELOW * case.d_k, q[:, 0])
     shape = (case.batch, case.kv_heads, case.keys, case.d_k)
     queries = np.broadcast_to(q, (case.batch, case.heads, case.queries, case.d_k)).copy()
     return drawn(problem) | {"Q": queries, "K": np.broadcast_to(keys, shape).copy()}

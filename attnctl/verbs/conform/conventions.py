@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.verbs.conform.call import back, call_of
+from attnctl.verbs.conform.call import back
 from attnctl.verbs.conform.case import Conventions, Problem, problem_of
 from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expected, judged
@@ -59,7 +59,7 @@ def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Found:
 
 def right_with(suite: Suite, problem: Problem) -> bool | None:
     """Whether the target answers what is meant; None where it takes no such call."""
-    answer = suite.target.call(call_of(problem, suite.signature, suite.asked.layout))
+    answer = suite.call(problem)
     if answer.error:
         return None
     return judged(expected(problem), answer, suite.asked.layout).right
@@ -101,7 +101,7 @@ def float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
         return
     case = sizes_for(replace(BASE, dtype=dtype), suite.asked.layout).having(float_mask="same")
     problem = problem_of(case, suite.conventions)
-    answer = suite.target.call(call_of(problem, suite.signature, suite.asked.layout))
+    answer = suite.call(problem)
     if answer.error:
         return
     if judged(expected(problem), answer, suite.asked.layout).right:
@@ -127,7 +127,7 @@ def hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
         problem = problem_of(replace(case, keys=5).having(causal=True), suite.conventions)
     else:
         return
-    answer = suite.target.call(call_of(problem, suite.signature, suite.asked.layout))
+    answer = suite.call(problem)
     output = expected(problem).output
     found = None if answer.error or not answer.outputs else answer.outputs[0]
     if found is None or (given := back(found, suite.asked.layout)).shape != output.shape:
@@ -151,7 +151,7 @@ def padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
         return
     case = sizes_for(replace(BASE, dtype=dtype), suite.asked.layout).having(key_lengths="nan")
     problem = problem_of(case, suite.conventions)
-    answer = suite.target.call(call_of(problem, suite.signature, suite.asked.layout))
+    answer = suite.call(problem)
     found = None if answer.error or not answer.outputs else answer.outputs[0]
     if found is not None:
         yield PADDING, "spreads" if np.isnan(found).any() else "hidden"

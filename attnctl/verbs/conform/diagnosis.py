@@ -16,7 +16,7 @@ from attnctl.plan.intended import Intent
 from attnctl.trace import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Finding
-from attnctl.verbs.conform.call import back, call_of
+from attnctl.verbs.conform.call import back
 from attnctl.verbs.conform.case import TYPES, Case, Problem, problem_of
 from attnctl.verbs.conform.judge import Expected, compared, expected
 
@@ -57,10 +57,10 @@ def diagnosed(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
     if all(each.answer.error for each in wrong):
         return ended(first)
     answered = [each for each in wrong if not each.answer.error]
-    shaped = [each for each in answered if output_of(suite, each) is not None]
-    if not shaped:
-        return Diagnosis("wrong-shape", answered[0].judgement.words)
-    told = sorted(shaped, key=simplicity)[:MOST_CASES]
+    misshaped = [each for each in answered if output_of(suite, each) is None]
+    if misshaped:
+        return Diagnosis("wrong-shape", misshaped[0].judgement.words)
+    told = sorted(answered, key=simplicity)[:MOST_CASES]
     if told[0].case.fill != "random":
         drawn = suite.outcome(replace(told[0].case, fill="random"))
         told = told if drawn.judgement.right or output_of(suite, drawn) is None else [drawn, *told]
@@ -134,7 +134,7 @@ def weights_told(suite: Suite, case: Case) -> Array | None:
         if past is not None:
             problem.arrays[PAST_VALUE] = values[..., : case.past, :]
             problem.passed["cache"] = (problem.passed["cache"][0], problem.arrays[PAST_VALUE])
-        answer = suite.target.call(call_of(problem, suite.signature, suite.asked.layout))
+        answer = suite.call(problem)
         found = answer.outputs[0] if not answer.error and answer.outputs else None
         given = None if found is None else back(found, suite.asked.layout)
         if given is None or given.shape != (case.batch, case.heads, case.queries, case.d_v):

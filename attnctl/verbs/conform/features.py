@@ -77,7 +77,11 @@ def own_features(*, quick: bool) -> Iterator[Feature]:
     ]
     more = [square(n, 16, batch=1, heads=2, kv_heads=2, seed=n) for n in (31, 63, 64, 127, 128, 257, 513)]
     yield Feature(ATTENTION, tuple(plain if quick else plain + more))
-    sizes = (1, 16, 64, 80, 128, 256) if quick else (1, 2, 4, 16, 24, 32, 64, 72, 80, 96, 128, 192, 256)
+    sizes = (
+        (1, 12, 20, 64, 80, 128, 256)
+        if quick
+        else (1, 2, 3, 4, 12, 16, 20, 24, 32, 64, 72, 80, 96, 128, 192, 256)
+    )
     yield Feature(HEAD_SIZES, tuple(square(9, d, heads=2, kv_heads=2, seed=d) for d in sizes))
     lengths = ((5, 12), (12, 5), (1, 33), (33, 1), (17, 64), (64, 17), (3, 130))
     yield Feature(
@@ -104,8 +108,8 @@ def grouped() -> Iterator[Case]:
         yield replace(BASE, heads=heads, kv_heads=kv, seed=heads)
 
 
-def of_option(name: str, *, lengths: bool, quick: bool) -> Feature:
-    """The cases of one option alone."""
+def of_option(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) -> Feature:
+    """The cases of one option alone; of a cache with causal too, which goes with it."""
     cases: list[Case] = []
     for at, case in enumerate((BASE, square(33, 16, batch=2, heads=2, kv_heads=2))):
         for value in OPTIONS[name].values(case):
@@ -114,6 +118,7 @@ def of_option(name: str, *, lengths: bool, quick: bool) -> Feature:
     if name == "cache":
         cases = [replace(case, queries=case.keys - case.past) for case in cases]
         cases = [case for case in cases if case.queries > 0]
+        cases += [case.having(causal=True) for case in cases if "causal" in claimed]
     elif lengths:
         longer = replace(BASE, queries=5, keys=17)
         value = OPTIONS[name].values(longer)[0]
@@ -121,6 +126,9 @@ def of_option(name: str, *, lengths: bool, quick: bool) -> Feature:
     if name in {"causal", "window", "sliding_window"} and not quick:
         value = OPTIONS[name].values(square(129))[0]
         cases.append(square(129, 16, batch=1).having(**{name: value}))
+    if name in {"causal", "mask"}:
+        value = OPTIONS[name].values(BASE)[0]
+        cases.append(square(13, 16, fill="large").having(**{name: value}))
     return Feature(name, tuple(cases))
 
 

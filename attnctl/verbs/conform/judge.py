@@ -96,7 +96,9 @@ def expected(problem: Problem) -> Expected:
 def judged(wanted: Expected, answer: Answer, layout: str) -> Judgement:
     """The first output of an answer beside what it should be."""
     if answer.error:
-        return Judgement(inf, words=f"{answer.error}: {answer.message}".rstrip(": "))
+        named = answer.error not in {"not called", "hang", "crash", "exit"}
+        words = f"{answer.error}: {answer.message}" if named else answer.message
+        return Judgement(inf, words=words.rstrip(": "))
     found = answer.outputs[0] if answer.outputs else None
     if found is None:
         return Judgement(inf, words="it returns no array")

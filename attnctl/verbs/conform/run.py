@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +10,7 @@ from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.case import Case, Conventions
 from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, Found, broken, found_out
-from attnctl.verbs.conform.diagnosis import Diagnosis, diagnosed
+from attnctl.verbs.conform.diagnosis import ENDINGS, Diagnosis, diagnosed
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
@@ -34,14 +34,20 @@ from attnctl.verbs.conform.report import (
 from attnctl.verbs.conform.seconds import recognised
 from attnctl.verbs.conform.shrink import shrunk
 from attnctl.verbs.conform.signature import read_signature
-from attnctl.verbs.conform.suite import ABSENT, REFUSALS, Asked, Outcome, Suite
+from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, REFUSALS, Asked, Outcome, Suite
 from attnctl.verbs.conform.target import Target
 
 Progress = Callable[[int, int], None]
 
+Work = tuple[Feature, str]
+"""A feature, and the type to run it in."""
+
 IGNORED_OPTION = "option-ignored"
 NOT_SHARED = {"low-precision", IGNORED_OPTION, None}
 """What explains a failure in one type and says nothing of another."""
+
+MOST_ENDED = 2
+"""Calls of a feature in which the process of the target may end before no more of it are made."""
 
 COARSER = {"float32", "float16", "bfloat16"}
 """What a target may answer in that does not have float64."""
@@ -124,14 +130,25 @@ class Run:
         work = [(feature, dtype) for dtype in self.asked.dtypes for feature in to_run]
         total = len(work)
         told: list[Told] = []
-        with ThreadPoolExecutor(self.asked.jobs) as pool:
-            for each in pool.map(lambda one: self.cases(one[0], one[1], refused), work):
-                told.append(each)
-                progress(len(told), total)
+        for each in self.mapped(lambda one: self.cases(one[0], one[1], refused), work):
+            told.append(each)
+            progress(len(told), total)
         results = [self.result(each, told) for each in told] + self.declared(taken[0], found)
         return Conformance(
             self.name, tuple(known_to_fail(each, self.asked) for each in results), found.told, self.notes()
         )
+
+    def mapped(self, carry_out: Callable[[Work], Told], work: Sequence[Work]) -> Iterator[Told]:
+        """What each piece of work gives, in order; an interrupt ends the target before its threads."""
+        if self.asked.jobs == 1:
+            yield from map(carry_out, work)
+            return
+        with ThreadPoolExecutor(self.asked.jobs) as pool:
+            try:
+                yield from pool.map(carry_out, work)
+            except BaseException:
+                self.suite.target.close()
+                raise
 
     def refused_types(self) -> dict[str, str]:
         """The types that the target does not take, each with why."""
@@ -161,7 +178,7 @@ class Run:
         widths = suite.has(replace(base, d_v=16))
         skips = {name: "nothing in its signature asks for it" for name in OPTIONS if name not in claimed}
         skips |= dict.fromkeys(asked.claims.without, "its claims say that it does not have it")
-        if told.told.get(FLOAT_MASK) == TRUTHS:
+        if told.told.get(FLOAT_MASK) == TRUTHS and not self.takes_float_masks():
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
         if asked.layout == "nd":
@@ -169,7 +186,7 @@ class Run:
         skips |= suite.target.cannot
         found = [
             *features.own_features(quick=asked.quick),
-            *(features.of_option(name, lengths=lengths, quick=asked.quick) for name in OPTIONS),
+            *(features.of_option(name, claimed, lengths=lengths, quick=asked.quick) for name in OPTIONS),
             features.pairs(claimed),
             features.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick),
             Feature(REPEATABLE, (BASE, replace(BASE, queries=33, keys=33, seed=1))),
@@ -177,6 +194,11 @@ class Run:
         ]
         found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
         return [each for each in found if not asked.only or each.name in asked.only]
+
+    def takes_float_masks(self) -> bool:
+        """Whether masks of numbers are said to be added: by its claims, or as libraries name them."""
+        keyword = self.suite.signature.keywords["float_mask"]
+        return "float_mask" in self.asked.claims.features or keyword == "attn_mask"
 
     def cases(self, feature: Feature, dtype: str, refused: Mapping[str, str]) -> Told:
         """Every case of a feature in one type."""
@@ -186,10 +208,10 @@ class Run:
             return self.repeated(feature, dtype)
         told = Told(feature, dtype)
         may_refuse = feature.optional and feature.name not in self.asked.claims.features
-        evidence = False
+        evidence, ended = False, 0
         for case in dict.fromkeys(self.suite.sized(replace(case, dtype=dtype)) for case in feature.cases):
             found = self.suite.outcome(case)
-            if found.answer.error in (REFUSALS if may_refuse else ABSENT):
+            if found.answer.error in ({*REFUSALS, NOT_CALLED} if may_refuse else {*ABSENT, NOT_CALLED}):
                 told.skipped = told.skipped or found.judgement.words
                 continue
             told.cases += 1
@@ -197,7 +219,8 @@ class Run:
             evidence = evidence or found.judgement.evidence
             if not found.judgement.right:
                 told.wrong.append(found)
-            if found.answer.error == "hang":
+            ended += found.answer.error in ENDINGS
+            if found.answer.error == "hang" or ended == MOST_ENDED:
                 break
         if told.cases and not told.wrong and not evidence:
             return Told(feature, dtype, skipped="rounding hides it in this type")

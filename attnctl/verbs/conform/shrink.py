@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 MOST_CALLS = 80
 """Calls that making a case smaller may take."""
 
+MOST_OF_ERRORS = {"hang": 0, "crash": 10, "exit": 10}
+"""The same where each call is a process more, or takes all of its time."""
+
 
 def shrunk(first: Outcome, suite: Suite) -> Outcome:
     """The smallest case found that fails as this one does; a hang is not tried again."""
-    best, left = first, MOST_CALLS
-    if first.answer.error == "hang":
-        return first
+    left = MOST_OF_ERRORS.get(first.answer.error, MOST_CALLS)
+    best = first
     again = True
     while again and left:
         again = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any
 
@@ -145,8 +145,9 @@ def keywords_of(names: Sequence[str], library: Library, renames: Mapping[str, st
 
 def sizes_for(case: Case, layout: str) -> Case:
     """The case in what a layout has room for: (head, n, d) has no batch, (n, d) one head."""
-    from dataclasses import replace
-
     if layout == "nd":
-        return replace(case, batch=1, heads=1, kv_heads=1)
-    return replace(case, batch=1) if layout == "hnd" else case
+        case = replace(case, heads=1, kv_heads=1)
+    if layout in {"nd", "hnd"}:
+        case = replace(case, batch=1)
+    broadcast = case.memory == "broadcast" and case.batch == 1
+    return replace(case, memory="plain") if broadcast else case

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from attnctl.verbs.conform.call import Answer, alike, call_of
-from attnctl.verbs.conform.case import TYPES, Case, Conventions, problem_of
+from attnctl.verbs.conform.case import TYPES, Case, Conventions, Problem, problem_of
 from attnctl.verbs.conform.claims import Claims, Known
 from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
 from attnctl.verbs.conform.library import LIBRARIES, Library
@@ -19,6 +19,9 @@ ABSENT = {"NotImplementedError"}
 
 REFUSALS = ABSENT | {"ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
 """Exceptions by which a target says that it does not have what nobody claimed."""
+
+NOT_CALLED = "not called"
+"""What stands for the answer of a target that is not asked any more."""
 
 MOST_HANGS = 2
 """Calls that may hang before no more are made."""
@@ -101,10 +104,13 @@ class Suite:
         return found
 
     def answer(self, case: Case, *, twice: bool = False) -> Answer:
+        """What the target answers in a case."""
+        return self.call(problem_of(case, self.conventions), twice=twice)
+
+    def call(self, problem: Problem, *, twice: bool = False) -> Answer:
         """What the target answers; nothing is asked of one that hung too often."""
         if self.hangs >= MOST_HANGS:
-            return Answer(error="hang", message="it hung before, and is not called again")
-        problem = problem_of(case, self.conventions)
+            return Answer(error=NOT_CALLED, message=f"it hung {MOST_HANGS} times and is not called again")
         answer = self.target.call(call_of(problem, self.signature, self.asked.layout, twice=twice))
         self.hangs += answer.error == "hang"
         return answer

@@ -63,7 +63,7 @@ def target_of(text: str, framework: Framework, limit: float) -> Target:
         from pathlib import Path
 
         if not Path(place).is_file():
-            raise AttnError(f"{text}: there is no file {place}")
+            raise AttnError(f"{text}: {place}: no such file")
     return Worker(text, framework, limit)
 
 

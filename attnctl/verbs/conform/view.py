@@ -10,6 +10,7 @@ from attnctl.screen.listing import Listing
 from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
 from attnctl.verbs.conform.report import FAILED, IGNORED, PASSED, SKIPPED, Conformance, FeatureResult
+from attnctl.words import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,13 +59,19 @@ def table(found: Conformance, screen: Screen) -> Listing:
             continue
         cases = str(max(each.cases for each in mine.values()))
         rows.append(
-            [(screen.ours(name), ""), (cases, "aside"), *(cell(mine[dtype], screen) for dtype in dtypes)]
+            [
+                (screen.ours(name), ""),
+                (cases, "aside"),
+                *(cell(mine.get(dtype), screen) for dtype in dtypes),
+            ]
         )
     return Listing(screen, [("feature", "cases", *dtypes)], rows, left={0})
 
 
-def cell(result: FeatureResult, screen: Screen) -> Span:
-    """The status of a feature in one type, with the worst ratio."""
+def cell(result: FeatureResult | None, screen: Screen) -> Span:
+    """The status of a feature in one type, with the worst ratio; empty where there is none in it."""
+    if result is None:
+        return "", ""
     sign, ascii_sign, style = SIGNS[result.status]
     mark = ascii_sign if screen.ascii_only else sign
     words = {SKIPPED: "skipped", IGNORED: "ignored"}.get(result.status, ratio_text(result.ratio))
@@ -87,11 +94,11 @@ def summary(found: Conformance) -> str:
     run = [each for each in found.features if each.status != SKIPPED]
     if not run:
         return "Nothing was run: cannot tell."
-    cases = sum(each.cases for each in run)
+    cases = plural(sum(each.cases for each in run), "case")
     names = list(dict.fromkeys(each.feature for each in found.wrong))
     if not names:
-        return f"It conforms: {cases} cases. (The numbers: the worst, as a part of what rounding explains.)"
-    return f"It does not conform: {', '.join(names)}. ({cases} cases; a ratio above 1 is wrong.)"
+        return f"It conforms: {cases}. (The numbers: the worst, as a part of what rounding explains.)"
+    return f"It does not conform: {', '.join(names)}. ({cases}; a ratio above 1 is wrong.)"
 
 
 def skipped(found: Conformance) -> dict[str, list[str]]:
