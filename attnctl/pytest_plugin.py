@@ -68,7 +68,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def attnctl_conform(attnctl_feature: str) -> Callable[..., Conformance]:
-    """Hold a function, or the name of one, to this test's feature; options are those of `attnctl.conform`."""
+    """Hold a function, or the name of one, to this test's feature; options as of `attnctl.conform`."""
     from attnctl.api import conform
 
     def hold(target: Any, **options: Any) -> Conformance:

@@ -1,4 +1,4 @@
-"""Hold every planted kernel to the suite and print a line on each: python tests/conform/conform_all.py [NAME…]"""
+"""Hold every planted kernel to the suite, a line each: python tests/conform/conform_all.py [NAME…]"""
 
 import sys
 import time
