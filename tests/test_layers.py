@@ -23,6 +23,7 @@ LAYERS = [
     {"api", "formats", "options", "traces"},
     {"testing"},
     {"cli"},
+    {"pytest_plugin"},
 ]
 """Each layer may import itself and those above it in this list."""
 

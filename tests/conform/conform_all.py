@@ -1,4 +1,4 @@
-"""Hold every planted kernel to the suite and print what is said of each: python tests/conform/conform_all.py [NAME…]"""
+"""Hold every planted kernel to the suite, a line each: python tests/conform/conform_all.py [NAME…]"""
 
 import sys
 import time
@@ -28,14 +28,18 @@ def summary(kernel, found):
     else:
         named = {each.failure.mistake for each in found.wrong if each.failure}
         explained = "explained" if kernel.mistake in named else "found"
-        verdict = "MISSED" if found.agrees is not False else explained if kernel.mistake else "found (no name)"
+        verdict = (
+            "MISSED" if found.agrees is not False else explained if kernel.mistake else "found (no name)"
+        )
     wanted = kernel.mistake or "" if isinstance(kernel, Wrong) else ""
     return f"{verdict:16} {kernel.target:42} {wanted:24} {'; '.join(list(said)[:8])}"
 
 
 def main(names):
     for kernel in (*RIGHT, *WRONG):
-        if names and not any(name in kernel.target for name in names):
+        if (names and not any(name in kernel.target for name in names)) or (
+            not names and "hangs" in kernel.target
+        ):
             continue
         began = time.perf_counter()
         try:

@@ -21,12 +21,7 @@ def causal_off_by_one(q, k, v, causal=False):
 
 
 def causal_strict(q, k, v, causal=False):
-    return seen_by(
-        q, k, v, (lambda i, j: (j < i) | (j == i - 1) | ((i == 0) & (j == 0))) if causal else everyone
-    )
-
-
-def causal_strict_blind(q, k, v, causal=False):
+    """A query does not see itself; the first one sees nothing."""
     return seen_by(q, k, v, (lambda i, j: j < i) if causal else everyone)
 
 
@@ -127,13 +122,6 @@ def window_sides_swapped(q, k, v, window_size=(-1, -1)):
 
 def window_ignored(q, k, v, causal=False, window=None):
     return seen_by(q, k, v, (lambda i, j: j <= i) if causal else everyone)
-
-
-def sliding_off_by_one(q, k, v, sliding_window=None):
-    """A window of W keys sees W + 1."""
-    if sliding_window is None:
-        return seen_by(q, k, v, everyone)
-    return seen_by(q, k, v, lambda i, j: (j <= i) & (j >= i - sliding_window))
 
 
 def up_to(q, k, v, ends):

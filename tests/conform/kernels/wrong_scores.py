@@ -146,10 +146,10 @@ def alibi_own_slopes(q, k, v, alibi_slopes=None):
     return finish(s.astype(c.dtype), c, q)
 
 
-def float_mask_as_bool(q, k, v, mask=None):
+def float_mask_as_bool(q, k, v, attn_mask=None):
     a, b, c = prepared(q, k, v)
     s = scores(a, b)
-    return finish(s if mask is None else hidden(s, mask.astype(bool)), c, q)
+    return finish(s if attn_mask is None else hidden(s, attn_mask.astype(bool)), c, q)
 
 
 def bool_mask_added(q, k, v, mask=None):
