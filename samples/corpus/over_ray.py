@@ -1,0 +1,32 @@
+"""Statistics of a corpus over a Ray cluster whose machines see the same files:
+
+python samples/corpus/over_ray.py CORPUS SHARDS FOLDER [OPTIONS of attnctl stats, like --model DIR]
+
+A worker that is lost has its shard done by another; shards that are complete in FOLDER are kept.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import ray
+
+
+@ray.remote(num_cpus=1, max_retries=3)
+def measure(corpus, shard, part, options):
+    subprocess.run(
+        ["attnctl", "stats", "--file", corpus, "--shard", shard, "-o", part, *options], check=True
+    )
+    return part
+
+
+corpus, shards, folder, *options = sys.argv[1:]
+Path(folder).mkdir(parents=True, exist_ok=True)
+ray.init(address="auto")
+parts = ray.get(
+    [
+        measure.remote(corpus, f"{number}/{shards}", f"{folder}/part-{number}.json", options)
+        for number in range(1, int(shards) + 1)
+    ]
+)
+subprocess.run(["attnctl", "stats", "merge", *parts, "-o", f"{folder}/whole.json"], check=True)
