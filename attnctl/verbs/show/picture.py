@@ -131,7 +131,7 @@ def plot_of(trace: Trace, name: str, heads: int, look: Look) -> Plot:
     sides = f"{rows} down, {sheet.column_axis} across" if rows else sheet.column_axis
     plot = Plot(
         title=name,
-        about=" · ".join(filter(None, (visible(formula_of(step)), shape_of(trace, step), sides))),
+        about=(visible(formula_of(step)), shape_of(trace, step), *filter(None, [sides])),
         panels=panels,
         rows=sheet.rows,
         columns=sheet.columns,
