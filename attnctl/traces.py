@@ -77,7 +77,7 @@ class Trace(Shown, AnyTrace):
         from attnctl.pictures.draw import draw
         from attnctl.verbs.show.picture import Look, figure_of
 
-        heads = None if head is None else (head,) if isinstance(head, int) else tuple(head)
+        heads = None if head is None else tuple(int(each) for each in np.atleast_1d(head))
         look = Look((step,), False, heads, log, without_first, precision)
         return draw(figure_of([self], look))
 

@@ -12,6 +12,7 @@ from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, OutputOptions, Vi
 from attnctl.errors import AttnError, raise_all
 from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
 from attnctl.names import WEIGHTS, result_in
+from attnctl.screen.text import shorten
 from attnctl.trace import Trace
 from attnctl.words import one_of, quoted
 
@@ -48,6 +49,7 @@ def emit(
 
         with progress("writing"):
             write_all(kept, files, look_of(view) if any(map(is_picture, files)) else None)
+        say_boxes(kept, files)
     if printed:
         print_traces(kept, wanted, view)
 
@@ -114,6 +116,23 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
     if usual and usual not in {*FORMAT_NAMES, *(each.name for each in FORMATS)}:
         raise AttnError(f"{FORMAT_VARIABLE}: {quoted(usual)} is no format; use {one_of(FORMAT_NAMES)}")
     return usual if usual in possible else "table"
+
+
+def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
+    """Say on stderr which letters of the tokens a PNG has no picture of."""
+    drawn = [path for path in files if path.endswith(".png")]
+    if not drawn:
+        return
+    from attnctl.cli.program import complain
+    from attnctl.pictures.render import lacking
+
+    boxes = lacking(
+        "".join(word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or []))
+    )
+    if boxes:
+        complain(
+            f"note: {drawn[0]}: its font lacks {shorten(boxes, 24)}, drawn as boxes; .svg has every letter"
+        )
 
 
 def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list[str]:

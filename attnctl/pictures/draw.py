@@ -30,6 +30,9 @@ WIDTH = 1150
 GAP, TITLE, HEADING = 14.0, 15.0, 13.0
 BAR, BAR_HEIGHT = 180.0, 10.0
 
+DOT = " · "
+"""What stands between facts on a line."""
+
 DESCRIBED = 24
 """Panels whose largest number is told in the description."""
 
@@ -95,7 +98,9 @@ def name_of(figure: Figure) -> str:
 
 def described(plot: Plot, scale: Scale) -> str:
     """What a screen reader says of a plot: what it is, its ends, the largest number of each panel."""
-    words = [f"{plot.title}: {plot.about}; numbers from {plain(scale.low)} to {plain(scale.high)}."]
+    words = [
+        f"{plot.title}: {'; '.join(plot.about)}; numbers from {plain(scale.low)} to {plain(scale.high)}."
+    ]
     for panel in plot.panels[:DESCRIBED]:
         values = np.asarray(panel.values, dtype=np.float64)
         finite = np.where(np.isfinite(values), values, -np.inf)
@@ -116,11 +121,11 @@ def draw_plot(canvas: Canvas, plot: Plot, scale: Scale) -> None:
     """The title of a plot, its panels, its colour bar and its notes."""
     canvas.y += GAP
     canvas.line(plot.title, font_size=HEADING)
-    canvas.line(plot.about, fill=FAINT)
+    canvas.line(DOT.join(plot.about), fill=FAINT)
     texts = numbers_of(plot)
     down, across = axes_of(plot, texts)
     beside = max((text_width(each, LABEL) for each in plot.beside), default=down.widest)
-    left = MARGIN + (beside + 6 if beside else 0)
+    left = float(round(MARGIN + (beside + 6 if beside else 0)))
     fits = panels_in(WIDTH - left, across)
     if texts and fits == 1 < len(plot.panels):
         texts = []
@@ -163,7 +168,7 @@ def draw_row(
     head = LINE if any(each.caption for each in panels) else 0.0
     if across.widest:
         head += LABEL + 5 if across.flat else slanted + 4
-    canvas.y += head
+    canvas.y = float(round(canvas.y + head))  # whole units: no seams between cells
     for at, (panel, numbers) in enumerate(zip(panels, texts, strict=False)):
         x = left + at * (across.length + GAP)
         if panel.caption:
@@ -218,7 +223,7 @@ def draw_cells(
         canvas.parts.append(
             element("rect", x=x, y=canvas.y, width=width, height=height, fill=canvas.paint("hatched"))
         )
-    if not texts:
+    if not texts and levels.size:
         data = b64encode(palette_png(levels, palette, HATCHED)).decode()
         canvas.parts.append(
             element(

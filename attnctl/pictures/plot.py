@@ -38,7 +38,7 @@ class Plot:
     """
 
     title: str
-    about: str
+    about: tuple[str, ...]
     panels: Sequence[Panel]
     rows: Sequence[str]
     columns: Sequence[str]

@@ -38,7 +38,7 @@ def cell_numbers(picture):
 def small(values, **more):
     values = np.asarray(values)
     rows, columns = ([str(i) for i in range(size)] for size in values.shape)
-    return draw(Figure("title", (), [Plot("step", "about", [Panel("", values)], rows, columns, **more)]))
+    return draw(Figure("title", (), [Plot("step", ("about",), [Panel("", values)], rows, columns, **more)]))
 
 
 def images(picture):
@@ -265,6 +265,17 @@ def test_every_variant_can_be_drawn_whole(variants):
         trace = attnctl.load(path)
         picture = draw(figure_of([trace], Look(steps=tuple(trace))))
         assert set(trace) <= set(texts(picture)), path.stem
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 0, 3), (2, 3, 0), (0, 3, 3), (1, 1, 5000), (1, 5000, 1), (300, 2, 2)]
+)
+def test_matrices_of_any_shape_can_be_drawn(shape):
+    trace = attnctl.run("I love AI")
+    step = {"attention_weights": trace.steps["attention_weights"]}
+    picture = type(trace)(step, {"attention_weights": np.ones(shape)}, {}).plot()
+    assert all(each.size for each in images(picture))
+    assert ("… 156 more heads" in picture.svg) == (shape[0] == 300)
 
 
 def test_several_sentences_stand_below_each_other():

@@ -22,7 +22,7 @@ COLOURED = Screen(80, fits=True, colours=True, shades=True)
 def plot(values, captions=("",), **more):
     values = np.asarray(values)
     rows, columns = ([f"w{i}" for i in range(size)] for size in values.shape)
-    return Plot("step", "about", [Panel(each, values) for each in captions], rows, columns, **more)
+    return Plot("step", ("about",), [Panel(each, values) for each in captions], rows, columns, **more)
 
 
 def lines(made, screen=PLAIN):

@@ -68,7 +68,11 @@ def plot_of_difference(found: Difference) -> Plot:
     said += [f"{plural(hidden, 'cell')} hidden on one side only"] if hidden else []
     plot = plot_of(trace, name, heads_of(trace), USUAL)
     return replace(
-        plot, title=f"{name}, B − A", signed=True, notes=(visible("; ".join(said)) + ".", *plot.notes)
+        plot,
+        title=f"{name}, B − A",
+        about=plot.about[1:],
+        signed=True,
+        notes=(visible("; ".join(said)) + ".", *plot.notes),
     )
 
 

@@ -83,6 +83,6 @@ def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> It
 
     look = Look(heads=view.heads, log=view.log, without_first=view.without_first)
     plot = plot_of(trace, step.name, heads, look)
-    title = [(step.name, "name"), *((each, "aside") for each in plot.about.split(" · "))]
+    title = [(step.name, "name"), *((each, "aside") for each in plot.about)]
     yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
     yield from heat_lines(plot, screen)

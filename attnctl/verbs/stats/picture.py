@@ -55,7 +55,7 @@ def plots_of(found: Found) -> list[Plot]:
         words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
         layers = plural(len(found.report.dumps), "layer")
         about = f"how much of each token (across) has reached each place (down) after {layers}"
-        plots.append(Plot("rollout", about, [Panel("", found.rolled)], words, words))
+        plots.append(Plot("rollout", (about,), [Panel("", found.rolled)], words, words))
     return plots
 
 
@@ -63,7 +63,7 @@ def map_lines(found: Found, screen: Screen) -> Iterator[Line]:
     """The same as heat maps in characters."""
     for plot in plots_of(found):
         yield []
-        words = [(plot.title, "name"), (plot.about, "aside")]
+        words = [(plot.title, "name"), *((each, "aside") for each in plot.about)]
         yield from screen.flow([(screen.ours(text), style) for text, style in words], "   ")
         yield from heat_lines(plot, screen)
 
@@ -75,7 +75,7 @@ def measures(report: Report) -> list[Plot]:
     return [
         Plot(
             title,
-            f"{about}; means over rows, heads across",
+            (f"{about}; means over rows", "heads across"),
             [Panel(name.replace("_", " "), values(report, name, len(heads))) for name in of],
             names,
             heads,
