@@ -43,11 +43,15 @@ FINDINGS = {
     ),
     "diff": (
         FOUND_JSON,
+        Format("svg", ".svg", "attnctl.verbs.diff.picture:write_svg", text=True, picture=True),
+        Format("png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True),
         Format("html", ".html", "attnctl.report.found:write_diff", binary=True),
     ),
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
+        Format("svg", ".svg", "attnctl.verbs.stats.picture:write_svg", text=True, picture=True),
+        Format("png", ".png", "attnctl.verbs.stats.picture:write_png", binary=True, picture=True),
     ),
 }
 """For each verb that finds something the formats of its findings; a writer takes a list of them:

@@ -147,10 +147,16 @@ class ViewOptions(NamedTuple):
     ] = None
     brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
     full: Annotated[bool, option("Leave nothing out, however large. (Tables.)", "--full")] = False
-    log: Annotated[bool, option("Colour by the logarithm of the numbers. (Pictures.)", "--log")] = False
+    heat: Annotated[bool, option("Draw heat maps instead of numbers. (Tables.)", "--heat")] = False
+    log: Annotated[
+        bool, option("Colour by the logarithm of the numbers. (Pictures and heat maps.)", "--log")
+    ] = False
     without_first: Annotated[
         bool,
-        option("Leave out the first key, which often drowns the others. (Pictures.)", "--without-first"),
+        option(
+            "Leave out the first key, which often drowns the others. (Pictures and heat maps.)",
+            "--without-first",
+        ),
     ] = False
 
 

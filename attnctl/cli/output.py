@@ -12,6 +12,7 @@ from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, OutputOptions, Vi
 from attnctl.errors import AttnError, raise_all
 from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
 from attnctl.names import WEIGHTS, result_in
+from attnctl.screen.text import shorten
 from attnctl.trace import Trace
 from attnctl.words import one_of, quoted
 
@@ -48,6 +49,7 @@ def emit(
 
         with progress("writing"):
             write_all(kept, files, look_of(view) if any(map(is_picture, files)) else None)
+        say_boxes(kept, files)
     if printed:
         print_traces(kept, wanted, view)
 
@@ -112,6 +114,23 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
     return usual if usual in possible else "table"
 
 
+def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
+    """Say on stderr which letters of the tokens a PNG has no picture of."""
+    drawn = [path for path in files if path.endswith(".png")]
+    if not drawn:
+        return
+    from attnctl.cli.program import complain
+    from attnctl.pictures.render import lacking
+
+    boxes = lacking(
+        "".join(word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or []))
+    )
+    if boxes:
+        complain(
+            f"note: {drawn[0]}: its font lacks {shorten(boxes, 24)}, drawn as boxes; .svg has every letter"
+        )
+
+
 def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list[str]:
     """View options that one of these outputs would ignore: the files, and what is printed, if anything."""
     pictures = [is_picture(path) for path in files]
@@ -122,12 +141,15 @@ def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list
         for flag, value in named.items()
         if value is not None and not (table or drawn)
     ]
-    if view.full and not table:
-        out.append("--full: only tables have that; a dump keeps every head and digit, a picture all it can")
-    if not drawn:
+    words = {"--full": view.full, "--heat": view.heat}
+    out += [f"{flag}: only tables have that" for flag, value in words.items() if value and not table]
+    if view.heat and table:
+        words = {"--precision": view.precision is not None, "--full": view.full}
+        out += [f"{flag}: a heat map has no numbers" for flag, value in words.items() if value]
+    if not drawn and not (table and view.heat):
         named = {"--log": view.log, "--without-first": view.without_first}
         out += [
-            f"{flag}: only pictures have that; write one with -o picture.svg or -o picture.png"
+            f"{flag}: only pictures and heat maps have that; write -o picture.svg, or add --heat"
             for flag, value in named.items()
             if value
         ]
@@ -203,5 +225,12 @@ def table_view(view: ViewOptions) -> View:
     """How tables are drawn."""
     from attnctl.verbs.show.tables import View
 
-    precision = View.precision if view.precision is None else view.precision
-    return View(heads=view.head, precision=precision, full=view.full)
+    return View(
+        heads=view.head,
+        precision=View.precision if view.precision is None else view.precision,
+        brief=view.brief,
+        full=view.full,
+        heat=view.heat,
+        log=view.log,
+        without_first=view.without_first,
+    )

@@ -41,6 +41,14 @@ class StatsOptions(NamedTuple):
     precision: Annotated[
         int | None, option("Digits after the point, 0 to 17 (2). (Tables.)"), PRECISION
     ] = None
+    heat: Annotated[
+        bool,
+        option(
+            "Below the numbers, heat maps of every head; on a terminal that is so for several dumps "
+            "anyway. (Tables.)",
+            "--heat",
+        ),
+    ] = False
     format: Annotated[
         str | None,
         option(
@@ -188,6 +196,8 @@ def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:
         yield f"--format {wanted}: statistics are written as table, json or csv"
     if how.precision is not None and wanted != "table":
         yield "--precision: only tables have that; files keep every digit"
+    if how.heat and wanted != "table":
+        yield "--heat: only tables have that; -o heads.svg draws a picture"
     if how.rollout and wanted == "csv":
         from attnctl.verbs.stats.view import NO_MATRIX
 
@@ -218,3 +228,7 @@ def give(found: Found, out: Output, how: StatsOptions) -> None:
         print_lines(table.lines(found.report), output)
         if found.rolled is not None:
             print_lines(rollout_lines(found, screen_of(output), how.precision), output)
+        if how.heat or (screen_of(output).fits and len(found.report.dumps) > 1):
+            from attnctl.verbs.stats.picture import map_lines
+
+            print_lines(map_lines(found, screen_of(output)), output)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from dataclasses import dataclass, field
 
 from attnctl.pictures.colours import BLUE, HATCH, INK, PAPER, TWO_HUES
 from attnctl.pictures.svg import FAMILY, element, escaped, number, text_width
@@ -13,14 +12,16 @@ MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
 """The border around everything, the height of a line and of its font."""
 
 RAMPS = {"one": BLUE, "two": TWO_HUES}
-"""The gradients that a drawing may fill with, as `url(#own-one)`; there is `url(#own-hatched)`, too."""
+"""The gradients that a drawing may fill with; there is `hatched`, too."""
 
 
 @dataclass
 class Canvas:
     """The elements drawn so far, and how far down and to the right they reach."""
 
-    parts: list[str]
+    own: str
+    """What the ids of this picture begin with, so that several stand in one page."""
+    parts: list[str] = field(default_factory=list)
     y: float = MARGIN
     right: float = 0.0
 
@@ -33,6 +34,10 @@ class Canvas:
         assert isinstance(size, float)
         if given.get("text_anchor") is None and "transform" not in given:
             self.right = max(self.right, x + text_width(words, size))
+
+    def paint(self, name: str) -> str:
+        """The fill of a gradient, or of the hatching."""
+        return f"url(#{self.own}-{name})"
 
     def group(self, parts: Sequence[str], **given: object) -> None:
         """Elements that have these attributes in common."""
@@ -48,9 +53,9 @@ class Canvas:
         self.y += LINE - TEXT
 
 
-def document(title: str, said: str, body: str, width: int, height: int) -> str:
-    """The SVG around a body; its ids are made of what is in it, so that several stand in one page."""
-    own = f"a{sha256((title + said + body).encode('utf-8', 'replace')).hexdigest()[:8]}"
+def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) -> str:
+    """The SVG around a body, of this width and height; its ids begin with `own`."""
+    width, height = size
     hatching = element(
         "pattern",
         element("rect", width=5.0, height=5.0, fill=PAPER)
@@ -72,7 +77,7 @@ def document(title: str, said: str, body: str, width: int, height: int) -> str:
         element("desc", escaped(said) or " ", id=f"{own}-desc"),
         element("defs", hatching + "".join(gradient(f"{own}-{each}", RAMPS[each]) for each in RAMPS)),
         element("rect", width=float(width), height=float(height), fill=PAPER),
-        body.replace("url(#own-", f"url(#{own}-"),
+        body,
         "</svg>\n",
     ]
     return "\n".join(parts)

@@ -60,9 +60,9 @@ def hexadecimal(colour: RGB) -> str:
 
 
 def ink_on(colour: RGB) -> str:
-    """Black or white, whichever is read more easily on this colour (WCAG 2: relative luminance)."""
+    """Black or white, whichever contrasts more with this colour: 4.5 : 1 at least (WCAG 2.2, 1.4.3)."""
     linear = [
         (each / 255 / 12.92) if each <= 10 else ((each / 255 + 0.055) / 1.055) ** 2.4 for each in colour
     ]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return INK if luminance > 0.18 else PAPER
+    return "#000000" if luminance > 0.179 else PAPER

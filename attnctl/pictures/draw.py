@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.errors import AttnError
 from attnctl.pictures.axes import DIGITS, LABEL, LONGEST, Axis, axes_of, numbers_of
 from attnctl.pictures.canvas import LINE, MARGIN, TEXT, Canvas, document
 from attnctl.pictures.colours import FAINT, HATCH, ODD, PAPER, hexadecimal, ink_on, rgb
-from attnctl.pictures.plot import Figure, Plot
+from attnctl.pictures.plot import Figure, Panel, Plot
 from attnctl.pictures.png import palette_png
+from attnctl.pictures.render import png
 from attnctl.pictures.scale import HATCHED, Scale
 from attnctl.pictures.svg import cut, element, escaped, number, text_width
+from attnctl.store.files import opened
 
-WIDTH = 1130
+WIDTH = 1150
 """What panels side by side take at most, where more than one fits."""
 
 GAP, TITLE, HEADING = 14.0, 15.0, 13.0
 BAR, BAR_HEIGHT = 180.0, 10.0
+
+DOT = " · "
+"""What stands between facts on a line."""
 
 DESCRIBED = 24
 """Panels whose largest number is told in the description."""
@@ -31,18 +41,37 @@ SLANT = 0.7071
 
 
 class Picture(NamedTuple):
-    """An SVG document and how large it is."""
+    """An SVG document and how large it is; notebooks show it as it is."""
 
     svg: str
     width: int
     height: int
 
+    def __str__(self) -> str:
+        return self.svg
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to a file, .svg or .png.
+
+        Raises AttnError for another suffix, where the file cannot be written, and for a PNG where
+        resvg-py is missing.
+        """
+        suffix = Path(path).suffix
+        if suffix not in {".svg", ".png"}:
+            raise AttnError(f"{fspath(path)}: a picture is written as .svg or .png, not {suffix!r}")
+        data = self.svg.encode() if suffix == ".svg" else png(*self)
+        with opened(fspath(path)) as stream:
+            stream.write(data)
+
 
 def draw(figure: Figure) -> Picture:
     """The figure as an SVG document."""
     plots = [plot.merged() for plot in figure.plots]
-    canvas = Canvas([])
-    canvas.line(cut(figure.title, 80), font_size=TITLE, font_weight="bold", full=figure.title)
+    canvas = Canvas(name_of(figure))
+    canvas.line(cut(figure.title, 80), font_size=TITLE, full=figure.title)
     for words in figure.lines:
         canvas.line(words, fill=FAINT)
     said = []
@@ -51,13 +80,27 @@ def draw(figure: Figure) -> Picture:
         draw_plot(canvas, plot, scale)
         said.append(described(plot, scale))
     width, height = round(canvas.right + MARGIN), round(canvas.y + MARGIN)
-    text = document(figure.title, " ".join(said), "\n".join(canvas.parts), width, height)
+    body = "\n".join(canvas.parts)
+    text = document(canvas.own, figure.title, " ".join(said), body, (width, height))
     return Picture(text, width, height)
+
+
+def name_of(figure: Figure) -> str:
+    """A name made of all that a figure shows."""
+    found = sha256(repr((figure.title, figure.lines)).encode("utf-8", "backslashreplace"))
+    for plot in figure.plots:
+        captions = [each.caption for each in plot.panels]
+        found.update(repr((replace(plot, panels=()), captions)).encode("utf-8", "backslashreplace"))
+        for each in plot.panels:
+            found.update(np.ascontiguousarray(each.values, dtype="<f8").tobytes())
+    return f"a{found.hexdigest()[:8]}"
 
 
 def described(plot: Plot, scale: Scale) -> str:
     """What a screen reader says of a plot: what it is, its ends, the largest number of each panel."""
-    words = [f"{plot.title}: {plot.about}; numbers from {plain(scale.low)} to {plain(scale.high)}."]
+    words = [
+        f"{plot.title}: {'; '.join(plot.about)}; numbers from {plain(scale.low)} to {plain(scale.high)}."
+    ]
     for panel in plot.panels[:DESCRIBED]:
         values = np.asarray(panel.values, dtype=np.float64)
         finite = np.where(np.isfinite(values), values, -np.inf)
@@ -71,50 +114,70 @@ def described(plot: Plot, scale: Scale) -> str:
 
 def plain(value: float) -> str:
     """A number in a few digits."""
-    return f"{value + 0.0:.4g}"
+    return f"{value + 0.0:.3g}"
 
 
 def draw_plot(canvas: Canvas, plot: Plot, scale: Scale) -> None:
     """The title of a plot, its panels, its colour bar and its notes."""
     canvas.y += GAP
-    canvas.line(plot.title, font_size=HEADING, font_weight="bold")
-    canvas.line(plot.about, fill=FAINT)
+    canvas.line(plot.title, font_size=HEADING)
+    canvas.line(DOT.join(plot.about), fill=FAINT)
     texts = numbers_of(plot)
     down, across = axes_of(plot, texts)
-    slanted = 0.0 if across.flat else across.widest * SLANT + LABEL * SLANT
-    head = (LINE if any(each.caption for each in plot.panels) else 0.0) + (
-        (LABEL + 5 if across.flat else slanted + 4) if across.widest else 0.0
-    )
-    if plot.beside:
-        left = MARGIN + max(text_width(each, LABEL) for each in plot.beside) + 6
-    else:
-        left = MARGIN + down.widest + 6 if down.widest else MARGIN
-    fits = int((WIDTH - left + GAP) // (across.length + GAP))
+    beside = max((text_width(each, LABEL) for each in plot.beside), default=down.widest)
+    left = float(round(MARGIN + (beside + 6 if beside else 0)))
+    fits = panels_in(WIDTH - left, across)
+    if texts and fits == 1 < len(plot.panels):
+        texts = []
+        down, across = axes_of(plot, texts)
+        fits = panels_in(WIDTH - left, across)
     per_row = plot.across or max(1, min(len(plot.panels), fits))
     canvas.y += 4
-    for start in range(0, len(plot.panels), per_row):
-        canvas.y += head
-        for at, panel in enumerate(plot.panels[start : start + per_row]):
-            x = left + at * (across.length + GAP)
-            if panel.caption:
-                canvas.text(panel.caption, x, canvas.y - head + TEXT, full=panel.caption)
-            draw_columns(canvas, across, x)
-            draw_cells(canvas, scale, down, across, x, panel.values, texts[start + at] if texts else ())
-            canvas.right = max(canvas.right, x + across.length + slanted)
+    for number_, start in enumerate(range(0, len(plot.panels), per_row)):
+        row = slice(start, start + per_row)
+        draw_row(canvas, plot.panels[row], scale, (down, across), left, texts[row] or [()] * per_row)
         if plot.beside:
-            canvas.text(
-                plot.beside[start // per_row],
-                left - 5,
-                canvas.y + down.length / 2 + 4,
+            canvas.group(
+                [label_text(plot.beside[number_], x=left - 5, y=canvas.y - down.length / 2 + 4)],
                 text_anchor="end",
                 font_size=LABEL,
             )
-        else:
-            draw_rows(canvas, down, left)
-        canvas.y += down.length + GAP * (0.4 if plot.beside else 1)
-    draw_bar(canvas, scale)
+        canvas.y += GAP / 2 if plot.beside else GAP
+    canvas.y += GAP / 2 if plot.beside else 0
+    draw_bar(canvas, scale, plot.hidden)
     for words in plot.notes:
         canvas.line(words, fill=FAINT)
+
+
+def panels_in(width: float, across: Axis) -> int:
+    """How many panels fit side by side, at least one."""
+    return max(1, int((width + GAP) // (across.length + GAP)))
+
+
+def draw_row(
+    canvas: Canvas,
+    panels: Sequence[Panel],
+    scale: Scale,
+    axes: tuple[Axis, Axis],
+    left: float,
+    texts: Sequence[Sequence[Sequence[str]]],
+) -> None:
+    """Panels side by side, with what stands above and beside them."""
+    down, across = axes
+    slanted = 0.0 if across.flat else across.widest * SLANT + LABEL * SLANT
+    head = LINE if any(each.caption for each in panels) else 0.0
+    if across.widest:
+        head += LABEL + 5 if across.flat else slanted + 4
+    canvas.y = float(round(canvas.y + head))  # whole units: no seams between cells
+    for at, (panel, numbers) in enumerate(zip(panels, texts, strict=False)):
+        x = left + at * (across.length + GAP)
+        if panel.caption:
+            canvas.text(panel.caption, x, canvas.y - head + TEXT)
+        draw_columns(canvas, across, x)
+        draw_cells(canvas, scale, axes, x, panel.values, numbers)
+        canvas.right = max(canvas.right, x + across.length + slanted)
+    draw_rows(canvas, down, left)
+    canvas.y += down.length
 
 
 def draw_columns(canvas: Canvas, across: Axis, left: float) -> None:
@@ -147,20 +210,20 @@ def label_text(label: str, **place: object) -> str:
 def draw_cells(
     canvas: Canvas,
     scale: Scale,
-    down: Axis,
-    across: Axis,
+    axes: tuple[Axis, Axis],
     x: float,
     values: Array,
     texts: Sequence[Sequence[str]],
 ) -> None:
     """The cells of one panel: rectangles with numbers in them, or an image of a pixel a cell."""
+    down, across = axes
     levels, palette = scale.levels(values), (*scale.colours, rgb(PAPER), rgb(ODD))
     width, height = across.length, down.length
     if (levels == HATCHED).any():
         canvas.parts.append(
-            element("rect", x=x, y=canvas.y, width=width, height=height, fill="url(#own-hatched)")
+            element("rect", x=x, y=canvas.y, width=width, height=height, fill=canvas.paint("hatched"))
         )
-    if not texts:
+    if not texts and levels.size:
         data = b64encode(palette_png(levels, palette, HATCHED)).decode()
         canvas.parts.append(
             element(
@@ -191,7 +254,7 @@ def draw_cells(
     )
 
 
-def draw_bar(canvas: Canvas, scale: Scale) -> None:
+def draw_bar(canvas: Canvas, scale: Scale, hidden: str) -> None:
     """The ramp with its ends, and what else a cell may be."""
     low, high = f"{'≤ ' * scale.clipped}{plain(scale.low)}", plain(scale.high)
     base, x = canvas.y + BAR_HEIGHT - 1, MARGIN
@@ -210,11 +273,11 @@ def draw_bar(canvas: Canvas, scale: Scale) -> None:
 
     words(low)
     x += 5
-    swatch(f"url(#own-{'two' if scale.signed else 'one'})", BAR)
+    swatch(canvas.paint("two" if scale.signed else "one"), BAR)
     words(high + ", by logarithm" * scale.log)
     for there, fill, meaning in (
-        (scale.hidden, "url(#own-hatched)", "hidden (−∞)"),
-        (scale.zero, "url(#own-hatched)", "0"),
+        (scale.hidden, canvas.paint("hatched"), hidden),
+        (scale.zero, canvas.paint("hatched"), "0"),
         (scale.strange, ODD, "NaN or ∞"),
     ):
         if there:

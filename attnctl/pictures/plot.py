@@ -38,7 +38,7 @@ class Plot:
     """
 
     title: str
-    about: str
+    about: tuple[str, ...]
     panels: Sequence[Panel]
     rows: Sequence[str]
     columns: Sequence[str]
@@ -47,6 +47,10 @@ class Plot:
     beside: tuple[str, ...] = ()
     log: bool = False
     precision: int = 2
+    signed: bool = False
+    """Two hues, even where nothing is below 0."""
+    hidden: str = "hidden (−∞)"
+    """What −∞ means here."""
 
     @property
     def side(self) -> int:
@@ -55,9 +59,13 @@ class Plot:
             return THUMBNAIL_SIDE
         return min(MOST_SIDE, max(1, isqrt(MOST_CELLS // max(1, len(self.panels)))))
 
-    def merged(self) -> Plot:
-        """The plot with cells merged into blocks where there are too many, which its notes then say."""
-        tall, wide = (-(-len(labels) // self.side) for labels in (self.rows, self.columns))
+    def merged(self, rows: int = 0, columns: int = 0) -> Plot:
+        """The plot with cells merged into blocks where there are more than so many; its notes then say so.
+
+        Left out, as many as a picture holds.
+        """
+        sizes = (len(self.rows), rows or self.side), (len(self.columns), columns or self.side)
+        tall, wide = (max(1, -(-size // most)) for size, most in sizes)
         if tall == wide == 1:
             return self
         note = f"Each cell is the mean of what is not hidden of {tall} × {wide} numbers."
@@ -71,7 +79,9 @@ class Plot:
 
     def scale(self) -> Scale:
         """The scale of all panels together."""
-        return scale_of((each.values for each in self.panels), log=self.log, name=self.title)
+        return scale_of(
+            (each.values for each in self.panels), log=self.log, signed=self.signed, name=self.title
+        )
 
 
 class Figure(NamedTuple):

@@ -50,28 +50,39 @@ class Scale:
         """The colour of each level."""
         return ramp(self.anchors)
 
-    def levels(self, values: Array) -> Array:
-        """The level of each number, as bytes."""
+    def shares(self, values: Array) -> Array:
+        """How far along the scale each number is: from 0 to 1, or from −1 where there are two hues.
+
+        What is hidden is −∞ (and so is 0 where there is a logarithm), what is strange NaN.
+        """
         values = np.asarray(values, dtype=np.float64)
         finite = np.isfinite(values)
         known = np.where(finite, values, self.low)
         if self.log:
             span = log(self.high / self.low) or 1.0
-            share = np.log(np.maximum(known, self.low) / self.low) / span
-        elif self.signed:
-            share = known / self.high / 2 + 0.5
+            shares = np.log(np.maximum(known, self.low) / self.low) / span
         else:
-            share = known / (self.high or 1.0)
-        levels = np.floor(np.clip(share, 0, 1) * (LEVELS - 1) + 0.5).astype(np.uint8)
-        levels[~finite] = STRANGE
-        levels[np.isneginf(values)] = HATCHED
-        if self.log:
-            levels[values == 0] = HATCHED
+            shares = known / (self.high or 1.0)
+        shares[~finite] = np.nan
+        shares[np.isneginf(values) | ((values == 0) & self.log)] = -np.inf
+        return shares
+
+    def levels(self, values: Array) -> Array:
+        """The level of each number, as bytes."""
+        shares = self.shares(values)
+        known = np.where(np.isfinite(shares), shares, 0.0)
+        if self.signed:
+            known = known / 2 + 0.5
+        levels = np.floor(np.clip(known, 0, 1) * (LEVELS - 1) + 0.5).astype(np.uint8)
+        levels[np.isnan(shares)] = STRANGE
+        levels[np.isneginf(shares)] = HATCHED
         return levels
 
 
-def scale_of(matrices: Iterable[Array], *, log: bool = False, name: str = "this") -> Scale:
-    """The scale that fits all of these: from 0, or as far below 0 as above it.
+def scale_of(
+    matrices: Iterable[Array], *, log: bool = False, signed: bool = False, name: str = "this"
+) -> Scale:
+    """The scale that fits all of these: from 0, or as far below 0 as above it (also if `signed`).
 
     Raises AttnError where a logarithm is asked of negative numbers.
     """
@@ -87,7 +98,7 @@ def scale_of(matrices: Iterable[Array], *, log: bool = False, name: str = "this"
         zero |= bool((finite == 0).any())
         low, high = min(low, float(finite.min())), max(high, float(finite.max()))
         least = min(least, float(finite[finite > 0].min(initial=inf)))
-    if low < 0:
+    if low < 0 or (signed and high > 0):
         if log:
             raise AttnError(
                 f"--log: {name} has numbers below 0, which have no logarithm; "

@@ -10,7 +10,7 @@ from attnctl.errors import AttnError, raise_all
 from attnctl.names import results
 from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace
-from attnctl.verbs.diff.align import Alignment, ApartError
+from attnctl.verbs.diff.align import Alignment, ApartError, Sides
 from attnctl.verbs.diff.configs import ABSENT, differences
 from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure
 from attnctl.verbs.diff.heads import beside_other_heads, head_counts, what_the_split_did
@@ -194,11 +194,16 @@ def attempt(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDiffer
 
 def compared(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
     """One step of both. Raises ApartError where the two cannot be laid side by side."""
-    other_heads = head_counts(alignment, name) is not None
-    sides = beside_other_heads(alignment, name) if other_heads else alignment.sides(name)
+    sides = sides_of(alignment, name)
     found = measure(sides.a, sides.b, tolerance)
     if found.at is None or found.max_rel_at is None:
         return StepDifference(found, None, None, None, sides.whole)
     values = float(sides.a[found.at]), float(sides.b[found.at])
     placed = replace(found, at=sides.at(found.at), max_rel_at=sides.at(found.max_rel_at))
     return StepDifference(placed, sides.cell(found.at), *values, sides.whole)
+
+
+def sides_of(alignment: Alignment, name: str) -> Sides:
+    """One step of both, laid side by side. Raises ApartError where that cannot be."""
+    other_heads = head_counts(alignment, name) is not None
+    return beside_other_heads(alignment, name) if other_heads else alignment.sides(name)

@@ -131,7 +131,7 @@ def plot_of(trace: Trace, name: str, heads: int, look: Look) -> Plot:
     sides = f"{rows} down, {sheet.column_axis} across" if rows else sheet.column_axis
     plot = Plot(
         title=name,
-        about=" · ".join(filter(None, (visible(formula_of(step)), shape_of(trace, step), sides))),
+        about=(visible(formula_of(step)), shape_of(trace, step), *filter(None, [sides])),
         panels=panels,
         rows=sheet.rows,
         columns=sheet.columns,
@@ -153,7 +153,7 @@ def without_first(plot: Plot, sheet: Sheet) -> Plot:
         raise AttnError("--without-first: there is one key only")
     firsts = np.concatenate([np.asarray(each.values[:, 0], dtype=np.float64) for each in plot.panels])
     known = firsts[np.isfinite(firsts)]
-    mean = f", whose mean is {known.mean():.{plot.precision}f}" if known.size else ""
+    mean = f" (its mean is {known.mean():.{plot.precision}f})" if known.size else ""
     return replace(
         plot,
         panels=[Panel(each.caption, each.values[:, 1:]) for each in plot.panels],
