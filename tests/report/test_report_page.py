@@ -172,9 +172,9 @@ def test_the_weights_are_kept_before_the_rest():
     assert list(found.trace) == ["Q", "K", "attention_weights"]
     (said,) = found.said
     assert said.startswith(
-        "Left out, so that the page stays small: V, scores, scaled_scores and head_outputs."
+        "Left out, so that the page stays small: V, scores, scaled_scores, head_outputs and concat."
     )
-    assert "--step head_outputs -o FILE.html" in said
+    assert "--step concat -o FILE.html" in said
 
 
 def test_where_there_is_no_room_weights_are_shown_by_blocks(tmp_path):
