@@ -12,6 +12,7 @@ import pytest
 from page_arithmetic import write
 
 import attnctl
+from attnctl import formats
 from attnctl.errors import AttnError
 from attnctl.report.kept import ROOM, by_blocks, kept, kept_of
 from attnctl.report.write import pieces
@@ -155,6 +156,13 @@ def test_weights_of_a_whole_model_fit_into_six_megabytes(tmp_path):
     assert back[3]["attention_weights"].dtype == np.float16
     assert np.abs(back[3]["attention_weights"] - layers[3]["attention_weights"]).max() < 5e-4
     assert "kept as float16" in path.read_text()
+
+
+def test_more_traces_than_anyone_looks_at_are_refused(tmp_path):
+    path = tmp_path / "x.html"
+    with pytest.raises(AttnError, match="201 traces: a page holds 200; pick one with --trace"):
+        formats.write([attnctl.run("I love AI")] * 201, path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_small_is_kept_whole():
