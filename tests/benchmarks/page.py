@@ -1,8 +1,8 @@
 """How large a page of a model's weights is, and how soon it can be seen and asked.
 
-``python tests/benchmarks/page.py`` prints the size of a page of 12 layers of 12 heads over 128 tokens, the time to
-its first paint, until all is laid out, and of a hover: from the pointer's move to the arithmetic in the panel.
-Needs the extra `pages` and a Chromium of the system's.
+``python tests/benchmarks/page.py`` prints the size of a page of 12 layers of 12 heads over 128 tokens, the
+time to its first paint, until all is laid out, and of a hover: from the pointer's move to the arithmetic in
+the panel. Needs the extra `pages` and a Chromium of the system's.
 """
 
 import shutil
