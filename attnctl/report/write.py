@@ -40,6 +40,10 @@ MOST_PLAIN, MOST_DRAWN = 5_000, 200_000
 """Numbers that are also there as text and as a picture, for where no script is run."""
 
 
+MOST_TRACES = 200
+"""Sentences or layers in one page."""
+
+
 @dataclass(frozen=True)
 class Mark:
     """The cells of a step that a finding is about, and what else it says of them."""
@@ -71,7 +75,14 @@ def write_page(traces: Sequence[Trace], stream: IO[bytes]) -> None:
 
 
 def pieces(traces: Sequence[Trace], finding: Finding | None = None) -> Iterator[bytes]:
-    """The bytes of a page of traces, with a finding above them where there is one."""
+    """The bytes of a page of traces, with a finding above them where there is one.
+
+    Raises AttnError for more traces than a page holds.
+    """
+    if len(traces) > MOST_TRACES:
+        raise AttnError(
+            f"{len(traces)} traces: a page holds {MOST_TRACES}; pick one with --trace, or write .jsonl"
+        )
     shown = kept(traces)
     blocks = Blocks()
     describer = Describer(blocks)

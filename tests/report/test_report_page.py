@@ -12,6 +12,7 @@ import pytest
 from page_arithmetic import write
 
 import attnctl
+from attnctl import formats
 from attnctl.errors import AttnError
 from attnctl.report.kept import ROOM, by_blocks, kept, kept_of
 from attnctl.report.write import pieces
@@ -157,6 +158,13 @@ def test_weights_of_a_whole_model_fit_into_six_megabytes(tmp_path):
     assert "kept as float16" in path.read_text()
 
 
+def test_more_traces_than_anyone_looks_at_are_refused(tmp_path):
+    path = tmp_path / "x.html"
+    with pytest.raises(AttnError, match="201 traces: a page holds 200; pick one with --trace"):
+        formats.write([attnctl.run("I love AI")] * 201, path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_small_is_kept_whole():
     trace = attnctl.run("I love AI")
     found = kept_of(trace, ROOM)
@@ -172,9 +180,9 @@ def test_the_weights_are_kept_before_the_rest():
     assert list(found.trace) == ["Q", "K", "attention_weights"]
     (said,) = found.said
     assert said.startswith(
-        "Left out, so that the page stays small: V, scores, scaled_scores and head_outputs."
+        "Left out, so that the page stays small: V, scores, scaled_scores, head_outputs and concat."
     )
-    assert "--step head_outputs -o FILE.html" in said
+    assert "--step concat -o FILE.html" in said
 
 
 def test_where_there_is_no_room_weights_are_shown_by_blocks(tmp_path):
