@@ -1,5 +1,7 @@
 """The explorer, every key pressed and everything clicked: Textual's pilot is the person."""
 
+import asyncio
+
 import numpy as np
 import pytest
 from driven import drive, of_file, of_sentence, plain, screen_text, shown
@@ -10,7 +12,7 @@ from attnctl.verbs.explore import OfFile, explored
 from attnctl.verbs.explore.keys import KEYS
 from attnctl.verbs.explore.view import foot, help_lines
 
-pytest.importorskip("textual")
+Key = pytest.importorskip("textual.events").Key
 
 
 def place(app):
@@ -136,11 +138,12 @@ def test_the_mouse_does_it():
         assert place(app) == ("scaled_scores", (0, 1, 1))
         row = app.walk.layer.steps.index("Q") - steps.scroll_offset.y
         await pilot.click("#steps", offset=(9, row))
-        assert place(app) == ("Q", (0, 1, 1))
+        assert place(app) == ("Q", (0, 1, 0))
         line = plain(app.query_one("#foot").parts)[0]
         await pilot.click("#foot", offset=(line.index("head"), 0))
-        assert place(app) == ("Q", (1, 1, 1))
+        assert place(app) == ("Q", (1, 1, 0))
         await pilot.click("#foot", offset=(line.index("rules"), 0))
+        await pilot.pause()
         sheet = app.screen.query_one("Lines")
         assert "causal" in shown(app)
         await pilot.click(sheet, offset=(6, 3))
@@ -148,7 +151,7 @@ def test_the_mouse_does_it():
         await pilot.click(offset=(1, 1))
         await pilot.click("#foot", offset=(line.index("find"), 0))
         await pilot.press(*"AI", "enter")
-        assert place(app) == ("Q", (1, 2, 1))
+        assert place(app) == ("Q", (1, 2, 0))
         back = plain(app.query_one("#arithmetic").parts)[0].index("Backspace")
         await pilot.click("#arithmetic", offset=(back, 1))
         assert app.walk.step == "scaled_scores"
@@ -157,7 +160,10 @@ def test_the_mouse_does_it():
     drive(of_sentence(heads=2), act)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (140, 40), (44, 12), (300, 90), (20, 6)])
+SLOW_SIZES = [pytest.param(size, marks=pytest.mark.slow) for size in ((80, 24), (44, 12), (300, 90))]
+
+
+@pytest.mark.parametrize("size", [(140, 40), (20, 6), *SLOW_SIZES])
 def test_every_size_of_terminal(size):
     async def act(app, pilot):
         lines = screen_text(app)
@@ -239,7 +245,7 @@ def odd(tmp_path, name):
     if name == "one step":
         np.savez(path, V=rng.normal(size=(4, 2)))
     if name == "empty":
-        np.savez(path, V=np.zeros((0, 2)), K=np.zeros((3, 2)))
+        np.savez(path, V=np.zeros((0, 2)), K=np.zeros((0, 2)))
     if name == "vectors":
         arrays = {"X": rng.normal(size=(3, 4)), **{f"W_{each}": rng.normal(size=(4, 4)) for each in "QKVO"}}
         attnctl.attend({**arrays, "b_Q": np.ones(4), "b_K": np.ones(4), "b_V": np.ones(4), "b_O": np.ones(4)}).save(path)
@@ -255,7 +261,10 @@ KEYS_PRESSED = [
 ]
 
 
-@pytest.mark.parametrize("name", ["nan", "batch", "one token", "one step", "empty", "vectors", "mask"])
+SLOW_ODD = [pytest.param(name, marks=pytest.mark.slow) for name in ("one token", "one step", "vectors", "mask")]
+
+
+@pytest.mark.parametrize("name", ["nan", "batch", "empty", *SLOW_ODD])
 def test_odd_dumps(tmp_path, name):
     walk = of_file(odd(tmp_path, name))
 
@@ -284,7 +293,9 @@ def test_a_bug_is_handed_on(monkeypatch):
 
     async def act(app, pilot):
         monkeypatch.setattr(go, "moved", lambda *_: 1 / 0)
-        await pilot.press("down")
+        app.post_message(Key("down", None))  # the pilot would wait for an app that has left
+        for _ in range(500):
+            await asyncio.sleep(0 if app.error else 0.01)
 
     with pytest.raises(ZeroDivisionError):
         drive(of_sentence(), act)
