@@ -35,7 +35,8 @@ def commands(walk: Walk) -> list[str]:
     again = [*words, "--step", walk.step, *head_words(walk)]
     out = [line(again, config=config)]
     if not walk.empty:
-        explain = line(["attnctl", "explain", "-", here(walk)])
+        second = made.settings.edits and walk.place.layer != made.edited_in
+        explain = line(["attnctl", "explain", "-", here(walk), *["--trace", "1"] * bool(second)])
         out.append(line([*words, "--json"], f" | {explain}", config))
     return out
 
@@ -73,8 +74,7 @@ def run_words(walk: Walk, made: Made) -> tuple[list[str], str]:
     given = flags(settings, base)
     if given is not None:
         return [*start, *options, *given], ""
-    plain = settings if settings.sentence is None else settings.with_(sentence=None)
-    return [*start, "-c", "-"], json.dumps(plain.to_dict(), ensure_ascii=False)
+    return [*start, "-c", "-"], json.dumps(settings.to_dict(), ensure_ascii=False)
 
 
 def model_words(walk: Walk, source: OfModel, made: Made) -> list[str]:
@@ -101,7 +101,7 @@ def flags(settings: Settings, base: Settings) -> list[str] | None:
     words: list[str] = []
     for name in PLAIN:
         value = getattr(settings, name)
-        if value != getattr(base, name):
+        if value is not None and value != getattr(base, name):
             given[name] = value
             words += [FIELDS[name].flag_name, str(value)]
     for part in (tokenizer_words, position_words, rule_words, edit_words):

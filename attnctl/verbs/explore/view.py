@@ -202,13 +202,13 @@ def help_lines(width: int) -> Iterator[Parts]:
     signs = [key for key in KEYS if key.help and key.sign != "["]
     widest = max(cells(key.sign) for key in signs)
     for key in signs:
-        first, *rest = folded(key.help, width - widest - 3)
+        first, *rest = folded(key.help, max(12, width - widest - 3))
         yield [Part(f" {key.sign.ljust(widest)}  ", "key"), Part(first)]
         for text in rest:
             yield [Part(" " * (widest + 3) + text)]
     yield []
     for text in folded(
         "The mouse does it too: click a cell, a step, an operand in the arithmetic, or a key at the foot.",
-        width - 2,
+        max(12, width - 2),
     ):
         yield [Part(f" {text}")]

@@ -44,6 +44,9 @@ Step = Callable[[Walk], Walk]
 """From a walk to the next one."""
 
 
+NARROWEST = 30
+"""Columns that the arithmetic is laid out for at least."""
+
 MOST_SAID = 4
 """Lines of what is said above the keys."""
 
@@ -69,6 +72,9 @@ class Explorer(App[None]):
     .ascii { scrollbar-size: 0 0 !important; }
     #arithmetic.ascii { border-top: ascii ansi_default; }
     Input { border: none; height: 1; padding: 0; background: ansi_default; color: ansi_default; }
+    Sheet { align: center middle; background: transparent; }
+    Sheet Lines { width: 90%; max-width: 100; height: auto; max-height: 90%; border: round ansi_default; }
+    Sheet Lines.ascii { border: ascii ansi_default; }
     Lines { overflow-x: hidden; scrollbar-size: 1 1; background: ansi_default; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -157,7 +163,7 @@ class Explorer(App[None]):
 
     def draw_arithmetic(self) -> None:
         """Draw how the cell came about, in the width beside a scrollbar."""
-        screen = self.marks._replace(width=self.size.width - 1)
+        screen = self.marks._replace(width=max(NARROWEST, self.size.width - 1))
         self.lines("arithmetic").show(Arithmetic(self.walk, screen, self.precision).lines())
 
     def lines(self, name: str) -> Lines:
@@ -362,7 +368,7 @@ class Explorer(App[None]):
         def lines(width: int) -> Iterator[Parts]:
             for command in found:
                 for each in command.split("\n"):
-                    for text in folded(self.marks.ours(each), width):
+                    for text in folded(self.marks.ours(each), max(12, width)):
                         yield [Part(f" {text}")]
                 yield []
 

@@ -17,11 +17,6 @@ from attnctl.verbs.explore.view import Part, Parts
 class Sheet(ModalScreen[None]):
     """Lines in a frame; any key that does nothing else closes it."""
 
-    CSS = """
-    Sheet { align: center middle; background: transparent; }
-    Sheet Lines { width: 90%; max-width: 100; height: auto; max-height: 90%; border: round ansi_default; }
-    Sheet Lines.ascii { border: ascii ansi_default; }
-    """
     SCROLLS: ClassVar[dict[str, int]] = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
 
     def __init__(

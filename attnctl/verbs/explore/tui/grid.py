@@ -99,7 +99,7 @@ class Grid(ScrollView, can_focus=False):
             return []
         before = (self.column - columns.start) * cell
         room = len(columns) * cell
-        text = shorten(labels[self.column], room)
+        text = shorten(labels[self.column], max(1, room))
         before = min(before, max(0, room - len(text)))
         return [Part(" " * before), Part(text, "label+cursor")]
 

@@ -65,8 +65,11 @@ class Lines(ScrollView, can_focus=False):
 
     async def on_click(self, event: events.Click) -> None:
         """Do what stands where the mouse is."""
+        inside = event.get_content_offset(self)
+        if inside is None:
+            return
         x, top = self.scroll_offset
-        at, place = event.y + top, event.x + x
+        at, place = inside.y + top, inside.x + x
         if not 0 <= at < len(self.parts):
             return
         for part in self.parts[at]:

@@ -64,7 +64,7 @@ class Steps(ScrollView, can_focus=False):
         if number >= len(self.entries):
             return Strip.blank(width)
         entry = self.entries[number]
-        room = width - WIDE - 2
+        room = max(8, width - WIDE - 2)
         if part:
             text, style = shorten(entry.more, room), "aside"
         else:

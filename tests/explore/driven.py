@@ -1,0 +1,62 @@
+"""Walks to look at, and the app driven as a person would, without a terminal."""
+
+import asyncio
+import re
+from pathlib import Path
+
+from attnctl.cli.settings import settings_from
+from attnctl.config.fields import FIELDS
+from attnctl.store import read
+from attnctl.verbs.explore import OfFile, OfSentence, explored
+
+VARIANTS = Path(__file__).parent.parent.parent / "samples" / "variants"
+DUMPS = sorted(VARIANTS.glob("*.json"))
+
+
+def of_sentence(sentence="I love AI", config=None, **options):
+    """The walk through the run of a sentence."""
+    if options.get("positions"):
+        options["positions"] = FIELDS["positions"].reader(options["positions"])
+    base = settings_from(config, {})
+    return explored(OfSentence(sentence, settings_from(config, options), config, base))
+
+
+def of_file(path, meant=None):
+    """The walk through a dump."""
+    return explored(OfFile(tuple(read(str(path))), (str(path),), meant))
+
+
+def drive(walk, act, size=(80, 24), **options):
+    """Start the app on a walk, do `act(app, pilot)`, and give back the app as it was at the end."""
+    from attnctl.verbs.explore.tui.app import Explorer
+
+    app = Explorer(walk, **options)
+
+    async def run():
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await act(app, pilot)
+
+    asyncio.run(run())
+    return app
+
+
+def screen_text(app):
+    """What the screen shows, a line of text a row."""
+    update = app.screen._compositor.render_strips()
+    return [strip.text.rstrip() for strip in update]
+
+
+def shown(app):
+    """What the screen shows, as one text."""
+    return "\n".join(screen_text(app))
+
+
+def plain(lines):
+    """Lines of parts or of spans as text."""
+    return ["".join(part[0] for part in line) for line in lines]
+
+
+def no_escapes(text):
+    """Text without what a terminal reads as styles."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)

@@ -1,0 +1,124 @@
+"""The arithmetic below the matrix is what `explain` prints, in the same strings."""
+
+import os
+
+import pytest
+from driven import DUMPS, VARIANTS, no_escapes, of_file, of_sentence, plain
+
+from attnctl.screen.screen import Screen
+from attnctl.verbs.explain.view import Page, View
+from attnctl.verbs.explore import remake
+from attnctl.verbs.explore import walk as go
+from attnctl.verbs.explore.remake import here
+from attnctl.verbs.explore.steps import entries, pixel
+from attnctl.verbs.explore.view import Arithmetic, wrapped
+
+
+def below(walk, width=80):
+    """The lines below the matrix but the first, which says what Enter follows."""
+    return plain(Arithmetic(walk, Screen(width, fits=True)).lines())[1:]
+
+
+def explained(call, path, walk, width=80):
+    """What `explain` prints on a terminal of this width, without the line of the derivation."""
+    done = call("explain", str(path), here(walk), FORCE_COLOR="1", NO_COLOR="1", COLUMNS=str(width))
+    assert done.code == 0, done.err
+    return [line.rstrip() for line in no_escapes(done.out).splitlines()[2:]]
+
+
+def test_of_some_cells(call):
+    for name, step, rows, columns in [
+        ("causal", "attention_weights", 3, 2),
+        ("causal", "masked_scores", 1, 4),
+        ("sinusoidal", "scores", 2, 1),
+        ("rotary", "K_rotated", 5, 3),
+        ("float16", "output", 1, 1),
+        ("grouped-query", "V_shared", 1, 1),
+    ]:
+        path = VARIANTS / f"{name}.json"
+        walk = go.moved(go.to_step(of_file(path), step), rows, columns)
+        assert below(walk, 100) == explained(call, path, walk, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)
+def test_of_every_cell_of_every_variant(path):
+    """Against the page that `explain` prints; where a line is wider than the screen, it is broken here."""
+    walk = of_file(path)
+    for step in walk.layer.steps:
+        walk = go.to_step(walk, step)
+        rows, columns = (1, 1, *walk.array.shape)[-2:]
+        for head in range(walk.array.shape[0] if walk.array.ndim > 2 else 1):
+            for row in range(rows):
+                for column in range(columns):
+                    cell = (head, row, column)[-walk.array.ndim :]
+                    there = go.placed(walk, cell)
+                    page = Page(walk.layer.explainer, Screen(80, fits=True), View())
+                    expected = list(page.lines(there.node))[2:]
+                    assert "".join(below(there)) == "".join(plain(expected))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)
+def test_as_a_terminal_shows_it(call, path):
+    walk = of_file(path)
+    for step in walk.layer.steps:
+        there = go.moved(go.to_step(walk, step), 1, 1)
+        assert below(there, 160) == explained(call, os.path.abspath(path), there, 160)  # noqa: PTH100
+
+
+def test_of_an_edited_cell():
+    walk = remake.edited(of_sentence(), "0.25")
+    assert below(walk) == [
+        "attention_weights[0,I,I] = 0.25",
+        "edited: attention_weights[0,I,I]=0.25",
+        "was 0.0781 before the edits",
+    ] or below(walk)[2].startswith("was 0.")
+    later = go.to_step(walk, "head_outputs")
+    assert below(later)[-1].startswith("was ")
+    assert not any(line.startswith("was ") for line in below(go.to_step(walk, "scores")))
+
+
+def test_a_long_sum_names_its_largest_terms():
+    walk = of_sentence(" ".join(f"w{number}" for number in range(80)), d_model=8)
+    text = "".join(below(walk))
+    assert "67 more" in text or "68 more" in text
+    assert len(walk.operands) <= 14
+    (entry,) = (each for each in entries(walk, Screen(), 4) if each.name == "scaled_scores")
+    assert {column for _, column in entry.lit} == set(range(6))
+
+
+def test_every_operand_that_is_named_can_be_followed():
+    walk = go.to_step(of_sentence("the cat sat", heads=2), "scores")
+    parts = [part for line in list(Arithmetic(walk, Screen(80, fits=True)).lines())[1:] for part in line]
+    found = {part.text: part.action for part in parts if part.action}
+    assert found == {
+        "Q[0,the,0]": "follow(0)",
+        "K[0,the,0]": "follow(1)",
+        "Q[0,the,1]": "follow(2)",
+        "K[0,the,1]": "follow(3)",
+    }
+
+
+def test_what_is_read_lights_up_in_the_pictures():
+    walk = go.moved(go.to_step(of_sentence("a b c d e f", d_model=4), "scores"), 5, 2)
+    lit = {each.name: each.lit for each in entries(walk, Screen(), 6) if each.lit}
+    assert lit == {"Q": {(5, column) for column in range(4)}, "K": {(2, column) for column in range(4)}}
+
+
+@pytest.mark.parametrize(("size", "pixels"), [(1, 6), (3, 2), (6, 6), (7, 6), (100, 6), (101, 4)])
+def test_pixels_are_even_and_in_order(size, pixels):
+    found = [pixel(at, size, pixels) for at in range(size)]
+    assert found == sorted(found)
+    assert set(found) == set(range(min(size, pixels)))
+    counts = [found.count(each) for each in set(found)]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_lines_go_on_below():
+    from attnctl.verbs.explore.view import Part
+
+    line = [Part("abc", "x"), Part("defgh", "y", "z")]
+    assert plain(wrapped(line, 4)) == ["abcd", "efgh"]
+    assert plain(wrapped(line, 1)) == list("abcdefgh")
+    assert plain(wrapped([Part("中文")], 1)) != []
