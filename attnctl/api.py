@@ -197,14 +197,15 @@ def stats(trace: AnyTrace) -> DumpStats:
     return measured(trace)
 
 
-def story(trace: AnyTrace) -> Story:
-    """The trace, told one step at a time: `print(story(trace))`.
+def story(trace: AnyTrace, *, steps: Sequence[str] | None = None) -> Story:
+    """The trace, or some of its steps, told one step at a time: `print(story(trace))`.
 
-    Each of its `chapters` says what happens at a step, and has `claims` about its numbers, as values.
+    Each of its `chapters` says what happens at a step, and has `claims` about its numbers, as
+    values. Raises MissingStep for a step that is not there.
     """
     from attnctl.verbs.story import story as tell
 
-    return tell(trace)
+    return tell(trace, steps)
 
 
 def diff(

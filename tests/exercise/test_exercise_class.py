@@ -142,3 +142,10 @@ def test_the_table_has_them_all(graded):
     assert code == 1
     assert "attention" in out
     assert "hand-ins all right." in out
+
+
+def test_a_blank_that_nothing_needs_is_seen_by_check_too(tmp_path):
+    task = tmp_path / "task.json"
+    assert call("exercise", "make", "example:i-love-ai", "--blank", "output", "-o", str(task))[0] == 0
+    code, out, _ = call("check", str(task), "--json")
+    assert (code, json.loads(out)["agrees"], json.loads(out)["not_filled"]) == (1, False, ["output"])
