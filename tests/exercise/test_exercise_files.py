@@ -50,7 +50,7 @@ REFUSED = [
     (["example:i-love-ai", "--blank", "scorse"], "no step 'scorse' here"),
     (["example:i-love-ai", "--blank", "W_Q"], "--blank W_Q: it is given, not computed"),
     (["example:i-love-ai", "--blank", ","], "--step: no name in it"),
-    (["example:india-is-great", "--blank", "Q", "--seed-from", "Ann"], "all students would have the same numbers"),
+    (["example:india-is-great", "--blank", "Q", "--seed-from", "Ann"], "would have the same numbers"),
     (["example:i-love-ai", "--blank", "Q", "--seed-from", " "], "--seed-from: no name in it"),
     (["example:i-love-ai", "--blank", "Q", "--seed-from", "Ann", "--seed", "3"], "leave out --seed"),
     (["example:i-love-ai", "--blank", "Q", "--decimals", "0"], "--decimals: 0 is too small"),
@@ -80,7 +80,8 @@ def test_no_name_is_carried_out_by_a_spreadsheet():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "{}", '{"steps": {}}', '{"scores": "x"}', "\x00", "[" * 5000, '{"steps": {"scores": {"data": [[1]]}}}'],
+    ["", "{", "[]", "{}", '{"steps": {}}', '{"scores": "x"}', "\x00", "[" * 5000,
+     '{"steps": {"scores": {"data": [[1]]}}}'],
 )  # fmt: skip
 def test_what_cannot_be_read_is_two_and_the_others_are_graded(tmp_path, text):
     (tmp_path / "bad.json").write_text(text)
