@@ -13,7 +13,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from attnctl.api import attend, check, cost, diff, explain, load, run, run_many, run_model, stats, story
+    from attnctl.api import (
+        attend,
+        check,
+        cost,
+        diff,
+        explain,
+        grade,
+        lessons,
+        load,
+        run,
+        run_many,
+        run_model,
+        stats,
+        story,
+    )
     from attnctl.errors import AttnError
     from attnctl.testing import check_module
     from attnctl.traces import Trace
@@ -30,6 +44,8 @@ HOMES = {
     "diff": "api",
     "stats": "api",
     "story": "api",
+    "lessons": "api",
+    "grade": "api",
     "cost": "api",
     "Trace": "traces",
     "AttnError": "errors",
@@ -45,6 +61,8 @@ __all__ = [
     "cost",
     "diff",
     "explain",
+    "grade",
+    "lessons",
     "load",
     "run",
     "run_many",

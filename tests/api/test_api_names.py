@@ -23,6 +23,8 @@ VERBS = {
     "stats",
     "cost",
     "story",
+    "lessons",
+    "grade",
     "run_model",
 }
 

@@ -20,8 +20,8 @@ MINUS_INFINITY = {"-inf", "-.inf", "-infinity", "−∞", "-∞"}
 ENOUGH = 0.1
 """The last place that is typed must be at most so much of the number: two digits that count."""
 
-NEARLY = 1e-9
-"""What is this near, relatively, is the same."""
+NEARLY, NOTHING = 1e-9, 1e-12
+"""What is this near, relatively or at all, is the same."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Typed:
             return False
         finite = np.isfinite(right)
         off = np.abs(np.where(finite, self.numbers - np.where(finite, right, 0), 0))
-        slack = NEARLY * np.maximum(1.0, np.abs(np.where(finite, right, 0)))
+        slack = np.maximum(NOTHING, NEARLY * np.abs(np.where(finite, right, 0)))
         if (off <= slack).all():
             return True
         cut = np.abs(self.numbers) <= np.abs(right) + slack
