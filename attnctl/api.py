@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.explain import Explanation
+    from attnctl.verbs.learn import Lesson, Verdict
     from attnctl.verbs.stats import DumpStats
     from attnctl.verbs.story import Story
 
@@ -198,14 +199,35 @@ def stats(trace: AnyTrace) -> DumpStats:
     return measured(trace)
 
 
-def story(trace: AnyTrace) -> Story:
-    """The trace, told one step at a time: `print(story(trace))`.
+def story(trace: AnyTrace, *, steps: Sequence[str] | None = None) -> Story:
+    """The trace, or some of its steps, told one step at a time: `print(story(trace))`.
 
-    Each of its `chapters` says what happens at a step, and has `claims` about its numbers, as values.
+    Each of its `chapters` says what happens at a step, and has `claims` about its numbers, as
+    values. Raises MissingStep for a step that is not there.
     """
     from attnctl.verbs.story import story as tell
 
-    return tell(trace)
+    return tell(trace, steps)
+
+
+def lessons(folder: str | PathLike[str] | None = None) -> list[Lesson]:
+    """The lessons that come with attnctl, or those of a folder, in order.
+
+    Raises AttnError with every problem of every file.
+    """
+    from attnctl.verbs.learn import lessons as read
+
+    return read(None if folder is None else fspath(folder))
+
+
+def grade(lesson: Lesson, answer: Any) -> Verdict:
+    """What an answer to a lesson is worth: `right` (None: cannot be told), and the `mistake` it shows.
+
+    Numbers are texts, as they were typed: their digits count. A matrix is a text or nested lists.
+    """
+    from attnctl.verbs.learn import grade as grade_answer
+
+    return grade_answer(lesson, answer)
 
 
 def diff(

@@ -77,7 +77,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
     scaled, soft-capped, biased, masked, then go through softmax. A query that may see nothing
     gets zeros.
     """
-    from attnctl.cli.output import emit, wanted_steps
+    from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
     from attnctl.plan.intended import under_our_names
@@ -99,7 +99,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
         print_costs([prepared], output, view)
         return
     with progress("attending") as moved:
-        done = prepared.run(wanted_steps(view.step), moved)
+        done = prepared.run(kept_steps(view), moved)
     emit([done], output, view, inputs=[file, config], settable=True)
 
 

@@ -106,7 +106,7 @@ def run_model(
     model: ModelOptions, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
 ) -> None:
     """Print or write the traces of the layers that are asked for, or the map of all heads."""
-    from attnctl.cli.output import emit, wanted_steps
+    from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
     from attnctl.models import run
     from attnctl.names import OUTPUT, WEIGHTS
@@ -115,8 +115,8 @@ def run_model(
     if model.layer is None:
         print_map(model.model, sources, settings, view, output)
         return
-    keep = wanted_steps(view.step)
-    if view.brief and keep is None:
+    keep = kept_steps(view)
+    if view.brief and keep is None and not view.story:
         keep = [WEIGHTS, OUTPUT]
     with progress("layers") as moved:
         traces = [

@@ -42,6 +42,12 @@ def emit(
     raise_all(unused(view, files, wanted if printed else None))
     keep_inputs(files, inputs)
     kept = [selected(trace, view) for trace in traces]
+    if view.story:
+        from attnctl.cli.telling import tell
+
+        warn(traces)
+        tell(traces, [list(trace) for trace in kept])
+        return
     require_heads(kept, view, settable=settable)
     warn(kept)
     if files:
@@ -73,11 +79,7 @@ def files_for(
 
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
     """Write traces on stdout in this format."""
-    if view.story:
-        from attnctl.cli.telling import tell
-
-        tell(traces)
-    elif wanted == "table":
+    if wanted == "table":
         from attnctl.screen.output import output_for
         from attnctl.verbs.show.tables import show_all
 
@@ -212,6 +214,11 @@ def selected(trace: Trace, view: ViewOptions) -> Trace:
     if view.brief:
         return trace.select([WEIGHTS, *result_in(trace)])
     return trace
+
+
+def kept_steps(view: ViewOptions) -> list[str] | None:
+    """The steps that must be kept of a run, None where all must: a story rests on other steps, too."""
+    return None if view.story else wanted_steps(view.step)
 
 
 def wanted_steps(step: str | None) -> list[str] | None:

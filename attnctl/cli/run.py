@@ -58,7 +58,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     each head of each layer does.
     """
     from attnctl.api import run_many
-    from attnctl.cli.output import emit, wanted_steps
+    from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
     from attnctl.cli.sentences import gathered, hint_at_quotes
     from attnctl.cli.settings import settings_from
@@ -87,5 +87,5 @@ def run(  # noqa: PLR0913  (a group of options each)
         print_costs(runs, output, view)
         return
     with progress("attending") as moved:
-        traces = run_many(sentences, settings, keep=wanted_steps(view.step), progress=moved)
+        traces = run_many(sentences, settings, keep=kept_steps(view), progress=moved)
     emit(traces, output, view, inputs=[config, file], settable=True)

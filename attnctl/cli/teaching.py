@@ -82,14 +82,17 @@ class Lecture:
         from attnctl.verbs.learn.view import question_lines, text_lines
 
         text = list(text_lines(self.lesson, self.number, self.of, self.screen))
-        question = list(question_lines(self.lesson, self.trace, self.screen))
+
+        def question() -> Iterator[Element]:
+            return question_lines(self.lesson, self.trace, self.screen)
+
         self.print(iter(text))
-        height = sum(1 for _ in plain_text([*text, *question])) + PROMPT
+        height = sum(1 for _ in plain_text([*text, *question()])) + PROMPT
         if height > get_terminal_size().lines:
             say("")
             asked("Enter: the numbers > ")
         say("")
-        self.print(iter(question))
+        self.print(question())
 
     def hold(self, progress: Progress, name: str) -> str:
         """Show it, and hear answers until one is right; how it ended."""
@@ -133,7 +136,7 @@ class Lecture:
 
         arithmetic = self.arithmetic()
         if arithmetic:
-            say(arithmetic)
+            self.print(iter(arithmetic))
         else:
             for each in answers_for(self.lesson, self.trace):
                 self.print(spaced(f"{self.lesson.answer.text} is {each}.", self.screen))
@@ -141,15 +144,19 @@ class Lecture:
             say("")
             self.print(spaced(self.lesson.reveal, self.screen))
 
-    def arithmetic(self) -> str:
-        """The arithmetic of the one cell that is asked for, as `explain` writes it; or nothing."""
-        from attnctl.verbs.explain import explain
+    def arithmetic(self) -> list[Element]:
+        """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""
+        from attnctl.cells import parse
+        from attnctl.verbs.explain import Explainer
+        from attnctl.verbs.explain.view import Page, View
 
         try:
-            text = str(explain(self.trace, self.lesson.answer.text))
+            explainer = Explainer(self.trace)
+            root = explainer.root(parse(self.lesson.answer.text).named(explainer.trace), 1)
+            lines = list(Page(explainer, self.screen, View()).lines(root))
         except AttnError:  # not a cell
-            return ""
-        return text if text.count("\n") < LONGEST else ""
+            return []
+        return [*lines] if len(lines) < LONGEST else []
 
 
 def note(progress: Progress, name: str, lesson: str, tries: int) -> None:

@@ -13,8 +13,8 @@ ENDS = {"q", "Q", "\x1b", "\x04", ""}
 """The keys that end a story: q, Escape, and the end of the input."""
 
 
-def tell(traces: Sequence[Trace]) -> None:
-    """Print the story of each trace; on a terminal a key goes on to the next step."""
+def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str]]) -> None:
+    """Print the story of each trace, of these `steps` of it; on a terminal a key goes on to the next."""
     from attnctl.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.story import story
     from attnctl.verbs.story.view import chapter_lines, opening
@@ -23,7 +23,7 @@ def tell(traces: Sequence[Trace]) -> None:
     screen = screen_of(output)
     stepwise = sys.stdin.isatty() and sys.stdout.isatty()
     for number, trace in enumerate(traces):
-        told = story(trace)
+        told = story(trace, steps[number])
         print_lines([[]] * bool(number), output)
         print_lines(opening(told, screen), output)
         for at in range(len(told.chapters)):

@@ -24,6 +24,8 @@ VERBS = {
     "stats",
     "cost",
     "story",
+    "lessons",
+    "grade",
     "run_model",
 }
 

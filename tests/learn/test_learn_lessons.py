@@ -221,7 +221,7 @@ def test_a_wrong_answer_shows_its_mistake(name):
         assert verdict.says
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["one-score", "softmax", "cross-attention", "find-the-bug"])
 @pytest.mark.parametrize("garbage", ["", "nan", "inf", "?", "[[]]", "null", "{}", "0,5", "1e999"])
 def test_garbage_is_never_right(name, garbage):
     assert grade(LESSONS[name], garbage, run(name)).right is not True

@@ -69,20 +69,17 @@ class Terminal:
             env={**os.environ, "TERM": "xterm", "COLUMNS": "80", **environ},
         )  # fmt: skip
         os.close(slave)
-        self.seen = ""
+        self.seen, self.at = "", 0
 
     def until(self, text, seconds=60):
-        """Read on until a text is there."""
+        """Read on until a text is there; what came before it."""
         end = time.monotonic() + seconds
-        start = len(self.seen)
-        while text not in self.seen[start:]:
+        while text not in self.seen[self.at :]:
             ready, _, _ = select.select([self.master], [], [], max(0, end - time.monotonic()))
             assert ready, f"{text!r} did not come: {self.seen!r}"
-            try:
-                self.seen += os.read(self.master, 4096).decode()
-            except OSError:
-                break
-        return self.seen[start:]
+            self.seen += os.read(self.master, 4096).decode(errors="replace")
+        start, self.at = self.at, self.seen.index(text, self.at) + len(text)
+        return self.seen[start : self.at]
 
     def type(self, text):
         os.write(self.master, text.encode())
@@ -116,6 +113,10 @@ def test_a_lesson_on_a_terminal(tmp_path):
         terminal.type(typed)
         terminal.until(answered)
         terminal.until("> ")
+    terminal.type("\n")
+    assert "2.1066" not in terminal.until("Enter: the numbers > ")
+    terminal.type("\n")
+    assert "2.1066" in terminal.until("Which number is")
     terminal.type("q\n")
     assert terminal.end() == 0
     assert '"tokens": 3' in (tmp_path / "attnctl" / "progress.json").read_text()

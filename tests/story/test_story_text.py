@@ -75,7 +75,7 @@ def test_nan_is_said_and_no_row_of_it_is_told(tmp_path):
     weights = np.array([[[0.5, 0.5], [np.nan, 1.0]]])
     np.savez(tmp_path / "x.npz", attention_weights=weights)
     text = str(attnctl.story(attnctl.load(tmp_path / "x.npz")))
-    assert "1 number of it is no finite number." in text
+    assert "1 of its numbers is not finite." in text
     assert "query 1" not in text
 
 

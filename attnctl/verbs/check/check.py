@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.config.settings import Settings
 from attnctl.engine.memory import require
 from attnctl.errors import AttnError
-from attnctl.names import KEY_LENGTHS
+from attnctl.names import KEY_LENGTHS, TABLE
 from attnctl.plan.intended import Intent, derived, is_stated, stated, unknown_names
 from attnctl.trace import Trace
 from attnctl.verbs.check.catalogue import CATALOGUE
@@ -189,7 +189,8 @@ def shown(
     steps: Mapping[str, Checked], recorded: Iterable[str], unfilled: Collection[str]
 ) -> dict[str, Checked]:
     """The steps to report: those up to the last one that is there, or should be filled in."""
-    blank = {name: Checked(name, Verdict.NOT_FILLED) for name in steps if name in unfilled}
+    known = [*steps, *(name for name in TABLE if name not in steps)]  # blank though nothing needs it
+    blank = {name: Checked(name, Verdict.NOT_FILLED) for name in known if name in unfilled}
     out = {**steps, **blank}
     out |= {name: Checked(name, Verdict.NOT_CHECKABLE) for name in recorded if name not in out}
     while out and out[last := next(reversed(out))].verdict is Verdict.NOT_RECORDED:

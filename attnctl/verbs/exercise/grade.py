@@ -12,6 +12,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.config.settings import FromFile, Settings
 from attnctl.errors import AttnError, raise_all
+from attnctl.names import TABLE
 from attnctl.ops import Given
 from attnctl.plan.intended import Intent
 from attnctl.plan.sentence import prepare
@@ -26,6 +27,9 @@ from attnctl.words import all_of, dims, plural
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 """What a step may be marked."""
+
+NOT_MARKED = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
+"""What is said of steps that nobody fills in."""
 
 MOST_MEMORY = 2**28
 """Bytes that a run of a hand-in's own config may take."""
@@ -86,11 +90,11 @@ def graded(
     """The marks of a hand-in that could be read."""
     header = exercise.trace.header
     reference = run_again(exercise.trace, student, asked)
-    blank = blanks(exercise, reference)
     recorded, unfit = fitting(exercise, reference)
     report = checked(
         replace(exercise, trace=recorded), reference, Strictness(decimals=read_decimals(header, decimals))
     )
+    blank = blanks(exercise, reference, report)
     marks = tuple(
         Mark(name, WRONG, words=unfit[name]) if name in unfit else mark_of(name, report) for name in blank
     )
@@ -114,15 +118,14 @@ def run_again(trace: Trace, student: str | None, asked: Settings | None) -> Trac
     if asked is not None:
         settings = asked if student is None else asked.with_(seed=seed_from(student))
         return prepare(settings).run()
-    own_steps = "blank" in trace.header
+    if "blank" not in trace.header:
+        return None
     try:
         settings = configured(trace).with_(max_memory=MOST_MEMORY)
         raise_all(["its config names files; give the config with -c"] * names_files(settings))
         return prepare(settings, trace.sentence).run()
     except AttnError as error:
-        if own_steps:
-            raise AttnError(f"it cannot be run again: {'; '.join(error.problems)}") from None
-        return None
+        raise AttnError(f"it cannot be run again: {'; '.join(error.problems)}") from None
 
 
 def names_files(settings: Settings) -> bool:
@@ -133,23 +136,16 @@ def names_files(settings: Settings) -> bool:
     return weights.file is not None or bool(settings.edits) or any(isinstance(x, FromFile) for x in tensors)
 
 
-def blanks(exercise: Exercise, reference: Trace | None) -> list[str]:
-    """The steps to mark: those that the exercise names, or all that are computed.
+def blanks(exercise: Exercise, reference: Trace | None, report: Report | None) -> list[str]:
+    """The steps to mark: those that the exercise names, or all that could be checked or filled in.
 
     Raises AttnError where it names steps that there are not.
     """
     named = exercise.trace.header.get("blank")
     if named is None:
-        computed = [
-            name for name, step in exercise.trace.steps.items() if not isinstance(step.op, Given)
-        ] + sorted(exercise.unfilled)
-        if reference is None:
-            return computed
-        return [
-            name
-            for name in reference
-            if name in computed and not isinstance(reference.steps[name].op, Given)
-        ]
+        steps = {} if report is None else report.steps
+        found = [name for name, step in steps.items() if step.verdict not in NOT_MARKED]
+        return found or [name for name in TABLE if name in exercise.unfilled | exercise.begun]
     known = () if reference is None else tuple(reference)
     if not isinstance(named, list) or not named or not all(each in known for each in named):
         raise AttnError("$.blank: not a list of steps of this run")

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
+from attnctl.names import TABLE
 from attnctl.screen.listing import Listing
 from attnctl.screen.output import Element
 from attnctl.screen.screen import Screen, Span
@@ -21,8 +22,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def steps_of(sheets: Sequence[Sheet]) -> list[str]:
-    """Every step that is marked on any sheet."""
-    return list(dict.fromkeys(mark.step for sheet in sheets for mark in sheet.marks))
+    """Every step that is marked on any sheet, in order."""
+    marked = {mark.step for sheet in sheets for mark in sheet.marks}
+    return [name for name in TABLE if name in marked]
 
 
 def grade_lines(sheets: Sequence[Sheet], screen: Screen) -> Iterator[Element]:

@@ -19,7 +19,7 @@ from attnctl.verbs.learn.expression import Cells, StepName, Value
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.mistakes import as_array, mistaken, neighbours
 from attnctl.verbs.learn.typed import Typed, fitted, read_matrix, read_number
-from attnctl.words import dims
+from attnctl.words import dims, quoted
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,10 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     if not isinstance(right, Cells):
         raise lesson.refused("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
     address = parse_address(text_of(answer)).named(trace)
+    if address.step not in trace:
+        raise AttnError(
+            f"{quoted(text_of(answer))} is no cell; write one like attention_weights[0,love,AI]"
+        )
     cell = address.cell(trace)
     if address.step == right.step and cell in right.cells:
         return Verdict(True, "right")

@@ -17,11 +17,12 @@ from attnctl.words import quoted
 NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2}))?\s*(%?)")
 MINUS_INFINITY = {"-inf", "-.inf", "-infinity", "−∞", "-∞"}
 
-ENOUGH = 0.1
-"""The last place that is typed must be at most so much of the number: two digits that count."""
+ENOUGH, CUT = 0.1, 0.01
+"""The last place that is typed must be at most so much of the number: two digits that count; three, where
+they are cut rather than rounded."""
 
-NEARLY = 1e-9
-"""What is this near, relatively, is the same."""
+NEARLY, NOTHING = 1e-9, 1e-12
+"""What is this near, relatively or at all, is the same."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +40,21 @@ class Typed:
             return False
         finite = np.isfinite(right)
         off = np.abs(np.where(finite, self.numbers - np.where(finite, right, 0), 0))
-        slack = NEARLY * np.maximum(1.0, np.abs(np.where(finite, right, 0)))
+        slack = np.maximum(NOTHING, NEARLY * np.abs(np.where(finite, right, 0)))
         if (off <= slack).all():
             return True
-        cut = np.abs(self.numbers) <= np.abs(right) + slack
+        cut = (np.abs(self.numbers) <= np.abs(right) + slack) & (self.unit <= CUT * self.size(right))
         allowed = np.where(cut, self.unit, self.unit / 2)
         return bool((off <= allowed * (1 + 1e-9) + slack).all()) and self.enough(right)
 
     def enough(self, right: Array) -> bool:
         """Whether so few digits tell these numbers from others."""
+        return self.unit <= ENOUGH * self.size(right)
+
+    def size(self, right: Array) -> float:
+        """How large the numbers are, as a root mean square."""
         finite = right[np.isfinite(right)]
-        size = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
-        return self.unit <= ENOUGH * size
+        return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
     def too_short(self, right: Array) -> bool:
         """Whether the numbers would be right if so few digits told anything."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -63,10 +63,14 @@ class Story:
         return stream.getvalue().rstrip("\n")
 
 
-def story(trace: Trace) -> Story:
-    """The story of a trace: every step that is recorded, in order."""
+def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
+    """The story of a trace: every step that is recorded, in order, or just these.
+
+    What is said of a step may rest on others. Raises MissingStep for a step that is not there.
+    """
+    wanted = list(trace.select(list(trace) if steps is None else steps).steps.values())
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
-    return Story(loaded, tuple(map(chapter_of(loaded), grouped(list(loaded.steps.values())))))
+    return Story(loaded, tuple(map(chapter_of(loaded), grouped(wanted))))
 
 
 def grouped(steps: list[Step]) -> Iterator[list[Step]]:

@@ -32,6 +32,8 @@ WIDEST = 80
 MOST_KEYS = 4
 """Keys that are named one by one."""
 
+UNBROKEN = "\N{NO-BREAK SPACE}"
+
 LEAST_TOLD = 0.00005
 """A share below it is not said."""
 
@@ -78,8 +80,9 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
 def wrapped(text: str, screen: Screen, indent: str = "  ") -> Iterator[Line]:
     """A sentence in lines of at most 80 columns, or as wide as a narrow terminal."""
     width = min(WIDEST, screen.width) - len(indent)
-    for line in folded(screen.ours(text), width):
-        yield [(f"{indent}{line}", "")]
+    whole = screen.ours(text).replace(" %", f"{UNBROKEN}%")
+    for line in folded(whole, width):
+        yield [(f"{indent}{line.replace(UNBROKEN, ' ')}", "")]
 
 
 class Writer:
@@ -130,7 +133,7 @@ class Writer:
             case Unchanged(_, source):
                 return f"The numbers are those of {plainly(source)}."
             case NotFinite(_, count):
-                return f"{plural(count, 'number')} of it {'is' if count == 1 else 'are'} no finite number."
+                return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
         raise TypeError(claim)
 
     def hidden(self, claim: Hidden) -> str:

@@ -1,0 +1,128 @@
+"""Numbers as people type them: right at the digits typed, and never right by having none."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnctl.errors import AttnError
+from attnctl.verbs.learn.expression import Cells, parse
+from attnctl.verbs.learn.typed import fitted, read_matrix, read_number
+
+ACCEPTED = [
+    ("0.6234", 0.6234), ("0.62", 0.6234), ("0.623", 0.6234), (".62", 0.6234), ("62 %", 0.6234),
+    ("62%", 0.6234), ("62.3%", 0.6234), ("6.2e-1", 0.6234), ("0.63", 0.6277), ("0.627", 0.6277),
+    ("-1.5", -1.5), ("−1.5", -1.5), ("2", 2.0), ("2.0", 2.0), ("800", 800.0), ("0", 0.0), ("-inf", -np.inf),
+    ("14", 14.2), ("0.00345", 0.003449),
+]  # fmt: skip
+REFUSED = [
+    ("0.6", 0.6234), ("1", 0.6234), ("0", 0.6234), ("0.00", 0.0034), ("0.003", 0.0034), ("0", 1e-9),
+    ("0.64", 0.6234), ("0.61", 0.6234), ("-0.62", 0.6234), ("2", 2.4), ("3", 2.9), ("62", 0.6234),
+    ("-inf", 0.6234), ("0.62", -np.inf), ("0.63", 0.6234), ("0.62", 0.6277), ("1.4", 1.494),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "right"), ACCEPTED)
+def test_the_digits_that_are_typed_count(text, right):
+    assert read_number(text).could_be(np.array(right))
+
+
+@pytest.mark.parametrize(("text", "right"), REFUSED)
+def test_too_few_digits_or_other_numbers_do_not(text, right):
+    assert not read_number(text).could_be(np.array(right))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nan", "inf", "0,62", "1e999", "0x1", "1_0", "--1", ".", "%", "1 2", "٣"]
+)
+def test_what_is_no_number(text):
+    with pytest.raises(AttnError):
+        read_number(text)
+
+
+@given(st.floats(-1e3, 1e3, allow_nan=False), st.integers(0, 4))
+def test_rounding_is_accepted_and_half_a_place_more_is_not(right, decimals):
+    typed = read_number(f"{right:.{decimals}f}")
+    value = np.array(right)
+    unit = 10.0**-decimals
+    if unit <= 0.1 * abs(right):
+        assert typed.could_be(value)
+    if abs(float(typed.numbers) - right) > 1e-6 and unit > 0.11 * abs(right):
+        assert not typed.could_be(value)
+    off = read_number(f"{right + np.copysign(2.01 * unit, right):.{decimals}f}")
+    assert not off.could_be(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[1, [2]]", "[[1], [2, 3]]", "[a]", "{a: 1}", "[[[[[[1]]]]]]", "[]"]
+)
+def test_what_is_no_matrix(text):
+    with pytest.raises(AttnError):
+        read_matrix(text)
+
+
+def test_a_matrix_is_right_at_its_finest_digits_and_axes_of_one_do_not_matter():
+    right = np.array([[[0.38745562, 0.23500371], [0.5, 0.0]]])
+    assert fitted(read_matrix("[[0.39, 0.24], [0.5, 0]]"), right.shape).could_be(right)
+    assert not fitted(read_matrix("[[0.39, 0.26], [0.5, 0]]"), right.shape).could_be(right)
+    assert not fitted(read_matrix("[[0.4, 0.2], [0.5, 0]]"), right.shape).could_be(right)
+    assert not fitted(read_matrix("[[0, 0], [0, 0]]"), right.shape).could_be(right)
+    assert not read_matrix("[0.39, 0.24, 0.5, 0]").could_be(right)
+
+
+# --- expressions ---
+
+
+def trace():
+    import attnctl
+
+    return attnctl.run("I love AI I", heads=2)
+
+
+def test_expressions():
+    run = trace()
+    s, a = run["scores"], run["attention_weights"]
+    for text, value in [
+        ("scores[0,love,AI]", s[0, 1, 2]),
+        ("S[1,love,AI]", s[1, 1, 2]),
+        ("2 * scores[0,love,AI] - 1", 2 * s[0, 1, 2] - 1),
+        ("-(1 + 2) * 3 / 2", -4.5),
+        ("sum(A[0,love,:])", 1.0),
+        ("max(scores)", s.max()),
+        ("sqrt(size(Q,d_k))", np.sqrt(2)),
+        ("size(A)", 32),
+        ("id[AI]", 2),
+        ("id[I#2]", 0),
+        ("exp(scores[0,love,AI])", np.exp(s[0, 1, 2])),
+    ]:
+        assert parse(text)(run) == pytest.approx(value), text
+    found = parse("largest(A[0,love,:])")(run)
+    best = np.flatnonzero(a[0, 1] == a[0, 1].max())
+    assert found == Cells("attention_weights", tuple((0, 1, int(key)) for key in best))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "scores[0",
+        "1 +",
+        "sqrt(",
+        "foo(1)",
+        "1 2",
+        "()",
+        "largest(2)",
+        "size()",
+        "'; import os",
+        "(" * 99,
+    ],
+)
+def test_what_is_no_expression(text):
+    with pytest.raises(AttnError):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["nothing[0]", "scores[9,9,9]", "size(Q,key)", "id[x]", "1 + largest(A)"])
+def test_what_a_run_does_not_have(text):
+    with pytest.raises(AttnError):
+        parse(text)(trace())
