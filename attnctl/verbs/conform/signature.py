@@ -67,7 +67,7 @@ class Signature:
                     for part, each in zip(PARTS, value or (None, None), strict=True)
                 }
             elif name in self.library.hand:
-                out |= self.library.hand[name](value)
+                out |= self.library.hand[name](self.keywords[name], value)
             else:
                 out[self.keywords[name]] = value
         return out

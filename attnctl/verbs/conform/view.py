@@ -31,7 +31,8 @@ def show_conformance(found: Conformance, output: Console | Plain) -> None:
 
 def lines(found: Conformance, screen: Screen) -> Iterator[Element]:
     """The lines of `show_conformance`."""
-    yield from table(found, screen).lines()
+    if found.run:
+        yield from table(found, screen).lines()
     yield from flowing(summary(found), screen)
     for reason, names in skipped(found).items():
         yield from flowing(f"Skipped: {', '.join(names)}: {reason}.", screen, "aside")
