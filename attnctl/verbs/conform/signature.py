@@ -20,6 +20,8 @@ INPUTS = {
 }
 """What Q, K and V are called, in lower case."""
 
+NOT_IN_SIGNATURE = "nothing in its signature asks for it"
+
 PARTS = {"past_key": ("past_key", "past_k", "k_cache"), "past_value": ("past_value", "past_v", "v_cache")}
 """The two keywords of a cache."""
 

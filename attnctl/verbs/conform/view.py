@@ -78,6 +78,8 @@ def cell(result: FeatureResult | None, screen: Screen) -> Span:
     sign, ascii_sign, style = SIGNS[result.status]
     mark = ascii_sign if screen.ascii_only else sign
     words = {SKIPPED: "skipped", IGNORED: "ignored"}.get(result.status, ratio_text(result.ratio))
+    if result.failure and result.failure.mistake in {"crash", "exit", "hang", "exception"}:
+        words = "raises" if result.failure.mistake == "exception" else result.failure.mistake
     if result.known:
         words, style = f"known {words}", "aside"
     return f"{mark} {words}".rstrip(), style
