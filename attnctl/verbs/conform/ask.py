@@ -96,6 +96,8 @@ def target_for(
     if isinstance(target, str):
         made: list[Target] = [target_of(target, own, limit) for _ in range(jobs)]
         return (made[0] if jobs == 1 else Pool(made)), target
+    if not isinstance(target, Sequence):
+        raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
     if framework != "numpy":
         raise AttnError(f"--framework {framework}: a command reads a file; leave it out")
     command: Target = Command(target, [name for name in options if name in OPTIONS], limit)

@@ -12,7 +12,7 @@ from attnctl.array import Array
 from attnctl.derivation import Derivation, Variant
 from attnctl.errors import AttnError
 from attnctl.names import BIAS, MASK, PAST_KEY, PAST_VALUE, TABLE
-from attnctl.rules import Rule
+from attnctl.rules import PerBatch, Rule
 from attnctl.verbs.check.precision import BFLOAT16, DTYPES, Precision, rounded
 
 TYPES: dict[str, Precision] = {
@@ -36,10 +36,14 @@ class Conventions:
     """Of a sliding window W: whether a query sees W keys or W + 1, itself among them."""
     ahead: str = "none"
     """What a sliding window without causal sees ahead of the query: none, the same, or all."""
+    lengths: str = "first key"
+    """Where the diagonal is with key lengths: counted from the first key, or ending at each length."""
 
-    def offset(self, queries: int, keys: int, past: int) -> int:
+    def offset(self, case: Case) -> PerBatch:
         """The number of keys before query 0."""
-        return past if past or self.corner == "top-left" else keys - queries
+        if self.lengths == "each length" and "key_lengths" in case.asked and not case.past:
+            return tuple(length - case.queries for length in case.lengths)
+        return case.past if case.past or self.corner == "top-left" else case.keys - case.queries
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,12 @@ class Case:
     def past(self) -> int:
         """Keys that come from a cache."""
         return int(self.asked.get("cache", 0))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The keys of each member that are no padding, where the case has key lengths."""
+        rest = max(self.keys - 1, 1)
+        return tuple(max(1, self.keys - 1 - 5 * member % rest) for member in range(self.batch))
 
     def having(self, **options: Any) -> Case:
         """The same with these options, too."""
@@ -128,7 +138,12 @@ class Problem:
     """By option: its value, with arrays over (batch, head, query, key)."""
     rules: list[Rule] = field(default_factory=list)
     scale: float | None = None
-    offset: int = 0
+    offset: PerBatch = 0
+
+    @property
+    def starts(self) -> Array:
+        """The number of keys before query 0 of each member, (batch or 1, 1, 1, 1)."""
+        return np.reshape(self.offset, (-1, 1, 1, 1))
 
     @property
     def scores(self) -> tuple[int, int, int, int]:
@@ -142,7 +157,10 @@ class Problem:
 
     def in_type(self, array: Array) -> Array:
         """Rounded to the type, in float64."""
-        return rounded(np.asarray(array, dtype=np.float64), TYPES[self.case.dtype])
+        wide = np.asarray(array, dtype=np.float64)
+        if self.case.dtype in DTYPES:  # NumPy has it
+            return wide.astype(self.case.dtype).astype(np.float64)
+        return rounded(wide, TYPES[self.case.dtype])
 
     def add_bias(self, bias: Array) -> None:
         """Add something to the scores."""
@@ -179,7 +197,7 @@ def problem_of(case: Case, conventions: Conventions) -> Problem:
     from attnctl.verbs.conform.options import OPTIONS
 
     problem = Problem(case, conventions, {})
-    problem.offset = conventions.offset(case.queries, case.keys, case.past)
+    problem.offset = conventions.offset(case)
     problem.arrays |= FILLS[case.fill](problem)
     if case.memory == "broadcast":
         problem.arrays |= {

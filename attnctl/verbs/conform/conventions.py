@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import Suite
 
 CORNER, HIDDEN_ROWS, PADDING = "causal corner", "rows that see nothing", "NaN in padding"
+LENGTHS_CORNER = "causal with key lengths"
 SLIDING, AHEAD, FLOAT_MASK = "sliding window", "ahead of a sliding window", "float mask"
 
 NEITHER, ADDED, TRUTHS = "neither", "added", "read as truth values"
 
 KNOWN: dict[str, tuple[str, ...]] = {
     CORNER: ("top-left", "bottom-right"),
+    LENGTHS_CORNER: ("first key", "each length"),
     HIDDEN_ROWS: ("zeros", "NaN", "mean"),
     PADDING: ("hidden", "spreads"),
     SLIDING: ("W", "W + 1"),
@@ -53,6 +55,9 @@ def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Found:
         ahead=declared.get(AHEAD, told.get(AHEAD, "none")),
     )
     suite.conventions = conventions
+    told |= dict(corner_of_lengths(suite, dtype))
+    ends = declared.get(LENGTHS_CORNER, told.get(LENGTHS_CORNER, "first key"))
+    suite.conventions = conventions = replace(conventions, lengths=ends)
     told |= dict([*float_mask(suite, dtype), *hidden_rows(suite, dtype), *padding(suite, dtype)])
     return Found(conventions, told)
 
@@ -80,6 +85,18 @@ def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
             yield CORNER, name
             return
     yield CORNER, NEITHER
+
+
+def corner_of_lengths(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Where the diagonal is with key lengths: as without, or so that the last query sees the last key."""
+    if not {"causal", "key_lengths"} <= set(suite.signature.claimed):
+        return
+    case = sizes_for(replace(BASE, dtype=dtype, fill="who"), suite.asked.layout)
+    case = case.having(causal=True, key_lengths="garbage")
+    for name in KNOWN[LENGTHS_CORNER]:
+        if right_with(suite, problem_of(case, replace(suite.conventions, lengths=name))):
+            yield LENGTHS_CORNER, name
+            return
 
 
 def sliding_window(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ from attnctl.verbs.check.rounding import FACTOR, Known, carried, exactly, typica
 from attnctl.verbs.conform.call import Answer, back
 from attnctl.verbs.conform.case import TYPES, Problem
 
-RUNS = 6
+RUNS = 4
 """Runs of Monte Carlo arithmetic for each case."""
 
 ULPS = 2

@@ -67,8 +67,9 @@ def drawn_mask(problem: Problem, value: str) -> Array:
     lead = problem.scores[:2] if value == "each" else (1, 1)
     seed = np.random.RandomState(problem.case.seed + 77)
     allowed = seed.uniform(size=(*lead, queries, keys)) < 2 / 3
-    own = np.clip(np.arange(queries) + problem.offset, 0, keys - 1)
-    allowed[..., np.arange(queries), own] = True
+    for start in problem.starts.ravel():
+        own = np.clip(np.arange(queries) + start, 0, keys - 1)
+        allowed[..., np.arange(queries), own] = True
     if "key_lengths" in problem.case.asked:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
@@ -106,14 +107,13 @@ def ask_alibi(problem: Problem, value: bool) -> None:
     """Scores lose slope · distance."""
     slopes = problem.in_type(2.0 ** -(1.0 + np.arange(problem.case.heads)))
     problem.passed["alibi"] = slopes
-    rows = np.arange(problem.case.queries)[:, None] + problem.offset
+    rows = np.arange(problem.case.queries)[:, None] + problem.starts
     problem.add_bias(-slopes[:, None, None] * np.abs(rows - np.arange(problem.case.keys)))
 
 
 def ask_key_lengths(problem: Problem, value: str) -> None:
     """Keys from a length on are padding, with garbage in them."""
-    batch, keys = problem.case.batch, problem.case.keys
-    lengths = tuple(max(1, keys - 1 - (5 * member) % max(keys - 1, 1)) for member in range(batch))
+    lengths = problem.case.lengths
     problem.passed["key_lengths"] = np.array(lengths, dtype=np.int64)
     problem.rules.append(Padding(lengths))
     for name in "KV":

@@ -66,7 +66,8 @@ def config_of(suite: Suite, outcome: Outcome) -> dict[str, Any]:
         config["scale"] = problem.scale
     if "key_lengths" in problem.passed:
         config["key_lengths"] = problem.passed["key_lengths"].tolist()
-    return config | {"causal_offset": problem.offset}
+    offset = problem.offset if isinstance(problem.offset, int) else list(problem.offset)
+    return config | {"causal_offset": offset}
 
 
 def replayed(path: str) -> tuple[Case, str, Conventions]:

@@ -36,7 +36,7 @@ class FeatureResult:
     ratio: float | None = None
     """The worst difference of all cases, as a part of what rounding allows."""
     reason: str = ""
-    """Why it was skipped."""
+    """Why it was skipped, or how many of its cases the target refused."""
     failure: Failure | None = None
     known: str = ""
     """Why it is expected to fail, where someone has said so."""

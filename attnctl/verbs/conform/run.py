@@ -63,6 +63,8 @@ class Told:
     ratio: float | None = None
     wrong: list[Outcome] = field(default_factory=list)
     skipped: str = ""
+    """Why it was not run, or some of its cases were not."""
+    refused: int = 0
 
 
 def run(target: Target, name: str, asked: Asked, progress: Progress | None = None) -> Conformance:
@@ -190,7 +192,7 @@ class Run:
             features.pairs(claimed),
             features.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick),
             Feature(REPEATABLE, (BASE, replace(BASE, queries=33, keys=33, seed=1))),
-            Feature(INPUTS_KEPT),
+            Feature(INPUTS_KEPT, (BASE,)),
         ]
         found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
         return [each for each in found if not asked.only or each.name in asked.only]
@@ -204,7 +206,7 @@ class Run:
         """Every case of a feature in one type."""
         if why := refused.get(dtype) or feature.skipped:
             return Told(feature, dtype, skipped=why)
-        if feature.name == REPEATABLE:
+        if feature.name in {REPEATABLE, INPUTS_KEPT}:
             return self.repeated(feature, dtype)
         told = Told(feature, dtype)
         may_refuse = feature.optional and feature.name not in self.asked.claims.features
@@ -213,6 +215,7 @@ class Run:
             found = self.suite.outcome(case)
             if found.answer.error in ({*REFUSALS, NOT_CALLED} if may_refuse else {*ABSENT, NOT_CALLED}):
                 told.skipped = told.skipped or found.judgement.words
+                told.refused += 1
                 continue
             told.cases += 1
             told.ratio = max(found.judgement.ratio, told.ratio or 0.0)
@@ -239,12 +242,13 @@ class Run:
         """What became of a feature in one type."""
         name, dtype = told.feature.name, told.dtype
         if name == INPUTS_KEPT and not told.skipped:
-            told.cases = sum(each.cases for each in others if each.dtype == dtype)
+            told.cases += sum(each.cases for each in others if each.dtype == dtype and each is not told)
             told.wrong = [self.suite.changed[dtype]] if dtype in self.suite.changed else []
         if not told.cases:
             return FeatureResult(name, dtype, SKIPPED, reason=told.skipped or "it has no cases")
         if not told.wrong:
-            return FeatureResult(name, dtype, PASSED, told.cases, 0, told.ratio)
+            why = f"{told.refused} of its cases are refused: {told.skipped}" if told.refused else ""
+            return FeatureResult(name, dtype, PASSED, told.cases, 0, told.ratio, why)
         found = self.diagnosis(told)
         failure = Failure(
             told.wrong[0].case,

@@ -35,6 +35,8 @@ def lines(found: Conformance, screen: Screen) -> Iterator[Element]:
     yield from flowing(summary(found), screen)
     for reason, names in skipped(found).items():
         yield from flowing(f"Skipped: {', '.join(names)}: {reason}.", screen, "aside")
+    for reason, names in refused(found).items():
+        yield from flowing(f"In part: {', '.join(names)}: {reason}.", screen, "aside")
     for name, value in found.conventions.items():
         yield from flowing(f"Convention: {name}: {value}.", screen)
     for note in found.notes:
@@ -111,6 +113,15 @@ def skipped(found: Conformance) -> dict[str, list[str]]:
             types = [each.dtype for each in gone if each.reason == reason]
             where = "" if len(types) == len(mine) else f" ({', '.join(types)})"
             out.setdefault(reason, []).append(f"{name}{where}")
+    return out
+
+
+def refused(found: Conformance) -> dict[str, list[str]]:
+    """Features that passed and of which some cases were refused, by reason."""
+    out: dict[str, list[str]] = {}
+    for each in found.features:
+        if each.status == PASSED and each.reason and each.feature not in out.setdefault(each.reason, []):
+            out[each.reason].append(each.feature)
     return out
 
 

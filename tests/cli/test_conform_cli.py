@@ -1,0 +1,183 @@
+"""attnctl conform as a shell sees it: exit codes, JSON, JUnit, files of claims, and failing cases replayed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import attnctl
+
+KERNELS = Path(__file__).parent.parent / "conform" / "kernels_here.py"
+QUICK = ("--quick", "--dtype", "float64", "--feature", "attention")
+
+
+def target(name):
+    return f"{KERNELS}:{name}"
+
+
+@pytest.mark.parametrize(("name", "code"), [("good", 0), ("bad", 1), ("not_float64", 2)])
+def test_exit_codes(call, name, code):
+    done = call("conform", target(name), *QUICK)
+    assert done.code == code
+    assert done.err == ""
+    assert {0: "It conforms", 1: "no-scale", 2: "Nothing was run"}[code] in done.out
+
+
+def test_json_and_junit_say_the_same(call, tmp_path):
+    done = call("conform", target("bad"), *QUICK, "--feature", "softcap", "--json", "--junit", "out.xml")
+    data = json.loads(done.out)
+    assert done.code == 1
+    assert data["agrees"] is False
+    assert data["target"] == target("bad")
+    assert data["conventions"] == {"causal corner": "top-left"}
+    failed, skipped = data["features"]
+    assert (failed["feature"], failed["status"], failed["mistake"]) == ("attention", "failed", "no-scale")
+    suite = ET.parse(tmp_path / "out.xml").getroot()[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")
+    assert [each.get("name") for each in suite] == ["attention", "softcap"]
+    assert suite[0][0].get("type") == "no-scale"
+    assert failed["replay"] in suite[0][0].text
+    assert suite[1][0].get("message") == skipped["explanation"]
+
+
+def test_a_failing_case_is_small_saved_and_replayed(call, tmp_path):
+    data = json.loads(call("conform", target("bad"), *QUICK, "--json", "--save", "cases").out)
+    replay = shlex.split(data["features"][0]["replay"])
+    assert replay[:3] == ["attnctl", "conform", target("bad")]
+    (path,) = (tmp_path / "cases").iterdir()
+    assert replay[3:] == ["--replay", f"cases/{path.name}"]
+    trace = attnctl.load(path)
+    assert trace["Q"].shape[:2] == (1, 1)
+    assert max(trace["Q"].shape + trace["K"].shape) <= 2
+    again = call(*replay[1:], "--json")
+    assert again.code == 1
+    (one,) = json.loads(again.out)["features"]
+    assert (one["feature"], one["cases"], one["mistake"]) == ("attention", 1, "no-scale")
+    assert call("conform", target("good"), "--replay", f"cases/{path.name}").code == 0
+    report = attnctl.check(trace)
+    assert report.mistake == "no-scale"
+
+
+def test_what_is_no_saved_case_is_refused(call, tmp_path):
+    call("run", "I love AI", "-o", "run.json")
+    done = call("conform", target("good"), "--replay", "run.json")
+    assert done.code == 2
+    assert "run.json: no case of attnctl conform" in done.err
+
+
+def test_what_is_known_to_fail_is_no_failure(call, tmp_path):
+    (tmp_path / "known.yaml").write_text("attention: no scale yet\n")
+    done = call("conform", target("bad"), *QUICK, "--xfail", "known.yaml", "--json", "--junit", "out.xml")
+    data = json.loads(done.out)
+    assert (done.code, data["agrees"]) == (0, True)
+    assert data["features"][0]["known"] == "no scale yet"
+    assert ET.parse(tmp_path / "out.xml").getroot()[0].get("failures") == "0"
+    (tmp_path / "known.yaml").write_text("attention: {types: [float32], why: no scale yet}\n")
+    assert call("conform", target("bad"), *QUICK, "--xfail", "known.yaml").code == 1
+
+
+def test_a_claim_makes_a_skip_a_failure(call, tmp_path):
+    words = ("conform", target("same_lengths"), *QUICK, "--feature", "lengths")
+    assert call(*words).code == 0
+    (tmp_path / "claims.yaml").write_text("features: [lengths]\n")
+    done = call(*words, "--claims", "claims.yaml")
+    assert done.code == 1
+    assert "It raises ValueError: q and k must have one shape." in done.out
+
+
+def test_a_convention_is_failed_only_where_it_is_declared(call, tmp_path):
+    words = ("conform", target("bottom_right"), *QUICK, "--feature", "conventions", "--feature", "causal")
+    assert call(*words).code == 0
+    (tmp_path / "claims.yaml").write_text("conventions: {causal corner: top-left}\n")
+    done = call(*words, "--claims", "claims.yaml")
+    assert done.code == 1
+    assert "Causal corner is declared top-left and found bottom-right." in done.out
+
+
+def test_what_its_claims_leave_out_is_skipped(call, tmp_path):
+    (tmp_path / "claims.yaml").write_text("without: [causal]\n")
+    words = ("conform", target("ignores"), *QUICK, "--feature", "causal")
+    assert call(*words).code == 1
+    done = call(*words, "--claims", "claims.yaml")
+    assert done.code == 0
+    assert "its claims say that it does not have it" in done.out
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "problems"),
+    [
+        ("--claims", "features: lengths\n", ["f.yaml:1 $.features: expected a list"]),
+        ("--claims", "features: [lengths, casual]\n", ["f.yaml:1 $.features[1]", "did you mean causal?"]),
+        ("--claims", "\nfeature: [lengths]\n", ["f.yaml:2 $.feature", "did you mean features?"]),
+        ("--claims", "conventions:\n  causal corner: left\n", ["f.yaml:2", "did you mean top-left?"]),
+        ("--claims", "conventions:\n  corner: left\n", ["f.yaml:2 $.conventions.corner", "is not known"]),
+        ("--claims", "- a\n", ["f.yaml:1 $: expected features:"]),
+        ("--claims", "a: [\n", ["f.yaml:"]),
+        ("--xfail", "causal:\n", ["f.yaml:1 $.causal: say why"]),
+        ("--xfail", "causal: [1]\n", ["f.yaml:1 $.causal: expected why"]),
+        (
+            "--xfail",
+            "causal: {why: a, types: [float8]}\nx: y\n",
+            ["f.yaml:1 $.causal.types[0]", "f.yaml:2 $.x"],
+        ),
+        ("--xfail", "causal: {why: a, typ: b}\n", ["did you mean types?"]),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_line(call, tmp_path, flag, text, problems):
+    (tmp_path / "f.yaml").write_text(text)
+    done = call("conform", target("good"), flag, "f.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert all(each in done.err for each in problems), done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "no TARGET"),
+        (["a:b", "c:d"], "c:d: one TARGET at a time"),
+        (["kernel"], "kernel: not a target"),
+        (["none.py:f"], "none.py: no such file"),
+        (["x:f", "--claims", "none.yaml"], "none.yaml"),
+        (["x:f", "--feature", "casual", "--dtype", "f8"], "did you mean causal?"),
+        (["x:f", "--suite", "onnx", "--replay", "f"], "leave out --suite"),
+        (["--framework", "torch", "--", "cat", "{in}", "{out}"], "a command reads a file"),
+        (["--", "cat", "{in}"], "write {in} and {out}"),
+        (["--", "no-such-program", "{in}", "{out}"], "no-such-program: it cannot be run"),
+        (["x:f", "--map", "a"], "--map: 'a' is not THEIRS=OURS"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused(call, words, problem):
+    done = call("conform", *words)
+    assert (done.code, done.out) == (2, "")
+    assert problem in done.err
+
+
+@pytest.mark.slow
+def test_jobs_give_the_same_report(call):
+    words = ("conform", target("bad"), *QUICK, "--feature", "lengths", "--json")
+    assert call(*words).out == call(*words, "--jobs", "2").out
+
+
+@pytest.mark.parametrize("suite", ["torch", "onnx"])
+def test_the_cases_of_others(call, suite):
+    if suite == "onnx":
+        pytest.importorskip("onnx")
+    done = call("conform", target("everything"), "--suite", suite, "--json")
+    data = json.loads(done.out)
+    wrong = {
+        each["feature"]: each["explanation"] for each in data["features"] if each["status"] == "failed"
+    }
+    if suite == "onnx":  # its causal diagonal begins at lengths − queries, which no signature asks for
+        assert all("causal" in name and "key_lengths" in name for name in wrong), wrong
+        assert sum(each["cases"] for each in data["features"]) == 93
+    else:
+        assert (done.code, wrong) == (0, {})
+        assert sum(each["cases"] for each in data["features"]) == 16
+
+
+def test_a_wrong_kernel_fails_the_cases_of_others(call):
+    assert call("conform", target("bad"), "--suite", "torch").code == 1

@@ -1,0 +1,206 @@
+"""Targets in processes of their own: crashes, hangs and exits are results, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl.verbs.conform.call import Call, Framework
+from attnctl.verbs.conform.command import Command
+from attnctl.verbs.conform.process import Worker
+
+KERNELS = Path(__file__).parent / "kernels_here.py"
+
+
+@pytest.fixture
+def worker():
+    """Starts workers on kernels, and ends them."""
+    made = []
+
+    def start(name, limit=30.0):
+        made.append(Worker(f"{KERNELS}:{name}", Framework(), limit))
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def call(d=8, **more):
+    draw = np.random.RandomState(0)
+    return Call(tuple(draw.standard_normal((1, 2, 5, d)) for _ in range(3)), {}, dtype="float64", **more)
+
+
+def gone(pid):
+    """Whether there is no such process, or only what is left of a dead one."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    status = Path(f"/proc/{pid}/status")
+    return status.exists() and "State:\tZ" in status.read_text()
+
+
+def test_one_process_answers_many_calls(worker):
+    one = worker("good")
+    pid = one.process.pid
+    answers = [one.call(call()) for _ in range(3)]
+    assert one.process.pid == pid
+    assert [each.error for each in answers] == ["", "", ""]
+    assert answers[0].outputs[0].shape == (1, 2, 5, 8)
+    assert [each.name for each in one.parameters] == ["q", "k", "v", "causal", "scale"]
+    one.close()
+    assert gone(pid)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "error", "words"),
+    [
+        ("crashes", 30.0, "crash", "SIGABRT"),
+        ("leaves", 30.0, "exit", "exit code 1: that is enough"),
+        ("hangs", 1.0, "hang", "no answer within 1 s"),
+    ],
+)
+def test_how_a_process_ends_is_an_answer_and_the_next_call_is_answered(worker, name, limit, error, words):
+    one = worker(name, limit)
+    pid = one.process.pid
+    answer = one.call(call(64))
+    assert (answer.error, answer.outputs) == (error, ())
+    assert words in answer.message
+    assert gone(pid)
+    one.limit = 30.0
+    assert one.call(call(8)).error == ""
+
+
+def test_what_a_target_prints_goes_nowhere(worker):
+    assert worker("talks").call(call()).error == ""
+
+
+def test_what_a_target_raises_is_an_answer(worker):
+    answer = worker("good").call(Call((np.zeros((1, 1, 2, 3)),) * 3, {"scale": "x"}))
+    assert answer.error in {"UFuncTypeError", "_UFuncNoLoopError", "TypeError"}
+
+
+def test_numbers_reach_it_in_their_type(worker):
+    answer = worker("good").call(Call(call().inputs, {}, dtype="float16"))
+    assert answer.dtype == "float16"
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("no_such_module_here:f", "ModuleNotFoundError"),
+        (f"{KERNELS}:no_such_function", "no attribute 'no_such_function'"),
+        (f"{KERNELS}:KERNELS", "no attribute"),
+        ("nowhere.py:f", "nowhere.py: no such file"),
+        ("kernel", "not a target"),
+    ],
+)
+def test_what_cannot_be_loaded_is_refused(target, words):
+    with pytest.raises(attnctl.AttnError) as caught:
+        attnctl.conform(target)
+    assert words in str(caught.value)
+
+
+@pytest.mark.slow
+def test_an_interrupt_leaves_no_process_behind(tmp_path):
+    script = "import sys; from attnctl.cli import main; sys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, "conform", f"{KERNELS}:hangs", "--feature", "head sizes"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    until = time.monotonic() + 30
+    found = ""
+    while not found and time.monotonic() < until:
+        found = children.read_text() if children.exists() else ""
+        time.sleep(0.05)
+    if not found:
+        process.kill()
+        process.communicate()
+        pytest.skip("this system does not tell a process's children")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert all(gone(int(pid)) for pid in found.split())
+
+
+SCRIPT = """
+import sys
+import numpy as np
+q, k, v = (np.load(sys.argv[1])[name] for name in "QKV")
+s = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+e = np.exp(s - s.max(-1, keepdims=True))
+np.savez(sys.argv[2], out=e / e.sum(-1, keepdims=True) @ v)
+"""
+
+
+def command(tmp_path, text=SCRIPT, limit=30.0):
+    path = tmp_path / "kernel.py"
+    path.write_text(text)
+    made = Command([sys.executable, str(path), "{in}", "{out}"], limit=limit)
+    made.start()
+    return made
+
+
+def test_a_command_reads_a_file_and_writes_one(tmp_path):
+    given = call()
+    answer = command(tmp_path).call(given)
+    q, k, v = given.inputs
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(8)
+    e = np.exp(s)
+    np.testing.assert_allclose(answer.outputs[0], e / e.sum(-1, keepdims=True) @ v, rtol=1e-12)
+    assert answer.dtype == "float64"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "error", "words"),
+    [
+        ("import sys; sys.exit('no memory')", 30.0, "exit", "it ended with 1: no memory"),
+        ("pass", 30.0, "exit", "it wrote no file"),
+        ("import sys; open(sys.argv[2], 'w').write('x')", 30.0, "unreadable", "its output"),
+        ("import time; time.sleep(60)", 0.5, "hang", "no end within 0.5 s"),
+    ],
+)
+def test_how_a_command_fails_is_an_answer(tmp_path, text, limit, error, words):
+    answer = command(tmp_path, text, limit=limit).call(call())
+    assert answer.error == error
+    assert words in answer.message
+
+
+def test_a_command_needs_places_for_its_files():
+    with pytest.raises(attnctl.AttnError, match=r"write \{in\} and \{out\}"):
+        Command(["true", "{in}"]).start()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_safetensors_hold_every_type(tmp_path, dtype):
+    """The command copies V; a bfloat16 is there by its bits."""
+    from attnctl.verbs.conform.case import Case, Conventions, problem_of
+
+    path = tmp_path / "in.safetensors"
+    problem = problem_of(Case(dtype=dtype, batch=1, heads=1, kv_heads=1), Conventions())
+    arrays = {name: problem.arrays[name] for name in "QKV"}
+    from attnctl.verbs.conform.command import in_type, write
+
+    write(path, {name: in_type(each, dtype) for name, each in arrays.items()}, dtype)
+    safetensors = pytest.importorskip("safetensors")
+    with safetensors.safe_open(path, "numpy") as file:
+        if dtype != "bfloat16":
+            assert file.get_tensor("V").dtype == dtype
+        assert file.get_slice("V").get_dtype() == {
+            "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"
+        }[dtype]  # fmt: skip
+    read = attnctl.load(path)
+    for name in "QKV":
+        np.testing.assert_array_equal(np.asarray(read[name], dtype=np.float64), arrays[name])

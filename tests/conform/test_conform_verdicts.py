@@ -1,0 +1,236 @@
+"""What conform says of whole kernels, called in this process: features, statuses, conventions, names."""
+
+from __future__ import annotations
+
+import json
+
+import kernels_here as kernels
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl.verbs.conform.features import NAMES
+
+
+def conform(function, *only, dtypes=("float64",), **more):
+    return attnctl.conform(function, quick=True, features=only, dtypes=dtypes, **more)
+
+
+def statuses(found):
+    return {(each.feature, each.dtype): each.status for each in found.features}
+
+
+def of(found, feature, dtype="float64"):
+    return next(each for each in found.features if (each.feature, each.dtype) == (feature, dtype))
+
+
+def test_a_right_kernel_conforms():
+    types = ("float64", "bfloat16")
+    found = conform(kernels.good, dtypes=types)
+    assert found.agrees is True
+    told = statuses(found)
+    for dtype in types:
+        assert {name for (name, each), status in told.items() if each == dtype and status == "passed"} == {
+            "attention", "head sizes", "lengths", "d_v ≠ d_k", "grouped heads", "large scores",
+            "memory layouts", "causal", "scale", "pairs", "random", "repeatable", "inputs kept",
+        }  # fmt: skip
+    assert all(each.ratio is None or each.ratio <= 1 for each in found.features)
+    assert found.conventions == {"causal corner": "top-left"}
+
+
+def test_a_kernel_with_every_option_conforms():
+    found = conform(kernels.everything, dtypes=("float32",))
+    assert found.agrees is True, str(found)
+    assert {each.feature for each in found.features} == set(NAMES) - {"conventions"}
+    skipped = {each.feature for each in found.features if each.status == "skipped"}
+    assert skipped == {"sliding_window"}
+    assert found.conventions == {
+        "causal corner": "top-left",
+        "causal with key lengths": "first key",
+        "float mask": "added",
+        "rows that see nothing": "zeros",
+        "NaN in padding": "spreads",
+    }
+    assert found.notes == ("Output 1 is taken for the attention_weights, and held to it.",)
+
+
+def test_the_bottom_right_corner_is_a_convention():
+    found = conform(kernels.bottom_right, "causal", "window", "lengths", "pairs")
+    assert found.agrees is True, str(found)
+    assert found.conventions["causal corner"] == "bottom-right"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "feature", "status", "mistake"),
+    [
+        (kernels.bad, "attention", "failed", "no-scale"),
+        (kernels.zeros, "attention", "failed", "zeros"),
+        (kernels.mean, "attention", "failed", "mean-of-values"),
+        (kernels.single, "attention", "failed", "low-precision"),
+        (kernels.turned, "attention", "failed", "wrong-shape"),
+        (kernels.in_place, "inputs kept", "failed", "inputs-changed"),
+        (kernels.forgetful, "repeatable", "failed", "not-repeatable"),
+        (kernels.ignores, "causal", "ignored", "option-ignored"),
+        (kernels.raises, "causal", "failed", "exception"),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_what_is_wrong_is_found_and_named(kernel, feature, status, mistake):
+    found = conform(kernel, feature)
+    result = of(found, feature)
+    assert found.agrees is False
+    assert result.status == status
+    assert result.failure.mistake == mistake
+    assert result.failure.explanation
+
+
+@pytest.mark.parametrize(
+    ("kernel", "feature", "words"),
+    [
+        (kernels.good, "softcap", "nothing in its signature asks for it"),
+        (kernels.same_lengths, "lengths", "ValueError: q and k must have one shape"),
+        (kernels.no_softcap, "softcap", "NotImplementedError: softcap: not yet"),
+        (kernels.not_float64, "attention", "TypeError: expected float16 or float32"),
+        (kernels.answers_single, "attention", "it answers in float32"),
+        (kernels.boolean_mask, "float_mask", "read as truth values"),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_what_it_does_not_have_is_skipped_with_the_reason(kernel, feature, words):
+    found = conform(kernel, feature)
+    assert of(found, feature).status == "skipped"
+    assert words in of(found, feature).reason
+
+
+def test_where_nothing_was_run_there_is_no_verdict():
+    assert conform(kernels.not_float64).agrees is None
+    assert conform(kernels.good, "softcap").agrees is None
+
+
+def test_a_type_that_is_refused_does_not_spoil_the_others():
+    found = conform(kernels.not_float64, "attention", dtypes=("float64", "float32"))
+    assert statuses(found) == {("attention", "float64"): "skipped", ("attention", "float32"): "passed"}
+    assert found.agrees is True
+
+
+def test_cases_that_are_refused_are_told():
+    found = conform(kernels.good, "grouped heads")
+    assert of(found, "grouped heads").status == "passed"
+    assert of(found, "grouped heads").reason.startswith("4 of its cases are refused: ValueError: ")
+    assert "In part: grouped heads: 4 of its cases are refused" in str(found)
+
+
+def test_the_diagonal_with_key_lengths_is_a_convention():
+    def ends(q, k, v, causal=False, key_lengths=None):
+        """The last query sees the last key of each member, as with ONNX's nonpad_kv_seqlen."""
+        s = kernels.scores(q, k)
+        n, m = s.shape[-2:]
+        last = np.full(len(q), n) if key_lengths is None else key_lengths
+        i, j = np.arange(n)[:, None] + last[:, None, None, None] - n, np.arange(m)
+        seen = (j < (m if key_lengths is None else last[:, None, None, None])) & ((j <= i) | (not causal))
+        s = np.where(seen, s, -np.inf)
+        top = s.max(-1, keepdims=True)
+        e = np.exp(s - np.where(np.isneginf(top), 0, top))
+        total = e.sum(-1, keepdims=True)
+        return e / np.where(total == 0, 1, total) @ v
+
+    found = conform(ends, "causal", "key_lengths", "pairs")
+    assert found.agrees is True, str(found)
+    assert found.conventions["causal with key lengths"] == "each length"
+
+
+@pytest.mark.parametrize(("kernel", "keys"), [(kernels.sliding, "W"), (kernels.wider_sliding, "W + 1")])
+def test_the_keys_of_a_sliding_window_are_a_convention(kernel, keys):
+    found = attnctl.conform(
+        lambda q, k, v, sliding_window=None: kernel(q, k, v, sliding_window),
+        quick=True, features=["sliding_window"], dtypes=["float64"],
+    )  # fmt: skip
+    assert found.agrees is True, str(found)
+    assert found.conventions["sliding window"] == keys
+    assert found.conventions["ahead of a sliding window"] == "none"
+
+
+def test_a_second_output_is_held_to_what_it_was_taken_for():
+    found = conform(kernels.with_wrong_sum, "attention", "causal")
+    assert "log-sum-exp" in found.notes[0]
+    assert of(found, "attention").status == "passed"
+    assert of(found, "causal").status == "failed"
+    assert "output 1 is no log-sum-exp" in of(found, "causal").failure.words
+
+
+@pytest.mark.parametrize(
+    ("kernel", "layout"),
+    [(kernels.tokens_first, "bnhd"), (kernels.plain_matrices, "nd"), (kernels.good, "hnd")],
+)
+def test_layouts(kernel, layout):
+    found = conform(kernel, "attention", "lengths", "causal", "memory layouts", layout=layout)
+    assert found.agrees is True, str(found)
+
+
+def test_names_are_renamed():
+    def kernel(value, key, query, *, future=True, factor=None):
+        return kernels.good(query, key, value, not future, factor)
+
+    found = conform(kernel, "attention", "scale", names={"factor": "scale"})
+    assert [each.status for each in found.features] == ["passed", "passed"]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"names": {"causal": "caus"}}, "did you mean causal?"),
+        ({"features": ["casual"]}, "did you mean causal?"),
+        ({"dtypes": ["float8"]}, "--dtype float8"),
+        ({"layout": "bhdn"}, "--layout bhdn"),
+        ({"like": "flsh"}, "did you mean flash?"),
+        ({"framework": "tensorflow"}, "numpy, torch, jax"),
+    ],
+)
+def test_what_there_is_not_is_refused(more, words):
+    with pytest.raises(attnctl.AttnError, match=r".") as caught:
+        attnctl.conform(kernels.good, **more)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: x, "does not take Q, K and V"),
+        (lambda q, k, v, page_table: q, "page_table, which attnctl does not know"),
+        (max, "signature cannot be read"),
+        (17, "not a target"),
+    ],
+)
+def test_what_cannot_be_called_is_refused(function, words):
+    with pytest.raises(attnctl.AttnError) as caught:
+        attnctl.conform(function)
+    assert words in str(caught.value)
+
+
+def test_the_report_as_json():
+    data = conform(kernels.bad, "attention", "softcap", dtypes=("float32",)).to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert (data["target"], data["agrees"]) == ("bad", False)
+    first, second = data["features"]
+    assert first["feature"] == "attention"
+    assert first["dtype"] == "float32"
+    assert first["status"] == "failed"
+    assert 0 < first["failed"] <= first["cases"]
+    assert first["ratio"] > 1000
+    assert first["mistake"] == "no-scale"
+    assert "np.sqrt" in first["explanation"]
+    assert second["status"] == "skipped"
+    assert second["explanation"] == "nothing in its signature asks for it"
+    assert set(first) >= {"replay"}
+
+
+@pytest.mark.slow
+def test_a_kernel_with_every_option_conforms_in_every_type():
+    found = attnctl.conform(kernels.everything)
+    assert found.agrees is True, str(found)
+
+
+def test_the_text_names_the_mistake_once():
+    text = str(conform(kernels.bad, "attention", "lengths", dtypes=("float64", "float32")))
+    assert text.count("no-scale: ") == 1
+    assert "It does not conform" in text
