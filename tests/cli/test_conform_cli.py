@@ -1,4 +1,4 @@
-"""attnctl conform as a shell sees it: exit codes, JSON, JUnit, files of claims, and failing cases replayed."""
+"""attnctl conform as a shell sees it: exit codes, JSON, JUnit, claims, and failing cases run again."""
 
 from __future__ import annotations
 

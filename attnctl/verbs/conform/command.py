@@ -39,6 +39,7 @@ class Command:
     """What it is said to take: arrays of these names are in its file."""
     limit: float = 20.0
     parameters: list[Parameter] | None = None
+    unclaimed: str = "its --claims do not name it"
     cannot: dict[str, str] = field(
         default_factory=lambda: {"memory layouts": IN_A_FILE, "inputs kept": IN_A_FILE}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,12 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
-from attnctl.names import HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
+from attnctl.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
 from attnctl.ops import Given
 from attnctl.plan.intended import Intent
 from attnctl.trace import Trace
 from attnctl.verbs.check.check import check
+from attnctl.verbs.check.precision import on_grid
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import back
 from attnctl.verbs.conform.case import TYPES, Case, Problem, problem_of
@@ -29,7 +30,10 @@ MOST_CASES = 3
 MOST_NUMBERS = 40_000
 """Weights of a case that is handed to `check`: more would take seconds."""
 
-MOST_SEARCHES = 3
+ENOUGH_TOKENS = 4
+"""Queries and keys of a case that is looked at first."""
+
+MOST_SEARCHES = 2
 """Searches of the catalogue that may find nothing: each takes seconds."""
 
 LEAST_ROUNDING = 0.01
@@ -65,7 +69,7 @@ def diagnosed(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
         drawn = suite.outcome(replace(told[0].case, fill="random"))
         told = told if drawn.judgement.right or output_of(suite, drawn) is None else [drawn, *told]
     for each in told:
-        for explain in (degenerate, coarse, by_check, coarsest, not_a_number):
+        for explain in (degenerate, coarse_numbers, by_check, coarse_inside, not_a_number):
             if found := explain(suite, each):
                 return found
     return Diagnosis(None, "")
@@ -79,11 +83,12 @@ def ended(outcome: Outcome) -> Diagnosis:
     return Diagnosis("exception", f"it raises {kind}: {message}")
 
 
-def simplicity(outcome: Outcome) -> tuple[bool, bool, int]:
-    """What comes first: drawn numbers, few of them."""
+def simplicity(outcome: Outcome) -> tuple[bool, bool, bool, int]:
+    """What comes first: drawn numbers, few of them, but enough that nothing fits by chance."""
     case = outcome.case
     size = case.batch * case.heads * case.queries * case.keys
-    return size > MOST_NUMBERS, case.fill != "random", size
+    small = min(case.queries, case.keys) < ENOUGH_TOKENS
+    return size > MOST_NUMBERS, case.fill != "random", small, size
 
 
 def output_of(suite: Suite, outcome: Outcome) -> Array | None:
@@ -107,7 +112,8 @@ def degenerate(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     v = values[name].value
     if outcome.case.fill == "random" and outcome.case.keys > 1:
         mean = np.broadcast_to(v.mean(axis=-2, keepdims=True), found.shape)
-        if np.abs(found - mean).max() <= 0.02 * np.abs(v).max():
+        room = 16 * TYPES[outcome.case.dtype].unit * np.abs(v).max()
+        if np.abs(found - mean).max() <= room:
             return Diagnosis("mean-of-values", "the output is the mean of V whatever the scores are")
     return None
 
@@ -144,23 +150,34 @@ def weights_told(suite: Suite, case: Case) -> Array | None:
 
 
 def by_check(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """The mistake that `check` finds in the weights and the output."""
+    """The mistake that `check` finds in the weights and the output, or in the output alone."""
     if suite.searched >= MOST_SEARCHES:
         return None
+    problem = problem_of(outcome.case, suite.conventions)
+    for found in recorded(suite, outcome):
+        named = intent_of(problem, found)
+        try:
+            report = check(named.trace, intent=named)
+        except AttnError:
+            continue
+        told = [each for each in report.findings if each.mistake]
+        if told and len(told) == len(report.findings):
+            return spoken(told)
+    suite.searched += 1
+    return None
+
+
+def recorded(suite: Suite, outcome: Outcome) -> Iterator[dict[str, Array]]:
+    """What a target answered, as steps: with its weights, alone, and as heads side by side."""
     output = output_of(suite, outcome)
     weights = weights_told(suite, outcome.case)
     assert output is not None
-    found = {HEAD_OUTPUTS: output} if weights is None else {WEIGHTS: weights, HEAD_OUTPUTS: output}
-    named = intent_of(problem_of(outcome.case, suite.conventions), found)
-    try:
-        report = check(named.trace, intent=named)
-    except AttnError:
-        return None
-    told = [each for each in report.findings if each.mistake]
-    if told and len(told) == len(report.findings):
-        return spoken(told)
-    suite.searched += 1
-    return None
+    if weights is not None:
+        yield {WEIGHTS: weights, HEAD_OUTPUTS: output}
+    yield {HEAD_OUTPUTS: output}
+    if outcome.case.heads > 1:
+        batch, heads, queries, d_v = output.shape
+        yield {CONCAT: output.swapaxes(1, 2).reshape(batch, queries, heads * d_v)}
 
 
 def intent_of(problem: Problem, found: dict[str, Array]) -> Intent:
@@ -185,14 +202,17 @@ def spoken(findings: Sequence[Finding]) -> Diagnosis:
     return Diagnosis(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
 
 
-def coarse(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """float32 or float16 inside; asked before `check`, to which rounding looks like many small mistakes."""
-    return coarse_in(suite, outcome, ["float32", "float16"])
+def coarse_numbers(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """Numbers that are all of a coarser type; asked before `check`, to which rounding looks like much else."""
+    found = output_of(suite, outcome)
+    assert found is not None
+    names = [name for name in TYPES if on_grid(found, TYPES[name].bits)]
+    return coarse_in(suite, outcome, names)
 
 
-def coarsest(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """bfloat16 inside; asked last, as it would explain a small mistake too."""
-    return coarse_in(suite, outcome, ["bfloat16"])
+def coarse_inside(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """A coarser type inside; asked last, as it would explain a small mistake too."""
+    return coarse_in(suite, outcome, list(TYPES))
 
 
 def coarse_in(suite: Suite, outcome: Outcome, names: Sequence[str]) -> Diagnosis | None:

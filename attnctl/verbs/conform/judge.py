@@ -23,8 +23,8 @@ from attnctl.verbs.check.rounding import FACTOR, Known, carried, exactly, typica
 from attnctl.verbs.conform.call import Answer, back
 from attnctl.verbs.conform.case import TYPES, Problem
 
-RUNS = 4
-"""Runs of Monte Carlo arithmetic for each case."""
+RUNS, FEWER_RUNS, MANY = 12, 6, 4096
+"""Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
 
 ULPS = 2
 """Units in the last place of its type that any number may be off."""
@@ -84,13 +84,18 @@ def expected(problem: Problem) -> Expected:
         else:
             steps[step.name] = carried(step.op, [steps[name] for name in step.inputs], unit, step.name)
     known = steps[HEAD_OUTPUTS]
-    scatter = known.scatter_in(RUNS)
+    scatter = scatter_of(known)
     precision = TYPES[problem.case.dtype]
     size = np.where(np.isfinite(known.value), np.abs(known.value), 0.0)
     rows = np.abs(size).max(axis=-1, keepdims=True)
     allowed = FACTOR * scatter + ULPS * unit * np.maximum(size, rows * 2.0**-4) + precision.smallest
     seen: Array = np.asarray(steps[WEIGHTS].value.any(axis=-1))
     return Expected(problem, steps, known.value, scatter, allowed, seen)
+
+
+def scatter_of(known: Known) -> Array:
+    """How far off a decent program is, for each number."""
+    return known.scatter_in(RUNS if known.value.size < MANY else FEWER_RUNS)
 
 
 def judged(wanted: Expected, answer: Answer, layout: str) -> Judgement:

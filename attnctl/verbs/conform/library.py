@@ -8,7 +8,7 @@ from typing import Any
 
 from attnctl.verbs.conform.case import Case
 
-Hand = Callable[[Any], dict[str, Any]]
+Hand = Callable[[str, Any], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Library:
     names: Mapping[str, str] = field(default_factory=dict)
     """Its keyword of an option, where that means another of ours elsewhere."""
     hand: Mapping[str, Hand] = field(default_factory=dict)
-    """How an option's value becomes keywords of it."""
+    """How an option's keyword and value become keywords of it."""
     grouped: str = ""
     """The keyword that must be true where query heads share kv heads."""
     conventions: Mapping[str, str] = field(default_factory=dict)
@@ -34,9 +34,14 @@ class Library:
         return {self.grouped: True} if self.grouped and case.heads != case.kv_heads else {}
 
 
-def onnx_window(value: tuple[int, int]) -> dict[str, Any]:
-    """The two ends apart."""
-    return {"left_window_size": value[0], "right_window_size": value[1]}
+def whole(keyword: str, value: Any) -> dict[str, Any]:
+    """A truth value as 0 or 1."""
+    return {keyword: int(value)}
+
+
+def two_ends(keyword: str, value: tuple[int, int]) -> dict[str, Any]:
+    """The two ends of a window apart."""
+    return {keyword: value[0], "right_window_size": value[1]}
 
 
 LIBRARIES = {
@@ -47,24 +52,21 @@ LIBRARIES = {
             "sdpa",
             parameters=("query", "key", "value", "attn_mask", "is_causal", "scale", "enable_gqa"),
             grouped="enable_gqa",
-            conventions={"corner": "top-left"},
+            conventions={"causal corner": "top-left"},
         ),
         Library(
             "flash",
             layout="bnhd",
             parameters=("q", "k", "v", "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes"),
-            conventions={"corner": "bottom-right"},
+            conventions={"causal corner": "bottom-right"},
         ),
         Library(
             "onnx",
             parameters=("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen",
                         "is_causal", "scale", "softcap", "left_window_size", "right_window_size"),
             names={"window": "left_window_size"},
-            hand={
-                "causal": lambda value: {"is_causal": int(value)},
-                "window": onnx_window,
-            },
-            conventions={"corner": "top-left"},
+            hand={"causal": whole, "window": two_ends},
+            conventions={"causal corner": "top-left"},
         ),
         Library(
             "jax",
@@ -72,7 +74,7 @@ LIBRARIES = {
             parameters=("query", "key", "value", "bias", "mask", "scale", "is_causal",
                         "key_value_seq_lengths", "local_window_size"),
             bool_mask_only=True,
-            conventions={"corner": "top-left"},
+            conventions={"causal corner": "top-left"},
         ),
     )
 }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.rules import RULES, Causal, Padding, Softcap, Window
+from attnctl.rules import RULES, Alibi, Causal, Padding, Softcap, Window, alibi_slopes
 from attnctl.verbs.conform.case import Case, Problem
 
 Ask = Callable[[Problem, Any], None]
@@ -104,11 +104,9 @@ def ask_softcap(problem: Problem, value: float) -> None:
 
 
 def ask_alibi(problem: Problem, value: bool) -> None:
-    """Scores lose slope · distance."""
-    slopes = problem.in_type(2.0 ** -(1.0 + np.arange(problem.case.heads)))
-    problem.passed["alibi"] = slopes
-    rows = np.arange(problem.case.queries)[:, None] + problem.starts
-    problem.add_bias(-slopes[:, None, None] * np.abs(rows - np.arange(problem.case.keys)))
+    """Scores lose slope · distance, with the slopes of ALiBi's paper."""
+    problem.passed["alibi"] = alibi_slopes(problem.case.heads)
+    problem.rules.append(Alibi())
 
 
 def ask_key_lengths(problem: Problem, value: str) -> None:
@@ -146,7 +144,7 @@ def shared_or_each(_: Case) -> Sequence[str]:
 LIBRARY_OPTIONS = (
     Option("causal", ("causal", "is_causal"), ask_causal, on),
     Option("window", ("window", "window_size", "local_window_size"), ask_window,
-           lambda case: ((3, 0), (2, 1), (case.keys // 2, 2))),
+           lambda case: ((2, 1), (3, 0), (case.keys // 2, 2))),
     Option("sliding_window", ("sliding_window",), ask_sliding_window, lambda case: (4, case.keys // 2 + 1)),
     Option("mask", ("mask", "attn_mask", "attention_mask"), ask_mask, shared_or_each),
     Option("float_mask", (), ask_float_mask, shared_or_each),

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from attnctl.errors import AttnError
 from attnctl.verbs.conform.call import Answer, Call, Framework
-from attnctl.verbs.conform.signature import Parameter
+from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, Parameter
 from attnctl.verbs.conform.worker import LENGTH
 
 LOADING = 300.0
@@ -66,6 +66,7 @@ class Worker:
     parameters: list[Parameter] | None = None
     """What the function takes; None where it does not say."""
     cannot: dict[str, str] = field(default_factory=dict)
+    unclaimed: str = NOT_IN_SIGNATURE
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""

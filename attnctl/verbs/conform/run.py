@@ -43,7 +43,7 @@ Work = tuple[Feature, str]
 """A feature, and the type to run it in."""
 
 IGNORED_OPTION = "option-ignored"
-NOT_SHARED = {"low-precision", IGNORED_OPTION, None}
+NOT_SHARED = {"low-precision", IGNORED_OPTION}
 """What explains a failure in one type and says nothing of another."""
 
 MOST_ENDED = 2
@@ -178,7 +178,7 @@ class Run:
         lengths = suite.has(replace(base, queries=5)) and suite.has(replace(base, keys=5))
         groups = suite.has(replace(base, heads=4, kv_heads=2)) and asked.layout != "nd"
         widths = suite.has(replace(base, d_v=16))
-        skips = {name: "nothing in its signature asks for it" for name in OPTIONS if name not in claimed}
+        skips = dict.fromkeys((name for name in OPTIONS if name not in claimed), suite.target.unclaimed)
         skips |= dict.fromkeys(asked.claims.without, "its claims say that it does not have it")
         if told.told.get(FLOAT_MASK) == TRUTHS and not self.takes_float_masks():
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
@@ -249,7 +249,7 @@ class Run:
         if not told.wrong:
             why = f"{told.refused} of its cases are refused: {told.skipped}" if told.refused else ""
             return FeatureResult(name, dtype, PASSED, told.cases, 0, told.ratio, why)
-        found = self.diagnosis(told)
+        found = self.diagnosis(told, others)
         failure = Failure(
             told.wrong[0].case,
             told.wrong[0].judgement.words or found.explanation,
@@ -260,7 +260,7 @@ class Run:
         status = IGNORED if found.mistake == IGNORED_OPTION else FAILED
         return FeatureResult(name, dtype, status, told.cases, len(told.wrong), told.ratio, failure=failure)
 
-    def diagnosis(self, told: Told) -> Diagnosis:
+    def diagnosis(self, told: Told, others: Sequence[Told]) -> Diagnosis:
         """What explains the failing cases of a feature."""
         name, wrong = told.feature.name, told.wrong
         if name == REPEATABLE:
@@ -268,13 +268,41 @@ class Run:
         if name == INPUTS_KEPT:
             what = ", ".join(wrong[0].answer.changed)
             return Diagnosis("inputs-changed", f"it changes its inputs: {what} is not what it was before")
-        if name in OPTIONS and self.suite.ignores(name, wrong):
+        if name in OPTIONS and name != "cache" and self.suite.ignores(name, wrong):
             keyword = self.suite.signature.keywords[name]
             return Diagnosis(IGNORED_OPTION, f"{keyword} is taken and changes nothing")
+        if found := self.of_attention(told, others):
+            return found
         before = self.diagnoses.get(name)
         if before is None or before.mistake in NOT_SHARED:
             self.diagnoses[name] = diagnosed(self.suite, wrong)
-        return self.diagnoses[name]
+        found = self.diagnoses[name]
+        return self.of_grouped_heads(told, others) if found.mistake is None else found
+
+    def of_attention(self, told: Told, others: Sequence[Told]) -> Diagnosis | None:
+        """What is wrong with attention itself, and so with everything: it is not searched again."""
+        if any(each.answer.error for each in told.wrong) or told.feature.name in {ATTENTION, GROUPED}:
+            return None
+        plain = self.same_type(told, ATTENTION, others)
+        if plain is None or any(each.answer.error for each in plain.wrong):
+            return None
+        return self.diagnosis(plain, others)
+
+    def of_grouped_heads(self, told: Told, others: Sequence[Told]) -> Diagnosis:
+        """What is wrong with kv heads, which only cases that share them can tell."""
+        nothing = self.diagnoses[told.feature.name]
+        grouped = self.same_type(told, GROUPED, others)
+        if told.feature.name == GROUPED or grouped is None:
+            return nothing
+        if GROUPED not in self.diagnoses:
+            self.suite.searched = 0
+        found = self.diagnosis(grouped, ())
+        return found if str(found.mistake).startswith("kv-heads") else nothing
+
+    def same_type(self, told: Told, name: str, others: Sequence[Told]) -> Told | None:
+        """Another feature that fails in the same type."""
+        same = [each for each in others if each.feature.name == name and each.dtype == told.dtype]
+        return same[0] if same and same[0].wrong else None
 
     def replay(self, told: Told) -> str:
         """The command that runs a small failing case again, once that is saved."""

@@ -13,7 +13,7 @@ from attnctl.names import SINK, WEIGHTS
 from attnctl.verbs.check.rounding import FACTOR
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import TYPES
-from attnctl.verbs.conform.judge import RUNS, Expected, Judgement
+from attnctl.verbs.conform.judge import Expected, Judgement, scatter_of
 
 LSE = "log-sum-exp"
 
@@ -78,7 +78,7 @@ def ratio(wanted: Expected, name: str, array: Array | None, layout: str) -> floa
     rows = wanted.seen if value.ndim == 3 else np.broadcast_to(wanted.seen[..., None], value.shape)
     last = [each for each in wanted.steps if each.endswith("scores")][-1]
     known = wanted.steps[name if name in wanted.steps else last]
-    scatter = known.scatter_in(RUNS)
+    scatter = scatter_of(known)
     if known.value.ndim != value.ndim:
         scatter = scatter.max(axis=-1, where=np.isfinite(known.value), initial=0.0)
     with np.errstate(all="ignore"):

@@ -20,6 +20,8 @@ INPUTS = {
 }
 """What Q, K and V are called, in lower case."""
 
+NOT_IN_SIGNATURE = "nothing in its signature asks for it"
+
 PARTS = {"past_key": ("past_key", "past_k", "k_cache"), "past_value": ("past_value", "past_v", "v_cache")}
 """The two keywords of a cache."""
 
@@ -67,7 +69,7 @@ class Signature:
                     for part, each in zip(PARTS, value or (None, None), strict=True)
                 }
             elif name in self.library.hand:
-                out |= self.library.hand[name](value)
+                out |= self.library.hand[name](self.keywords[name], value)
             else:
                 out[self.keywords[name]] = value
         return out

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from attnctl.errors import AttnError
 from attnctl.verbs.conform.call import Answer, Call, Framework, invoke
 from attnctl.verbs.conform.process import Worker
-from attnctl.verbs.conform.signature import Parameter
+from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, Parameter
 from attnctl.verbs.conform.worker import parameters_of
 
 
@@ -20,6 +20,8 @@ class Target(Protocol):
     parameters: list[Parameter] | None
     cannot: dict[str, str]
     """Features that do not go with how it is called, each with why."""
+    unclaimed: str
+    """Why an option is skipped that it does not have."""
 
     def start(self) -> None:
         """Make ready. Raises AttnError where that fails."""
@@ -39,6 +41,7 @@ class InProcess:
     framework: Framework = Framework()  # noqa: RUF009  (frozen)
     parameters: list[Parameter] | None = None
     cannot: dict[str, str] = field(default_factory=dict)
+    unclaimed: str = NOT_IN_SIGNATURE
 
     def start(self) -> None:
         """Read its signature."""
@@ -75,13 +78,15 @@ class Pool:
     free: Queue[Target] = field(default_factory=Queue)
     parameters: list[Parameter] | None = None
     cannot: dict[str, str] = field(default_factory=dict)
+    unclaimed: str = NOT_IN_SIGNATURE
 
     def start(self) -> None:
         """Start them all."""
         for each in self.targets:
             each.start()
             self.free.put(each)
-        self.parameters, self.cannot = self.targets[0].parameters, self.targets[0].cannot
+        first = self.targets[0]
+        self.parameters, self.cannot, self.unclaimed = first.parameters, first.cannot, first.unclaimed
 
     def call(self, call: Call) -> Answer:
         """What a free one answers."""

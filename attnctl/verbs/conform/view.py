@@ -31,7 +31,8 @@ def show_conformance(found: Conformance, output: Console | Plain) -> None:
 
 def lines(found: Conformance, screen: Screen) -> Iterator[Element]:
     """The lines of `show_conformance`."""
-    yield from table(found, screen).lines()
+    if found.run:
+        yield from table(found, screen).lines()
     yield from flowing(summary(found), screen)
     for reason, names in skipped(found).items():
         yield from flowing(f"Skipped: {', '.join(names)}: {reason}.", screen, "aside")
@@ -77,6 +78,8 @@ def cell(result: FeatureResult | None, screen: Screen) -> Span:
     sign, ascii_sign, style = SIGNS[result.status]
     mark = ascii_sign if screen.ascii_only else sign
     words = {SKIPPED: "skipped", IGNORED: "ignored"}.get(result.status, ratio_text(result.ratio))
+    if result.failure and result.failure.mistake in {"crash", "exit", "hang", "exception"}:
+        words = "raises" if result.failure.mistake == "exception" else result.failure.mistake
     if result.known:
         words, style = f"known {words}", "aside"
     return f"{mark} {words}".rstrip(), style
