@@ -1,0 +1,94 @@
+"""Right kernels are never accused, wrong ones are found in the feature in which they are wrong."""
+
+from importlib import import_module
+
+import pytest
+from conform_table import KERNELS, RIGHT, WRONG
+
+import attnctl
+from attnctl.verbs.conform import run
+from attnctl.verbs.conform.diagnosis import Diagnosis
+
+TYPES = ("float64", "float32", "float16", "bfloat16")
+OPTIONS = {"--layout": "layout", "--like": "like"}
+ENDS = {"hangs", "hangs_on_long_ones", "aborts", "exits", "talks"}
+"""Those that must not run in this process."""
+
+FEW_RIGHT = {"online", "with_log_sum_exp", "nan_rows"}
+FEW_WRONG = {
+    "wrong_scores:scale_by_d_plus_one",
+    "wrong_masks:window_left_off",
+    "wrong_blocks:sum_not_rescaled",
+    "wrong_heads:kv_heads_tiled",
+    "wrong_conduct:noise_of_three_percent",
+    "wrong_conduct:zeros",
+}
+
+
+@pytest.fixture(autouse=True)
+def _kernels(monkeypatch):
+    monkeypatch.syspath_prepend(KERNELS)
+
+
+def function(target):
+    module, name = target.split(":")
+    return getattr(import_module(module), name)
+
+
+def split(kernels, few):
+    """Few of them are tried every time, all where there is time."""
+    return [
+        pytest.param(each, id=each.target, marks=[] if few(each) else [pytest.mark.slow])
+        for each in kernels
+    ]
+
+
+@pytest.mark.parametrize("kernel", split(RIGHT, lambda kernel: kernel.name in FEW_RIGHT))
+def test_a_right_kernel_is_not_accused(kernel):
+    options = dict(zip(map(OPTIONS.get, kernel.options[::2]), kernel.options[1::2], strict=True))
+    types = TYPES if kernel.name not in FEW_RIGHT | {"one_by_one"} else ("bfloat16",)
+    found = attnctl.conform(function(kernel.target), quick=True, dtypes=types, **options)
+    assert found.agrees, str(found)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    split([each for each in WRONG if each.mistake], lambda kernel: kernel.target in FEW_WRONG),
+)
+def test_a_mistake_with_a_name_is_found_by_name(kernel):
+    found = attnctl.conform(
+        function(kernel.target), quick=True, dtypes=["float32"], features=[kernel.feature]
+    )
+    named = {each.failure.mistake for each in found.wrong if each.failure}
+    assert found.agrees is False
+    assert kernel.mistake in named, str(found)
+
+
+@pytest.fixture
+def _unexplained(monkeypatch):
+    """The search for a name takes longest where there is none."""
+    monkeypatch.setattr(run, "diagnosed", lambda *_: Diagnosis(None, ""))
+
+
+@pytest.mark.usefixtures("_unexplained")
+@pytest.mark.parametrize(
+    "kernel",
+    split([each for each in WRONG if not each.mistake], lambda kernel: kernel.target in FEW_WRONG),
+)
+def test_a_mistake_without_a_name_is_found(kernel):
+    file, name = kernel.target.split(":")
+    apart = name in ENDS
+    target = f"{KERNELS / file}.py:{name}" if apart else function(kernel.target)
+    found = attnctl.conform(
+        target,
+        quick=True,
+        dtypes=["float32"],
+        features=[kernel.feature],
+        timeout=1 if "hang" in name else None,
+    )
+    assert found.agrees is False, str(found)
+
+
+def test_most_planted_mistakes_have_a_name():
+    assert sum(each.mistake is not None for each in WRONG) >= 34
+    assert len(WRONG) >= 40
