@@ -26,6 +26,7 @@ from attnctl.arithmetic import (
     Number,
     Product,
     Quotient,
+    Rest,
     Source,
     Sum,
     numbers,
@@ -108,10 +109,17 @@ def taken_apart(expr: Expr) -> tuple[str, list[float], float]:
             case Call(name, inside):
                 built.append(name)
                 walk(inside)
+            case Rest():
+                raise IrregularError
 
     walk(expr)
-    read = [number.value for number in numbers(expr) if number.source]
+    read = [each.value for each in read_in(expr)]
     return " ".join(built), values, (np.max(read) if read else inf)
+
+
+def read_in(expr: Expr) -> list[Number]:
+    """The numbers of an expression that were read from an input."""
+    return [each for each in numbers(expr) if isinstance(each, Number) and each.source]
 
 
 def node_of(expr: Expr, rules: Iterator[Rule], *, seen: bool) -> Node:
@@ -133,6 +141,8 @@ def node_of(expr: Expr, rules: Iterator[Rule], *, seen: bool) -> Node:
                 return ["quotient", walk(above), walk(below)]
             case Call(name, inside):
                 return ["seen", walk(inside)] if seen and name == "exp" else ["call", name, walk(inside)]
+            case Rest():
+                raise IrregularError
 
     return walk(expr)
 
@@ -330,7 +340,7 @@ class Filling:
                 return None if top is None else Quotient(top, some(self.walk(below)))
             case ["seen", inside]:
                 score = some(self.walk(inside))
-                hidden = any(each.source and each.value == -inf for each in numbers(score))
+                hidden = any(each.value == -inf for each in read_in(score))
                 return None if hidden else Call("exp", score)
         _, name, inside = node
         return Call(name, some(self.walk(inside)))
@@ -341,7 +351,7 @@ def filled(form: Form, cell: Cell, inputs: Sequence[Array], hidden: Array | None
     node = form.nodes[form.class_of(cell, hidden)]
     filling = Filling(form, cell, inputs)
     first = some(filling.walk(node))
-    read = [each.value for each in numbers(first) if each.source]
+    read = [each.value for each in read_in(first)]
     filling.largest = float(np.max(read)) if read else 0.0
     return some(filling.walk(node))
 

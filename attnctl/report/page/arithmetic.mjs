@@ -70,29 +70,50 @@ export function filled(node, cell, read, table) {
   return expr ?? ZERO;
 }
 
-/** Of a sum of more than `most` terms the first and the last, with a count of those between. */
-function shortened(parts, first, inner, most) {
-  const written = (list) => list.map((part) => inner(part));
-  if (!most || parts.length <= most) {
-    return [...parts.slice(0, 1).map(first), ...written(parts.slice(1))];
-  }
-  const tail = Math.max(1, Math.floor(most / 3));
-  const head = Math.max(1, most - tail);
-  const between = `… ${parts.length - head - tail} more …`;
-  return [first(parts[0]), ...written(parts.slice(1, head)), between, ...written(parts.slice(-tail))];
+const LONGEST_SUM = 1000; // terms that are added up in one go
+
+/** The sum from left to right, in the groups that Python adds. */
+function added(values) {
+  if (values.length <= LONGEST_SUM) return values.reduce((sum, value) => sum + value, 0);
+  const groups = [];
+  for (let at = 0; at < values.length; at += LONGEST_SUM) groups.push(added(values.slice(at, at + LONGEST_SUM)));
+  return added(groups);
+}
+
+/** Of the terms of a long sum the `most` largest in their order (NaN above all), and the rest as one. */
+function largest(parts, most) {
+  const values = parts.map((part) => evaluated(part, 0, 0)[0]);
+  const size = (at) => (Number.isNaN(values[at]) ? Number.POSITIVE_INFINITY : Math.abs(values[at]));
+  const bySize = (a, b) => (size(a) === size(b) ? a - b : size(b) - size(a));
+  const shown = new Set([...parts.keys()].sort(bySize).slice(0, most));
+  const rest = [...parts.keys()].filter((at) => !shown.has(at));
+  return [
+    ...parts.filter((_, at) => shown.has(at)),
+    { kind: "rest", value: added(rest.map((at) => values[at])), terms: rest.length },
+  ];
+}
+
+/** The expression with sums of more than `most` terms made short; 0 leaves it as it is. */
+export function abridged(expr, most) {
+  if (!most || expr.kind === "number") return expr;
+  if (expr.kind === "call") return { ...expr, inside: abridged(expr.inside, most) };
+  const isLong = expr.kind === "sum" && expr.parts.length > most;
+  const parts = isLong ? largest(expr.parts, most) : expr.parts;
+  return { ...expr, parts: parts.map((part) => (part.kind === "rest" ? part : abridged(part, most))) };
 }
 
 /** The expression for people, each number as `textOf` has it. */
-export function display(expr, textOf, most = 0, top = true) {
-  const inner = (part) => display(part, textOf, most, false);
+export function display(expr, textOf, top = true) {
+  const inner = (part) => display(part, textOf, false);
   const first = (part) => (part.kind === "number" ? textOf(part) : inner(part));
   switch (expr.kind) {
-    case "number": {
+    case "number":
+    case "rest": {
       const text = textOf(expr);
       return top || !text.startsWith("-") ? text : `(${text})`;
     }
     case "sum": {
-      const text = shortened(expr.parts, first, inner, most).join(" + ") || "0";
+      const text = [...expr.parts.slice(0, 1).map(first), ...expr.parts.slice(1).map(inner)].join(" + ") || "0";
       return top || expr.parts.length === 1 ? text : `(${text})`;
     }
     case "difference": {
@@ -105,7 +126,7 @@ export function display(expr, textOf, most = 0, top = true) {
       return `${first(expr.parts[0])} / ${inner(expr.parts[1])}`;
     default:
       if (expr.name === "sqrt") return `√${inner(expr.inside)}`;
-      return `${expr.name}(${display(expr.inside, textOf, most)})`;
+      return `${expr.name}(${display(expr.inside, textOf)})`;
   }
 }
 

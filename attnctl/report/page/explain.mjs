@@ -1,6 +1,6 @@
 // One cell of a trace: the strings that `attnctl explain` writes of it, and the cells it came from.
 
-import { display, filled, numbersOf, settled } from "./arithmetic.mjs";
+import { abridged, display, filled, numbersOf, settled } from "./arithmetic.mjs";
 import { forPeople } from "./numbers.mjs";
 
 const KINDS = {
@@ -12,6 +12,17 @@ const KINDS = {
 /** Whether a cell is among those of an edit, whose places are numbers, or null for a whole axis. */
 function within(cell, places) {
   return places.every((place, axis) => place === null || place === cell[axis]);
+}
+
+/** The words for terms of a sum that are not written out. */
+function unwritten(terms) {
+  return `… ${terms.toLocaleString("en-US")} more`;
+}
+
+/** A number, and what the rest of a long sum comes to. */
+function figure(number) {
+  const text = forPeople(number.value);
+  return number.kind === "rest" ? `${unwritten(number.terms)}: ${text}` : text;
 }
 
 /** A sentence with {} where its values go. */
@@ -65,7 +76,7 @@ export class Explained {
 
   /**
    * {name, formula, value, symbols, figures, notes, operands, why} of a cell; of sums of more than
-   * `most` terms the middle is left out, 0 leaves out nothing.
+   * `most` terms the largest are written out, 0 writes out all.
    */
   explain(name, cell, most = 12) {
     const step = this.steps.get(name);
@@ -79,11 +90,12 @@ export class Explained {
     const { rounding, gives } = settled(expr, value, this.kind(step));
     if (gives !== undefined && step.edits.length) return this.changed(about, this.words.row_edited);
     const figures = [forPeople(gives ?? value)];
-    if (expr.kind !== "number") figures.unshift(display(expr, (each) => forPeople(each.value), most));
+    const shown = abridged(expr, most);
+    if (expr.kind !== "number") figures.unshift(display(shown, figure));
     return {
       ...about,
       figures,
-      symbols: display(expr, (each) => this.symbol(step, each), most),
+      symbols: display(shown, (each) => this.symbol(step, each)),
       operands: this.operands(step, expr),
       notes: [...this.notes(step, cell, expr, value, rounding, gives)],
     };
@@ -101,6 +113,7 @@ export class Explained {
   }
 
   symbol(step, number) {
+    if (number.kind === "rest") return unwritten(number.terms);
     if (!number.source) return forPeople(number.value);
     return this.spelled(step.inputs[number.source.input], number.source.cell);
   }
