@@ -125,11 +125,20 @@ def stats(  # noqa: PLR0913  (a group of options each)
 
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     raise_all(unusable(how, wanted))
-    if (dump or [])[:1] == [MERGE] and file is None and model is None:
+    merging = (dump or [])[:1] == [MERGE] and file is None and model is None
+    measuring = file is not None and (model is None or bool(asked_for(corpus)))
+    if merging or measuring:
+        of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
+        of_dumps |= {"DUMP": measuring and dump, "-c": merging and config}
+        of_dumps["--precision"] = corpus.output and how.precision
+        raise_all(
+            f"{flag}: means nothing for a corpus; leave it out" for flag, given in of_dumps.items() if given
+        )
+    if merging:
         stats_of_parts((dump or [])[1:], wanted, how, corpus)
         return
-    if file is not None and (model is None or asked_for(corpus)):
-        stats_of_corpus(file, model, config, corpus, wanted, how)
+    if measuring:
+        stats_of_corpus(str(file), model, config, corpus, wanted, how)
         return
     raise_all(f"{flag}: only a corpus has that; add --file" for flag in asked_for(corpus))
     raise_all([] if config is None else ["-c: only a corpus has that; add --file"])
@@ -201,7 +210,6 @@ def stats_of_corpus(
     """Measure a corpus, or a shard of it."""
     from attnctl.cli.corpus import emit, job_of, measure
 
-    raise_all(["--rollout: takes dumps"] if how.rollout else [])
     part = measure(job_of(file, model, config, corpus), corpus.output, corpus.dask)
     if part is not None:
         emit(part, corpus.output, wanted, lambda part: show_part(part, wanted, how))
@@ -211,7 +219,7 @@ def stats_of_parts(paths: list[str], wanted: str, how: StatsOptions, corpus: Cor
     """Put the parts of a corpus together."""
     from attnctl.cli.corpus import emit, merge
 
-    given = [flag for flag in asked_for(corpus) if flag != "-o"] + ["--rollout"] * how.rollout
+    given = [flag for flag in asked_for(corpus) if flag != "-o"]
     raise_all(f"{flag}: merge takes parts as they are; leave it out" for flag in given)
     emit(merge(paths), corpus.output, wanted, lambda part: show_part(part, wanted, how))
 
