@@ -142,12 +142,23 @@ def stats(  # noqa: PLR0913  (a group of options each)
 
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     raise_all(unusable(how, wanted))
-    if (dump or [])[:1] == [MERGE] and file is None and model is None:
+    merging = (dump or [])[:1] == [MERGE] and file is None and model is None
+    measuring = file is not None and (
+        model is None or bool(asked_for(corpus)) or any(map(is_part, output or ()))
+    )
+    if merging or measuring:
+        of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
+        of_dumps |= {"DUMP": measuring and dump, "-c": merging and config}
+        of_dumps["--precision"] = output and how.precision
+        raise_all(
+            f"{flag}: means nothing for a corpus; leave it out" for flag, given in of_dumps.items() if given
+        )
+    if merging:
         stats_of_parts((dump or [])[1:], output, wanted, how, corpus)
         return
-    if file is not None and (model is None or asked_for(corpus) or any(map(is_part, output or ()))):
+    if measuring:
         part = part_file(output)
-        stats_of_corpus(job_of(file, model, config, corpus), part, corpus.dask, wanted, how)
+        stats_of_corpus(job_of(str(file), model, config, corpus), part, corpus.dask, wanted, how)
         return
     raise_all(f"{flag}: only a corpus has that; add --file" for flag in asked_for(corpus))
     raise_all([] if config is None else ["-c: only a corpus has that; add --file"])
@@ -213,7 +224,6 @@ def stats_of_corpus(job: Job, output: str | None, dask: str | None, wanted: str,
     """Measure a corpus, or a shard of it."""
     from attnctl.cli.corpus import emit, measure
 
-    raise_all(["--rollout: takes dumps"] if how.rollout else [])
     part = measure(job, output, dask)
     if part is not None:
         emit(part, output, wanted, lambda part: show_part(part, wanted, how))
@@ -225,7 +235,7 @@ def stats_of_parts(
     """Put the parts of a corpus together."""
     from attnctl.cli.corpus import emit, merge
 
-    given = asked_for(corpus) + ["--rollout"] * how.rollout
+    given = asked_for(corpus)
     raise_all(f"{flag}: merge takes parts as they are; leave it out" for flag in given)
     emit(merge(paths), part_file(outputs), wanted, lambda part: show_part(part, wanted, how))
 
