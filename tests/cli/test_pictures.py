@@ -1,5 +1,6 @@
 """Pictures from the command line: what can be drawn, what is refused, and in which words."""
 
+import json
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -13,6 +14,11 @@ TWO = ("run", "I love AI", "--heads", "2")
 
 def words(path):
     return [each.text for each in ET.parse(path).getroot().iter(f"{SVG}text")]
+
+
+def rows(dump):
+    """The rows of weights of every head."""
+    return [row for head in dump["steps"]["attention_weights"]["data"] for row in head]
 
 
 @pytest.fixture
@@ -147,6 +153,22 @@ def test_a_model_is_a_grid_of_layers_and_heads(call):
         == 0
     )
     assert {"head 2", "layer 1"} & set(words("one.svg")) == {"head 2"}
+    call(
+        "run",
+        "--model",
+        GPT2,
+        "--ids",
+        "1,2,3",
+        "--layer",
+        "all",
+        "--step",
+        "attention_weights",
+        "-o",
+        "all.json",
+    )
+    call("run", "--model", GPT2, "--ids", "1,2,3", "--without-first", "-o", "rest.svg")
+    first = [row[0] for each in json.loads(Path("all.json").read_text()) for row in rows(each)]
+    assert f"Without the first key, 1 (its mean is {sum(first) / len(first):.2f})." in words("rest.svg")
     refused = call("run", "--model", GPT2, "--ids", "1,2,3", "-o", "map.json")
     assert (refused.code, Path("map.json").exists()) == (2, False)
     assert "-o map.svg" in refused.err

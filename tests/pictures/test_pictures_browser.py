@@ -8,6 +8,7 @@ import pytest
 from images import decoded
 
 import attnctl
+from attnctl.pictures import render
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -20,9 +21,9 @@ FLAGS = (
         "--hide-scrollbars",
     ),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    "--force-device-scale-factor=2",
+    "--force-device-scale-factor=1",
 )
-LONG = " ".join(f"w{i}" for i in range(40))
+LONG = " ".join(f"w{i}" for i in range(20))
 CASES = {
     "numbers": lambda: attnctl.run("I love AI", heads=2, causal=True).plot("masked_scores"),
     "image": lambda: attnctl.run(LONG).plot(),
@@ -48,8 +49,9 @@ def in_browser(picture, folder):
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 @pytest.mark.parametrize("case", CASES)
-def test_a_browser_and_resvg_draw_alike(case, tmp_path):
+def test_a_browser_and_resvg_draw_alike(case, tmp_path, monkeypatch):
     pytest.importorskip("resvg_py")
+    monkeypatch.setattr(render, "ZOOM", 1)
     picture = CASES[case]()
     picture.save(tmp_path / "resvg.png")
     ours = decoded((tmp_path / "resvg.png").read_bytes())[..., :3].astype(int)

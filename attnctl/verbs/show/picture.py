@@ -8,6 +8,7 @@ from typing import IO, TextIO
 
 import numpy as np
 
+from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.names import WEIGHTS, result_in
 from attnctl.pictures.draw import draw
@@ -15,7 +16,7 @@ from attnctl.pictures.plot import Figure, Panel, Plot
 from attnctl.screen.text import visible
 from attnctl.trace import Trace
 from attnctl.verbs.show.headline import facts
-from attnctl.verbs.show.sheet import Sheet, checked_heads, loaded, sheet_of
+from attnctl.verbs.show.sheet import checked_heads, loaded, sheet_of
 from attnctl.verbs.show.view import formula_of, shape_of
 
 MOST_PANELS = 144
@@ -121,7 +122,13 @@ def plots_of(trace: Trace, look: Look) -> list[Plot]:
 
 
 def plot_of(trace: Trace, name: str, heads: int, look: Look) -> Plot:
-    """The matrices of one step."""
+    """The matrices of one step; without the first key, if asked."""
+    plot = whole_plot(trace, name, heads, look)
+    return without_first(plot, trace.steps[name]) if look.without_first else plot
+
+
+def whole_plot(trace: Trace, name: str, heads: int, look: Look) -> Plot:
+    """The matrices of one step, with every key."""
     step = trace.steps[name]
     sheet = sheet_of(trace, name, heads, look.heads)
     notes = (sheet.left_out(MOST_PANELS),) if len(sheet.indices) > MOST_PANELS else ()
@@ -129,7 +136,7 @@ def plot_of(trace: Trace, name: str, heads: int, look: Look) -> Plot:
     panels = [Panel(caption, sheet.array[index]) for caption, index in chosen]
     rows = step.axes[-2] if len(step.axes) > 1 else ""
     sides = f"{rows} down, {sheet.column_axis} across" if rows else sheet.column_axis
-    plot = Plot(
+    return Plot(
         title=name,
         about=(visible(formula_of(step)), shape_of(trace, step), *filter(None, [sides])),
         panels=panels,
@@ -139,15 +146,14 @@ def plot_of(trace: Trace, name: str, heads: int, look: Look) -> Plot:
         log=look.log,
         precision=look.precision,
     )
-    return without_first(plot, sheet) if look.without_first else plot
 
 
-def without_first(plot: Plot, sheet: Sheet) -> Plot:
+def without_first(plot: Plot, step: Step) -> Plot:
     """The plot without its first key, and how much that had.
 
     Raises AttnError where columns are no keys, or there is no other.
     """
-    if sheet.column_axis != KEY:
+    if step.axes[-1:] != (KEY,):
         raise AttnError(f"--without-first: {plot.title} has no keys; name a step that has, like {WEIGHTS}")
     if len(plot.columns) < 2:
         raise AttnError("--without-first: there is one key only")
@@ -171,7 +177,7 @@ def grid(layers: Sequence[Trace], name: str, look: Look) -> Plot:
     for trace in layers:
         heads = checked_heads(trace, look.heads)
         trace.select([name])
-        plots.append(plot_of(loaded(trace, name), name, heads, look))
+        plots.append(whole_plot(loaded(trace, name), name, heads, look))
     across = len(plots[0].panels)
     if any(len(each.panels) != across for each in plots):
         raise AttnError(f"{name}: the layers have different numbers of heads; pick a layer with --layer")
@@ -181,4 +187,5 @@ def grid(layers: Sequence[Trace], name: str, look: Look) -> Plot:
         for number, plot in enumerate(plots)
         for panel in plot.panels
     ]
-    return replace(plots[0], panels=panels, across=across, beside=labels)
+    plot = replace(plots[0], panels=panels, across=across, beside=labels)
+    return without_first(plot, layers[0].steps[name]) if look.without_first else plot
