@@ -373,9 +373,11 @@ def fits(form: Form, learner: Learner) -> bool:
     """Whether a form says of other cells what the op says."""
     probes = learner.some([range(size) for size in learner.shape])
     try:
-        return all(
-            same(filled(form, cell, learner.inputs, learner.hidden), learner.terms(cell)) for cell in probes
-        )
+        with np.errstate(all="ignore"):
+            return all(
+                same(filled(form, cell, learner.inputs, learner.hidden), learner.terms(cell))
+                for cell in probes
+            )
     except (KeyError, IndexError, ValueError):
         return False
 
