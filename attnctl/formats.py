@@ -1,6 +1,6 @@
-"""Every format that traces are written in: a line here for each, and a file that writes it.
+"""Every format that traces and findings are written in: a line here for each, and a file that writes it.
 
-The command line takes its choices of --format, its suffixes for -o and their help from this table.
+The command line takes its choices of --format, its suffixes for -o and their help from these tables.
 Formats are read by what is in them, not by this table: `attnctl.store.source`.
 """
 
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnctl.store.format import Format
 
 if TYPE_CHECKING:
     from attnctl.trace import Trace
+    from attnctl.verbs.show.picture import Look
 
 FORMATS = (
     Format("json", ".json", "attnctl.store.dump_json:write_json"),
@@ -28,7 +29,30 @@ FORMATS = (
     ),
     Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
     Format("markdown", ".md", "attnctl.verbs.show.markdown:write_markdown", text=True),
+    Format("svg", ".svg", "attnctl.verbs.show.picture:write_svg", text=True, picture=True),
+    Format("png", ".png", "attnctl.verbs.show.picture:write_png", binary=True, picture=True),
 )
+
+FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
+
+FINDINGS = {
+    "check": (FOUND_JSON,),
+    "diff": (
+        FOUND_JSON,
+        Format("svg", ".svg", "attnctl.verbs.diff.picture:write_svg", text=True, picture=True),
+        Format("png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True),
+    ),
+    "stats": (
+        FOUND_JSON,
+        Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
+        Format("svg", ".svg", "attnctl.verbs.stats.picture:write_svg", text=True, picture=True),
+        Format("png", ".png", "attnctl.verbs.stats.picture:write_png", binary=True, picture=True),
+    ),
+}
+"""For each verb that finds something the formats of its findings; a writer takes a list of them:
+
+`verbs.check.report.Report`, `verbs.diff.Difference` (one for each pair), `verbs.stats.Found`.
+"""
 
 
 def write(traces: Sequence[Trace], path: str | Path) -> None:
@@ -41,8 +65,23 @@ def write(traces: Sequence[Trace], path: str | Path) -> None:
     write_all(traces, [path])
 
 
-def write_all(traces: Sequence[Trace], paths: Sequence[str | Path]) -> None:
-    """Write traces to every file; a suffix that does not fit is refused before any is written."""
+def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], look: Look | None = None) -> None:
+    """Write traces to every file; a suffix that does not fit is refused before any is written.
+
+    `look` is how pictures are drawn.
+    """
     from attnctl.store import files
 
-    files.write_all(traces, paths, FORMATS)
+    files.write_all(traces, paths, FORMATS, look)
+
+
+def is_picture(path: str | Path) -> bool:
+    """Whether the suffix of a file is that of a picture."""
+    return any(each.picture and each.suffix == Path(path).suffix for each in FORMATS)
+
+
+def write_found(verb: str, found: Sequence[Any], paths: Sequence[str | Path]) -> None:
+    """Write what a verb found to every file; a suffix that does not fit is refused before that."""
+    from attnctl.store import files
+
+    files.write_all(found, paths, FINDINGS[verb])

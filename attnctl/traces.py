@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.errors import AttnError
+from attnctl.names import WEIGHTS
 from attnctl.trace import Trace as AnyTrace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from attnctl.pictures.draw import Picture
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.show.table import StepTable
 
@@ -56,6 +58,27 @@ class Trace(AnyTrace):
         from attnctl.verbs.show.table import table
 
         return table(self, step, heads=heads, precision=precision, full=full)
+
+    def plot(
+        self,
+        step: str = WEIGHTS,
+        *,
+        head: int | Sequence[int] | None = None,
+        log: bool = False,
+        without_first: bool = False,
+        precision: int = 2,
+    ) -> Picture:
+        """A step as a picture, a panel a head: ``trace.plot("scores").save("scores.svg")``.
+
+        `log` colours by the logarithm; `without_first` leaves out the first key. Notebooks show it.
+        Raises AttnError for a step or head that is not there, and for a logarithm of negative numbers.
+        """
+        from attnctl.pictures.draw import draw
+        from attnctl.verbs.show.picture import Look, figure_of
+
+        heads = None if head is None else tuple(int(each) for each in np.atleast_1d(head))
+        look = Look((step,), False, heads, log, without_first, precision)
+        return draw(figure_of([self], look))
 
     def to_dataframe(self) -> Any:
         """A pandas.DataFrame with a row for each number: step, head, row, column, value.

@@ -16,7 +16,7 @@ LAYERS = [
     {"trace", "cells", "edits"},
     {"engine"},
     {"config", "arrays"},
-    {"store", "screen", "plan", "models"},
+    {"store", "screen", "pictures", "plan", "models"},
     {"verbs.show"},
     {"verbs"},
     {"api", "formats", "options", "traces"},

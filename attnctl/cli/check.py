@@ -17,6 +17,7 @@ from attnctl.cli.options import (
     NameOption,
     TraceOption,
     command,
+    findings_option,
     layer_number,
     option,
     picked,
@@ -76,7 +77,7 @@ SECTIONS[PortOptions] = SECTION
     "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
     "attnctl check handed-in.json --decimals 2 --quiet && echo right",
 )
-def check(
+def check(  # noqa: PLR0913  (a group of options each)
     *,
     dump: Annotated[
         str, typer.Argument(help="A dump or anyone's arrays (.json .npz .safetensors), or - for stdin.")
@@ -87,6 +88,7 @@ def check(
     config: ConfigOption = None,
     attention: AttentionOptions,
     model: PortOptions,
+    output: Annotated[list[str] | None, findings_option("check")] = None,
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.
 
@@ -107,14 +109,18 @@ def check(
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
     from attnctl.cli.attend import renames
+    from attnctl.cli.output import files_for
+    from attnctl.formats import write_found
     from attnctl.plan.intended import under_our_names
     from attnctl.verbs.check.check import check as check_trace
     from attnctl.verbs.check.exercise import read
 
     raise_all(senseless(how))
     raise_all(useless(model, config, attention))
+    files, printed = files_for("check", output, [dump, config])
     exercise = read(picked(dump, trace), renames(name or []))
     if model.model is not None and model.layer is None:
+        raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
         return layers_checked(model.model, exercise.trace, how)
     settings, arrays = settings_for(exercise.trace, config, attention), exercise.trace
     if model.model is None:
@@ -127,11 +133,13 @@ def check(
         exercise.unfilled,
         intent_of(model, exercise.trace),
     )
-    if how.json:
+    if files:
+        write_found("check", [report], files)
+    if printed and how.json:
         from attnctl.store.strict_json import print_json
 
         print_json(report.to_dict(), indent=1)
-    elif not how.quiet:
+    elif printed and not how.quiet:
         from attnctl.screen.output import output_for
         from attnctl.verbs.check.view import show_report
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import TraceOption, command, option, picked
+from attnctl.cli.options import TraceOption, command, findings_option, option, picked
 from attnctl.errors import AttnError, Exit
 from attnctl.values import TOLERANCE
 from attnctl.words import plural
@@ -50,7 +50,7 @@ DUMP = "A dump (.json .jsonl .npz .safetensors), or - for stdin."
     "attnctl diff a.npz b.npz --step output --rtol 1e-3 --quiet || echo changed",
     "attnctl diff a.jsonl b.jsonl --trace 'I love AI' --json",
 )
-def diff(
+def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     *,
     a: Annotated[str, typer.Argument(help=DUMP, metavar="A")],
     b: Annotated[str, typer.Argument(help="The dump to hold it against.", metavar="B")],
@@ -62,6 +62,7 @@ def diff(
         bool,
         option("Print the difference as JSON: an object for one pair, an array for several.", "--json"),
     ] = False,
+    output: Annotated[list[str] | None, findings_option("diff")] = None,
 ) -> Exit:
     """Compare two dumps step by step: where they part, by how much, and why.
 
@@ -74,7 +75,8 @@ def diff(
 
     Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
     """
-    from attnctl.cli.output import wanted_steps
+    from attnctl.cli.output import files_for, wanted_steps
+    from attnctl.formats import write_found
     from attnctl.verbs.diff import Tolerance
     from attnctl.verbs.diff import diff as compare
 
@@ -82,18 +84,21 @@ def diff(
         raise AttnError("both dumps cannot come from stdin; name a file for one")
     if quiet and json:
         raise AttnError("--quiet prints nothing; leave it out to have --json")
+    files, printed = files_for("diff", output, [a, b])
     names = wanted_steps(how.step)
     tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
     found = [
         compare(first, second, tolerance, steps=names, by_position=how.by_position, why=not quiet)
         for first, second in pairs(picked(a, trace), picked(b, trace))
     ]
-    if json:
+    if files:
+        write_found("diff", found, files)
+    if printed and json:
         from attnctl.store.strict_json import print_json
 
         data = [each.to_dict() for each in found]
         print_json(data[0] if len(data) == 1 else data, indent=2)
-    elif not quiet:
+    elif printed and not quiet:
         show(found, full=full)
     return Exit.OK if all(each.same for each in found) else Exit.DIFFERS
 

@@ -145,18 +145,21 @@ def print_map(
     name: str, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
 ) -> None:
     """What each head of each layer does on this text."""
-    from attnctl.cli.output import chosen_format
+    from attnctl.cli.output import chosen_format, emit
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
+    from attnctl.formats import is_picture
     from attnctl.models import run
     from attnctl.names import WEIGHTS
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.heads import as_data, heads_of
 
     wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
-    if output.output or wanted not in {"table", "json"}:
+    drawn = bool(output.output) and all(map(is_picture, output.output or ()))
+    if (output.output and not drawn) or wanted not in {"table", "json"}:
         raise AttnError(
-            "without --layer a map of all heads is printed, as a table or --json; add --layer for a trace"
+            "without --layer a map of all heads is printed, as a table or --json, or drawn (-o map.svg); "
+            "add --layer for a trace"
         )
     if len(sources) > 1:
         raise AttnError("a map is that of one sentence; add --layer, or give one")
@@ -164,6 +167,9 @@ def print_map(
     raise_all(["--step: a map has no steps; add --layer"] if view.step else [])
     with progress("layers") as moved:
         traces = run.run_model(name, source, "all", settings, [WEIGHTS], moved)
+    if drawn:
+        emit(traces, output, view)
+        return
     heads = [head for trace in traces for head in heads_of(trace)]
     for text in traces[0].header.get("notes", ()):
         complain(f"note: {text}")

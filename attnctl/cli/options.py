@@ -16,12 +16,12 @@ import typer
 from attnctl.cli.commands import Command
 from attnctl.config.fields import flagged, is_given
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
-from attnctl.formats import FORMATS
+from attnctl.formats import FINDINGS, FORMATS
 from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
 from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
 
 FORMAT_VARIABLE = "ATTNCTL_FORMAT"
-FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not each.binary))
+FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not (each.binary or each.picture)))
 """How a trace is written on stdout."""
 
 PRECISION = whole(0, 17)
@@ -101,6 +101,18 @@ def layer_number(text: str | None) -> int | None:
         raise AttnError(f"--layer: {what}" for _, what in wrong.problems) from None
 
 
+def findings_option(verb: str) -> Any:
+    """The option -o of a verb that finds something: a list of files."""
+    suffixes = " ".join(each.suffix for each in FINDINGS[verb])
+    return option(
+        f"Write what was found to FILE instead of stdout, by suffix: {suffixes}; - is stdout. "
+        "May be given more than once.",
+        "--output",
+        "-o",
+        metavar="FILE",
+    )
+
+
 class CostOptions(NamedTuple):
     """What a run may take, and what it would."""
 
@@ -122,16 +134,30 @@ class ViewOptions(NamedTuple):
     ] = None
     head: Annotated[
         tuple[int, ...] | None,
-        option("Only these heads, from 0, like 0,2 or 0-3. (Tables.)"),
+        option("Only these heads, from 0, like 0,2 or 0-3. (Tables and pictures.)"),
         HEADS,
     ] = None
     precision: Annotated[
         int | None,
-        option("Digits after the point, 0 to 17 (4). (Tables; the other formats keep every digit.)"),
+        option(
+            "Digits after the point, 0 to 17: 4 in tables, 2 in pictures. (The other formats keep every "
+            "digit.)"
+        ),
         PRECISION,
     ] = None
     brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
     full: Annotated[bool, option("Leave nothing out, however large. (Tables.)", "--full")] = False
+    heat: Annotated[bool, option("Draw heat maps instead of numbers. (Tables.)", "--heat")] = False
+    log: Annotated[
+        bool, option("Colour by the logarithm of the numbers. (Pictures and heat maps.)", "--log")
+    ] = False
+    without_first: Annotated[
+        bool,
+        option(
+            "Leave out the first key, which often drowns the others. (Pictures and heat maps.)",
+            "--without-first",
+        ),
+    ] = False
 
 
 class OutputOptions(NamedTuple):

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, OutputOptions, ViewOptions
 from attnctl.errors import AttnError, raise_all
-from attnctl.formats import FORMATS, write_all
+from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
 from attnctl.names import WEIGHTS, result_in
+from attnctl.screen.text import shorten
 from attnctl.trace import Trace
 from attnctl.words import one_of, quoted
 
 if TYPE_CHECKING:
+    from attnctl.verbs.show.picture import Look
     from attnctl.verbs.show.tables import View
 
 STDOUT = "-"
@@ -37,7 +39,7 @@ def emit(
     wanted = chosen_format(output.format, json=output.json)
     files = [path for path in output.output or () if path != STDOUT]
     printed = not output.output or STDOUT in output.output
-    raise_all(unused(view, "" if files or not printed else wanted))
+    raise_all(unused(view, files, wanted if printed else None))
     keep_inputs(files, inputs)
     kept = [selected(trace, view) for trace in traces]
     require_heads(kept, view, settable=settable)
@@ -46,9 +48,27 @@ def emit(
         from attnctl.cli.progress import progress
 
         with progress("writing"):
-            write_all(kept, files)
+            write_all(kept, files, look_of(view) if any(map(is_picture, files)) else None)
+        say_boxes(kept, files)
     if printed:
         print_traces(kept, wanted, view)
+
+
+def files_for(
+    verb: str, outputs: Sequence[str] | None, inputs: Sequence[str | None]
+) -> tuple[list[str], bool]:
+    """The files that findings go to, and whether stdout has them, too.
+
+    Raises AttnError for a suffix that this verb's findings are not written in, and for a file that
+    is read: before anything is computed.
+    """
+    from attnctl.store.files import format_for
+
+    named = [path for path in outputs or () if path != STDOUT]
+    for path in named:
+        format_for(path, 1, FINDINGS[verb])
+    keep_inputs(named, inputs)
+    return named, not outputs or STDOUT in outputs
 
 
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
@@ -94,16 +114,61 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
     return usual if usual in possible else "table"
 
 
-def unused(view: ViewOptions, wanted: str) -> list[str]:
-    """View options that this output would ignore; files are written in other formats than tables."""
-    if wanted == "table":
-        return []
-    named = {"--head": view.head, "--precision": view.precision, "--full": view.full or None}
-    return [
-        f"{flag}: only tables have that; a dump keeps every head and digit"
+def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
+    """Say on stderr which letters of the tokens a PNG has no picture of."""
+    drawn = [path for path in files if path.endswith(".png")]
+    if not drawn:
+        return
+    from attnctl.cli.program import complain
+    from attnctl.pictures.render import lacking
+
+    boxes = lacking(
+        "".join(word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or []))
+    )
+    if boxes:
+        complain(
+            f"note: {drawn[0]}: its font lacks {shorten(boxes, 24)}, drawn as boxes; .svg has every letter"
+        )
+
+
+def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list[str]:
+    """View options that one of these outputs would ignore: the files, and what is printed, if anything."""
+    pictures = [is_picture(path) for path in files]
+    table, drawn = printed == "table" and not files, bool(pictures) and all(pictures) and printed is None
+    named = {"--head": view.head, "--precision": view.precision}
+    out = [
+        f"{flag}: only tables and pictures have that; a dump keeps every head and digit"
         for flag, value in named.items()
-        if value is not None
+        if value is not None and not (table or drawn)
     ]
+    words = {"--full": view.full, "--heat": view.heat}
+    out += [f"{flag}: only tables have that" for flag, value in words.items() if value and not table]
+    if view.heat and table:
+        words = {"--precision": view.precision is not None, "--full": view.full}
+        out += [f"{flag}: a heat map has no numbers" for flag, value in words.items() if value]
+    if not drawn and not (table and view.heat):
+        named = {"--log": view.log, "--without-first": view.without_first}
+        out += [
+            f"{flag}: only pictures and heat maps have that; write -o picture.svg, or add --heat"
+            for flag, value in named.items()
+            if value
+        ]
+    return out
+
+
+def look_of(view: ViewOptions) -> Look:
+    """How pictures are drawn."""
+    from attnctl.verbs.show.picture import Look
+
+    steps = wanted_steps(view.step)
+    return Look(
+        steps=None if steps is None else tuple(steps),
+        brief=view.brief,
+        heads=view.head,
+        log=view.log,
+        without_first=view.without_first,
+        precision=Look.precision if view.precision is None else view.precision,
+    )
 
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
@@ -160,5 +225,12 @@ def table_view(view: ViewOptions) -> View:
     """How tables are drawn."""
     from attnctl.verbs.show.tables import View
 
-    precision = View.precision if view.precision is None else view.precision
-    return View(heads=view.head, precision=precision, full=view.full)
+    return View(
+        heads=view.head,
+        precision=View.precision if view.precision is None else view.precision,
+        brief=view.brief,
+        full=view.full,
+        heat=view.heat,
+        log=view.log,
+        without_first=view.without_first,
+    )

@@ -17,6 +17,7 @@ from attnctl.cli.options import (
     NameOption,
     TraceOption,
     command,
+    findings_option,
     option,
     picked,
 )
@@ -25,9 +26,8 @@ from attnctl.errors import AttnError, raise_all
 from attnctl.values import words
 
 if TYPE_CHECKING:
-    from attnctl.array import Array
     from attnctl.trace import Trace
-    from attnctl.verbs.stats import DumpStats, Report
+    from attnctl.verbs.stats import DumpStats, Found
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -41,6 +41,14 @@ class StatsOptions(NamedTuple):
     precision: Annotated[
         int | None, option("Digits after the point, 0 to 17 (2). (Tables.)"), PRECISION
     ] = None
+    heat: Annotated[
+        bool,
+        option(
+            "Below the numbers, heat maps of every head; on a terminal that is so for several dumps "
+            "anyway. (Tables.)",
+            "--heat",
+        ),
+    ] = False
     format: Annotated[
         str | None,
         option(
@@ -50,6 +58,14 @@ class StatsOptions(NamedTuple):
         words(*FORMAT_NAMES),
     ] = None
     json: Annotated[bool, option("Short for --format json.", "--json")] = False
+
+
+class Output(NamedTuple):
+    """Where statistics go: the format of stdout, files, and whether stdout has them at all."""
+
+    wanted: str
+    files: list[str]
+    printed: bool
 
 
 ModelOption = Annotated[
@@ -79,6 +95,7 @@ def stats(
     name: NameOption = None,
     model: ModelOption = None,
     file: FileOption = None,
+    output: Annotated[list[str] | None, findings_option("stats")] = None,
 ) -> None:
     """Measure each head: how widely it attends, how far, to what, and which head does the same.
 
@@ -107,14 +124,16 @@ def stats(
     how much of each token has reached each place (Abnar & Zuidema 2020).
     """
     from attnctl.cli.attend import renames
-    from attnctl.cli.output import chosen_format
+    from attnctl.cli.output import chosen_format, files_for
     from attnctl.store import read
-    from attnctl.verbs.stats import Report, measured, rollout
+    from attnctl.verbs.stats import Found, Report, measured, rollout
 
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     raise_all(unusable(how, wanted))
+    files, printed = files_for("stats", output, [*(dump or ()), file])
+    out = Output(wanted, files, printed)
     if model is not None:
-        stats_of_model(model, gathered(dump or [], file), wanted, how)
+        stats_of_model(model, gathered(dump or [], file), out, how)
         return
     if file is not None:
         raise AttnError("--file: add --model DIR")
@@ -128,19 +147,19 @@ def stats(
         for number, each in enumerate(traces):
             found.append(measured(each, source if len(traces) == 1 else f"{source}[{number}]"))
             layers += [each] if how.rollout else []
-    show(Report(tuple(found)), layers, rollout(layers) if layers else None, wanted, how)
+    rolled = rollout(layers) if layers else None
+    give(Found(Report(tuple(found)), rolled, layers[0].tokens if layers else None), out, how)
 
 
-def stats_of_model(name: str, texts: list[str], wanted: str, how: StatsOptions) -> None:
+def stats_of_model(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
     """Every head of a model over these texts, and the battery."""
     from attnctl.cli.progress import progress
     from attnctl.config.settings import Settings
     from attnctl.models.run import Input, run_model
     from attnctl.models.source import open_model
     from attnctl.names import WEIGHTS
-    from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.battery import battery, battery_data, battery_lines
-    from attnctl.verbs.stats import Report, measured
+    from attnctl.verbs.stats import Found, Report, measured
 
     if how.rollout:
         raise AttnError("--rollout: takes dumps; attnctl run --model DIR --layer all makes them")
@@ -154,22 +173,21 @@ def stats_of_model(name: str, texts: list[str], wanted: str, how: StatsOptions) 
             moved(number + 1, len(texts))
     wholes = [(layer, Report(tuple(each)).aggregate) for layer, each in sorted(by_layer.items())]
     report = Report(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
-    if wanted == "csv":
+    if out.wanted == "csv" and out.printed:
         raise_all([] if texts else ["--format csv: no text; give some"])
-        show(report, [], None, wanted, how)
+        give(Found(report), out, how)
         return
     with progress("random tokens") as moved:
         found = battery(name, open_model(name).description["vocab"], settings, moved)
-    if wanted == "json":
-        print_json({**report.to_dict(), "texts": len(texts), "battery": battery_data(found)})
-        return
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    more = {"texts": len(texts), "battery": battery_data(found)}
+    if texts or out.wanted == "json":
+        give(Found(report, more=more), out, how)
+    if out.printed and out.wanted == "table":
+        from attnctl.screen.output import output_for, print_lines, screen_of
 
-    if texts:
-        show(report, [], None, wanted, how)
-        sys.stdout.write("\n")
-    output = output_for(sys.stdout, os.environ)
-    print_lines(battery_lines(found, screen_of(output)), output)
+        sys.stdout.write("\n" if texts else "")
+        output = output_for(sys.stdout, os.environ)
+        print_lines(battery_lines(found, screen_of(output)), output)
 
 
 def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:
@@ -178,29 +196,39 @@ def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:
         yield f"--format {wanted}: statistics are written as table, json or csv"
     if how.precision is not None and wanted != "table":
         yield "--precision: only tables have that; files keep every digit"
+    if how.heat and wanted != "table":
+        yield "--heat: only tables have that; -o heads.svg draws a picture"
     if how.rollout and wanted == "csv":
-        yield "--rollout: a matrix has no place in this CSV; use --json, or a table"
+        from attnctl.verbs.stats.view import NO_MATRIX
+
+        yield NO_MATRIX
 
 
-def show(report: Report, layers: list[Trace], rolled: Array | None, wanted: str, how: StatsOptions) -> None:
-    """Write it in the format that is wanted."""
-    if wanted == "csv":
+def give(found: Found, out: Output, how: StatsOptions) -> None:
+    """Write what was found to the files, and on stdout in the format that is wanted."""
+    from attnctl.formats import write_found
+
+    write_found("stats", [found], out.files)
+    if not out.printed:
+        return
+    if out.wanted == "csv":
         from attnctl.verbs.stats.view import write_csv
 
-        write_csv(report, sys.stdout)
-    elif wanted == "json":
+        write_csv(found.report, sys.stdout)
+    elif out.wanted == "json":
         from attnctl.store.strict_json import print_json
 
-        data = report.to_dict()
-        if rolled is not None:
-            data["rollout"] = {"tokens": layers[0].tokens, "data": rolled.tolist()}
-        print_json(data)
+        print_json(found.to_dict())
     else:
         from attnctl.screen.output import output_for, print_lines, screen_of
         from attnctl.verbs.stats.view import Table, rollout_lines
 
         output = output_for(sys.stdout, os.environ)
         table = Table(screen_of(output), Table.precision if how.precision is None else how.precision)
-        print_lines(table.lines(report), output)
-        if rolled is not None:
-            print_lines(rollout_lines(rolled, layers, screen_of(output), how.precision), output)
+        print_lines(table.lines(found.report), output)
+        if found.rolled is not None:
+            print_lines(rollout_lines(found, screen_of(output), how.precision), output)
+        if how.heat or (screen_of(output).fits and len(found.report.dumps) > 1):
+            from attnctl.verbs.stats.picture import map_lines
+
+            print_lines(map_lines(found, screen_of(output)), output)

@@ -61,7 +61,8 @@ def screen_of(output: Console | Plain) -> Screen:
     if isinstance(output, Plain):
         return Screen(output.width, encoding=output.stream.encoding or "utf-8")
     colours = output.color_system is not None and not output.no_color
-    return Screen(output.width, output.is_terminal, output.encoding, colours)
+    shades = colours and output.color_system in {"truecolor", "256"}
+    return Screen(output.width, output.is_terminal, output.encoding, colours, shades)
 
 
 def plain_text(elements: Iterable[Element]) -> Iterator[str]:

@@ -39,6 +39,10 @@ FIXED = (
 )
 """Of the 256 colours those that no theme changes."""
 
+COLD_TRUECOLOR = ("#807060", "#8f7255", "#9e754b", "#ae7942", "#be7e3a", "#cf8433", "#e08b2d", "#f29328")
+COLD_FIXED = tuple(f"color({code})" for code in (137, 137, 173, 173, 172, 172, 208, 208))
+"""The backgrounds of negative numbers in heat maps, from brown to orange; nothing is written on them."""
+
 THEMED = ("", "", "bold", "bold", *4 * ("black on bright_cyan",))
 """Of 8 or 16 colours the one pair with a hue that is readable in every theme."""
 
@@ -46,3 +50,11 @@ THEMED = ("", "", "bold", "bold", *4 * ("black on bright_cyan",))
 def ramp(color_system: str) -> tuple[str, ...]:
     """The styles of the ramp, least first, for what Rich calls this terminal's colours."""
     return {"truecolor": TRUECOLOR, "256": FIXED}.get(color_system, THEMED)
+
+
+def backgrounds(color_system: str) -> dict[int, str]:
+    """The colours of heat maps by level, −8 to 8 without 0; none where there are too few to tell."""
+    warm = {"truecolor": TRUECOLOR, "256": FIXED}.get(color_system, ())
+    cold = {"truecolor": COLD_TRUECOLOR, "256": COLD_FIXED}.get(color_system, ())
+    levels = {level: style.split(" on ")[1] for level, style in enumerate(warm, start=1)}
+    return levels | {-level: colour for level, colour in enumerate(cold, start=1)}

@@ -32,6 +32,8 @@ class Screen(NamedTuple):
     fits: bool = False
     encoding: str = "utf-8"
     colours: bool = False
+    shades: bool = False
+    """Whether its colours are enough for heat maps."""
 
     @property
     def ascii_only(self) -> bool:

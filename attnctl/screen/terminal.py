@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.table import Table
 
 from attnctl.screen.frame import Frame, border
-from attnctl.screen.palette import STYLES, ramp
+from attnctl.screen.palette import STYLES, backgrounds, ramp
 from attnctl.screen.screen import Box, Line
 
 Styles = Mapping[str, Style]
@@ -92,4 +92,20 @@ def styles_of(console: Console) -> Styles:
 def styles_for(color_system: str) -> Styles:
     """The styles of words, and the ramp of attention weights in these colours."""
     heat = {f"heat{level}": style for level, style in enumerate(ramp(color_system), start=1)}
-    return {name: Style.parse(style) for name, style in (STYLES | heat).items()}
+    colours = backgrounds(color_system)
+    return Shades({name: Style.parse(style) for name, style in (STYLES | heat).items()}, colours)
+
+
+class Shades(dict[str, Style]):
+    """Styles by name; those of a heat map, `shade 3` and `shade 3 -2`, are made when they are asked for."""
+
+    def __init__(self, styles: Mapping[str, Style], colours: Mapping[int, str]) -> None:
+        super().__init__(styles)
+        self.colours = colours
+
+    def get(self, name: str, default: Style | None = None) -> Style | None:  # type: ignore[override]
+        """The style of this name: a level of the background, or of the foreground and the background."""
+        if name.startswith("shade ") and name not in self:
+            *front, back = (self.colours.get(int(level)) for level in name.split()[1:])
+            self[name] = Style(color=front[0] if front else None, bgcolor=back)
+        return super().get(name, default)

@@ -11,22 +11,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 from attnctl.errors import AttnError
 from attnctl.store.format import Format
-from attnctl.trace import Trace
 
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """The signals that end a process at once unless it handles them."""
 
 
-def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], formats: Sequence[Format]) -> None:
-    """Write traces to every file; a suffix that does not fit is refused before any is written."""
+def write_all(
+    traces: Sequence[Any], paths: Sequence[str | Path], formats: Sequence[Format], look: Any = None
+) -> None:
+    """Write traces or findings to every file; a suffix that does not fit is refused before that.
+
+    `look` is how they are drawn, for pictures.
+    """
     chosen = [format_for(path, len(traces), formats) for path in paths]
     for each, path in zip(chosen, paths, strict=True):
         with opened(path) as stream:
-            each.write(traces, stream)
+            each.write(traces, stream, look)
 
 
 def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Format:

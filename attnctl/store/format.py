@@ -5,11 +5,9 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TextIO
-
-if TYPE_CHECKING:
-    from attnctl.trace import Trace
+from typing import IO, Any, NamedTuple, TextIO
 
 
 class Format(NamedTuple):
@@ -29,10 +27,18 @@ class Format(NamedTuple):
     single: bool = False
     """A file holds one trace, and the writer takes one."""
 
-    def write(self, traces: Sequence[Trace], stream: IO[Any]) -> None:
-        """Write traces to a stream of bytes, or of text where the format is not binary."""
+    picture: bool = False
+    """What is written is drawn, and the writer takes how."""
+
+    def write(self, traces: Sequence[Any], stream: IO[Any], look: Any = None) -> None:
+        """Write traces to a stream of bytes, or of text where the format is not binary.
+
+        `look` is how they are drawn, for the formats that are pictures.
+        """
         module, _, function = self.writer.partition(":")
         write = getattr(import_module(module), function)
+        if self.picture and look is not None:
+            write = partial(write, look=look)
         written = traces[0] if self.single else traces
         if self.text and not isinstance(stream, io.TextIOBase):
             with as_text(stream) as text:

@@ -6,7 +6,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 Sink = Callable[[bytes], object]
@@ -20,6 +20,12 @@ TERMINAL_CONTROLS = re.compile(
 def print_json(data: Any, indent: int | None = None) -> None:
     """Write plain data to stdout as one JSON text and a line end."""
     sink(sys.stdout)(encoded(f"{json_text(data, indent)}\n"))
+
+
+def write_found(found: Sequence[Any], stream: IO[Any]) -> None:
+    """Write findings, which have `to_dict`, to a stream: an object for one, an array for several."""
+    data = [each.to_dict() for each in found]
+    sink(stream)(encoded(f"{json_text(data[0] if len(data) == 1 else data, 1)}\n"))
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

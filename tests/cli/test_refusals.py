@@ -44,7 +44,7 @@ REFUSED = [
     (["run", "I love AI", "--max-memory", "lots"], ["--max-memory: 'lots' is not a size"]),
     (["run", "I love AI", "--step", "score"], ["no step 'score' here; there are embeddings"]),
     (["run", "I love AI", "--head", "2"], ["head 2"]),
-    (["run", "I love AI", "--json", "--precision", "2"], ["--precision: only tables have that"]),
+    (["run", "I love AI", "--json", "--precision", "2"], ["--precision: only tables and pictures have that"]),
     (["run", "I love AI", "-o", "x.docx"], ["x.docx", ".json"]),
     (["run", "I love AI", "-o", "no/such/folder/x.json"], ["no/such/folder"]),
     (["run", "-c", "none.yaml"], ["none.yaml: no such file"]),

@@ -94,7 +94,11 @@ def test_every_key_that_changes_something():
         assert np.array_equal(app.walk.trace["output"], edited["output"])
         assert "1 of 9 changed (11%), most by 0." in shown(app)
         assert "before the edits" in shown(app)
-        assert any(line.endswith("11%") or " 11%" in line for line in screen_text(app) if "attention_weights" in line)
+        assert any(
+            line.endswith("11%") or " 11%" in line
+            for line in screen_text(app)
+            if "attention_weights" in line
+        )
         await pilot.press("right_square_bracket", "d")
         difference = edited["head_outputs"] - causal["head_outputs"]
         assert app.walk.mode == "difference"
@@ -248,7 +252,9 @@ def odd(tmp_path, name):
         np.savez(path, V=np.zeros((0, 2)), K=np.zeros((0, 2)))
     if name == "vectors":
         arrays = {"X": rng.normal(size=(3, 4)), **{f"W_{each}": rng.normal(size=(4, 4)) for each in "QKVO"}}
-        attnctl.attend({**arrays, "b_Q": np.ones(4), "b_K": np.ones(4), "b_V": np.ones(4), "b_O": np.ones(4)}).save(path)
+        attnctl.attend(
+            {**arrays, "b_Q": np.ones(4), "b_K": np.ones(4), "b_V": np.ones(4), "b_O": np.ones(4)}
+        ).save(path)
     if name == "mask":
         arrays = {each: rng.normal(size=(2, 3, 4)) for each in "QKV"}
         attnctl.attend(arrays, mask=[[1, 0, 0], [0, 0, 0], [1, 1, 1]]).save(path)
@@ -256,12 +262,27 @@ def odd(tmp_path, name):
 
 
 KEYS_PRESSED = [
-    *("down", "right", "t", "h", "enter", "backspace", "left_square_bracket", "end", "b", "e", "1", "enter"),
+    *(
+        "down",
+        "right",
+        "t",
+        "h",
+        "enter",
+        "backspace",
+        "left_square_bracket",
+        "end",
+        "b",
+        "e",
+        "1",
+        "enter",
+    ),
     *("d", "m", "1", "x", "s", "enter", "w", "x", "ctrl+end", "pagedown", "slash", "a", "enter", "l", "u"),
 ]
 
 
-SLOW_ODD = [pytest.param(name, marks=pytest.mark.slow) for name in ("one token", "one step", "vectors", "mask")]
+SLOW_ODD = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("one token", "one step", "vectors", "mask")
+]
 
 
 @pytest.mark.parametrize("name", ["nan", "batch", "empty", *SLOW_ODD])

@@ -33,7 +33,7 @@ def test_without_textual_the_extra_is_named(call, monkeypatch):
 
 @pytest.fixture
 def started(call, monkeypatch):
-    """A command line on what it takes for a terminal: the source that would be explored, or what it says."""
+    """A command line on what it takes for a terminal: its code, what it says, what it would explore."""
     found = []
     monkeypatch.setattr("attnctl.cli.explore.require_terminal", lambda _: None)
     monkeypatch.setattr("attnctl.cli.explore.walked", lambda source, *_, **__: found.append(source))
@@ -122,7 +122,11 @@ def test_the_terminal_is_left_as_it_was(tmp_path, end):
     act, code = ENDS[end]
     written, found = in_a_terminal(tmp_path, "explore", "I love AI", act=act)
     assert found == code
-    for on, off in [(b"\x1b[?1049h", b"\x1b[?1049l"), (b"\x1b[?1000h", b"\x1b[?1000l"), (b"\x1b[?25l", b"\x1b[?25h")]:
+    for on, off in [
+        (b"\x1b[?1049h", b"\x1b[?1049l"),
+        (b"\x1b[?1000h", b"\x1b[?1000l"),
+        (b"\x1b[?25l", b"\x1b[?25h"),
+    ]:
         assert written.rindex(off) > written.rindex(on)
 
 
@@ -132,4 +136,7 @@ def test_commands_are_printed_at_the_end(tmp_path):
         tmp_path, "explore", "I love AI", "--heads", "2", act=lambda _, main: os.write(main, b"wxq")
     )
     assert code == 0
-    assert b"attnctl run 'I love AI' --heads 2 --step attention_weights --head 0" in written.rpartition(b"\x1b[?1049l")[2]
+    assert (
+        b"attnctl run 'I love AI' --heads 2 --step attention_weights --head 0"
+        in written.rpartition(b"\x1b[?1049l")[2]
+    )

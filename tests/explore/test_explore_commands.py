@@ -79,8 +79,8 @@ SENTENCES = {
 
 
 def options_of(given):
-    from attnctl.config.positions import ROPE_OPTIONS
     from attnctl.config.fields import TOKENIZER
+    from attnctl.config.positions import ROPE_OPTIONS
 
     parts = {key.name: key.keyword for form in (ROPE_OPTIONS, TOKENIZER) for key in form.keys.values()}
     return {parts.get(name, name): value for name, value in given.items()}
@@ -124,8 +124,8 @@ def test_what_flags_cannot_say_is_a_config_on_standard_input(tmp_path):
 @pytest.mark.slow
 def test_a_shell_understands_the_commands(workplace):
     """One in a pipe, with quotes, a document and a sentence that begins with a dash."""
-    walk = remake.switched(remake.switched(of_sentence("- it's \"so\" $HOME"), "alibi"), "causal")
-    rope = of_sentence("- it's \"so\" $HOME", positions="rope")
+    walk = remake.switched(remake.switched(of_sentence('- it\'s "so" $HOME'), "alibi"), "causal")
+    rope = of_sentence('- it\'s "so" $HOME', positions="rope")
     for each in (remake.edited(walk, "0.5"), remake.edited(remake.switched(rope, "alibi"), "0.5")):
         matrix, cell = commands(each)
         done = workplace.shell(cell)
@@ -152,18 +152,26 @@ def test_one_trace_of_several(tmp_path):
     path = str(tmp_path / "s.jsonl")
     write(attnctl.run_many(["I love AI", "we do"]), path)
     walk = go.to_layer(of_file(path), 1)
-    assert shlex.split(commands(walk)[0]) == ["attnctl", "show", f"{path}[1]", "--step", "attention_weights"]
+    assert shlex.split(commands(walk)[0]) == [
+        "attnctl",
+        "show",
+        f"{path}[1]",
+        "--step",
+        "attention_weights",
+    ]
     holds(walk)
 
 
 def test_anyones_arrays(tmp_path):
-    from attnctl.verbs.explore import OfFile
     from attnctl.plan.intended import under_our_names
     from attnctl.store import read_one
+    from attnctl.verbs.explore import OfFile
 
     path = str(tmp_path / "theirs.npz")
     rng = np.random.default_rng(0)
-    np.savez(path, query=rng.normal(size=(2, 3, 4)), key=rng.normal(size=(2, 3, 4)), A=np.full((2, 3, 3), 0.5))
+    np.savez(
+        path, query=rng.normal(size=(2, 3, 4)), key=rng.normal(size=(2, 3, 4)), A=np.full((2, 3, 3), 0.5)
+    )
     names = {"query": "Q", "key": "K", "A": "attention_weights"}
     meant = Settings(scale=0.25)
     words = (path, *(word for pair in names.items() for word in ("--name", "=".join(pair))))

@@ -162,7 +162,9 @@ def test_what_is_no_edit_is_refused(text):
 
 
 def test_edits_add_up_and_outlive_a_rule_and_a_seed():
-    walk = remake.with_seed(remake.switched(remake.edited(remake.edited(WALK, "0.5"), "+=1"), "causal"), "7")
+    walk = remake.with_seed(
+        remake.switched(remake.edited(remake.edited(WALK, "0.5"), "+=1"), "causal"), "7"
+    )
     edits = ["attention_weights[0,I,I]=0.5", "attention_weights[0,I,I]+=1"]
     expected = attnctl.run("I love AI", heads=2, edits=edits, causal=True, seed=7)
     plain = attnctl.run("I love AI", heads=2, causal=True, seed=7)
@@ -237,7 +239,9 @@ def test_a_dump_that_comes_to_other_numbers_is_not_taken_for_its_config(tmp_path
         remake.edited(of_file(path), "1")
 
 
-@pytest.mark.parametrize("path", [VARIANTS / "cache.json", VARIANTS / "mask.json"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [VARIANTS / "cache.json", VARIANTS / "mask.json"], ids=lambda path: path.stem
+)
 def test_nothing_is_drawn_where_arrays_were_given(path):
     with pytest.raises(AttnError, match="nothing is drawn"):
         remake.with_seed(of_file(path), "1")

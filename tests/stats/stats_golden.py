@@ -6,7 +6,7 @@ from pathlib import Path
 import attnctl
 from attnctl.screen.output import plain_text
 from attnctl.screen.screen import Screen
-from attnctl.verbs.stats import Report, measured, rollout
+from attnctl.verbs.stats import Found, Report, measured, rollout
 from attnctl.verbs.stats.view import Table, rollout_lines, write_csv
 
 FOLDER = Path(__file__).parent / "golden"
@@ -42,7 +42,7 @@ def table(screen, *traces, precision=2):
 
 
 def rolled(screen, *layers):
-    return text(rollout_lines(rollout(layers), layers, screen, None))
+    return text(rollout_lines(Found(report(*layers), rollout(layers), layers[0].tokens), screen, None))
 
 
 def csv(*traces):

@@ -9,7 +9,7 @@ from typing import Any
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import results
 from attnctl.trace import Trace
-from attnctl.verbs.diff.align import Alignment, ApartError
+from attnctl.verbs.diff.align import Alignment, ApartError, Sides
 from attnctl.verbs.diff.configs import ABSENT, differences
 from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure
 from attnctl.verbs.diff.heads import beside_other_heads, head_counts, what_the_split_did
@@ -55,6 +55,8 @@ class Difference:
     no_split: str | None = None
     heads: list[str] = field(default_factory=list)
     """How the heads of one make up the head of the other, where their numbers differ."""
+    alignment: Alignment | None = field(default=None, repr=False, compare=False)
+    """The two traces and how their places pair up: what a picture of the difference is made of."""
 
     @property
     def same(self) -> bool:
@@ -154,6 +156,7 @@ def diff(
         split=changes,
         no_split=no_split,
         heads=heads,
+        alignment=alignment,
     )
 
 
@@ -188,11 +191,16 @@ def attempt(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDiffer
 
 def compared(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
     """One step of both. Raises ApartError where the two cannot be laid side by side."""
-    other_heads = head_counts(alignment, name) is not None
-    sides = beside_other_heads(alignment, name) if other_heads else alignment.sides(name)
+    sides = sides_of(alignment, name)
     found = measure(sides.a, sides.b, tolerance)
     if found.at is None or found.max_rel_at is None:
         return StepDifference(found, None, None, None, sides.whole)
     values = float(sides.a[found.at]), float(sides.b[found.at])
     placed = replace(found, at=sides.at(found.at), max_rel_at=sides.at(found.max_rel_at))
     return StepDifference(placed, sides.cell(found.at), *values, sides.whole)
+
+
+def sides_of(alignment: Alignment, name: str) -> Sides:
+    """One step of both, laid side by side. Raises ApartError where that cannot be."""
+    other_heads = head_counts(alignment, name) is not None
+    return beside_other_heads(alignment, name) if other_heads else alignment.sides(name)

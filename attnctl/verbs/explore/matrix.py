@@ -10,14 +10,14 @@ import numpy as np
 from attnctl.arithmetic import Cell
 from attnctl.array import Array
 from attnctl.screen.grid import Codes, Kind
+from attnctl.screen.heat import levels_of
 from attnctl.screen.numbers import Format, matrix_format
-from attnctl.screen.palette import STEPS
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import cells, distinct, pad_left, pad_right
 from attnctl.trace import Trace
 from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS
 from attnctl.verbs.show.frames import shortened_labels
-from attnctl.verbs.show.marks import GAMMA, UNSHADED, Marks, marks
+from attnctl.verbs.show.marks import Marks, marks
 
 ROW_LABEL, COLUMN_LABEL = 14, 10
 """Cells of the labels of a row and of a column, at most."""
@@ -190,8 +190,8 @@ class Matrix:
             sign = "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}{self.screen.ours('∞')}"
             return [(pad_right(sign[:cell], cell), "aside")]
         sign = "-" if level < 0 else " "
-        if self.screen.colours:
-            return [(pad_right(sign, cell), f"heat{abs(level)}" if level else "")]
+        if self.screen.shades:
+            return [(" " * cell, f"shade {level}" if level else "")]
         shades = PLAIN_SHADES if self.screen.ascii_only else SHADES
         filled = shades[abs(level)] * cell
         return [(sign + filled[1:] if level < 0 else filled, "")]
@@ -204,9 +204,7 @@ def two_axes(array: Array) -> Array:
 
 def levels(values: Array, top: float) -> Array:
     """The level of each number, from −STEPS to STEPS, by its share of the largest magnitude."""
-    share = np.clip(np.nan_to_num(np.abs(values) / top, nan=0.0), 0.0, 1.0) ** GAMMA
-    found = np.maximum(np.ceil(share * (STEPS + UNSHADED) - UNSHADED), 0).astype(int)
-    return np.where(values < 0, -found, found)
+    return levels_of(np.nan_to_num(values / top, nan=0.0))
 
 
 def thumbnail(values: Array, rows: int, columns: int) -> Array:

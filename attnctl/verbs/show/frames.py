@@ -71,6 +71,13 @@ class Frames:
         return columns_shown(size, self.grid.column_width, self.room, left_out)
 
     @property
+    def at_a_glance(self) -> bool:
+        """Whether all of it is shown, each matrix in one block."""
+        blocks = self.blocks()
+        few = len(self.panels) <= MAX_PANELS and len(self.panels) * line_count(self.grid.rows) <= MAX_LINES
+        return len(blocks) == 1 and self.whole(blocks[0]) and few
+
+    @property
     def room(self) -> int:
         """The cells there are for one matrix between its bars."""
         return self.grid.screen.width - self.grid.frame_width - 1

@@ -11,19 +11,13 @@ from attnctl.array import Array
 from attnctl.names import MASK, WEIGHTS
 from attnctl.ops import Block, Hide
 from attnctl.screen.grid import NUMBER, Codes, Kind, all_numbers
+from attnctl.screen.heat import levels_of
 from attnctl.screen.palette import STEPS
 from attnctl.screen.screen import Screen
 from attnctl.trace import Trace
 from attnctl.verbs.show.sheet import with_sink
 
 Index = tuple[int, ...]
-
-
-GAMMA = 0.7
-"""The exponent of a weight's share: below 1, so that small weights differ visibly too."""
-
-UNSHADED = 1.0
-"""The part of a level below which a weight has no background."""
 
 
 def unmarked(index: Index) -> Codes:
@@ -79,9 +73,7 @@ def shaded(array: Array, sample: Array) -> Marks:
     def codes(index: Index) -> Codes:
         def block(rows: range, columns: range) -> Array:
             weights = part(array[index], rows, columns).astype(float)
-            share = np.clip(np.nan_to_num(weights / top), 0.0, 1.0) ** GAMMA
-            levels = np.ceil(share * (STEPS + UNSHADED) - UNSHADED).astype(int)
-            return np.maximum(levels, 0)
+            return np.maximum(levels_of(np.nan_to_num(weights / top)), 0)
 
         return block
 

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from attnctl.derivation import Step
+from attnctl.names import WEIGHTS
 from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Screen
 from attnctl.trace import Trace
@@ -59,8 +60,29 @@ def step_lines(
     trace: Trace, step: Step, screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
     """The title of a step and its matrices; returns whether all of it was shown."""
+    if view.heat:
+        yield from heat(trace, step, screen, view, heads)
+        return True
     framed = frames(trace, step.name, screen, view, heads)
+    brief = view.brief and screen.fits and not view.full and step.name == WEIGHTS
+    if brief and not (framed.at_a_glance and screen.colours):  # where the numbers themselves are shaded
+        yield from heat(trace, step, screen, view, heads)
+        if framed.at_a_glance:
+            yield from framed.lines()
+        return framed.at_a_glance
     title = [(step.name, "name"), (formula_of(step), "formula"), (shape_of(trace, step), "aside")]
     notes = [(note, "aside") for note in framed.notes]
     yield from screen.flow([(screen.ours(text), style) for text, style in title + notes], "   ")
     return (yield from framed.lines())
+
+
+def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Iterator[Element]:
+    """The title of a step and its heat maps."""
+    from attnctl.screen.heat import heat_lines
+    from attnctl.verbs.show.picture import Look, plot_of
+
+    look = Look(heads=view.heads, log=view.log, without_first=view.without_first)
+    plot = plot_of(trace, step.name, heads, look)
+    title = [(step.name, "name"), *((each, "aside") for each in plot.about)]
+    yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
+    yield from heat_lines(plot, screen)

@@ -13,7 +13,8 @@ from attnctl.trace import Trace
 class View:
     """What to show of a trace: which steps (None: all) and heads, how many decimals, how much of it.
 
-    `brief` is attention weights and result only; `full` shortens nothing on a terminal.
+    `brief` is attention weights and result only; `full` shortens nothing on a terminal. `heat` draws
+    heat maps instead of numbers, by logarithm or without the first key if asked.
     """
 
     steps: tuple[str, ...] | None = None
@@ -21,6 +22,9 @@ class View:
     precision: int = 4
     brief: bool = False
     full: bool = False
+    heat: bool = False
+    log: bool = False
+    without_first: bool = False
 
 
 def steps_of(trace: Trace, view: View) -> list[Step]:

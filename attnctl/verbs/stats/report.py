@@ -7,10 +7,11 @@ once, correctly (`math.fsum`), so no order and no division into parts changes a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import fsum
 from typing import Any
 
+from attnctl.array import Array
 from attnctl.errors import AttnError
 
 SCHEMA = "attnctl/stats/1"
@@ -176,6 +177,25 @@ class Report:
         if data.get("schema") != SCHEMA:
             raise AttnError(f"schema {data.get('schema')!r} is not that of statistics; expected {SCHEMA!r}")
         return cls(tuple(map(DumpStats.from_dict, data["dumps"])))
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that `attnctl stats` found: the report, what rolled out of layers, what else is to be written."""
+
+    report: Report
+    rolled: Array | None = None
+    """The rollout, (token, token)."""
+    tokens: Sequence[str] | None = None
+    """What stands along both axes of the rollout."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, ready for JSON."""
+        data = {**self.report.to_dict(), **self.more}
+        if self.rolled is not None:
+            data["rollout"] = {"tokens": self.tokens, "data": self.rolled.tolist()}
+        return data
 
 
 def together(heads: Sequence[HeadStats]) -> HeadStats:

@@ -8,8 +8,8 @@ from itertools import chain
 from typing import TextIO
 
 from attnctl.arithmetic import number_text
-from attnctl.array import Array
 from attnctl.derivation import Step
+from attnctl.errors import AttnError
 from attnctl.ops import Unstated
 from attnctl.screen.output import Element
 from attnctl.screen.screen import Line, Screen
@@ -19,7 +19,7 @@ from attnctl.trace import Trace
 from attnctl.verbs.show.frames import frames
 from attnctl.verbs.show.headline import beginning
 from attnctl.verbs.show.view import View
-from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, Report
+from attnctl.verbs.stats import MEASURES, DumpStats, Found, HeadStats, Report
 
 HEADINGS = {
     "entropy": "bits",
@@ -143,20 +143,21 @@ class Table:
                 yield from self.screen.flow([(self.screen.ours(f"      {words}: {told}"), "aside")], " ")
 
 
-def rollout_lines(
-    rolled: Array, layers: Sequence[Trace], screen: Screen, precision: int | None
-) -> Iterator[Element]:
-    """The rollout as a matrix of tokens."""
+def rollout_lines(found: Found, screen: Screen, precision: int | None) -> Iterator[Element]:
+    """The rollout as a matrix of tokens; each dump is a layer."""
+    assert found.rolled is not None
     formula = "Ã_L … Ã_2 Ã_1, Ã = (A + I) / 2"
     step = Step("rollout", Unstated(), (), ("query", "key"), formula, "R")
-    trace = Trace({"rollout": step}, {"rollout": rolled}, {"tokens": layers[0].tokens})
+    trace = Trace({"rollout": step}, {"rollout": found.rolled}, {"tokens": found.tokens})
     view = View(precision=View.precision if precision is None else precision)
     yield []
-    yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(layers)} layers"), "aside")]
+    yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(found.report.dumps)} layers"), "aside")]
     yield from frames(trace, "rollout", screen, view, 0).lines()
 
 
 # --- CSV ---
+
+NO_MATRIX = "--rollout: a matrix has no place in this CSV; use --json, or a table"
 
 PLACES = ("largest", "largest_query", "largest_key", "query_token", "key_token")
 COLUMNS = ("dump", "head", *MEASURES, *PLACES, "empty_rows", "uneven_rows", "nearest_head", "divergence")
@@ -171,6 +172,14 @@ def write_csv(report: Report, stream: TextIO) -> None:
             ",".join([cell(group.name), str(number), *fields(head), *near(group, number)]) + "\n"
             for number, head in enumerate(group.heads)
         )
+
+
+def write_found_csv(found: Sequence[Found], stream: TextIO) -> None:
+    """The heads of what `attnctl stats` found. Raises AttnError for a rollout, which has no place in it."""
+    for each in found:
+        if each.rolled is not None:
+            raise AttnError(NO_MATRIX)
+        write_csv(each.report, stream)
 
 
 def fields(head: HeadStats) -> Iterator[str]:

@@ -1,0 +1,92 @@
+"""The sheet that a picture is drawn on, and the SVG document around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from attnctl.pictures.colours import BLUE, HATCH, INK, PAPER, TWO_HUES
+from attnctl.pictures.svg import FAMILY, element, escaped, number, text_width
+
+MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
+"""The border around everything, the height of a line and of its font."""
+
+RAMPS = {"one": BLUE, "two": TWO_HUES}
+"""The gradients that a drawing may fill with; there is `hatched`, too."""
+
+
+@dataclass
+class Canvas:
+    """The elements drawn so far, and how far down and to the right they reach."""
+
+    own: str
+    """What the ids of this picture begin with, so that several stand in one page."""
+    parts: list[str] = field(default_factory=list)
+    y: float = MARGIN
+    right: float = 0.0
+
+    def text(self, words: str, x: float, y: float, **given: object) -> None:
+        """Words on the canvas; `full` is what a title says of words that were cut."""
+        full = given.pop("full", None)
+        tip = element("title", escaped(str(full))) if full not in {None, words} else ""
+        self.parts.append(element("text", tip + escaped(words), x=float(x), y=float(y), **given))
+        size = given.get("font_size", TEXT)
+        assert isinstance(size, float)
+        if given.get("text_anchor") is None and "transform" not in given:
+            self.right = max(self.right, x + text_width(words, size))
+
+    def paint(self, name: str) -> str:
+        """The fill of a gradient, or of the hatching."""
+        return f"url(#{self.own}-{name})"
+
+    def group(self, parts: Sequence[str], **given: object) -> None:
+        """Elements that have these attributes in common."""
+        if parts:
+            self.parts.append(element("g", "".join(parts), **given))
+
+    def line(self, words: str, **given: object) -> None:
+        """Words on a line of their own."""
+        size = given.get("font_size", TEXT)
+        assert isinstance(size, float)
+        self.y += size
+        self.text(words, MARGIN, self.y, **given)
+        self.y += LINE - TEXT
+
+
+def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) -> str:
+    """The SVG around a body, of this width and height; its ids begin with `own`."""
+    width, height = size
+    hatching = element(
+        "pattern",
+        element("rect", width=5.0, height=5.0, fill=PAPER)
+        + element("rect", width=1.2, height=5.0, fill=HATCH),
+        id=f"{own}-hatched",
+        width=5.0,
+        height=5.0,
+        patternUnits="userSpaceOnUse",
+        patternTransform="rotate(45)",
+    )
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{own}-title {own}-desc" '
+        f'font-family="{FAMILY}" font-size="{number(TEXT)}" fill="{INK}">'
+    )
+    parts = [
+        head,
+        element("title", escaped(title) or " ", id=f"{own}-title"),
+        element("desc", escaped(said) or " ", id=f"{own}-desc"),
+        element("defs", hatching + "".join(gradient(f"{own}-{each}", RAMPS[each]) for each in RAMPS)),
+        element("rect", width=float(width), height=float(height), fill=PAPER),
+        body,
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
+
+
+def gradient(name: str, anchors: tuple[str, ...]) -> str:
+    """A ramp from left to right."""
+    stops = (
+        element("stop", offset=number(at / (len(anchors) - 1)), stop_color=colour)
+        for at, colour in enumerate(anchors)
+    )
+    return element("linearGradient", "".join(stops), id=name)

@@ -1,0 +1,106 @@
+"""The difference of two traces as a picture: B − A of the first step that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import IO, TextIO
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.errors import AttnError
+from attnctl.names import WEIGHTS
+from attnctl.pictures.draw import draw
+from attnctl.pictures.plot import Figure, Plot
+from attnctl.pictures.render import png
+from attnctl.screen.text import visible
+from attnctl.trace import Trace
+from attnctl.verbs.diff.align import Alignment, Pairing, Sides
+from attnctl.verbs.diff.difference import Difference, sides_of
+from attnctl.verbs.diff.heads import SideBySide
+from attnctl.verbs.show.picture import USUAL, plot_of
+from attnctl.verbs.show.sheet import heads_of
+from attnctl.words import plural
+
+MOST_PAIRS = 64
+"""Pairs in one picture."""
+
+
+def write_svg(found: Sequence[Difference], stream: TextIO) -> None:
+    """Write differences as one SVG."""
+    stream.write(draw(figure_of(found)).svg)
+
+
+def write_png(found: Sequence[Difference], stream: IO[bytes]) -> None:
+    """Write differences as one PNG. Raises AttnError where resvg-py is missing."""
+    stream.write(png(*draw(figure_of(found))))
+
+
+def figure_of(found: Sequence[Difference]) -> Figure:
+    """A plot for each difference."""
+    if len(found) > MOST_PAIRS:
+        raise AttnError(f"{len(found)} pairs: a picture holds {MOST_PAIRS}; pick one with --trace")
+    plots = []
+    for number, each in enumerate(found):
+        plot = plot_of_difference(each)
+        plots.append(plot if len(found) == 1 else replace(plot, title=f"pair {number}: {plot.title}"))
+    first = found[0].alignment
+    assert first is not None
+    sentences = [visible(trace.sentence or "") for trace in (first.a, first.b)]
+    told = tuple(f"{side}: {words}" for side, words in zip("AB", sentences, strict=True) if words)
+    return Figure("B − A", told if len(found) == 1 else (), plots)
+
+
+def plot_of_difference(found: Difference) -> Plot:
+    """B − A of the first step that differs; of the weights, or the last step, where none does."""
+    alignment = found.alignment
+    assert alignment is not None
+    name = found.first or (WEIGHTS if WEIGHTS in found.steps else list(found.steps)[-1])
+    step = found.steps[name]
+    sides = sides_of(alignment, name)
+    trace = difference_trace(alignment, sides)
+    if found.first is None:
+        said = ["No number differs"]
+    else:
+        said = ["The first step that differs", f"largest {step.measure.max_abs:.3g} at {step.cell}"]
+    hidden = step.measure.hidden_in_a + step.measure.hidden_in_b
+    said += [f"{plural(hidden, 'cell')} hidden on one side only"] if hidden else []
+    plot = plot_of(trace, name, heads_of(trace), USUAL)
+    return replace(
+        plot,
+        title=f"{name}, B − A",
+        about=plot.about[1:],
+        signed=True,
+        notes=(visible("; ".join(said)) + ".", *plot.notes),
+    )
+
+
+def difference_trace(alignment: Alignment, sides: Sides) -> Trace:
+    """B − A of one step as a trace of its own, with the tokens that both have."""
+    step, values = alignment.a.steps[sides.name], subtracted(sides.b, sides.a)
+    merged = isinstance(sides, SideBySide)
+    axes = tuple(axis for axis in step.axes if axis != "head") if merged else step.axes
+    axes = axes[len(axes) - values.ndim :]
+    header = {
+        "tokens": common_words(alignment.a.tokens, alignment.tokens),
+        "key_tokens": common_words(alignment.a.key_tokens, alignment.keys),
+    }
+    return Trace({step.name: replace(step, axes=axes)}, {step.name: values}, header)
+
+
+def subtracted(b: Array, a: Array) -> Array:
+    """B − A; equal infinities are 0 apart."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        b, a = (np.asarray(each, dtype=np.float64) for each in (b, a))
+        values = b - a
+    values[b == a] = 0.0
+    values[np.isinf(values)] = np.nan  # hidden on one side only
+    return values
+
+
+def common_words(words: list[str] | None, pairing: Pairing | None) -> list[str] | None:
+    """The tokens of A that B has, too."""
+    if words is None or pairing is None:
+        return words
+    return [words[place] for place in pairing.a]

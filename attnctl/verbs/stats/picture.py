@@ -1,0 +1,95 @@
+"""Statistics of heads as a picture: dumps or layers down, heads across, a panel for each measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import IO, TextIO
+
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.errors import AttnError
+from attnctl.pictures.draw import draw
+from attnctl.pictures.plot import Figure, Panel, Plot
+from attnctl.pictures.render import png
+from attnctl.screen.heat import heat_lines
+from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import distinct, token_text, visible
+from attnctl.verbs.stats.report import Found, Report
+from attnctl.words import plural
+
+KINDS = (
+    (
+        "attention",
+        "share of attention on the token before, on the first, on itself, on the same word elsewhere",
+        ("previous", "first", "self", "same_token"),
+    ),
+    ("entropy", "bits of a row of weights", ("entropy",)),
+    ("distance", "|query − key| in tokens", ("distance",)),
+)
+"""What is drawn with one scale: a title, what the numbers are, and the measures."""
+
+
+def write_svg(found: Sequence[Found], stream: TextIO) -> None:
+    """Write statistics as one SVG."""
+    stream.write(draw(figure_of(found)).svg)
+
+
+def write_png(found: Sequence[Found], stream: IO[bytes]) -> None:
+    """Write statistics as one PNG. Raises AttnError where resvg-py is missing."""
+    stream.write(png(*draw(figure_of(found))))
+
+
+def figure_of(found: Sequence[Found]) -> Figure:
+    """The measures of every head, then what rolled out of the layers."""
+    plots = [plot for each in found for plot in plots_of(each)]
+    if not plots:
+        raise AttnError("nothing to draw: no text; give some")
+    return Figure("What each head attends to", (), plots)
+
+
+def plots_of(found: Found) -> list[Plot]:
+    """A plot for each kind of measure, and for the rollout."""
+    plots = measures(found.report) if found.report.dumps else []
+    if found.rolled is not None:
+        words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
+        layers = plural(len(found.report.dumps), "layer")
+        about = f"how much of each token (across) has reached each place (down) after {layers}"
+        plots.append(Plot("rollout", (about,), [Panel("", found.rolled)], words, words))
+    return plots
+
+
+def map_lines(found: Found, screen: Screen) -> Iterator[Line]:
+    """The same as heat maps in characters."""
+    for plot in plots_of(found):
+        yield []
+        words = [(plot.title, "name"), *((each, "aside") for each in plot.about)]
+        yield from screen.flow([(screen.ours(text), style) for text, style in words], "   ")
+        yield from heat_lines(plot, screen)
+
+
+def measures(report: Report) -> list[Plot]:
+    """Dumps down, heads across: a panel for each measure."""
+    names = [visible(dump.name) for dump in report.dumps]
+    heads = [str(number) for number in range(max(len(dump.heads) for dump in report.dumps))]
+    return [
+        Plot(
+            title,
+            (f"{about}; means over rows", "heads across"),
+            [Panel(name.replace("_", " "), values(report, name, len(heads))) for name in of],
+            names,
+            heads,
+            hidden="nothing to say",
+        )
+        for title, about, of in KINDS
+    ]
+
+
+def values(report: Report, name: str, heads: int) -> Array:
+    """A measure of each head of each dump, (dump, head); −∞ where it means nothing."""
+    out = np.full((len(report.dumps), heads), -np.inf)
+    for row, dump in enumerate(report.dumps):
+        for column, head in enumerate(dump.heads):
+            mean = head.means[name]
+            out[row, column] = -np.inf if mean is None else mean
+    return out

@@ -1,0 +1,51 @@
+"""What diff, check and stats find, written to files by suffix."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnctl.formats import FINDINGS
+
+VERBS = {"check": ["check", "a.json"], "diff": ["diff", "a.json", "b.json"], "stats": ["stats", "a.json"]}
+
+
+@pytest.fixture
+def dumps(call):
+    call("run", "I love AI", "--heads", "2", "-o", "a.json")
+    call("run", "I love AI", "--heads", "2", "--seed", "1", "-o", "b.json")
+    return call
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_file_holds_what_stdout_would(dumps, verb):
+    printed = dumps(*VERBS[verb], "--json")
+    assert dumps(*VERBS[verb], "-o", "found.json") == (printed.code, "", "")
+    assert json.loads(Path("found.json").read_text()) == json.loads(printed.out)
+    both = dumps(*VERBS[verb], "--json", "-o", "again.json", "-o", "-")
+    assert both.out == printed.out
+    assert Path("again.json").read_bytes() == Path("found.json").read_bytes()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_suffix_without_a_writer_is_refused_with_all_that_there_are(dumps, verb):
+    done = dumps(*VERBS[verb], "-o", "found.json", "-o", "found.xyz")
+    assert done.code == 2
+    assert "found.xyz" in done.err
+    assert all(each.suffix in done.err for each in FINDINGS[verb])
+    assert not Path("found.json").exists(), "nothing is half-written"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_read_is_not_overwritten(dumps, verb):
+    before = Path("a.json").read_bytes()
+    assert dumps(*VERBS[verb], "-o", "a.json").code == 2
+    assert Path("a.json").read_bytes() == before
+
+
+def test_statistics_as_csv_are_those_of_stdout(dumps):
+    printed = dumps("stats", "a.json", "b.json", "--format", "csv").out
+    dumps("stats", "a.json", "b.json", "-o", "found.csv")
+    assert Path("found.csv").read_text() == printed
+    refused = dumps("stats", "a.json", "b.json", "--rollout", "-o", "rolled.csv")
+    assert (refused.code, Path("rolled.csv").exists()) == (2, False)

@@ -1,0 +1,148 @@
+"""Heat maps in characters: every cell has its level, whatever the screen can show."""
+
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import attnctl
+from attnctl.pictures.plot import Panel, Plot
+from attnctl.screen.heat import HIDDEN, STRANGE, heat_lines, levels_of
+from attnctl.screen.output import Plain
+from attnctl.screen.palette import backgrounds
+from attnctl.screen.screen import Screen
+from attnctl.screen.text import cells
+from attnctl.verbs.show.tables import View, show
+
+PLAIN = Screen(80)
+COLOURED = Screen(80, fits=True, colours=True, shades=True)
+
+
+def plot(values, captions=("",), **more):
+    values = np.asarray(values)
+    rows, columns = ([f"w{i}" for i in range(size)] for size in values.shape)
+    return Plot("step", ("about",), [Panel(each, values) for each in captions], rows, columns, **more)
+
+
+def lines(made, screen=PLAIN):
+    return ["".join(text for text, _ in line) for line in heat_lines(made, screen)]
+
+
+@pytest.mark.parametrize(
+    ("share", "level"),
+    [(0, 0), (0.01, 0), (0.06, 1), (0.5, 5), (0.999, 8), (1, 8), (-1, -8), (-0.5, -5), (2, 8)],
+)
+def test_the_level_of_a_share(share, level):
+    assert levels_of(np.array(share, float)) == level
+
+
+def test_shading_without_colours():
+    assert lines(plot([[0.0, 0.02, 0.25], [0.5, 1.0, -np.inf]])) == [
+        "   w0 w1 w2",
+        "w0       ▒▒▒",
+        "w1 ▓▓▓███╱╱╱",
+        "  0  ░░▒▒▓▓██ 1   ╱ hidden (−∞)",
+    ]
+
+
+def test_shading_in_ascii():
+    screen = Screen(80, encoding="ascii")
+    assert lines(plot([[0.0, 1.0], [np.nan, -np.inf]]), screen) == [
+        "   w0 w1",
+        "w0    @@@",
+        "w1 ???///",
+        "  0  .:-=+*#@ 1   / hidden (-inf)   ? NaN or inf",
+    ]
+
+
+def test_signed_numbers_are_shaded_from_the_least_to_the_largest():
+    assert lines(plot([[-2.0, 0.0, 2.0]]))[1:] == ["w0    ▒▒▒███", "  -2  ░░░░▒▒▒▒▓▓▓▓████ 2"]
+
+
+def test_colours_are_those_of_the_palette():
+    (_, row, _) = heat_lines(plot([[1.0, -1.0, 0.0]]), COLOURED)
+    assert [style for _, style in row if style] == ["label", "shade 8", "shade -8"]
+    for system in ("truecolor", "256"):
+        assert sorted(backgrounds(system)) == [*range(-8, 0), *range(1, 9)]
+    assert backgrounds("standard") == {}
+
+
+def test_more_than_twelve_rows_are_half_blocks():
+    values = np.zeros((14, 3))
+    values[0, 0], values[1, 1], values[2:4, 2] = 1, 1, 1
+    values[4:6, :] = -np.inf
+    found = list(heat_lines(plot(values), COLOURED))
+    assert len(found) == 7 + 1
+    assert found[0][1:] == [("▀▄", "shade 8 0"), (" ", "")]
+    assert ("▀", "shade 8 8") in found[1]
+    assert ("╱╱╱", "aside") in found[2]
+
+
+def test_an_odd_last_row_has_nothing_below_it():
+    found = list(heat_lines(plot(np.ones((13, 2))), COLOURED))
+    assert found[6][1:] == [("▀▀", "shade 8 0")]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("size", [1, 3, 12, 13, 40, 300])
+@pytest.mark.parametrize("screen", [PLAIN, COLOURED], ids=["plain", "coloured"])
+def test_maps_fit_the_width(width, size, screen):
+    screen = screen._replace(width=width)
+    made = plot(np.eye(size), ["head 0", "head 1", "head 2"])
+    for line in lines(made, screen)[:-1]:
+        if "mean of" not in line:
+            assert cells(line) <= max(width, 8 + 1 + width // 4)
+
+
+def test_long_sentences_are_merged_and_that_is_said():
+    values = np.zeros((300, 300))
+    values[:7, :] = 1.0
+    found = lines(plot(values), COLOURED)
+    assert "  Each cell is the mean of what is not hidden of 7 × 4 numbers." in found
+    assert found[0].split()[0] == "w0"
+    assert found[1].split()[0] == "w14", "two rows of seven tokens share a line"
+
+
+def printed(view, output):
+    show(attnctl.run(" ".join(f"w{i}" for i in range(40)), heads=2), output, view)
+    return output.file.getvalue() if isinstance(output, Console) else output.stream.getvalue()
+
+
+def console():
+    return Console(
+        file=StringIO(), force_terminal=True, width=100, color_system="truecolor", legacy_windows=False
+    )
+
+
+def test_a_pipe_has_numbers_unless_heat_is_asked():
+    assert "█" not in printed(View(brief=True), Plain(StringIO()))
+    asked = printed(View(heat=True, steps=("attention_weights",)), Plain(StringIO()))
+    assert "█" in asked
+    assert "╭──" not in asked.split("attention_weights")[1]
+
+
+def test_brief_on_a_terminal_is_a_heat_map_where_numbers_do_not_fit():
+    out = printed(View(brief=True), console())
+    assert "▀" in out.split("attention_weights")[1].split("output")[0]
+    whole = printed(View(brief=True, full=True), console())
+    assert "▀" not in whole
+    output = console()
+    show(attnctl.run("I love AI"), output, View(brief=True))
+    assert "│" in output.file.getvalue().split("attention_weights")[1].split("output")[0], "numbers, shaded"
+
+
+def test_log_and_without_first_reach_the_map():
+    trace = attnctl.run("I love AI", heads=2)
+    view = View(heat=True, steps=("attention_weights",), log=True, without_first=True, heads=(1,))
+    stream = StringIO()
+    show(trace, Plain(stream), view)
+    said = stream.getvalue()
+    assert "by logarithm" in said
+    assert "Without the first key, I" in said
+    assert "head 1" in said
+    assert "head 0" not in said
+
+
+def test_marks_are_no_levels():
+    assert {HIDDEN, STRANGE}.isdisjoint(range(-8, 9))
