@@ -164,10 +164,11 @@ def test_the_mouse_does_it():
     drive(of_sentence(heads=2), act)
 
 
-SLOW_SIZES = [pytest.param(size, marks=pytest.mark.slow) for size in ((80, 24), (44, 12), (300, 90))]
+SIZES = ((80, 24), (44, 12), (300, 90), (20, 6))
+SLOW_SIZES = [pytest.param(size, marks=pytest.mark.slow) for size in SIZES]
 
 
-@pytest.mark.parametrize("size", [(140, 40), (20, 6), *SLOW_SIZES])
+@pytest.mark.parametrize("size", [(140, 40), *SLOW_SIZES])
 def test_every_size_of_terminal(size):
     async def act(app, pilot):
         lines = screen_text(app)
@@ -285,7 +286,7 @@ SLOW_ODD = [
 ]
 
 
-@pytest.mark.parametrize("name", ["nan", "batch", "empty", *SLOW_ODD])
+@pytest.mark.parametrize("name", ["nan", "empty", *SLOW_ODD])
 def test_odd_dumps(tmp_path, name):
     walk = of_file(odd(tmp_path, name))
 
@@ -336,6 +337,7 @@ def test_the_help_says_every_key():
     assert max(map(len, text.splitlines())) <= 70
 
 
+@pytest.mark.slow
 def test_a_large_matrix_formats_what_is_visible(monkeypatch):
     from attnctl.screen.numbers import Format
 

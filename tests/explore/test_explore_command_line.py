@@ -33,7 +33,7 @@ def test_without_textual_the_extra_is_named(call, monkeypatch):
 
 @pytest.fixture
 def started(call, monkeypatch):
-    """A command line on what it takes for a terminal: the source that would be explored, or what it says."""
+    """A command line on what it takes for a terminal: its code, what it says, what it would explore."""
     found = []
     monkeypatch.setattr("attnctl.cli.explore.require_terminal", lambda _: None)
     monkeypatch.setattr("attnctl.cli.explore.walked", lambda source, *_, **__: found.append(source))

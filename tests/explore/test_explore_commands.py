@@ -79,8 +79,8 @@ SENTENCES = {
 
 
 def options_of(given):
-    from attnctl.config.positions import ROPE_OPTIONS
     from attnctl.config.fields import TOKENIZER
+    from attnctl.config.positions import ROPE_OPTIONS
 
     parts = {key.name: key.keyword for form in (ROPE_OPTIONS, TOKENIZER) for key in form.keys.values()}
     return {parts.get(name, name): value for name, value in given.items()}
@@ -163,9 +163,9 @@ def test_one_trace_of_several(tmp_path):
 
 
 def test_anyones_arrays(tmp_path):
-    from attnctl.verbs.explore import OfFile
     from attnctl.plan.intended import under_our_names
     from attnctl.store import read_one
+    from attnctl.verbs.explore import OfFile
 
     path = str(tmp_path / "theirs.npz")
     rng = np.random.default_rng(0)

@@ -190,8 +190,8 @@ class Matrix:
             sign = "NaN" if np.isnan(value) else f"{'-' if value < 0 else ''}{self.screen.ours('∞')}"
             return [(pad_right(sign[:cell], cell), "aside")]
         sign = "-" if level < 0 else " "
-        if self.screen.colours:
-            return [(pad_right(sign, cell), f"heat{abs(level)}" if level else "")]
+        if self.screen.shades:
+            return [(" " * cell, f"shade {level}" if level else "")]
         shades = PLAIN_SHADES if self.screen.ascii_only else SHADES
         filled = shades[abs(level)] * cell
         return [(sign + filled[1:] if level < 0 else filled, "")]

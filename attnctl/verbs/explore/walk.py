@@ -266,7 +266,7 @@ def searched(walk: Walk, text: str, axis: int) -> Walk:
         raise AttnError(f"no token {quoted(text)} here")
     labels = walk.trace.labels(walk.step, ndim + axis)
     here = walk.place.cell[axis]
-    order = [*range(here + 1, len(labels)), *range(here + 1)]
+    order = [*range(here + 1, len(labels)), *range(min(here + 1, len(labels)))]
     exact = [at for at in order if labels[at] == text]
     within = exact or [at for at in order if text.casefold() in labels[at].casefold()]
     if not within:

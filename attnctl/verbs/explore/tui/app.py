@@ -125,7 +125,8 @@ class Explorer(App[None]):
     def marks(self) -> Screen:
         """What the terminal can show."""
         colours = not self.no_color and self.console.color_system is not None
-        return Screen(self.size.width, fits=True, encoding=self.encoding, colours=colours)
+        shades = colours and self.console.color_system in {"truecolor", "256"}
+        return Screen(self.size.width, True, self.encoding, colours, shades)
 
     def matrix_of(self, layer: Layer, step: str, lead: Cell) -> Matrix:
         """The matrix of a step, kept while one is near it."""

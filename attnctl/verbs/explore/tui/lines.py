@@ -23,8 +23,8 @@ def style_of(name: str, system: str) -> Style:
     known = styles_for(system or "standard")
     out = Style()
     for each in name.split("+"):
-        if system or not each.startswith("heat"):
-            out += known.get(each, Style())
+        if system or not each.startswith(("heat", "shade")):
+            out += known.get(each) or Style()
     return out
 
 

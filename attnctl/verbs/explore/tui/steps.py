@@ -81,7 +81,7 @@ class Steps(ScrollView, can_focus=False):
 
     def picture(self, entry: Entry, part: int) -> list[Segment]:
         """Two rows of the picture as half blocks; without colours one shade for both."""
-        if not self.system or self.marks.ascii_only:
+        if not self.marks.shades or self.marks.ascii_only:
             return [Segment(entry.shades(part, ascii_only=self.marks.ascii_only))]
         upper, lower = (self.colours(entry, 2 * part + half) for half in (0, 1))
         return [half_block(a, b) for a, b in zip(upper, lower, strict=True)]
@@ -94,7 +94,7 @@ class Steps(ScrollView, can_focus=False):
             if (row, column) in entry.lit:
                 out.append(LIT)
             else:
-                out.append(style_of(f"heat{level}", self.system).bgcolor if level else None)
+                out.append(style_of(f"shade {level}", self.system).bgcolor if level else None)
         return out
 
     async def on_click(self, event: events.Click) -> None:
