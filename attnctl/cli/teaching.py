@@ -25,6 +25,9 @@ HELP = "Type an answer; or hint, show (the answer), again (the lesson), skip (to
 PROMPT = 3
 """Lines that are needed below and between the text and the question."""
 
+ROWS = 24
+"""Lines of a terminal that does not say how many it has."""
+
 LONGEST = 12
 """Lines of arithmetic that are shown when an answer was right."""
 
@@ -88,7 +91,7 @@ class Lecture:
 
         self.print(iter(text))
         height = sum(1 for _ in plain_text([*text, *question()])) + PROMPT
-        if height > get_terminal_size().lines:
+        if height > (get_terminal_size().lines or ROWS):
             say("")
             asked("Enter: the numbers > ")
         say("")

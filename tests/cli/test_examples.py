@@ -103,6 +103,10 @@ def test_the_wheel_has_the_examples(tmp_path):
         check=True,
     )
     assert json.loads(done.stdout)["sentence"] == "India is great"
+    lessons = tmp_path / "site" / "attnctl" / "lessons"
+    assert {path.name for path in lessons.iterdir()} == {
+        path.name for path in (ROOT / "attnctl" / "lessons").iterdir()
+    }
     assert {path.stem for path in (tmp_path / "site" / "attnctl" / "examples").glob("*.yaml")} == set(
         names()
     )

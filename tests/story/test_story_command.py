@@ -85,13 +85,27 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def end(self):
-        code = self.process.wait(timeout=60)
-        os.close(self.master)
-        return code
+        return self.process.wait(timeout=60)
 
 
-def test_on_a_terminal_enter_goes_on_and_q_ends():
-    terminal = Terminal("run", "I love AI", "--story")
+@pytest.fixture
+def terminal():
+    """Starts a process on a terminal; none is left over."""
+    started = []
+
+    def start(*args, **environ):
+        started.append(Terminal(*args, **environ))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+        os.close(each.master)
+
+
+def test_on_a_terminal_enter_goes_on_and_q_ends(terminal):
+    terminal = terminal("run", "I love AI", "--story")
     assert "2/13" not in terminal.until("q: end")
     terminal.type("\n")
     assert "2/13" in terminal.until("q: end")
@@ -100,8 +114,8 @@ def test_on_a_terminal_enter_goes_on_and_q_ends():
     assert "3/13" not in terminal.seen
 
 
-def test_a_lesson_on_a_terminal(tmp_path):
-    terminal = Terminal("learn", XDG_DATA_HOME=str(tmp_path))
+def test_a_lesson_on_a_terminal(terminal, tmp_path):
+    terminal = terminal("learn", XDG_DATA_HOME=str(tmp_path))
     terminal.until("> ")
     for typed, answered in [
         ("5\n", "Not right yet"),
