@@ -282,7 +282,8 @@ KEYS_PRESSED = [
 
 
 SLOW_ODD = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("one token", "one step", "vectors", "mask")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("batch", "one token", "one step", "vectors", "mask")
 ]
 
 

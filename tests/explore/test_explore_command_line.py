@@ -1,12 +1,5 @@
-"""attnctl explore from the shell: what it refuses and what it names instead, and that it ends well."""
+"""attnctl explore from the shell: what it refuses and what it names instead."""
 
-import os
-import pty
-import select
-import signal
-import subprocess
-import sys
-import time
 from importlib import util
 
 import pytest
@@ -79,64 +72,3 @@ def test_what_is_refused(started, call, args, said, monkeypatch):
     code, err, _ = started(*args)
     assert code == 2
     assert said in err
-
-
-def in_a_terminal(tmp_path, *args, act):
-    """Run the executable in a pseudo-terminal: what it wrote, and how it ended."""
-    main, side = pty.openpty()
-    environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
-    before = subprocess.run(["stty", "-a"], stdin=side, capture_output=True, check=True).stdout
-    command = [sys.executable, "-m", "attnctl", *args]
-    process = subprocess.Popen(
-        command, stdin=side, stdout=side, stderr=side, cwd=tmp_path, env=environ, start_new_session=True
-    )
-    written, acted, end = b"", False, time.monotonic() + 60
-    while time.monotonic() < end:
-        if select.select([main], [], [], 0.1)[0]:
-            written += os.read(main, 65536)
-        elif process.poll() is not None:
-            break
-        if not acted and b"quit" in written:
-            acted = True
-            act(process, main)
-    process.kill()
-    after = subprocess.run(["stty", "-a"], stdin=side, capture_output=True, check=True).stdout
-    os.close(main)
-    os.close(side)
-    assert after == before
-    return written, process.wait()
-
-
-ENDS = {
-    "q": (lambda process, main: os.write(main, b"q"), 0),
-    "ctrl-c": (lambda process, main: os.write(main, b"\x03"), 130),
-    "SIGTERM": (lambda process, main: process.send_signal(signal.SIGTERM), -signal.SIGTERM),
-    "SIGHUP": (lambda process, main: process.send_signal(signal.SIGHUP), -signal.SIGHUP),
-    "SIGINT": (lambda process, main: process.send_signal(signal.SIGINT), 130),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("end", ENDS)
-def test_the_terminal_is_left_as_it_was(tmp_path, end):
-    act, code = ENDS[end]
-    written, found = in_a_terminal(tmp_path, "explore", "I love AI", act=act)
-    assert found == code
-    for on, off in [
-        (b"\x1b[?1049h", b"\x1b[?1049l"),
-        (b"\x1b[?1000h", b"\x1b[?1000l"),
-        (b"\x1b[?25l", b"\x1b[?25h"),
-    ]:
-        assert written.rindex(off) > written.rindex(on)
-
-
-@pytest.mark.slow
-def test_commands_are_printed_at_the_end(tmp_path):
-    written, code = in_a_terminal(
-        tmp_path, "explore", "I love AI", "--heads", "2", act=lambda _, main: os.write(main, b"wxq")
-    )
-    assert code == 0
-    assert (
-        b"attnctl run 'I love AI' --heads 2 --step attention_weights --head 0"
-        in written.rpartition(b"\x1b[?1049l")[2]
-    )
