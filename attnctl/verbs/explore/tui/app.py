@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import ClassVar
@@ -120,6 +122,16 @@ class Explorer(App[None]):
         if self.marks.ascii_only:
             for each in (*self.query(Lines), self.query_one(Grid), self.query_one(Steps)):
                 each.add_class("ascii")
+        if sys.__stdin__ is not None and sys.__stdin__.isatty() and hasattr(select, "poll"):
+            self.set_interval(1.0, self.leave_where_nobody_is)
+
+    def leave_where_nobody_is(self) -> None:
+        """Leave when the terminal was closed without a signal: Textual would read on without a pause."""
+        assert sys.__stdin__ is not None
+        terminal = select.poll()
+        terminal.register(sys.__stdin__.fileno(), 0)
+        if any(events & select.POLLHUP for _, events in terminal.poll(0)):
+            self.stopped(signal.SIGHUP)
 
     @property
     def marks(self) -> Screen:
