@@ -41,6 +41,10 @@ FINDINGS = {
         FOUND_JSON,
         Format("html", ".html", "attnctl.report.found:write_check", binary=True),
     ),
+    "conform": (
+        FOUND_JSON,
+        Format("html", ".html", "attnctl.report.found:write_conform", binary=True),
+    ),
     "diff": (
         FOUND_JSON,
         Format("svg", ".svg", "attnctl.verbs.diff.picture:write_svg", text=True, picture=True),
@@ -56,7 +60,8 @@ FINDINGS = {
 }
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
-`verbs.check.report.Report`, `verbs.diff.Difference` (one for each pair), `verbs.stats.Found`.
+`verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
+pair), `verbs.stats.Found`.
 """
 
 

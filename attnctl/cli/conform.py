@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import SECTIONS, command, option
+from attnctl.cli.options import SECTIONS, command, findings_option, option
 from attnctl.errors import AttnError, Exit
 from attnctl.values import POSITIVE, whole, words
 
@@ -117,6 +117,7 @@ def conform(
     how: TargetOptions,
     what: SuiteOptions,
     report: ReportOptions,
+    output: Annotated[list[str] | None, findings_option("conform")] = None,
 ) -> Exit:
     """Hold someone's attention function to a suite of cases: what is right, what is wrong and why.
 
@@ -136,7 +137,9 @@ def conform(
     Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing
     could be run.
     """
+    from attnctl.cli.output import files_for
     from attnctl.cli.progress import progress
+    from attnctl.formats import write_found
     from attnctl.verbs.conform import others, run
     from attnctl.verbs.conform.ask import target_for
     from attnctl.verbs.conform.replay import replayed
@@ -145,6 +148,7 @@ def conform(
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
     if what.suite and what.replay:
         raise AttnError("--replay: it runs one case; leave out --suite")
+    files, printed = files_for("conform", output, [what.claims, what.xfail, what.replay])
     asked = asked_of(target, how, what, report)
     framework = how.framework or "numpy"
     options = asked.claims.features if is_command(target) else ()
@@ -156,7 +160,8 @@ def conform(
             found = others.run(made, name, asked, what.suite, moved)
         else:
             found = run.run(made, name, asked, moved)
-    show(found, report)
+    write_found("conform", [found], files)
+    show(found, report, printed=printed)
     if found.agrees is None:
         return Exit.USAGE
     return Exit.OK if found.agrees else Exit.DIFFERS
@@ -215,13 +220,15 @@ def flags_of(how: TargetOptions, what: SuiteOptions) -> list[str]:
     return flags + [each for pair in how.map or [] for each in ("--map", pair)]
 
 
-def show(found: Conformance, report: ReportOptions) -> None:
+def show(found: Conformance, report: ReportOptions, *, printed: bool) -> None:
     """Write the report as it is asked for."""
     if report.junit is not None:
         from attnctl.store import write_text
         from attnctl.verbs.conform.junit import junit
 
         write_text(junit(found), report.junit)
+    if not printed:
+        return
     if report.json:
         from attnctl.store.strict_json import print_json
 

@@ -1,4 +1,4 @@
-"""What check and diff find, as pages: their words above the matrices, the cells they mean marked."""
+"""What check, conform and diff find, as pages: their words above the matrices, the cells meant marked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from typing import IO
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.errors import AttnError
+from attnctl.plan.intended import under_our_names
 from attnctl.report.write import Finding, Mark, Marks, pieces
 from attnctl.screen.output import Plain
+from attnctl.store import read_one
 from attnctl.trace import Trace
+from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Report
+from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference
 from attnctl.verbs.diff.align import ApartError
 from attnctl.verbs.diff.elements import differing
@@ -20,6 +25,12 @@ from attnctl.verbs.diff.view import show_difference, verdict
 
 SHOULD_BE = "it should be {}"
 BESIDE = "{} stands here in "
+
+MOST_CASES = 50
+"""Failing cases of a target that its page shows."""
+
+VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to anything"}
+"""What the heading says of a target."""
 
 
 def write_check(found: Sequence[Report], stream: IO[bytes]) -> None:
@@ -32,6 +43,39 @@ def write_diff(found: Sequence[Difference], stream: IO[bytes]) -> None:
     """A page of the two traces of each difference."""
     for piece in diff_pieces(found):
         stream.write(piece)
+
+
+def write_conform(found: Sequence[Conformance], stream: IO[bytes]) -> None:
+    """A page of what conform found of a target."""
+    for piece in conform_pieces(found):
+        stream.write(piece)
+
+
+def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
+    """The page of targets: what was found, and each failing case that was saved, what is wrong marked."""
+    saved = dict.fromkeys(
+        (each.failure.saved, f"{each.feature}, {each.dtype}")
+        for one in found
+        for each in one.features
+        if each.failure and each.failure.saved
+    )
+    cases = [(name, *failing_case(path)) for path, name in list(saved)[:MOST_CASES]]
+    text = "\n\n".join(map(str, found))
+    if len(saved) > MOST_CASES:
+        text += f"\n\nOf {len(saved)} failing cases the first {MOST_CASES} are here."
+    heading = "; ".join(f"{one.target} {VERDICTS[one.agrees]}" for one in found)
+    finding = Finding(heading, text, [marks for _, _, marks in cases], [name for name, _, _ in cases])
+    yield from pieces([trace for _, trace, _ in cases], finding)
+
+
+def failing_case(path: str) -> tuple[Trace, Marks]:
+    """A case that was saved, and its wrong numbers; none are marked where the target gave no array."""
+    trace = read_one(path)
+    try:
+        report = check(under_our_names(trace))
+    except AttnError:
+        return trace, {}
+    return report.trace, marked(report)
 
 
 def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:

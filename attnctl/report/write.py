@@ -101,8 +101,7 @@ def pieces(traces: Sequence[Trace], finding: Finding | None = None) -> Iterator[
 
 def filled_in(piece: str, shown: Sequence[Kept], finding: Finding | None) -> str:
     """A piece of the page between two places to fill in, or what belongs into one."""
-    first = shown[0].trace
-    title = finding.title if finding else beginning(first.sentence or "")[0] or "attention"
+    title = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
     match piece:
         case "policy":
             return policy()
@@ -115,13 +114,13 @@ def filled_in(piece: str, shown: Sequence[Kept], finding: Finding | None) -> str
         case "heading":
             return escape(title)
         case "facts":
-            return escape(" · ".join(facts(first)))
+            return escape(" · ".join(facts(shown[0].trace) if shown else []))
         case "notes":
-            return "".join(f"<li>{escape(note)}</li>" for note in shown[0].said)
+            return "".join(f"<li>{escape(note)}</li>" for each in shown[:1] for note in each.said)
         case "finding":
             return f'<pre id="finding" tabindex="0">{escape(finding.text)}</pre>\n' if finding else ""
         case "plain":
-            return without_script(first)
+            return "".join(without_script(each.trace) for each in shown[:1])
     return piece
 
 

@@ -1,4 +1,4 @@
-"""Pages of what check and diff found: their words, and the cells that they mean."""
+"""Pages of what check, conform and diff found: their words, and the cells that they mean."""
 
 import html
 import json
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.report.found import beside, check_pieces, diff_pieces, marked
+from attnctl.report.found import beside, check_pieces, conform_pieces, diff_pieces, marked
 from attnctl.store import read
 from attnctl.trace import Trace
 
@@ -102,3 +102,42 @@ def test_what_several_pairs_differ_in_is_one_page(right):
     assert [each["view"]["name"] for each in data["traces"]] == [
         f"{side} {pair}: I love AI" for pair in (0, 1) for side in "AB"
     ]
+
+
+def without_scale(q, k, v):
+    """A kernel that does not divide the scores."""
+    scores = q @ k.swapaxes(-1, -2)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def with_scale(q, k, v):
+    return without_scale(q / np.sqrt(q.shape[-1]), k, v)
+
+
+def held(function, folder):
+    return attnctl.conform(
+        function, quick=True, features=["attention"], dtypes=["float64", "float32"], save=folder
+    )
+
+
+def test_a_page_of_conform_shows_each_failing_case_with_what_it_should_be(tmp_path):
+    found = held(without_scale, tmp_path / "cases")
+    page = text(conform_pieces([found]))
+    assert finding(page) == str(found)
+    assert "no-scale" in finding(page)
+    assert "without_scale does not conform</h1>" in page
+    data = json.loads(re.search('id="attnctl-report">([^<]*)<', page)[1])
+    assert [each["view"]["name"].partition(":")[0] for each in data["traces"]] == [
+        "attention, float64",
+        "attention, float32",
+    ]
+    assert all("head_outputs" in each["marks"] for each in data["traces"])
+
+
+def test_a_page_of_a_target_that_conforms_has_words_alone(tmp_path):
+    found = held(with_scale, tmp_path / "cases")
+    page = text(conform_pieces([found]))
+    assert finding(page) == str(found)
+    assert "with_scale conforms</h1>" in page
+    assert json.loads(re.search('id="attnctl-report">([^<]*)<', page)[1])["traces"] == []

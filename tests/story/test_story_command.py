@@ -46,8 +46,11 @@ def test_some_steps_are_told_alone():
     [
         (["--json"], "--story: it is text on stdout; leave out other formats and -o"),
         (["-o", "x.json"], "--story: it is text on stdout; leave out other formats and -o"),
-        (["--head", "0"], "--head: only tables have that; leave it out with --story"),
-        (["--precision", "2"], "--precision: only tables have that; leave it out with --story"),
+        (["--head", "0"], "--head: only tables and pictures have that; leave it out with --story"),
+        (
+            ["--precision", "2"],
+            "--precision: only tables and pictures have that; leave it out with --story",
+        ),
         (["--cost"], "--cost: nothing is computed that could be told; leave out --story"),
     ],
 )

@@ -56,7 +56,7 @@ async function start() {
     open?.redraw();
     overview?.redraw();
   });
-  await openTrace(page.open ?? 0);
+  if (page.traces.length) await openTrace(page.open ?? 0);
   await overview?.build();
   overview?.chosen(page.open ?? 0);
   applyHeads();

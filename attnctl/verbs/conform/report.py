@@ -22,6 +22,8 @@ class Failure:
     mistake: str | None = None
     explanation: str = ""
     replay: str = ""
+    saved: str = ""
+    """The dump of a small failing case, which `replay` runs again."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
@@ -250,12 +251,14 @@ class Run:
             why = f"{told.refused} of its cases are refused: {told.skipped}" if told.refused else ""
             return FeatureResult(name, dtype, PASSED, told.cases, 0, told.ratio, why)
         found = self.diagnosis(told, others)
+        saved = self.saved(told)
         failure = Failure(
             told.wrong[0].case,
             told.wrong[0].judgement.words or found.explanation,
             found.mistake,
             found.explanation,
-            self.replay(told),
+            command(self.asked.called, saved) if saved else "",
+            str(saved or ""),
         )
         status = IGNORED if found.mistake == IGNORED_OPTION else FAILED
         return FeatureResult(name, dtype, status, told.cases, len(told.wrong), told.ratio, failure=failure)
@@ -304,11 +307,11 @@ class Run:
         same = [each for each in others if each.feature.name == name and each.dtype == told.dtype]
         return same[0] if same and same[0].wrong else None
 
-    def replay(self, told: Told) -> str:
-        """The command that runs a small failing case again, once that is saved."""
-        asked, name = self.asked, told.feature.name
-        if asked.save is None:
-            return ""
+    def saved(self, told: Told) -> Path | None:
+        """The file of a small failing case, where such files are wanted."""
+        name = told.feature.name
+        if self.asked.save is None:
+            return None
         special = name in {REPEATABLE, INPUTS_KEPT}
         outcome = told.wrong[0]
         if not special:
@@ -318,7 +321,7 @@ class Run:
                 again = shrunk(outcome, self.suite)
                 self.small[name] = again
             outcome = again
-        return command(asked.called, save(self.suite, outcome, name, self.name))
+        return save(self.suite, outcome, name, self.name)
 
     def declared(self, dtype: str, found: Found) -> list[FeatureResult]:
         """Whether the conventions that are declared hold."""
