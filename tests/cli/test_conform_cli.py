@@ -162,7 +162,7 @@ def test_jobs_give_the_same_report(call):
     assert call(*words).out == call(*words, "--jobs", "2").out
 
 
-@pytest.mark.parametrize("suite", ["torch", "onnx"])
+@pytest.mark.parametrize("suite", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
 def test_the_cases_of_others(call, suite):
     if suite == "onnx":
         pytest.importorskip("onnx")

@@ -128,9 +128,10 @@ def judgement(kernel, case):
     return judged(expected(problem), Answer((output,)), "bhnd")
 
 
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_programs_pass_in_every_type(name, dtype):
+def test_right_programs_pass_in_every_type(name, dtype, seed):
     worst = 0.0
     for case in (
         PLAIN,
@@ -139,9 +140,8 @@ def test_right_programs_pass_in_every_type(name, dtype):
         replace(PLAIN, keys=3),
         replace(SMALL, d_v=3),
     ):
-        for seed in range(3):
-            found = judgement(RIGHT[name], replace(case, dtype=dtype, seed=seed))
-            worst = max(worst, found.ratio)
+        found = judgement(RIGHT[name], replace(case, dtype=dtype, seed=seed))
+        worst = max(worst, found.ratio)
     assert worst <= 1, worst
 
 

@@ -39,9 +39,10 @@ def test_a_right_kernel_conforms():
 
 
 def test_a_kernel_with_every_option_conforms():
-    found = conform(kernels.everything, dtypes=("float32",))
+    found = conform(
+        kernels.everything, "attention", "cache", "sinks", "sliding_window", dtypes=("float32",)
+    )
     assert found.agrees is True, str(found)
-    assert {each.feature for each in found.features} == set(NAMES) - {"conventions"}
     skipped = {each.feature for each in found.features if each.status == "skipped"}
     assert skipped == {"sliding_window"}
     assert found.conventions == {
@@ -226,8 +227,9 @@ def test_the_report_as_json():
 
 @pytest.mark.slow
 def test_a_kernel_with_every_option_conforms_in_every_type():
-    found = attnctl.conform(kernels.everything)
+    found = attnctl.conform(kernels.everything, quick=True)
     assert found.agrees is True, str(found)
+    assert {each.feature for each in found.features} == set(NAMES) - {"conventions"}
 
 
 def test_the_text_names_the_mistake_once():

@@ -203,7 +203,7 @@ def spoken(findings: Sequence[Finding]) -> Diagnosis:
 
 
 def coarse_numbers(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """Numbers that are all of a coarser type; asked before `check`, to which rounding looks like much else."""
+    """Numbers that are all of a coarser type; asked first, as rounding looks like much else to `check`."""
     found = output_of(suite, outcome)
     assert found is not None
     names = [name for name in TYPES if on_grid(found, TYPES[name].bits)]
