@@ -76,7 +76,8 @@ const LONGEST_SUM = 1000; // terms that are added up in one go
 function added(values) {
   if (values.length <= LONGEST_SUM) return values.reduce((sum, value) => sum + value, 0);
   const groups = [];
-  for (let at = 0; at < values.length; at += LONGEST_SUM) groups.push(added(values.slice(at, at + LONGEST_SUM)));
+  for (let at = 0; at < values.length; at += LONGEST_SUM)
+    groups.push(added(values.slice(at, at + LONGEST_SUM)));
   return added(groups);
 }
 
@@ -113,7 +114,8 @@ export function display(expr, textOf, top = true) {
       return top || !text.startsWith("-") ? text : `(${text})`;
     }
     case "sum": {
-      const text = [...expr.parts.slice(0, 1).map(first), ...expr.parts.slice(1).map(inner)].join(" + ") || "0";
+      const text =
+        [...expr.parts.slice(0, 1).map(first), ...expr.parts.slice(1).map(inner)].join(" + ") || "0";
       return top || expr.parts.length === 1 ? text : `(${text})`;
     }
     case "difference": {
