@@ -103,6 +103,12 @@ export function abridged(expr, most) {
   return { ...expr, parts: parts.map((part) => (part.kind === "rest" ? part : abridged(part, most))) };
 }
 
+/** Whether a sum of an expression was made short. */
+export function isAbridged(expr) {
+  if (expr.kind === "call") return isAbridged(expr.inside);
+  return expr.kind === "rest" || (expr.parts ?? []).some(isAbridged);
+}
+
 /** The expression for people, each number as `textOf` has it. */
 export function display(expr, textOf, top = true) {
   const inner = (part) => display(part, textOf, false);

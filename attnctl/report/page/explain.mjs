@@ -1,6 +1,6 @@
 // One cell of a trace: the strings that `attnctl explain` writes of it, and the cells it came from.
 
-import { abridged, display, filled, numbersOf, settled } from "./arithmetic.mjs";
+import { abridged, display, filled, isAbridged, numbersOf, settled } from "./arithmetic.mjs";
 import { forPeople } from "./numbers.mjs";
 
 const KINDS = {
@@ -75,7 +75,7 @@ export class Explained {
   }
 
   /**
-   * {name, formula, value, symbols, figures, notes, operands, why} of a cell; of sums of more than
+   * {name, formula, value, symbols, figures, cut, notes, operands, why} of a cell; of sums of more than
    * `most` terms the largest are written out, 0 writes out all.
    */
   explain(name, cell, most = 12) {
@@ -95,6 +95,7 @@ export class Explained {
     return {
       ...about,
       figures,
+      cut: isAbridged(shown),
       symbols: display(shown, (each) => this.symbol(step, each)),
       operands: this.operands(step, expr),
       notes: [...this.notes(step, cell, expr, value, rounding, gives)],

@@ -33,8 +33,7 @@ export class Panel {
     });
     const rest = found.operands.length - buttons.length;
     if (rest > 0) buttons.push(make("span", {}, `… ${rest} more`));
-    const cut = lines.some((line) => line.textContent.includes("more …"));
-    if (cut || !this.most) buttons.push(this.full);
+    if (found.cut || !this.most) buttons.push(this.full);
     this.element.replaceChildren(
       make("h2", {}, make("code", {}, found.step), ` ${found.title}`),
       make("div", { class: "said", "aria-live": "polite" }, ...lines),
