@@ -14,6 +14,21 @@ OPTIONS = {"--layout": "layout", "--like": "like"}
 ENDS = {"hangs", "hangs_on_long_ones", "aborts", "exits", "talks"}
 """Those that must not run in this process."""
 
+SILENT = {"hangs", "raises"}
+"""Those that never answer: nothing can be told of them."""
+
+ONE_TYPE = {
+    "everything",
+    "like_flash",
+    "like_sdpa",
+    "one_by_one",
+    "with_weights",
+    "sliding",
+    "padded",
+    "no_batch",
+}
+"""Those whose features cost most, or that do what others do in four types."""
+
 FEW_RIGHT = {"online", "with_log_sum_exp", "nan_rows"}
 FEW_WRONG = {
     "wrong_scores:scale_by_d_plus_one",
@@ -46,7 +61,9 @@ def split(kernels, few):
 @pytest.mark.parametrize("kernel", split(RIGHT, lambda kernel: kernel.name in FEW_RIGHT))
 def test_a_right_kernel_is_not_accused(kernel):
     options = dict(zip(map(OPTIONS.get, kernel.options[::2]), kernel.options[1::2], strict=True))
-    types = TYPES if kernel.name not in FEW_RIGHT | {"one_by_one"} else ("bfloat16",)
+    types = (
+        ("bfloat16",) if kernel.name in FEW_RIGHT else ("float16",) if kernel.name in ONE_TYPE else TYPES
+    )
     found = attnctl.conform(function(kernel.target), quick=True, dtypes=types, **options)
     assert found.agrees, str(found)
 
@@ -86,9 +103,10 @@ def test_a_mistake_without_a_name_is_found(kernel):
         features=[kernel.feature],
         timeout=1 if "hang" in name else None,
     )
-    assert found.agrees is False, str(found)
+    assert found.agrees is (None if name in SILENT else False), str(found)
+    assert name not in SILENT or any(word in str(found) for word in ("hung", "illegal memory access"))
 
 
 def test_most_planted_mistakes_have_a_name():
-    assert sum(each.mistake is not None for each in WRONG) >= 34
-    assert len(WRONG) >= 40
+    assert sum(each.mistake is not None for each in WRONG) >= 80
+    assert len(WRONG) >= 110
