@@ -29,7 +29,7 @@ ONE_TYPE = {
 }
 """Those whose features cost most, or that do what others do in four types."""
 
-FEW_RIGHT = {"online", "with_log_sum_exp", "nan_rows"}
+FEW_RIGHT = {"online", "nan_rows"}
 FEW_WRONG = {
     "wrong_scores:scale_by_d_plus_one",
     "wrong_masks:window_left_off",

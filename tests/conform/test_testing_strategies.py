@@ -65,7 +65,6 @@ def without(rule):
         *((rule, without(rule)) for rule in RULED),
         (None, lambda right, case: np.zeros_like(case.expected())),
         (None, lambda right, case: np.full_like(case.expected(), np.nan)),
-        (None, lambda right, case: right.naive(case.q, case.k[:, :, ::-1], case.v)),
     ],
 )
 def test_a_wrong_kernel_is_found(rule, kernel, right):
