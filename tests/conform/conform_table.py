@@ -142,7 +142,7 @@ WRONG = (
     Wrong("wrong_blocks:values_one_block_late", "attention"),
     Wrong("wrong_blocks:values_shifted", "attention", "values-shifted"),
     Wrong("wrong_blocks:half_accumulators", "attention", "low-precision"),
-    Wrong("wrong_blocks:last_queries_dropped", "attention"),
+    Wrong("wrong_blocks:last_queries_dropped", "attention", "queries-dropped"),
     Wrong("wrong_blocks:causal_stops_early", "causal"),
     # which array, head, member
     Wrong("wrong_heads:kv_heads_tiled", "grouped heads", "kv-heads-tiled"),

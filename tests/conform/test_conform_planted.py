@@ -14,8 +14,8 @@ OPTIONS = {"--layout": "layout", "--like": "like"}
 ENDS = {"hangs", "hangs_on_long_ones", "aborts", "exits", "talks"}
 """Those that must not run in this process."""
 
-SILENT = {"hangs", "raises"}
-"""Those that never answer: nothing can be told of them."""
+SILENT = {"raises"}
+"""Those that refuse everything: nothing can be told of them."""
 
 ONE_TYPE = {
     "everything",
@@ -104,7 +104,7 @@ def test_a_mistake_without_a_name_is_found(kernel):
         timeout=1 if "hang" in name else None,
     )
     assert found.agrees is (None if name in SILENT else False), str(found)
-    assert name not in SILENT or any(word in str(found) for word in ("hung", "illegal memory access"))
+    assert name not in SILENT or "illegal memory access" in str(found)
 
 
 def test_most_planted_mistakes_have_a_name():

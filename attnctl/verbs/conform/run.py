@@ -109,6 +109,8 @@ class Run:
     name: str
     diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
     small: dict[str, Outcome] = field(default_factory=dict)
+    hung: list[Told] = field(default_factory=list)
+    """Plain attention in each type in which it never came back."""
 
     @property
     def asked(self) -> Asked:
@@ -124,6 +126,9 @@ class Run:
                 FeatureResult(ATTENTION, dtype, SKIPPED, reason=why) for dtype, why in refused.items()
             ]
             return Conformance(self.name, tuple(results))
+        if self.hung:
+            results = [self.result(each, []) for each in self.hung]
+            return Conformance(self.name, tuple(known_to_fail(each, self.asked) for each in results))
         found = found_out(self.suite, taken[0], self.asked.declared)
         plain = replace(BASE, dtype=taken[0])
         self.suite.seconds = recognised(
@@ -154,12 +159,15 @@ class Run:
                 raise
 
     def refused_types(self) -> dict[str, str]:
-        """The types that the target does not take, each with why."""
+        """The types that the target does not take, each with why; those in which it hangs are `hung`."""
         out = {}
         for dtype in self.asked.dtypes:
             plain = self.suite.outcome(replace(BASE, dtype=dtype))
             if plain.refused:
                 out[dtype] = plain.judgement.words
+            elif plain.answer.error == "hang":
+                once = Feature(ATTENTION, (BASE,))
+                self.hung.append(Told(once, dtype, 1, plain.judgement.ratio, [plain]))
             elif dtype == "float64" and plain.answer.dtype in COARSER:
                 out[dtype] = f"it answers in {plain.answer.dtype}"
         return out

@@ -42,6 +42,10 @@ def made_by(*functions: Callable[[Array], Array]) -> Plants:
     return plants
 
 
+LEAST_DROPPED = 1.001
+"""Weights that grow by less are as they were: what is 0 was lost in another way."""
+
+
 def dropout(case: Case) -> Iterator[Plant]:
     """Survivors grown by one and the same factor, the others 0: p follows from the factor."""
     if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
@@ -51,7 +55,7 @@ def dropout(case: Case) -> Iterator[Plant]:
     kept, lost = shown & (found != 0), shown & (found == 0)
     if kept.any() and lost.any():
         factor = float(np.median(found[kept] / right[kept]))
-        if factor > 1 and np.isfinite(factor):
+        if factor > LEAST_DROPPED and np.isfinite(factor):
             op = wrong.Dropped(kept, factor)
             yield Plant(case.put(WEIGHTS, op), f"{1 - 1 / factor:.3g}")
 
