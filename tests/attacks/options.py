@@ -31,7 +31,7 @@ VALUES = {
     "-c": ["", "none.yaml", ".", "/dev/null/x", "good.npz", "\x1b[31m.yaml", "x" * 5000],
     "-o": [
         "", ".", "..", "x", "x.docx", ".json", "missing/x.json", "good.json/x.json", "/dev/full", "/sys/x.json",
-        "/proc/x.json", "x" * 300 + ".json", "\x1b[31m.png", "folder.json", "loop.json", "x.json\n",
+        "/proc/x.json", "x" * 300 + ".json", "\x1b[31m.gif", "folder.json", "loop.json", "x.json\n",
     ],
 }  # fmt: skip
 
