@@ -57,7 +57,7 @@ def test_every_key_that_moves():
         await pilot.press("9")
         assert "there are 3 operands" in shown(app)
         for key, said in [
-            ("b", "attention_weights has no axis of batchs"),
+            ("b", "attention_weights has no batch axis"),
             ("l", "there is one trace"),
             ("u", "nothing is edited"),
             ("d", "nothing was edited"),

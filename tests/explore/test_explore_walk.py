@@ -88,8 +88,8 @@ def test_steps_in_order_and_their_ends():
 @pytest.mark.parametrize(
     ("axis", "step", "said"),
     [
-        ("head", "X", "X has no axis of heads"),
-        ("batch", "Q", "Q has no axis of batchs"),
+        ("head", "X", "X has no head axis"),
+        ("batch", "Q", "Q has no batch axis"),
         ("head", "attention_weights", "there is one head"),
     ],
 )

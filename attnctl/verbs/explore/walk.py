@@ -145,7 +145,7 @@ def at_cell(walk: Walk, row: int, column: int) -> Walk:
 def along(walk: Walk, axis: str, by: int) -> Walk:
     """The next place along the axis of heads or of a batch. Raises AttnError where there is but one."""
     if axis not in walk.axes:
-        raise AttnError(f"{walk.step} has no axis of {axis}s: one matrix for all")
+        raise AttnError(f"{walk.step} has no {axis} axis: one matrix for all")
     at = walk.axes.index(axis)
     size = walk.array.shape[at]
     if size == 1:
