@@ -20,7 +20,7 @@ from attnctl.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.ops import Given
 from attnctl.verbs.check.judge import root_mean_square, spread
 from attnctl.verbs.check.rounding import FACTOR, Known, carried, exactly, typical
-from attnctl.verbs.conform.call import Answer, back
+from attnctl.verbs.conform.call import Answer, back, laid_out
 from attnctl.verbs.conform.case import TYPES, Problem
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
@@ -110,18 +110,11 @@ def judged(wanted: Expected, answer: Answer, layout: str) -> Judgement:
     shape = wanted.output.shape
     given = back(found, layout)
     if given.shape != shape:
-        want = shape_in(shape, layout)
+        want = list(laid_out(np.empty(shape), layout).shape)
         return Judgement(inf, words=f"the output has the shape {list(found.shape)}, not {want}")
     if given.dtype.kind not in "fiu":
         return Judgement(inf, words=f"the output has the type {given.dtype}")
     return compared(wanted, given)
-
-
-def shape_in(shape: tuple[int, ...], layout: str) -> list[int]:
-    """A shape (batch, head, query, d_v) in the layout of the target."""
-    from attnctl.verbs.conform.call import laid_out
-
-    return list(laid_out(np.empty(shape), layout).shape)
 
 
 def compared(wanted: Expected, found: Array) -> Judgement:

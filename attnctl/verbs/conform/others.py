@@ -20,8 +20,8 @@ from attnctl.errors import AttnError
 from attnctl.verbs.conform.call import Answer, Call, back, laid_out
 from attnctl.verbs.conform.case import Case, Conventions, Problem
 from attnctl.verbs.conform.report import FAILED, PASSED, SKIPPED, Conformance, Failure, FeatureResult
-from attnctl.verbs.conform.signature import Signature, read_signature
-from attnctl.verbs.conform.suite import REFUSALS, Asked
+from attnctl.verbs.conform.signature import Signature
+from attnctl.verbs.conform.suite import REFUSALS, Asked, started
 from attnctl.verbs.conform.target import Target
 
 RTOL = {"float64": 1e-10, "float32": 1e-5, "float16": 2.0**-9, "bfloat16": 2.0**-6}
@@ -52,16 +52,12 @@ def run(
 ) -> Conformance:
     """Every case of a suite of others. Raises AttnError where it is not installed."""
     cases = list(SUITES[suite]())
-    try:
-        target.start()
-        signature = read_signature(target.parameters, asked.library, asked.renames)
+    with started(target, asked) as signature:
         results: dict[tuple[str, str], list[FeatureResult]] = {}
         for done, case in enumerate(cases, start=1):
             found = result_of(target, signature, asked.layout, suite, case)
             results.setdefault((found.feature, found.dtype), []).append(found)
             progress(done, len(cases))
-    finally:
-        target.close()
     dtypes = [dtype for dtype in asked.dtypes if any(case.dtype == dtype for case in cases)]
     merged = [together(each) for (_, dtype), each in results.items() if dtype in dtypes]
     return Conformance(name, tuple(merged))

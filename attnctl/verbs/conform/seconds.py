@@ -47,7 +47,7 @@ def recognised(wanted: Expected, answer: Answer, layout: str) -> dict[int, str]:
     found = {}
     known = known_seconds(wanted)
     for place, array in enumerate(answer.outputs[1:], start=1):
-        names = (name for name in known if ratio(wanted, name, array, layout) <= 1)
+        names = (name for name, value in known.items() if ratio(wanted, name, value, array, layout) <= 1)
         name = next(names, None)
         if name is not None:
             found[place] = name
@@ -63,15 +63,14 @@ def judged_seconds(
         if name not in known:
             continue
         array = answer.outputs[place] if place < len(answer.outputs) else None
-        off = ratio(wanted, name, array, layout)
+        off = ratio(wanted, name, known[name], array, layout)
         if off > 1:
             return replace(first, ratio=off, words=f"the output is right, but output {place} is no {name}")
     return first
 
 
-def ratio(wanted: Expected, name: str, array: Array | None, layout: str) -> float:
+def ratio(wanted: Expected, name: str, value: Array, array: Array | None, layout: str) -> float:
     """How far off a second output is, as a part of what it may be; ∞ for another shape and NaN."""
-    value = known_seconds(wanted)[name]
     given = None if array is None else in_our_layout(array, value, layout)
     if given is None:
         return inf

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from attnctl.verbs.conform.call import Answer, alike, call_of
@@ -11,7 +12,7 @@ from attnctl.verbs.conform.claims import Claims, Known
 from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
 from attnctl.verbs.conform.library import LIBRARIES, Library
 from attnctl.verbs.conform.seconds import judged_seconds
-from attnctl.verbs.conform.signature import Signature, sizes_for
+from attnctl.verbs.conform.signature import Signature, read_signature, sizes_for
 from attnctl.verbs.conform.target import Target
 
 ABSENT = {"NotImplementedError"}
@@ -66,6 +67,16 @@ class Outcome:
         return self.answer.error in REFUSALS
 
 
+@contextmanager
+def started(target: Target, asked: Asked) -> Iterator[Signature]:
+    """What a target can do, while it can be called. Raises AttnError where it cannot be."""
+    try:
+        target.start()
+        yield read_signature(target.parameters, asked.library, asked.renames)
+    finally:
+        target.close()
+
+
 @dataclass
 class Suite:
     """Runs cases on a target."""
@@ -81,6 +92,11 @@ class Suite:
     hangs: int = 0
     searched: int = 0
     """Searches for a mistake that found none."""
+
+    @property
+    def is_let_be(self) -> bool:
+        """Whether the target hung so often that nothing is asked of it any more."""
+        return self.hangs >= MOST_HANGS
 
     def sized(self, case: Case) -> Case:
         """The case in what the layout has room for."""
@@ -109,7 +125,7 @@ class Suite:
 
     def call(self, problem: Problem, *, twice: bool = False) -> Answer:
         """What the target answers; nothing is asked of one that hung too often."""
-        if self.hangs >= MOST_HANGS:
+        if self.is_let_be:
             return Answer(error=NOT_CALLED, message=f"it hung {MOST_HANGS} times and is not called again")
         answer = self.target.call(call_of(problem, self.signature, self.asked.layout, twice=twice))
         self.hangs += answer.error == "hang"
