@@ -171,6 +171,7 @@ def no_story(view: ViewOptions) -> Iterator[str]:
         "--head": view.head is not None,
         "--precision": view.precision is not None,
         "--full": view.full,
+        "--heat": view.heat,
         "--log": view.log,
         "--without-first": view.without_first,
     }

@@ -51,6 +51,7 @@ def test_some_steps_are_told_alone():
             ["--precision", "2"],
             "--precision: only tables and pictures have that; leave it out with --story",
         ),
+        (["--heat"], "--heat: only tables and pictures have that; leave it out with --story"),
         (["--cost"], "--cost: nothing is computed that could be told; leave out --story"),
     ],
 )
