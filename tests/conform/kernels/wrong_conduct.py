@@ -1,5 +1,6 @@
 """Kernels that give no answer, not always the same one, or one that has nothing to do with attention."""
 
+import itertools
 import os
 import sys
 import time
@@ -7,7 +8,7 @@ import time
 import numpy as np
 from right import naive
 
-DRAWN = np.random.default_rng()
+CALLS = itertools.count()
 FIRST = {}
 
 
@@ -35,9 +36,9 @@ def three_percent_too_much(q, k, v):
 
 
 def racing(q, k, v):
-    """The last row is written now and then."""
+    """The last row is written in every second call."""
     out = naive(q, k, v)
-    if DRAWN.random() < 0.5:
+    if next(CALLS) % 2:
         out[..., -1, :] = 0
     return out
 
