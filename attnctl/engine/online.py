@@ -1,60 +1,106 @@
-"""Softmax and A V without the weights: keys come a tile at a time, and no row is ever whole."""
+"""Softmax and A V without the weights: keys come a tile at a time, and no row is ever whole.
+
+A tile is the scores of some queries with some keys, (query, key), the values of those keys,
+(key, d_v), and room like the scores' to work in. Of the tiles so far each query has the sum
+l = Σ exp(s) and the mixture z = Σ exp(s) v; its output is z / l. Softmax is the same whatever is
+subtracted from a row of scores: `plain_softmax` subtracts nothing, `online_softmax` the maximum.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from attnctl.array import Array
 
+Tile = tuple[Array, Array, Array]
 
-class OnlineSoftmax:
-    """softmax(S) V of a block of queries (Milakov & Gimelshein 2018, algorithm 3; Dao et al. 2022).
+LEAST_SUM = 2.0**-16
+"""The least sum of exponentials that is taken as it is; products with values are not smaller still."""
 
-    Of the tiles so far each query has the largest score m, the sum l = Σ exp(s − m) and the
-    mixture z = Σ exp(s − m) v. A tile with a larger score scales what was summed before it by
-    exp(m − m′). All three start from a query that has seen nothing.
 
-    Half precision is summed in single: a sum of many ones or of large values would overflow.
-    `divisor` (see `divisor_of`) is what values are divided by while they are summed.
+def plain_softmax(tiles: Iterable[Tile], out: Array) -> bool:
+    """Fill `out`, (query, d_v), with softmax(S) V, nothing subtracted; False where that may be wrong.
+
+    To subtract the maximum takes two passes over the scores, and most scores are small enough to
+    do without. It is right where every sum ends in range. Where the largest scores of the first
+    tile are not, the others are not computed.
     """
+    total = np.zeros((len(out), 1), out.dtype)
+    out.fill(0)
+    for number, (s, v, room) in enumerate(tiles):
+        if number == 0:
+            tops = s.max(axis=-1)
+            if not in_range(np.exp(tops[~np.isneginf(tops)])):
+                return False
+        e = np.exp(s, out=room)
+        total += row_sums(e)
+        out += e @ v
+    out /= total
+    return in_range(total)
 
-    def __init__(self, queries: int, columns: int, dtype: np.dtype[Any], divisor: int = 1) -> None:
-        self.wide = np.result_type(dtype, np.float32)
-        self.divisor = self.wide.type(divisor)
-        self.m = np.full((queries, 1), -np.inf, dtype)
-        self.l = np.zeros((queries, 1), self.wide)
-        self.z = np.zeros((queries, columns), self.wide)
 
-    def add(self, s: Array, v: Array, out: Array) -> None:
-        """Take in a tile: scores (query, key) and values (key, d_v); `out`, like s, is room to work in."""
-        m = np.maximum(self.m, s.max(axis=-1, keepdims=True))
+def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1) -> Array:
+    """Fill `out`, (query, d_v), with softmax(S) V for scores of any size; returns who sees nothing.
+
+    A tile with a larger score scales what was summed before it by exp(m − m′) (Milakov &
+    Gimelshein 2018, algorithm 3; Dao et al. 2022). A query that has seen nothing has m = −∞, and
+    its output is 0. Half precision is summed in single: a sum of many ones or of large values
+    would overflow. `divisor` (see `divisor_of`) is what values are divided by while they are summed.
+    """
+    wide = np.result_type(out, np.float32)
+    m = np.full((len(out), 1), -np.inf, out.dtype)
+    total = np.zeros((len(out), 1), wide)
+    z = np.zeros(out.shape, wide)
+    for s, v, room in tiles:
+        before, m = m, np.maximum(m, s.max(axis=-1, keepdims=True))
         top = np.where(np.isneginf(m), s.dtype.type(0), m)
-        e = np.exp(np.subtract(s, top, out=out), out=out).astype(self.wide, copy=False)
-        values = v.astype(self.wide, copy=False)
-        fade = np.exp(self.m - top)
-        self.l *= fade
-        self.l += e @ np.ones((e.shape[-1], 1), self.l.dtype)  # BLAS is quicker at this than sum
-        self.z *= fade
-        self.z += e @ (values if self.divisor == 1 else values / self.divisor)
-        self.m = m
+        e = np.exp(np.subtract(s, top, out=room), out=room).astype(wide, copy=False)
+        values = v.astype(wide, copy=False)
+        fade = np.exp(before - top)
+        total *= fade
+        total += row_sums(e)
+        z *= fade
+        z += e @ (values if divisor == 1 else values / wide.type(divisor))
+    z /= np.where(total == 0, 1, total)
+    np.multiply(z, divisor, out=out, casting="same_kind")
+    return np.flatnonzero(total == 0)
 
-    def outputs(self) -> Array:
-        """The head outputs, (query, d_v): the mixture over the sum, or 0 for a query that saw nothing."""
-        mixture = self.z / np.where(self.l == 0, 1, self.l)
-        return mixture if self.divisor == 1 else mixture * self.divisor
 
-    def blind(self) -> Array:
-        """The queries that saw nothing."""
-        return np.flatnonzero(self.l == 0)
+def row_sums(e: Array) -> Array:
+    """The sums of rows, (query, key) -> (query, 1): BLAS is quicker at this than `sum`."""
+    return e @ np.ones((e.shape[-1], 1), e.dtype)
+
+
+def in_range(sums: Array) -> bool:
+    """Whether sums of exponentials are so far from the ends of their type that nothing was lost."""
+    return bool(np.all((sums >= LEAST_SUM) & (sums <= root_of_largest(sums.dtype))))
+
+
+def values_fit(v: Array) -> bool:
+    """Whether values (…, key, d_v) can be summed by `plain_softmax`, times any sum that is in range.
+
+    Half precision holds the exponentials of too few scores.
+    """
+    return v.dtype != np.float16 and largest(v) <= root_of_largest(v.dtype)
 
 
 def divisor_of(v: Array) -> int:
-    """What to divide values (…, key, d_v) by while they are summed.
+    """What `online_softmax` divides values (…, key, d_v) by while they are summed.
 
     1, or the number of keys where a sum of so many of the largest value may overflow.
     """
     wide, keys = np.result_type(v, np.float32), v.shape[-2]
-    largest = max(-float(v.min(initial=0)), float(v.max(initial=0)))
-    return keys if largest > float(np.finfo(wide).max) / max(1, keys) else 1
+    return keys if largest(v) > float(np.finfo(wide).max) / max(1, keys) else 1
+
+
+def largest(v: Array) -> float:
+    """The largest absolute value, NaN where there is one."""
+    return float(np.maximum(-v.min(initial=0), v.max(initial=0)))
+
+
+def root_of_largest(dtype: np.dtype[Any]) -> float:
+    """√ of the largest number of a type: two numbers up to it have a product that is one, too."""
+    return float(np.sqrt(np.finfo(dtype).max))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.engine import blas
-from attnctl.engine.online import OnlineSoftmax, divisor_of
+from attnctl.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
 from attnctl.names import TABLE, WEIGHTS
 from attnctl.ops import Add, Block, Given, Hide, MatMul, RowWise, Scale, Softmax
 
@@ -71,9 +71,19 @@ class Stretch:
         return last == (Softmax, MatMul) and WEIGHTS not in self.kept
 
     @cached_property
+    def values(self) -> Array:
+        """The values that A V mixes, (*lead, key, d_v)."""
+        return self.outside[self.steps[-1].inputs[1]]
+
+    @cached_property
+    def values_fit(self) -> bool:
+        """Whether the values leave scores the choice to be summed without their maximum."""
+        return values_fit(self.values)
+
+    @cached_property
     def divisor(self) -> int:
         """What values are divided by while they are summed, so that sums do not overflow."""
-        return divisor_of(self.outside[self.steps[-1].inputs[1]])
+        return divisor_of(self.values)
 
     def tile(self) -> tuple[int, int]:
         """How many queries and keys at a time stay in cache; all keys where rows stay whole."""
@@ -91,18 +101,24 @@ class Stretch:
 
     def fill_in_key_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
         """The same, with softmax and A V summed over tiles of so many keys."""
+        outputs = self.kept[self.steps[-1].name][lead][rows]
+        if self.values_fit and plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs):
+            return np.empty(0, int)
+        return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.divisor)
+
+    def score_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Iterator[Tile]:
+        """For each tile of keys the scores of these queries, the values, and room to work in.
+
+        The last keys come first: they are the nearest where rules look at the past, and the
+        largest scores of a row tell early how it can be summed.
+        """
         *cells, softmax, mix = self.steps
-        outputs = self.kept[mix.name][lead][rows]
-        queries, columns = outputs.shape
-        sums = OnlineSoftmax(queries, columns, outputs.dtype, self.divisor)
         seen = self.visible_keys(lead, rows)
-        for start in range(seen.start, seen.stop, keys):
+        for start in reversed(range(seen.start, seen.stop, keys)):
             stop = min(start + keys, seen.stop)
             values = self.compute_tile(cells, lead, rows, slice(start, stop), scratch)
             s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
-            sums.add(s, v, out=scratch[: s.size].reshape(s.shape))
-        outputs[...] = sums.outputs()
-        return sums.blind()
+            yield s, v, scratch[: s.size].reshape(s.shape)
 
     def compute_tile(
         self, steps: Iterable[Step], lead: Lead, rows: slice, keys: slice, scratch: Array
