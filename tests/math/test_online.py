@@ -27,6 +27,7 @@ ROWS = {
     "too large": ([800.0] * KEYS, set()),
     "too large in the first tile": ([800.0] + [0.0] * 11, set()),
     "too large together": ([354.0] * KEYS, set()),
+    "just large enough": ([-10.0] * KEYS, {"float32", "float64"}),
     "too small": ([-12.0] * KEYS, set()),
     "vanishing": ([-2000.0] * KEYS, set()),
     "vanishing beside the hidden": ([-2000.0] * 3 + [-INF] * 9, set()),
@@ -100,6 +101,16 @@ def test_values_that_leave_the_choice(dtype, value, fit):
     v = np.ones((2, KEYS, 3), dtype)
     v[1, 4, 2] = value
     assert online.values_fit(v) == fit
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_largest_values_of_a_type_do_not_overflow_in_sums(dtype):
+    s, _, out = case_of([0.0] * KEYS, dtype)
+    v = np.full((KEYS, 4), np.finfo(dtype).max * 0.9, dtype)
+    assert online.divisor_of(v) == KEYS
+    assert online.divisor_of(v / KEYS) == 1
+    online.online_softmax(tiles_of(s, v), out, online.divisor_of(v))
+    np.testing.assert_allclose(out, v[:3], rtol=4 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize(
