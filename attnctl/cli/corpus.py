@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -53,35 +53,14 @@ class CorpusOptions(NamedTuple):
 SECTIONS[CorpusOptions] = "A corpus (--file)"
 
 
-def asked_for(how: CorpusOptions) -> list[str]:
-    """The options of a corpus that are given."""
-    given = {
-        "--shard": how.shard is not None,
-        "--pairs": how.pairs,
-        "--dask": how.dask is not None,
-    }
-    return [flag for flag, is_given in given.items() if is_given]
+def given_of(how: CorpusOptions) -> dict[str, bool]:
+    """The options of a corpus by flag, and whether each is given."""
+    return {"--shard": how.shard is not None, "--pairs": how.pairs, "--dask": how.dask is not None}
 
 
 def is_part(path: str) -> bool:
-    """Whether this output of --file is a part of a corpus, not a table or a picture of a model's heads."""
+    """Whether a file has the statistics of a corpus to the last digit, not a table or a picture of them."""
     return Path(path).suffix == ".json"
-
-
-def part_file(outputs: Sequence[str] | None) -> str | None:
-    """The one file that a part goes to. Raises AttnError for several, and for another format."""
-    paths = list(outputs or ())
-    raise_all(
-        [
-            *(["-o: a corpus goes to one file; give one"] if len(paths) > 1 else []),
-            *(
-                f"-o {path}: a corpus is written as JSON; name it part.json"
-                for path in paths
-                if Path(path).suffix not in {".json", ""}
-            ),
-        ]
-    )
-    return paths[0] if paths else None
 
 
 def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions) -> Job:
@@ -100,14 +79,15 @@ def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions)
     return Job(file, model, settings, how.shard or WHOLE, how.pairs)
 
 
-def measure(job: Job, output: str | None, cluster: str | None) -> Part | None:
-    """Measure a shard, or all on a cluster; None where its file has it already."""
+def measure(job: Job, cluster: str | None, files: Sequence[str]) -> Part | None:
+    """Measure a shard, or all on a cluster; None where that is all for files that have it already."""
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
 
     work = job.opened()
-    if output not in {None, STDOUT} and is_complete(str(output), work.part):
-        complain(f"{output}: is complete, and kept")
+    if files and all(is_part(path) and is_complete(path, work.part) for path in files):
+        for path in files:
+            complain(f"{path}: is complete, and kept")
         return None
     with progress("lines") as moved:
         if cluster is None:
@@ -146,19 +126,16 @@ def merge(paths: Sequence[str]) -> Part:
     return merged(parts)
 
 
-def emit(part: Part, output: str | None, wanted: str, table: Callable[[Part], None]) -> None:
-    """Write a part to its file, or to stdout in the format that is wanted."""
+def write_part(part: Part, path: str) -> None:
+    """Write a part to a file, or to stdout (-)."""
     from attnctl.store.files import opened
+    from attnctl.store.strict_json import sink
 
-    if output not in {None, STDOUT}:
-        with opened(str(output)) as stream:
-            stream.write(part.to_bytes())
-    elif wanted == "json" or output == STDOUT:
-        from attnctl.store.strict_json import sink
-
+    if path == STDOUT:
         sink(sys.stdout)(part.to_bytes())
-    else:
-        table(part)
+        return
+    with opened(path) as stream:
+        stream.write(part.to_bytes())
 
 
 def print_headline(part: Part) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.corpus import MERGE, CorpusOptions, asked_for, is_part, job_of, part_file
+from attnctl.cli.corpus import MERGE, STDOUT, CorpusOptions, given_of, job_of, measure, merge
 from attnctl.cli.options import (
     FORMAT_NAMES,
     FORMAT_VARIABLE,
@@ -29,7 +29,7 @@ from attnctl.values import words
 
 if TYPE_CHECKING:
     from attnctl.trace import Trace
-    from attnctl.verbs.corpus import Job, Part
+    from attnctl.verbs.corpus import Part
     from attnctl.verbs.stats import DumpStats, Found
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -76,10 +76,12 @@ ModelOption = Annotated[
     option("Run this trained model on texts: a folder, or the id of one on the hub.", metavar="DIR"),
 ]
 FileOption = Annotated[
-    str | None, option("Read texts from FILE, one a line, instead of dumps.", metavar="FILE")
+    str | None, option("A corpus instead of dumps: the sentences of FILE, one a line.", metavar="FILE")
 ]
 WRITTEN = ("table", "json", "csv")
 """How statistics are written."""
+
+OF_CORPUS = "only a corpus has that; add --file"
 
 DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
 
@@ -123,56 +125,59 @@ def stats(  # noqa: PLR0913  (a group of options each)
     Several dumps give a row for each head of each, and one for all together: sums and counts are in
     the JSON, so parts can be merged without losing a digit.
 
-    --model runs a trained model on texts instead of reading dumps: the arguments, or the lines of
-    --file. A row is then a head of a layer, over all texts. A battery of random tokens twice in a
-    row names induction, duplicate-token, previous-token and sink heads.
+    --model runs a trained model on texts, the arguments (- is stdin, one a line), instead of reading
+    dumps. A row is then a head of a layer, over all texts. A battery of random tokens twice in a row
+    names induction, duplicate-token, previous-token and sink heads.
 
     --rollout takes the dumps as layers, first one first, and multiplies (A + I) / 2 through them:
     how much of each token has reached each place (Abnar & Zuidema 2020).
 
-    A corpus of any size: --file with --shard, -o or --pairs, through --model or attention as a
-    config has it, gives sums, a histogram of entropies and the largest weights, and keeps no
-    sentence. The parts that --shard makes, anywhere and in any order, "attnctl stats merge PART..."
-    puts together: to the last digit what one process gives.
+    --file reads a corpus of any size, through --model or attention as a config has it, and keeps no
+    sentence: sums, a histogram of entropies, the largest weights. The parts that --shard makes,
+    anywhere and in any order, "attnctl stats merge PART..." puts together: to the last digit what
+    one process gives.
     """
-    from attnctl.cli.attend import renames
     from attnctl.cli.output import chosen_format, files_for
+
+    arguments = dump or []
+    of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
+    of_corpus: dict[str, object] = {"-c": config, **given_of(corpus)}
+    wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
+    files, printed = files_for("stats", output, [*arguments, file])
+    out = Output(wanted, files, printed)
+    problems = list(unusable(how, out))
+    if file is not None:
+        of_dumps["DUMP"] = arguments
+        raise_all(problems + misplaced(of_dumps, "means nothing for a corpus; leave it out"))
+        job = job_of(file, model, config, corpus)
+        emit(measure(job, corpus.dask, [] if printed else files), out, how)
+    elif model is not None:
+        problems += misplaced(of_dumps, "takes dumps; attnctl run --model DIR --layer all makes them")
+        raise_all(problems + misplaced(of_corpus, OF_CORPUS))
+        stats_of_texts(model, gathered(arguments, None), out, how)
+    elif arguments[:1] == [MERGE]:
+        problems += misplaced(of_dumps | of_corpus, "merge takes parts as they are; leave it out")
+        raise_all(problems)
+        emit(merge(arguments[1:]), out, how)
+    else:
+        raise_all(problems + misplaced(of_corpus, OF_CORPUS))
+        stats_of_dumps(arguments, trace, name, out, how)
+
+
+def stats_of_dumps(
+    names: list[str], trace: str | None, name: list[str] | None, out: Output, how: StatsOptions
+) -> None:
+    """Every head of these dumps."""
+    from attnctl.cli.attend import renames
     from attnctl.store import read
     from attnctl.verbs.stats import Found, Report, measured, rollout
 
-    wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
-    raise_all(unusable(how, wanted))
-    merging = (dump or [])[:1] == [MERGE] and file is None and model is None
-    measuring = file is not None and (
-        model is None or bool(asked_for(corpus)) or any(map(is_part, output or ()))
-    )
-    if merging or measuring:
-        of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
-        of_dumps |= {"DUMP": measuring and dump, "-c": merging and config}
-        of_dumps["--precision"] = output and how.precision
-        raise_all(
-            f"{flag}: means nothing for a corpus; leave it out" for flag, given in of_dumps.items() if given
-        )
-    if merging:
-        stats_of_parts((dump or [])[1:], output, wanted, how, corpus)
-        return
-    if measuring:
-        part = part_file(output)
-        stats_of_corpus(job_of(str(file), model, config, corpus), part, corpus.dask, wanted, how)
-        return
-    raise_all(f"{flag}: only a corpus has that; add --file" for flag in asked_for(corpus))
-    raise_all([] if config is None else ["-c: only a corpus has that; add --file"])
-    files, printed = files_for("stats", output, [*(dump or ()), file])
-    out = Output(wanted, files, printed)
-    if model is not None:
-        stats_of_model(model, gathered(dump or [], file), out, how)
-        return
-    if not dump:
+    if not names:
         raise AttnError("no DUMP; give one, --model DIR with texts, or --file")
     rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []
-    for source in (picked(each, trace) for each in dump):
+    for source in (picked(each, trace) for each in names):
         traces = read(source, rename=rename)
         for number, each in enumerate(traces):
             found.append(measured(each, source if len(traces) == 1 else f"{source}[{number}]"))
@@ -181,7 +186,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
     give(Found(Report(tuple(found)), rolled, layers[0].tokens if layers else None), out, how)
 
 
-def stats_of_model(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
+def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
     """Every head of a model over these texts, and the battery."""
     from attnctl.cli.progress import progress
     from attnctl.config.settings import Settings
@@ -191,8 +196,6 @@ def stats_of_model(name: str, texts: list[str], out: Output, how: StatsOptions) 
     from attnctl.verbs.models.battery import battery, battery_data, battery_lines
     from attnctl.verbs.stats import Found, Report, measured
 
-    if how.rollout:
-        raise AttnError("--rollout: takes dumps; attnctl run --model DIR --layer all makes them")
     settings = Settings(dtype="float32")
     by_layer: dict[int, list[DumpStats]] = {}
     with progress("texts") as moved:
@@ -220,41 +223,35 @@ def stats_of_model(name: str, texts: list[str], out: Output, how: StatsOptions) 
         print_lines(battery_lines(found, screen_of(output)), output)
 
 
-def stats_of_corpus(job: Job, output: str | None, dask: str | None, wanted: str, how: StatsOptions) -> None:
-    """Measure a corpus, or a shard of it."""
-    from attnctl.cli.corpus import emit, measure
-
-    part = measure(job, output, dask)
-    if part is not None:
-        emit(part, output, wanted, lambda part: show_part(part, wanted, how))
-
-
-def stats_of_parts(
-    paths: list[str], outputs: list[str] | None, wanted: str, how: StatsOptions, corpus: CorpusOptions
-) -> None:
-    """Put the parts of a corpus together."""
-    from attnctl.cli.corpus import emit, merge
-
-    given = asked_for(corpus)
-    raise_all(f"{flag}: merge takes parts as they are; leave it out" for flag in given)
-    emit(merge(paths), part_file(outputs), wanted, lambda part: show_part(part, wanted, how))
-
-
-def show_part(part: Part, wanted: str, how: StatsOptions) -> None:
-    """Write a part as a table or as CSV."""
-    from attnctl.cli.corpus import print_headline
+def emit(part: Part | None, out: Output, how: StatsOptions) -> None:
+    """Write the statistics of a corpus, or of a part of it; None is a part that its file has already."""
+    from attnctl.cli.corpus import is_part, print_headline, write_part
     from attnctl.verbs.corpus.view import report_of
     from attnctl.verbs.stats import Found
 
-    if wanted == "table":
+    if part is None:
+        return
+    for path in filter(is_part, out.files):
+        write_part(part, path)
+    others = [path for path in out.files if not is_part(path)]
+    as_json = out.printed and out.wanted == "json"
+    if as_json:
+        write_part(part, STDOUT)
+    elif out.printed and out.wanted == "table":
         print_headline(part)
-    give(Found(report_of(part)), Output(wanted, [], printed=True), how)
+    give(Found(report_of(part)), Output(out.wanted, others, out.printed and not as_json), how)
 
 
-def unusable(how: StatsOptions, wanted: str) -> Iterator[str]:
+def misplaced(options: Mapping[str, object], why: str) -> list[str]:
+    """A problem for each of these options that is given."""
+    return [f"{flag}: {why}" for flag, given in options.items() if given]
+
+
+def unusable(how: StatsOptions, out: Output) -> Iterator[str]:
     """Options that this output has no use for."""
-    if wanted not in WRITTEN:
-        yield f"--format {wanted}: statistics are written as table, json or csv"
+    wanted = out.wanted if out.printed else "a file"
+    if out.wanted not in WRITTEN:
+        yield f"--format {out.wanted}: statistics are written as table, json or csv"
     if how.precision is not None and wanted != "table":
         yield "--precision: only tables have that; files keep every digit"
     if how.heat and wanted != "table":

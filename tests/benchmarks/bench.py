@@ -77,7 +77,7 @@ def attend():
         return
     torch.set_num_threads(2)
     for n in (4096, 16384):
-        for dtype, most in (("float32", 1.3), ("float64", 1.1)):
+        for dtype, most in (("float32", 1.15), ("float64", 0.9)):
             rng = np.random.RandomState(0)
             arrays = {name: rng.randn(8, n, 64).astype(dtype) for name in "QKV"}
             q, k, v = (torch.from_numpy(array)[None] for array in arrays.values())
@@ -93,7 +93,7 @@ def attend():
             yield (
                 f"attend {n} {dtype} causal / full",
                 ratio(lambda ours=ours: ours(causal=True), ours, pairs),
-                0.65,
+                0.6,
             )
 
 

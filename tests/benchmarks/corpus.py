@@ -57,7 +57,7 @@ def minilm():
 def against_torch(folder):
     path, model = corpus(folder, int(os.environ.get("SENTENCES", "2000"))), minilm()
     theirs, their_seconds, their_peak = measured(sys.executable, HERE / "torch_stats.py", model, path)
-    ours, seconds, peak = measured(ATTNCTL, "stats", "--model", model, "--file", path, "-o", "-")
+    ours, seconds, peak = measured(ATTNCTL, "stats", "--model", model, "--file", path, "--json")
     means = json.loads(theirs)["means"]
     layers = json.loads(ours)["layers"]
     apart = max(
@@ -74,7 +74,7 @@ def against_torch(folder):
 
 def size(folder):
     for sentences in (1000, 10_000, 100_000):
-        out, seconds, peak = measured(ATTNCTL, "stats", "--file", corpus(folder, sentences), "-o", "-")
+        out, seconds, peak = measured(ATTNCTL, "stats", "--file", corpus(folder, sentences), "--json")
         print(
             f"{sentences:7,} sentences: {seconds:6.1f} s of processor, {peak:.1f} MiB, {len(out):,} bytes"
         )
@@ -95,8 +95,7 @@ def workers(folder):
                     path,
                     "--shard",
                     f"{number}/{count}",
-                    "-o",
-                    "-",
+                    "--json",
                 ],
                 stdout=subprocess.DEVNULL,
                 env=ONE_THREAD,

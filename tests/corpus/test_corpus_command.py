@@ -8,9 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from corpora import written
+from corpora import WordIds, model_in, written
 
 from attnctl.cli.program import program
+from attnctl.models import tokens
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_shards_and_their_merge(run, tmp_path):
     whole = (tmp_path / "whole.json").read_bytes()
     assert (tmp_path / "merged.json").read_bytes() == whole
     assert run("merge", "whole.json", "--json") == (0, whole.decode(), "")
-    assert run("--file", "c.txt", "-o", "-") == (0, whole.decode(), "")
+    assert run("--file", "c.txt", "--json", "-o", "-") == (0, whole.decode(), "")
     assert {each.name for each in tmp_path.iterdir()} == {
         "c.txt",
         "whole.json",
@@ -70,6 +71,31 @@ def test_as_a_table_and_as_csv(run, tmp_path):
     )
 
 
+def test_a_part_a_table_and_a_picture_in_one_go(run, tmp_path):
+    written(tmp_path / "c.txt")
+    outputs = ("-o", "part.json", "-o", "heads.csv", "-o", "heads.svg")
+    assert run("--file", "c.txt", *outputs) == (0, "", "")
+    assert (tmp_path / "part.json").read_text() == run("--file", "c.txt", "--json")[1]
+    assert (tmp_path / "heads.csv").read_text() == run("--file", "c.txt", "--format", "csv")[1]
+    assert "<svg" in (tmp_path / "heads.svg").read_text()
+    (tmp_path / "heads.csv").unlink()
+    assert run("--file", "c.txt", *outputs) == (0, "", "")
+    assert (tmp_path / "heads.csv").exists()
+
+
+def test_a_model_reads_a_corpus_as_attention_does(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(tokens, "load", lambda folder: WordIds())
+    written(tmp_path / "c.txt")
+    model = ("--model", model_in(tmp_path / "model"), "--file", "c.txt")
+    code, whole, err = run(*model, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(whole)["schema"] == "attnctl/corpus/1"
+    for number in (1, 2):
+        assert run(*model, "--shard", f"{number}/2", "-o", f"{number}.json") == (0, "", "")
+    assert run("merge", "2.json", "1.json", "--json") == (0, whole, "")
+    assert run(*model, "-o", "-") == run("merge", "2.json", "1.json")
+
+
 def test_a_complete_part_is_kept_and_any_other_made_again(run, tmp_path):
     written(tmp_path / "c.txt")
     part = tmp_path / "part.json"
@@ -99,6 +125,7 @@ def stall(*args, **options):
     add(*args, **options)
 work.add = stall
 from attnctl.cli.program import program
+from attnctl.models import tokens
 sys.exit(program(sys.argv[1:]))
 """
 
@@ -191,11 +218,15 @@ def test_line_ends_marks_and_blank_lines_are_no_words(run, tmp_path, data):
         (["--file", "c.txt", "--rollout"], "--rollout: means nothing for a corpus"),
         (["--file", "c.txt", "x.json"], "DUMP: means nothing for a corpus"),
         (["--file", "c.txt", "--trace", "1"], "--trace: means nothing for a corpus"),
-        (["merge", "whole.json", "-c", "x.yaml"], "-c: means nothing for a corpus"),
+        (["merge", "whole.json", "-c", "x.yaml"], "-c: merge takes parts as they are"),
         (["--file", "c.txt", "-c", "none.yaml"], "none.yaml"),
         (["--shard", "1/2"], "--shard: only a corpus has that; add --file"),
         (["--pairs", "x.json"], "--pairs: only a corpus has that; add --file"),
         (["-c", "x.yaml", "x.json"], "-c: only a corpus has that; add --file"),
+        (["--file", "c.txt", "-o", "p.json", "--precision", "3"], "--precision: only tables have that"),
+        (["--file", "c.txt", "-o", "part.npz"], "part.npz"),
+        (["merge", "whole.json", "-o", "whole.json"], "it is what this command reads"),
+        (["--file", "c.txt", "-o", "c.txt"], "c.txt"),
         (["merge"], "merge: no PART"),
         (["merge", "none.json"], "none.json: No such file or directory"),
         (["merge", "c.txt"], "c.txt: not JSON"),
