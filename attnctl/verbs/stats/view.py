@@ -65,7 +65,8 @@ class Table:
         groups = list(report.dumps)
         whole = report.aggregate if len(groups) > 1 else None
         groups += [whole] if whole else []
-        names = ["head", *HEADINGS.values(), "largest", "nearest"]
+        compared = any(group.pairs for group in groups)
+        names = ["head", *HEADINGS.values(), "largest", *(["nearest"] if compared else [])]
         bodies, widths = self.fitting(groups, names)
         yield self.line(names, widths, "label")
         for group, body in zip(groups, bodies, strict=True):
@@ -77,12 +78,15 @@ class Table:
             yield [(self.screen.ours("no aggregate: the dumps have different numbers of heads"), "aside")]
         yield []
         for word, meaning in LEGEND.items():
+            if word == "nearest" and not compared:
+                continue
             yield [(f"{pad_right(self.screen.ours(word), 9)}{self.screen.ours(meaning)}", "aside")]
 
     def fitting(self, groups: Sequence[DumpStats], names: Cells) -> tuple[list[list[Cells]], list[int]]:
         """The rows of each group and the width of each column, tokens as short as they must be."""
         for most in TOKEN_WIDTHS:
-            bodies = [[self.row(group, at, most) for at in range(len(group.heads))] for group in groups]
+            rows = ((self.row(group, at, most) for at in range(len(group.heads))) for group in groups)
+            bodies = [[row[: len(names)] for row in body] for body in rows]
             columns = zip(names, *chain.from_iterable(bodies), strict=True)
             widths = [max(map(cells, column)) for column in columns]
             if not self.screen.fits or sum(widths) + len(GAP) * (len(widths) - 1) <= self.screen.width:
@@ -122,9 +126,11 @@ class Table:
 
     def line(self, row: Sequence[str], widths: Sequence[int], style: str) -> Line:
         """Cells below their headings: numbers to the right, words to the left."""
-        *numbers, largest, nearest = zip(row, widths, strict=True)
-        texts = [pad_left(*each) for each in numbers]
-        return [(GAP.join([*texts, pad_right(*largest), nearest[0]]), style)]
+        numbers = 1 + len(HEADINGS)
+        columns = list(zip(row, widths, strict=True))
+        texts = [pad_left(*each) for each in columns[:numbers]]
+        texts += [pad_right(*each) for each in columns[numbers:-1]]
+        return [(GAP.join([*texts, row[-1]]), style)]
 
     def notes(self, group: DumpStats) -> Iterator[Line]:
         """What means nothing here; rows that see nothing, and rows that do not sum to 1."""
