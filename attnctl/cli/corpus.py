@@ -60,7 +60,10 @@ def given_of(how: CorpusOptions) -> dict[str, bool]:
 
 def is_part(path: str) -> bool:
     """Whether a file has the statistics of a corpus to the last digit, not a table or a picture of them."""
-    return Path(path).suffix == ".json"
+    from attnctl.formats import FINDINGS
+    from attnctl.store.files import format_for
+
+    return format_for(path, 1, FINDINGS["stats"]).name == "json"
 
 
 def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions) -> Job:

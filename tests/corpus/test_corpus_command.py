@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -81,6 +82,15 @@ def test_a_part_a_table_and_a_picture_in_one_go(run, tmp_path):
     (tmp_path / "heads.csv").unlink()
     assert run("--file", "c.txt", *outputs) == (0, "", "")
     assert (tmp_path / "heads.csv").exists()
+
+
+def test_a_stream_that_is_open_gets_the_part(run, tmp_path):
+    written(tmp_path / "c.txt")
+    end, start = os.pipe()
+    assert run("--file", "c.txt", "-o", f"/dev/fd/{start}") == (0, "", "")
+    os.close(start)
+    with os.fdopen(end) as stream:
+        assert stream.read() == run("--file", "c.txt", "--json")[1]
 
 
 def test_a_model_reads_a_corpus_as_attention_does(run, tmp_path, monkeypatch):
