@@ -21,25 +21,29 @@ LEAST_SUM = 2.0**-16
 """The least sum of exponentials that is taken as it is; products with values are not smaller still."""
 
 
-def plain_softmax(tiles: Iterable[Tile], out: Array) -> bool:
-    """Fill `out`, (query, d_v), with softmax(S) V, nothing subtracted; False where that may be wrong.
+def plain_softmax(tiles: Iterable[Tile], out: Array) -> Array | None:
+    """Fill `out`, (query, d_v), with softmax(S) V, nothing subtracted; returns who sees nothing.
 
     To subtract the maximum takes two passes over the scores, and most scores are small enough to
-    do without. It is right where every sum ends in range. Where the largest scores of the first
-    tile are not, the others are not computed.
+    do without. Returns None, `out` half filled, where they are not: where the largest score in the
+    first tile that a query sees, or its whole sum, is out of range.
     """
     total = np.zeros((len(out), 1), out.dtype)
     out.fill(0)
-    for number, (s, v, room) in enumerate(tiles):
-        if number == 0:
-            tops = s.max(axis=-1)
+    for s, v, room in tiles:
+        unseen = total[:, 0] == 0
+        if unseen.any():
+            tops = (s if unseen.all() else s[unseen]).max(axis=-1)
             if not in_range(np.exp(tops[~np.isneginf(tops)])):
-                return False
+                return None
         e = np.exp(s, out=room)
         total += row_sums(e)
         out += e @ v
-    out /= total
-    return in_range(total)
+    blind = total == 0
+    if not in_range(total[~blind]):
+        return None
+    out /= np.where(blind, 1, total)
+    return np.flatnonzero(blind)
 
 
 def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1) -> Array:

@@ -102,8 +102,10 @@ class Stretch:
     def fill_in_key_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
         """The same, with softmax and A V summed over tiles of so many keys."""
         outputs = self.kept[self.steps[-1].name][lead][rows]
-        if self.values_fit and plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs):
-            return np.empty(0, int)
+        if self.values_fit:
+            blind = plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs)
+            if blind is not None:
+                return blind
         return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.divisor)
 
     def score_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Iterator[Tile]:
