@@ -78,6 +78,15 @@ def test_both_ways_give_the_softmax(name, dtype):
     assert blind.tolist() == ([1] if name == "seeing nothing" else [])
 
 
+def test_what_was_seen_once_may_vanish_while_others_see_nothing():
+    s, v, out = case_of([-200.0] * 10 + [0.5, 0.0], "float32")
+    s[0] = -INF
+    blind = online.plain_softmax(tiles_of(s, v), out)
+    assert blind is not None
+    assert blind.tolist() == [0]
+    np.testing.assert_allclose(out, [exactly(row, v) for row in s], atol=5e-7)
+
+
 @pytest.mark.parametrize("name", NOT_NUMBERS)
 def test_what_is_no_number_is_not_for_the_plain_sums(name):
     s, v, out = case_of(NOT_NUMBERS[name], "float64")
