@@ -16,7 +16,6 @@ from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
 if TYPE_CHECKING:
     from attnctl.verbs.corpus import Job, Part
 
-STDOUT = "-"
 MOST_WORKERS = 1000
 MERGE = "merge"
 """The first argument that makes `stats` merge the others."""
@@ -73,7 +72,7 @@ def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions)
     from attnctl.verbs.corpus import Job
 
     wrong = {
-        "--file -: a corpus is read more than once; give a file": file == STDOUT,
+        "--file -: a corpus is read more than once; give a file": file == "-",
         "--shard: --dask divides the corpus itself; leave it out": how.dask and how.shard,
         "-c: a model has its own attention; leave out one of -c and --model": config and model,
     }
@@ -130,13 +129,9 @@ def merge(paths: Sequence[str]) -> Part:
 
 
 def write_part(part: Part, path: str) -> None:
-    """Write a part to a file, or to stdout (-)."""
+    """Write a part to a file."""
     from attnctl.store.files import opened
-    from attnctl.store.strict_json import sink
 
-    if path == STDOUT:
-        sink(sys.stdout)(part.to_bytes())
-        return
     with opened(path) as stream:
         stream.write(part.to_bytes())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.corpus import MERGE, STDOUT, CorpusOptions, given_of, job_of, measure, merge
+from attnctl.cli.corpus import MERGE, CorpusOptions, given_of, job_of, measure, merge
 from attnctl.cli.options import (
     FORMAT_NAMES,
     FORMAT_VARIABLE,
@@ -226,6 +226,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
 def emit(part: Part | None, out: Output, how: StatsOptions) -> None:
     """Write the statistics of a corpus, or of a part of it; None is a part that its file has already."""
     from attnctl.cli.corpus import is_part, print_headline, write_part
+    from attnctl.store.strict_json import sink
     from attnctl.verbs.corpus.view import report_of
     from attnctl.verbs.stats import Found
 
@@ -236,7 +237,7 @@ def emit(part: Part | None, out: Output, how: StatsOptions) -> None:
     others = [path for path in out.files if not is_part(path)]
     as_json = out.printed and out.wanted == "json"
     if as_json:
-        write_part(part, STDOUT)
+        sink(sys.stdout)(part.to_bytes())
     elif out.printed and out.wanted == "table":
         print_headline(part)
     give(Found(report_of(part)), Output(out.wanted, others, out.printed and not as_json), how)

@@ -9,10 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from corpora import WordIds, model_in, written
+from corpora import written
 
 from attnctl.cli.program import program
-from attnctl.models import tokens
 
 
 @pytest.fixture
@@ -93,17 +92,16 @@ def test_a_stream_that_is_open_gets_the_part(run, tmp_path):
         assert stream.read() == run("--file", "c.txt", "--json")[1]
 
 
-def test_a_model_reads_a_corpus_as_attention_does(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(tokens, "load", lambda folder: WordIds())
+def test_a_model_reads_a_corpus_as_attention_does(run, tmp_path, model):
     written(tmp_path / "c.txt")
-    model = ("--model", model_in(tmp_path / "model"), "--file", "c.txt")
-    code, whole, err = run(*model, "--json")
+    args = ("--model", model, "--file", "c.txt")
+    code, whole, err = run(*args, "--json")
     assert (code, err) == (0, "")
     assert json.loads(whole)["schema"] == "attnctl/corpus/1"
     for number in (1, 2):
-        assert run(*model, "--shard", f"{number}/2", "-o", f"{number}.json") == (0, "", "")
+        assert run(*args, "--shard", f"{number}/2", "-o", f"{number}.json") == (0, "", "")
     assert run("merge", "2.json", "1.json", "--json") == (0, whole, "")
-    assert run(*model, "-o", "-") == run("merge", "2.json", "1.json")
+    assert run(*args, "-o", "-") == run("merge", "2.json", "1.json")
 
 
 def test_a_complete_part_is_kept_and_any_other_made_again(run, tmp_path):
@@ -135,7 +133,6 @@ def stall(*args, **options):
     add(*args, **options)
 work.add = stall
 from attnctl.cli.program import program
-from attnctl.models import tokens
 sys.exit(program(sys.argv[1:]))
 """
 

@@ -9,26 +9,18 @@ from math import fsum
 
 import numpy as np
 import pytest
-from corpora import WordIds, entropies, model_in, written
+from corpora import entropies, written
 from hypothesis import given
 from hypothesis import strategies as st
 
 import attnctl
 from attnctl.config.settings import Random, Settings
 from attnctl.errors import AttnError
-from attnctl.models import tokens
 from attnctl.values import BadValueError
 from attnctl.verbs.corpus import Job, merged, part_of
 from attnctl.verbs.corpus.lines import Shard, read_shard
 from attnctl.verbs.corpus.part import part_of_bytes
 from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, HeadTally, Sum, on_grid
-
-
-@pytest.fixture
-def model(tmp_path, monkeypatch):
-    """A tiny trained model whose tokenizer needs no package."""
-    monkeypatch.setattr(tokens, "load", lambda folder: WordIds())
-    return str(model_in(tmp_path / "model"))
 
 
 def shards(job, count, seed=0):
