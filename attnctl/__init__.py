@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attnctl.display import register_views
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -52,6 +54,17 @@ HOMES = {
     "Trace": "traces",
     "AttnError": "errors",
 }
+
+register_views(
+    {
+        "Report": "attnctl.verbs.check.view:show_report",
+        "Difference": "attnctl.verbs.diff.view:show_difference",
+        "Conformance": "attnctl.verbs.conform.view:show_conformance",
+        "Story": "attnctl.verbs.story.view:show_story",
+    },
+    plain_text="attnctl.screen.output:text_of_view",
+    notebook="attnctl.report.notebook:bundle",
+)
 
 __all__ = [
     "AttnError",

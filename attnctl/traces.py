@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnctl.display import Displayed
 from attnctl.errors import AttnError
 from attnctl.names import WEIGHTS
-from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace as AnyTrace
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LEADING = ("batch", "head")
 
 
-class Trace(Shown, AnyTrace):
+class Trace(Displayed, AnyTrace):
     """The steps of a run and their arrays, by name: ``trace["attention_weights"]``."""
 
     @classmethod

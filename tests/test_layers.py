@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {"errors", "words", "values", "setting", "array", "names"},
+    {"errors", "display", "words", "values", "setting", "array", "names"},
     {"arithmetic", "rules", "ops"},
     {"derivation"},
     {"trace", "cells", "edits"},

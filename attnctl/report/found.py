@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from typing import IO
 
@@ -12,7 +11,6 @@ from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.plan.intended import under_our_names
 from attnctl.report.write import Finding, Mark, Marks, pieces
-from attnctl.screen.output import Plain
 from attnctl.store import read_one
 from attnctl.trace import Trace
 from attnctl.verbs.check.check import check
@@ -21,7 +19,7 @@ from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference
 from attnctl.verbs.diff.align import ApartError
 from attnctl.verbs.diff.elements import differing
-from attnctl.verbs.diff.view import show_difference, verdict
+from attnctl.verbs.diff.view import verdict
 
 SHOULD_BE = "it should be {}"
 BESIDE = "{} stands here in "
@@ -104,15 +102,8 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
             traces.append(each.alignment.a if side == "A" else each.alignment.b)
             names.append(f"{side}{pair}")
             marks.append({name: mark for name in each.steps if (mark := beside(each, name, side, other))})
-    text = "\n".join(map(difference_text, found))
+    text = "".join(f"{each}\n" for each in found)
     yield from pieces(traces, Finding(f"diff: {verdict(found[0])}", text, marks, names))
-
-
-def difference_text(found: Difference) -> str:
-    """A difference as `attnctl diff` prints it to a pipe."""
-    stream = io.StringIO()
-    show_difference(found, Plain(stream))
-    return stream.getvalue()
 
 
 def beside(found: Difference, name: str, side: str, other: str) -> Mark | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 from typing import Any
 
-from attnctl.report.found import check_pieces, diff_pieces, difference_text
+from attnctl.report.found import check_pieces, diff_pieces
 from attnctl.report.write import drawn, pieces
 from attnctl.trace import Trace
 from attnctl.verbs.check.report import Report
@@ -38,5 +38,5 @@ def parts(shown: Any) -> tuple[Callable[[], Iterator[bytes]], str, Trace]:
         return lambda: check_pieces([shown]), str(shown), shown.trace
     if isinstance(shown, Difference):
         assert shown.alignment is not None
-        return lambda: diff_pieces([shown]), difference_text(shown), shown.alignment.a
+        return lambda: diff_pieces([shown]), f"{shown}\n", shown.alignment.a
     return lambda: pieces([shown]), repr(shown), shown

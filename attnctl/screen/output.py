@@ -6,8 +6,9 @@ of the time that a short run takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from attnctl.screen.frame import Frame
 from attnctl.screen.screen import Line, Screen
@@ -29,6 +30,13 @@ class Plain(NamedTuple):
 
     stream: TextIO
     width: int = DEFAULT_WIDTH
+
+
+def text_of_view(show: Callable[[Any, Plain], None], value: Any) -> str:
+    """What `show` prints of a value to a pipe."""
+    stream = io.StringIO()
+    show(value, Plain(stream))
+    return stream.getvalue().rstrip("\n")
 
 
 def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | Plain:

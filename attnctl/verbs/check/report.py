@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import dataclass, field
 from math import isfinite
@@ -11,7 +10,7 @@ from typing import Any
 from attnctl.arithmetic import number_text
 from attnctl.array import Array
 from attnctl.cells import spelled
-from attnctl.screen.notebook import Shown
+from attnctl.display import Displayed
 from attnctl.trace import Trace
 from attnctl.verbs.check.judge import Gap, differing
 from attnctl.verbs.check.record import Record
@@ -45,7 +44,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Report(Shown):
+class Report(Displayed):
     """Every step of a dump, checked; the wrong ones in order, each with the mistake that explains it."""
 
     trace: Trace
@@ -64,15 +63,6 @@ class Report(Shown):
     """How the arrays had to be read to agree, where they do not as their names and sizes say."""
     looked: tuple[Record, Walk] | None = field(default=None, repr=False, compare=False)
     """What was walked over, and what was found of it: what a picture of the report is made of."""
-
-    def __str__(self) -> str:
-        """The report as `attnctl check` prints it to a pipe."""
-        from attnctl.screen.output import Plain
-        from attnctl.verbs.check.view import show_report
-
-        stream = io.StringIO()
-        show_report(self, Plain(stream))
-        return stream.getvalue().rstrip("\n")
 
     @property
     def unasked(self) -> str | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
+from attnctl.display import Displayed
 from attnctl.verbs.conform.case import Case
 
 PASSED, FAILED, SKIPPED, IGNORED = "passed", "failed", "skipped", "ignored"
@@ -98,11 +98,4 @@ class Conformance:
             "notes": list(self.notes),
         }
 
-    def __str__(self) -> str:
-        """The report as `attnctl conform` prints it to a pipe."""
-        from attnctl.screen.output import Plain
-        from attnctl.verbs.conform.view import show_conformance
-
-        stream = io.StringIO()
-        show_conformance(self, Plain(stream))
-        return stream.getvalue().rstrip("\n")
+    __str__ = Displayed.__str__

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from attnctl.display import Displayed
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import results
-from attnctl.screen.notebook import Shown
 from attnctl.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError, Sides
 from attnctl.verbs.diff.configs import ABSENT, differences
@@ -38,7 +38,7 @@ class StepDifference:
 
 
 @dataclass(frozen=True)
-class Difference(Shown):
+class Difference(Displayed):
     """What two traces have between them.
 
     `skipped` says of steps that both have why they were not compared; `left_out` are the tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -12,6 +11,7 @@ import numpy as np
 from attnctl.arithmetic import Cell
 from attnctl.array import Array
 from attnctl.derivation import Step
+from attnctl.display import Displayed
 from attnctl.names import HEAD_OUTPUTS, MASK, WEIGHTS
 from attnctl.ops import Copy, Given, Hide, MatMul, Merge, Repeat, SinkSoftmax, Softmax
 from attnctl.trace import Trace
@@ -53,14 +53,7 @@ class Story:
     trace: Trace
     chapters: tuple[Chapter, ...]
 
-    def __str__(self) -> str:
-        from attnctl.screen.output import Plain, print_lines, screen_of
-        from attnctl.verbs.story.view import story_lines
-
-        stream = io.StringIO()
-        output = Plain(stream)
-        print_lines(story_lines(self, screen_of(output)), output)
-        return stream.getvalue().rstrip("\n")
+    __str__ = Displayed.__str__
 
 
 def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from attnctl.cells import Speller, spellings
-from attnctl.screen.output import Element
+from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import folded
 from attnctl.verbs.show.headline import headline
@@ -26,6 +27,9 @@ from attnctl.verbs.story.claims import (
 from attnctl.verbs.story.phrases import plainly
 from attnctl.words import all_of, plural
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 WIDEST = 80
 """Columns of a story: longer lines are hard to read."""
 
@@ -36,6 +40,10 @@ UNBROKEN = "\N{NO-BREAK SPACE}"
 
 LEAST_TOLD = 0.00005
 """A share below it is not said."""
+
+
+def show_story(story: Story, output: Console | Plain) -> None:
+    print_lines(story_lines(story, screen_of(output)), output)
 
 
 def story_lines(story: Story, screen: Screen) -> Iterator[Element]:
