@@ -6,6 +6,7 @@ import pytest
 from check_foreign import foreign, meant
 
 import attnctl
+from attnctl.verbs.check.fit import spoken
 
 
 def changed(name, change):
@@ -17,6 +18,11 @@ def changed(name, change):
 
 CHANGES = {
     "a factor": ("attention_weights", lambda x: 3.0 * x, "Every number is 3 times what it should be."),
+    "a factor near 1": (
+        "attention_weights",
+        lambda x: 1.0000001 * x,
+        "Every number is 1.0000001 times what it should be.",
+    ),
     "an offset": ("scaled_scores", lambda x: x - 0.25, "Every number is 0.25 too small."),
     "one head": (
         "scores",
@@ -116,3 +122,28 @@ def test_a_mistake_is_named_in_printed_numbers_too():
     rounded = {name: np.round(x, 4) for name, x in arrays.items()}
     report = attnctl.check(foreign(rounded), meant(own.CAUSAL), decimals=4)
     assert report.mistake == "mask-ignored"
+
+
+@pytest.mark.parametrize(
+    ("value", "right", "said"),
+    [
+        (0.70710678, 1.0, "0.7071"),
+        (17**0.5, 1.0, "4.123 (√17)"),
+        (-3.0, 1.0, "−3"),
+        (1.0, 1.0, "1"),
+        (1.000001, 1.0, "1.000001"),
+        (0.99999, 1.0, "0.99999"),
+        (-1.000001, 1.0, "−1.000001"),
+        (2.828429, 8**0.5, "2.828429"),
+    ],
+)
+def test_a_number_is_told_from_the_right_one(value, right, said):
+    assert spoken(value, right) == said
+
+
+def test_a_factor_that_is_all_but_1_is_said():
+    arrays = own.attend(own.CAUSAL)
+    kept = {each: arrays[each] for each in ("Q", "K", "V")}
+    kept["head_outputs"] = 1.000001 * arrays["head_outputs"]
+    report = attnctl.check(foreign(kept), meant(own.CAUSAL))
+    assert report.findings[0].words == "head_outputs is multiplied by 1.000001"

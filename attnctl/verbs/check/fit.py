@@ -27,6 +27,9 @@ AS_WELL = 1.02
 MOST_UNDER_ROOT = 100_000
 """Above this every number is near the root of a whole one."""
 
+MOST_DIGITS = 15
+"""Digits that a number in a sentence may have."""
+
 
 def fitted(case: Case, make: Callable[[float], Derivation], starts: Sequence[float]) -> float | None:
     """The value with which a program best reproduces the step that disagrees; None where none does.
@@ -129,15 +132,21 @@ def size_of(array: Array) -> float:
     return float(np.sqrt(np.mean(np.square(told)))) if told.size else 0.0
 
 
-def spoken(value: float) -> str:
-    """Four digits that count, and the root that the number is: "4.123 (√17)"."""
-    text = f"{abs(value):.4g}"
+def spoken(value: float, right: float = 1.0) -> str:
+    """Four digits or so, and the root that the number is: "4.123 (√17)"."""
+    text = in_digits(abs(value), right)
     sign = "−" if value < 0 else ""
     whole = round(value * value)
     root = value * value > 1.5 and abs(value * value - whole) < 1e-9 * whole
     if root and round(sqrt(whole)) ** 2 != whole:
         return f"{sign}{text} ({sign}√{whole})"
     return sign + text
+
+
+def in_digits(value: float, right: float = 1.0, fewest: int = 4) -> str:
+    """As few digits as tell a number from the `right` one: 1.000001, not 1."""
+    texts = ((f"{value:.{digits}g}", f"{right:.{digits}g}") for digits in range(fewest, MOST_DIGITS + 1))
+    return next((text for text, other in texts if text != other), f"{value:.{fewest}g}")
 
 
 def ends(size: int) -> list[int]:

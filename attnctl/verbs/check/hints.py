@@ -10,6 +10,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.ops import Given
+from attnctl.verbs.check.fit import in_digits
 from attnctl.verbs.check.mistake import Case
 from attnctl.verbs.check.places import few, spread
 from attnctl.verbs.check.precision import FLOAT32, on_grid
@@ -85,7 +86,7 @@ def factor(case: Case) -> str:
     left, off = np.abs(found - ratio * right), float(np.abs(found - right).max())
     if (left > 2 * (abs(ratio) + 1) * error).any() or left.max() > off / 10:
         return ""
-    return f"Every number is {ratio:.6g} times what it should be."
+    return f"Every number is {in_digits(ratio, fewest=6)} times what it should be."
 
 
 def told_in_numbers(case: Case) -> bool:

@@ -92,7 +92,7 @@ def other_factor(case: Case) -> Iterator[Plant]:
             case,
             lambda factor: case.put("scaled_scores", Scale(factor=factor)),
             [right * part for part in FACTORS],
-            said_as_divisor,
+            lambda factor: said_as_divisor(factor, right),
         )
     if isinstance(softmax, Softmax) and ("scaled_scores" in case.record or not isinstance(scale, Scale)):
         yield from planted_fit(
@@ -105,11 +105,11 @@ def other_factor(case: Case) -> Iterator[Plant]:
         )
 
 
-def said_as_divisor(factor: float) -> str:
+def said_as_divisor(factor: float, right: float) -> str:
     """Divided by √17; multiplied by 2 where that is shorter."""
-    divisor = spoken(1 / factor)
+    divisor = spoken(1 / factor, 1 / right)
     if abs(factor) >= 1 or ("√" not in divisor and f"{abs(factor):.15g}" == f"{abs(factor):.2g}"):
-        return f"the scores are multiplied by {spoken(factor)}"
+        return f"the scores are multiplied by {spoken(factor, right)}"
     return f"the scores are divided by {divisor}"
 
 
