@@ -1,34 +1,103 @@
 """What the tests share; its presence also makes this folder importable: `import oracle`."""
 
+import io
 import os
 import shutil
 import signal
 import subprocess
 import sysconfig
-from dataclasses import dataclass
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
+import warm
+from hypothesis import settings
+
+from attnctl.cli.program import program
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ("configs", "samples")
 
+# A shell starts what runs in the background deaf to interrupts, nohup to hang-ups; children inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    # A shell starts what runs in the background deaf to interrupts, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+FEW_EXAMPLES = 20
+"""Of a property in the README's test command; `-m slow` draws as many as the property asks for."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Of large tables and of properties a sample is a fast test; `-m slow` has all."""
+    slow = config.option.markexpr == "slow"
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        if sample and zlib.crc32(item.nodeid.encode()) % sample.args[0]:
+            item.add_marker(pytest.mark.slow)
+        drawn = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
+        if drawn and not item.get_closest_marker("slow") and drawn.max_examples > FEW_EXAMPLES:
+            if slow:
+                item.add_marker(pytest.mark.slow)
+            else:
+                test = getattr(item.obj, "__func__", item.obj)
+                test._hypothesis_internal_use_settings = settings(drawn, max_examples=FEW_EXAMPLES)
+
+
+@contextmanager
+def working_in(folder):
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def text_stream(data=b""):
+    return io.TextIOWrapper(
+        io.BytesIO(data), encoding="utf-8", errors="surrogateescape", write_through=True
+    )
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """A folder with what is shipped in it, and the environment of a plain shell."""
+    """A folder with what is shipped in it, and the environment of a plain shell.
+
+    `run` is a command line in this process, `shell` a script whose `attnctl` is a fork of a warm process in
+    the fast tests, `process` the real executable. `real()` gives a workplace where all are.
+    """
 
     folder: Path
     environ: dict
+    warm: bool = True
+
+    def real(self):
+        path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+        return replace(self, environ={**self.environ, "PATH": path}, warm=False)
 
     def run(self, *args, stdin=b"", **more):
-        """Run the real executable; bytes in, bytes out."""
+        """Bytes in, bytes out, as a process of its own would."""
+        if not self.warm:
+            return self.process(*args, stdin=stdin, **more)
+        streams = text_stream(stdin), text_stream(), text_stream()
+        with working_in(self.folder), mock.patch.dict(os.environ, {**self.environ, **more}, clear=True):
+            try:
+                code = program([os.fsdecode(arg) for arg in args], *streams)
+            except SystemExit as end:  # completion
+                code = end.code or 0
+        return subprocess.CompletedProcess(
+            args, int(code), *(stream.buffer.getvalue() for stream in streams[1:])
+        )
+
+    def process(self, *args, stdin=b"", **more):
         return subprocess.run(
-            ["attnctl", *args],
+            [warm.REAL, *args],
             cwd=self.folder,
             env={**self.environ, **more},
             input=stdin,
@@ -49,10 +118,23 @@ class Workplace:
         )
 
 
+@pytest.fixture(scope="session")
+def warm_commands(tmp_path_factory):
+    """A folder whose `attnctl` is warm."""
+    folder = tmp_path_factory.mktemp("warm")
+    process = warm.start(folder)
+    yield folder
+    process.kill()
+    process.communicate()
+
+
 @pytest.fixture
-def workplace(tmp_path):
+def workplace(tmp_path, request):
     for name in SHIPPED:
         shutil.copytree(ROOT / name, tmp_path / name)
     keep = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    return Workplace(tmp_path, {**keep, "PATH": path, "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"})
+    place = Workplace(tmp_path, {**keep, "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}).real()
+    if request.node.get_closest_marker("slow"):
+        return place
+    path = os.pathsep.join([str(request.getfixturevalue("warm_commands")), place.environ["PATH"]])
+    return replace(place, environ={**place.environ, "PATH": path}, warm=True)

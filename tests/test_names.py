@@ -214,6 +214,7 @@ def asked(options):
     return {**options, "heads": SIZES["head"], "kv_heads": SIZES["kv_head"]}
 
 
+@pytest.mark.slow
 def test_every_name_is_checked_where_it_is_recorded():
     given, checked = set(), set()
     for trace, arrays, options in traces():

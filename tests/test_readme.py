@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from processor import on_any_processor
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "samples").rglob("README.md"))]
@@ -26,7 +27,12 @@ def split(step):
 
 
 SESSIONS = [
-    pytest.param(document, steps, id=f"{document.relative_to(ROOT)}:{line}")
+    pytest.param(
+        document,
+        steps,
+        id=f"{document.relative_to(ROOT)}:{line}",
+        marks=[pytest.mark.slow] if document.parent != ROOT else [],
+    )
     for document in DOCUMENTS
     if document.exists()
     for line, steps in sessions(document)
@@ -46,7 +52,7 @@ def test_the_documents_show_what_happens(document, steps, workplace):
             check=False,
         )
         code = f"\n(exit {done.returncode})" if done.returncode and "(exit " in expected else ""
-        assert done.stdout.rstrip() + code == expected, command
+        assert on_any_processor(done.stdout.rstrip() + code) == on_any_processor(expected), command
 
 
 def test_the_python_of_the_readme_runs(workplace):

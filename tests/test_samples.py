@@ -9,6 +9,7 @@ ROOT = Path(__file__).parent.parent
 VARIANTS = sorted((ROOT / "samples" / "variants").glob("*.json"))
 
 
+@pytest.mark.slow
 def test_the_variants_are_what_the_script_makes(workplace):
     done = workplace.shell("mkdir again; samples/variants/make.sh again")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -35,6 +36,7 @@ def test_the_gate_lets_the_same_through_and_stops_a_change(workplace):
     assert changed.stdout.startswith(b"differ: ")
 
 
+@pytest.mark.slow
 def test_the_scripts_of_a_corpus_give_what_one_process_gives(workplace):
     whole = "attnctl stats --file samples/sentences.txt --pairs -o whole.json"
     slurm = (

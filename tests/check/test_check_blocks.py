@@ -12,6 +12,8 @@ from attnctl.verbs.check.precision import FLOAT64
 from attnctl.verbs.check.record import Record, with_precisions
 from attnctl.verbs.check.walk import Verdict, Walker
 
+pytestmark = pytest.mark.sample(2)
+
 N = 96
 OPTIONS = {
     "causal": {"causal": True},

@@ -12,6 +12,8 @@ import attnctl
 from attnctl.verbs.check.catalogue import CATALOGUE
 from attnctl.verbs.check.catalogue.models import MODELS
 
+pytestmark = pytest.mark.sample(8)
+
 
 def cases():
     """Each mistake in each kind of attention; one in three is fast, with its choice of records in turn."""

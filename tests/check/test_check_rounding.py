@@ -12,6 +12,8 @@ from attnctl.verbs.check import precision, wrong
 from attnctl.verbs.check.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
 from attnctl.verbs.check.rounding import FACTOR, Known, anything, carried, exactly, free, rounded, typical
 
+pytestmark = pytest.mark.sample(2)
+
 SCORES, ROWS = (2, 5, 5), (2, 5, 4)
 HIDE = ops.Hide(rules=(Causal(),))
 

@@ -129,6 +129,7 @@ def test_the_projections_of_a_module_are_recorded():
     assert (report.agrees, report.first) == (False, "output")
 
 
+@pytest.mark.slow
 def test_modules_of_hugging_face_are_checked():
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from transformers.models.bert.modeling_bert import BertAttention

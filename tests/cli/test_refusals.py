@@ -98,9 +98,9 @@ def test_a_bug_of_ours_is_exit_70_with_one_line(workplace):
     (workplace.folder / "sitecustomize.py").write_text(
         "import attnctl.plan.vocab\ndef broken(*a, **k): raise RuntimeError('boom')\nattnctl.plan.vocab.tokenize = broken\n"
     )
-    done = workplace.run("run", "I love AI", PYTHONPATH=str(workplace.folder))
+    done = workplace.process("run", "I love AI", PYTHONPATH=str(workplace.folder))
     assert (done.returncode, done.stderr.count(b"\n")) == (70, 1)
     assert b"boom" in done.stderr
     assert b"--debug" in done.stderr
-    shown = workplace.run("--debug", "run", "I love AI", PYTHONPATH=str(workplace.folder))
+    shown = workplace.process("--debug", "run", "I love AI", PYTHONPATH=str(workplace.folder))
     assert b"Traceback" in shown.stderr

@@ -38,6 +38,12 @@ WRITING = [
 
 
 @pytest.fixture
+def workplace(workplace):
+    """The real executable: streams and signals are what this is about."""
+    return workplace.real()
+
+
+@pytest.fixture
 def stocked(workplace):
     """A workplace with dumps whose every rendering is larger than a pipe holds."""
     (workplace.folder / "lines.txt").write_text("I love AI and AI loves me back today\n" * 60)

@@ -87,7 +87,7 @@ def test_tabs_and_newlines_are_visible(workplace):
 )
 def test_a_console_without_the_characters_gets_escapes(workplace, args, code):
     (workplace.folder / "c.yaml").write_text("vocab: [I]\n")
-    done = workplace.run(*args, PYTHONIOENCODING="ascii")
+    done = workplace.process(*args, PYTHONIOENCODING="ascii")
     assert done.returncode == code, done.stderr
     assert b"Traceback" not in done.stderr
     if not {"--json", "--help", "schema"} & {*args}:  # these are UTF-8 anywhere
@@ -97,7 +97,7 @@ def test_a_console_without_the_characters_gets_escapes(workplace, args, code):
 def test_a_locale_without_the_characters_gets_escapes(workplace):
     (workplace.folder / "s.txt").write_text("猫 é", encoding="utf-8")
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = workplace.run("run", "--file", "s.txt", "--brief", **plain)
+    done = workplace.process("run", "--file", "s.txt", "--brief", **plain)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.isascii()
     assert b"\\u732b" in done.stdout

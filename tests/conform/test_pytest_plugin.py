@@ -47,6 +47,7 @@ def test_the_plugin_is_known_to_pytest():
     assert "attnctl.pytest_plugin" in found
 
 
+@pytest.mark.slow
 def test_the_ini_file_gives_a_test_for_each_feature(tmp_path):
     (tmp_path / "known.yaml").write_text("causal: it is on its way\n")
     lines = [

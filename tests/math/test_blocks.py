@@ -11,6 +11,8 @@ from attnctl.engine import blas
 from attnctl.engine.execute import carry_out
 from attnctl.plan import operator
 
+pytestmark = pytest.mark.sample(3)
+
 QUERIES, KEYS = 11, 13
 
 KINDS = {

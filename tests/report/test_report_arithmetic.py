@@ -57,6 +57,7 @@ def traces():
     return [read(path) for path in VARIANTS] + others
 
 
+@pytest.mark.slow
 def test_the_page_says_of_every_cell_what_explain_says(traces, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     paths = [write(each, folder / f"{number}.html") for number, each in enumerate(traces)]

@@ -15,6 +15,8 @@ import hostile_tensors  # noqa: F401
 import pytest
 from hostile import GENERATORS
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 RUN = Path("/tmp/attnctl-was-here")
 MEMORY = 2**30

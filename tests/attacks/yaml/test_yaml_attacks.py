@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from yaml_generators import GENERATORS
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 FILES = {path.stem: path for path in sorted((HERE / "files").glob("*.yaml"))}
 
