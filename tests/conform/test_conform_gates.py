@@ -125,7 +125,7 @@ def judgement(kernel, case):
     q, k, v = (problem.arrays[name] for name in "QKV")
     with np.errstate(all="ignore"):
         output = kernel(q, k, v, keep(case.dtype))
-    return judged(expected(problem), Answer((output,)), "bhnd")
+    return judged(expected(problem), Answer((output,)))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
@@ -187,9 +187,9 @@ def test_a_case_that_rounding_hides_is_no_evidence(dtype):
     for name in "QK":
         problem.arrays[name] = problem.in_type(height + problem.arrays[name] / height)
     wanted = expected(problem)
-    assert not judged(wanted, Answer((wanted.output,)), "bhnd").evidence
+    assert not judged(wanted, Answer((wanted.output,))).evidence
     plain = expected(problem_of(case, Conventions()))
-    assert judged(plain, Answer((plain.output,)), "bhnd").evidence
+    assert judged(plain, Answer((plain.output,))).evidence
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,6 @@ def test_a_case_that_rounding_hides_is_no_evidence(dtype):
     ],
 )
 def test_what_is_no_output_never_passes(output, words):
-    found = judged(expected(problem_of(PLAIN, Conventions())), Answer(output), "bhnd")
+    found = judged(expected(problem_of(PLAIN, Conventions())), Answer(output))
     assert not found.right
     assert words in found.words

@@ -236,3 +236,35 @@ def test_the_text_names_the_mistake_once():
     text = str(conform(kernels.bad, "attention", "lengths", dtypes=("float64", "float32")))
     assert text.count("no-scale: ") == 1
     assert "It does not conform" in text
+
+
+def single_softmax(q, k, v, causal=False):
+    """The softmax in float32 whatever the type, aligned at the bottom right."""
+    s = kernels.scores(q, k)
+    if causal:
+        n, m = s.shape[-2:]
+        s = np.where(np.tril(np.ones((n, m), dtype=bool), m - n), s, -np.inf)
+    return kernels.softmax(s.astype(np.float32)).astype(q.dtype) @ v
+
+
+def test_a_convention_is_found_in_a_type_that_is_kept_in_float32_inside():
+    found = conform(single_softmax, "causal", dtypes=("float64", "float32"))
+    assert found.agrees is True, str(found)
+    assert found.conventions["causal corner"] == "bottom-right"
+    assert of(found, "causal", "float32").status == "passed"
+    assert "right to the digits of float32 only" in of(found, "causal").reason
+    alone = conform(single_softmax, "causal")
+    assert alone.conventions["causal corner"] == "bottom-right"
+    assert {each.failure.mistake for each in alone.wrong} == {"low-precision"}
+
+
+def by_type(q, k, v, causal=False):
+    """Aligned at the top left in float64, elsewhere at the bottom right: two libraries behind one name."""
+    return (kernels.good if q.dtype == np.float64 else kernels.bottom_right)(q, k, v, causal=causal)
+
+
+def test_conventions_are_found_out_in_each_type():
+    found = conform(by_type, "causal", dtypes=("float64", "float32", "float16"))
+    assert found.agrees is True, str(found)
+    said = found.conventions["causal corner"]
+    assert said == "top-left (float64), bottom-right (float32, float16)"

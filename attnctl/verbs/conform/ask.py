@@ -11,14 +11,12 @@ from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.claims import Claims, read_claims, read_xfail
 from attnctl.verbs.conform.command import Command
 from attnctl.verbs.conform.features import NAMES
+from attnctl.verbs.conform.layout import AXES
 from attnctl.verbs.conform.library import LIBRARIES
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.suite import Asked
 from attnctl.verbs.conform.target import InProcess, Pool, Target, target_of
 from attnctl.words import nearest
-
-LAYOUTS = ("bhnd", "bnhd", "hnd", "nd")
-"""How arrays may be laid out."""
 
 FRAMEWORKS = ("numpy", "torch", "jax")
 
@@ -43,7 +41,7 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
     """How the suite is to be run. Raises AttnError with every name that there is not."""
     raise_all(
         [
-            *unknown("layout", [layout] if layout else (), LAYOUTS),
+            *unknown("layout", [layout] if layout else (), AXES),
             *unknown("like", [like] if like else (), [name for name in LIBRARIES if name]),
             *unknown("feature", features, NAMES),
             *unknown("dtype", dtypes, list(TYPES)),
@@ -51,7 +49,7 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
     )
     library = LIBRARIES[like or ""]
     return Asked(
-        layout=layout or library.layout,
+        layout=layout or library.layout or None,
         library=library,
         renames=names,
         dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),

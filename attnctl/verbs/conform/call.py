@@ -11,7 +11,8 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.verbs.conform.case import Problem
-from attnctl.verbs.conform.signature import Signature
+from attnctl.verbs.conform.layout import axes_in, axes_out, back, laid_out, of_scores
+from attnctl.verbs.conform.signature import PARTS, Signature
 
 NUMPY = {"bfloat16": "float32"}
 """The type of NumPy that holds numbers of a type that NumPy has not."""
@@ -89,38 +90,31 @@ def taken(value: Any) -> Any:
     return np.array(array)
 
 
-def laid_out(array: Array, layout: str, *, of_scores: bool = False) -> Array:
-    """(batch, head, n, d) in the target's layout."""
-    if layout == "nd":
-        return array[0, 0]
-    if layout == "hnd":
-        return array[0]
-    return array.swapaxes(1, 2) if layout == "bnhd" and not of_scores else array
-
-
-def back(array: Array, layout: str) -> Array:
-    """The target's layout as (batch, head, n, d)."""
-    if layout == "nd":
-        return array[None, None]
-    if layout == "hnd":
-        return array[None]
-    return array.swapaxes(1, 2) if layout == "bnhd" and array.ndim == 4 else array
-
-
-def call_of(problem: Problem, signature: Signature, layout: str, *, twice: bool = False) -> Call:
+def call_of(problem: Problem, signature: Signature, *, twice: bool = False) -> Call:
     """The call that a case asks for."""
+    axes = axes_in(problem.conventions.layout)
 
     def fitted(name: str, value: Any) -> Any:
         if not isinstance(value, np.ndarray) or value.ndim < 4:
             return value
-        scores = name not in (signature.keywords.get("past_key"), signature.keywords.get("past_value"))
-        return np.ascontiguousarray(laid_out(value, layout, of_scores=scores))
+        if name in (signature.keywords.get(part) for part in PARTS):
+            return np.ascontiguousarray(laid_out(value, axes))
+        return np.ascontiguousarray(of_scores(value, axes))
 
     keywords = {name: fitted(name, value) for name, value in signature.with_options(problem).items()}
     case = problem.case
-    inputs = tuple(laid_out(problem.arrays[name], layout) for name in "QKV")
+    inputs = tuple(laid_out(problem.arrays[name], axes) for name in "QKV")
     kept = inputs if case.memory == "broadcast" else tuple(map(np.ascontiguousarray, inputs))
     return Call(kept, keywords, signature.inputs, case.dtype, case.memory, twice)
+
+
+def output_of(problem: Problem, answer: Answer) -> Array | None:
+    """The output over (batch, head, query, d_v), None where there is none of that shape."""
+    case, axes = problem.case, axes_out(problem.conventions.layout)
+    found = answer.outputs[0] if not answer.error and answer.outputs else None
+    out = None if found is None else back(found, axes, case.heads)
+    shape = (case.batch, case.heads, case.queries, case.d_v)
+    return out if out is not None and out.shape == shape else None
 
 
 def in_memory(array: Array, memory: str) -> Array:

@@ -14,6 +14,7 @@ from attnctl.errors import AttnError
 from attnctl.names import BIAS, MASK, PAST_KEY, PAST_VALUE, TABLE
 from attnctl.rules import PerBatch, Rule
 from attnctl.verbs.check.precision import BFLOAT16, DTYPES, Precision, rounded
+from attnctl.verbs.conform.layout import USUAL
 
 TYPES: dict[str, Precision] = {
     **{name: DTYPES[name] for name in ("float64", "float32", "float16")},
@@ -38,6 +39,8 @@ class Conventions:
     """What a sliding window without causal sees ahead of the query: none, the same, or all."""
     lengths: str = "first key"
     """Where the diagonal is with key lengths: counted from the first key, or ending at each length."""
+    layout: str = USUAL
+    """The axes of its arrays, as `attnctl.verbs.conform.layout` has them."""
 
     def offset(self, case: Case) -> PerBatch:
         """The number of keys before query 0."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.verbs.conform.call import back
-from attnctl.verbs.conform.case import Conventions, Problem, problem_of
+from attnctl.verbs.conform.call import Answer, output_of
+from attnctl.verbs.conform.case import Case, Problem
 from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expected, judged
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.verbs.conform.signature import sizes_for
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import Suite
@@ -37,37 +36,53 @@ KNOWN: dict[str, tuple[str, ...]] = {
 """Every convention with the values that may be declared."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was found out, and what it means for judging."""
-
-    conventions: Conventions
-    told: dict[str, str]
+Told = dict[str, str]
+"""What was found out in one type, by convention."""
 
 
-def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Found:
-    """Find out what the target does; what is declared is what it is judged by."""
+def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Told:
+    """Find out what the target does in a type; what is declared is what it is judged by."""
     told = dict([*corner(suite, dtype), *sliding_window(suite, dtype)])
-    corner_meant = declared.get(CORNER, told.get(CORNER, NEITHER))
-    conventions = Conventions(
-        corner=corner_meant if corner_meant in KNOWN[CORNER] else "top-left",
-        window=declared.get(SLIDING, told.get(SLIDING, "W")),
-        ahead=declared.get(AHEAD, told.get(AHEAD, "none")),
+    usual = suite.conventions_in(dtype)
+    meant = {**told, **declared}
+    suite.conventions[dtype] = replace(
+        usual,
+        corner=meant[CORNER] if meant.get(CORNER) in KNOWN[CORNER] else usual.corner,
+        window=meant.get(SLIDING, usual.window),
+        ahead=meant.get(AHEAD, usual.ahead),
     )
-    suite.conventions = conventions
     told |= dict(corner_of_lengths(suite, dtype))
-    ends = declared.get(LENGTHS_CORNER, told.get(LENGTHS_CORNER, "first key"))
-    suite.conventions = conventions = replace(conventions, lengths=ends)
-    told |= dict([*float_mask(suite, dtype), *hidden_rows(suite, dtype), *padding(suite, dtype)])
-    return Found(conventions, told)
+    ends = {**told, **declared}.get(LENGTHS_CORNER, usual.lengths)
+    suite.conventions[dtype] = replace(suite.conventions[dtype], lengths=ends)
+    return told | dict([*float_mask(suite, dtype), *hidden_rows(suite, dtype), *padding(suite, dtype)])
 
 
-def right_with(suite: Suite, problem: Problem) -> bool | None:
-    """Whether the target answers what is meant; None where it takes no such call."""
+def in_words(told: Mapping[str, Told]) -> Told:
+    """What was found out in all types, by convention; where they differ, with the types."""
+    words = {}
+    for name in dict.fromkeys(name for each in told.values() for name in each):
+        types: dict[str, list[str]] = {}
+        for dtype, each in told.items():
+            if name in each:
+                types.setdefault(each[name], []).append(dtype)
+        several = len(types) > 1
+        parts = (f"{value} ({', '.join(of)})" if several else value for value, of in types.items())
+        words[name] = ", ".join(parts)
+    return words
+
+
+def right_with(suite: Suite, case: Case, **conventions: str) -> bool | None:
+    """Whether the target answers what is meant with these conventions; None where it takes no such call."""
+    problem = suite.problem(case, **conventions)
     answer = suite.call(problem)
-    if answer.error:
-        return None
-    return judged(expected(problem), answer, suite.asked.layout).right
+    return None if answer.error else is_right(problem, answer)
+
+
+def is_right(problem: Problem, answer: Answer) -> bool:
+    """Whether an answer is right as far as a convention goes: float64 may be kept in float32 inside."""
+    case = problem.case
+    dtype = "float32" if case.dtype == "float64" else case.dtype
+    return judged(expected(replace(problem, case=replace(case, dtype=dtype))), answer).right
 
 
 def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
@@ -75,10 +90,10 @@ def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     names = [name for name in ("causal", "window", "sliding_window") if name in suite.signature.claimed]
     if not names:
         return
-    case = sizes_for(replace(BASE, dtype=dtype, fill="who", queries=5), suite.asked.layout)
+    case = replace(BASE, dtype=dtype, fill="who", queries=5)
     value = OPTIONS[names[0]].values(case)[0]
     for name in KNOWN[CORNER]:
-        right = right_with(suite, problem_of(case.having(**{names[0]: value}), Conventions(name)))
+        right = right_with(suite, case.having(**{names[0]: value}), corner=name)
         if right is None:
             return
         if right:
@@ -91,10 +106,9 @@ def corner_of_lengths(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """Where the diagonal is with key lengths: as without, or so that the last query sees the last key."""
     if not {"causal", "key_lengths"} <= set(suite.signature.claimed):
         return
-    case = sizes_for(replace(BASE, dtype=dtype, fill="who"), suite.asked.layout)
-    case = case.having(causal=True, key_lengths="garbage")
+    case = replace(BASE, dtype=dtype, fill="who").having(causal=True, key_lengths="garbage")
     for name in KNOWN[LENGTHS_CORNER]:
-        if right_with(suite, problem_of(case, replace(suite.conventions, lengths=name))):
+        if right_with(suite, case, lengths=name):
             yield LENGTHS_CORNER, name
             return
 
@@ -103,10 +117,10 @@ def sliding_window(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """How many keys a sliding window has, and whether there are any ahead of the query."""
     if "sliding_window" not in suite.signature.claimed:
         return
-    case = sizes_for(replace(BASE, dtype=dtype, fill="who"), suite.asked.layout).having(sliding_window=4)
+    case = replace(BASE, dtype=dtype, fill="who").having(sliding_window=4)
     for ahead in KNOWN[AHEAD]:
         for keys in KNOWN[SLIDING]:
-            if right_with(suite, problem_of(case, Conventions(window=keys, ahead=ahead))):
+            if right_with(suite, case, window=keys, ahead=ahead):
                 yield SLIDING, keys
                 yield AHEAD, ahead
                 return
@@ -116,40 +130,37 @@ def float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """Whether a mask of numbers is added, or taken for a boolean one."""
     if "float_mask" not in suite.signature.claimed:
         return
-    case = sizes_for(replace(BASE, dtype=dtype), suite.asked.layout).having(float_mask="same")
-    problem = problem_of(case, suite.conventions)
+    case = replace(BASE, dtype=dtype)
+    problem = suite.problem(case.having(float_mask="same"))
     answer = suite.call(problem)
     if answer.error:
         return
-    if judged(expected(problem), answer, suite.asked.layout).right:
+    if is_right(problem, answer):
         yield FLOAT_MASK, ADDED
         return
     mask = problem.passed["float_mask"]
     for seen in (mask != 0, np.where(np.isneginf(mask), 0.0, mask) != 0):
-        truths = problem_of(case.without("float_mask"), suite.conventions)
+        truths = suite.problem(case)
         truths.hide(seen)
-        if judged(expected(truths), answer, suite.asked.layout).right:
+        if is_right(truths, answer):
             yield FLOAT_MASK, TRUTHS
             return
 
 
 def hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """What the output of a query is that sees no key at all."""
-    case = sizes_for(replace(BASE, dtype=dtype), suite.asked.layout)
+    case = replace(BASE, dtype=dtype)
     if "mask" in suite.signature.claimed:
-        problem = problem_of(case.having(mask="same"), suite.conventions)
+        problem = suite.problem(case.having(mask="same"))
         problem.passed["mask"][..., 4, :] = False
         problem.hide(problem.passed["mask"])
-    elif "causal" in suite.signature.claimed and suite.conventions.corner == "bottom-right":
-        problem = problem_of(replace(case, keys=5).having(causal=True), suite.conventions)
+    elif "causal" in suite.signature.claimed and suite.conventions_in(dtype).corner == "bottom-right":
+        problem = suite.problem(replace(case, keys=5).having(causal=True))
     else:
         return
-    answer = suite.call(problem)
-    output = expected(problem).output
-    found = None if answer.error or not answer.outputs else answer.outputs[0]
-    if found is None or (given := back(found, suite.asked.layout)).shape != output.shape:
-        return
-    yield HIDDEN_ROWS, row_words(given[0, 0, 4], problem.arrays["V"][0, 0])
+    given = output_of(problem, suite.call(problem))
+    if given is not None:
+        yield HIDDEN_ROWS, row_words(given[0, 0, 4], problem.arrays["V"][0, 0])
 
 
 def row_words(row: Array, values: Array) -> str:
@@ -166,10 +177,8 @@ def padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """Whether NaN behind the lengths reaches the output."""
     if "key_lengths" not in suite.signature.claimed:
         return
-    case = sizes_for(replace(BASE, dtype=dtype), suite.asked.layout).having(key_lengths="nan")
-    problem = problem_of(case, suite.conventions)
-    answer = suite.call(problem)
-    found = None if answer.error or not answer.outputs else answer.outputs[0]
+    problem = suite.problem(replace(BASE, dtype=dtype).having(key_lengths="nan"))
+    found = output_of(problem, suite.call(problem))
     if found is not None:
         yield PADDING, "spreads" if np.isnan(found).any() else "hidden"
 

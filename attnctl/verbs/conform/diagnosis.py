@@ -17,8 +17,8 @@ from attnctl.trace import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.precision import on_grid
 from attnctl.verbs.check.report import Finding
-from attnctl.verbs.conform.call import back
-from attnctl.verbs.conform.case import TYPES, Case, Problem, problem_of
+from attnctl.verbs.conform.call import output_of
+from attnctl.verbs.conform.case import TYPES, Case, Problem
 from attnctl.verbs.conform.judge import Expected, compared, expected
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ MOST_SEARCHES = 2
 
 LEAST_ROUNDING = 0.01
 """What arithmetic in a coarser type is off by at least, as a part of what it may be."""
+
+LOW_PRECISION = "low-precision"
 
 ENDINGS = {
     "crash": "the process of the target died",
@@ -61,13 +63,13 @@ def diagnosed(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
     if all(each.answer.error for each in wrong):
         return ended(first)
     answered = [each for each in wrong if not each.answer.error]
-    misshaped = [each for each in answered if output_of(suite, each) is None]
+    misshaped = [each for each in answered if suite.output_of(each) is None]
     if misshaped:
         return Diagnosis("wrong-shape", misshaped[0].judgement.words)
     told = sorted(answered, key=simplicity)[:MOST_CASES]
     if told[0].case.fill != "random":
         drawn = suite.outcome(replace(told[0].case, fill="random"))
-        told = told if drawn.judgement.right or output_of(suite, drawn) is None else [drawn, *told]
+        told = told if drawn.judgement.right or suite.output_of(drawn) is None else [drawn, *told]
     for each in told:
         for explain in (degenerate, coarse_numbers, by_check, coarse_inside, not_a_number):
             if found := explain(suite, each):
@@ -91,20 +93,11 @@ def simplicity(outcome: Outcome) -> tuple[bool, bool, bool, int]:
     return size > MOST_NUMBERS, case.fill != "random", small, size
 
 
-def output_of(suite: Suite, outcome: Outcome) -> Array | None:
-    """The output over (batch, head, query, d_v), None where it has not that shape."""
-    found = outcome.answer.outputs[0] if outcome.answer.outputs else None
-    if found is None:
-        return None
-    given, case = back(found, suite.asked.layout), outcome.case
-    return given if given.shape == (case.batch, case.heads, case.queries, case.d_v) else None
-
-
 def degenerate(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """Outputs that have nothing to do with attention."""
-    found = output_of(suite, outcome)
+    found = suite.output_of(outcome)
     assert found is not None
-    problem = problem_of(outcome.case, suite.conventions)
+    problem = suite.problem(outcome.case)
     if not found.any():
         return Diagnosis("zeros", "the output is all zeros: nothing was written to it")
     values = expected(problem).steps
@@ -120,7 +113,7 @@ def degenerate(suite: Suite, outcome: Outcome) -> Diagnosis | None:
 
 def not_a_number(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """NaN or ∞ that no known mistake explains."""
-    found = output_of(suite, outcome)
+    found = suite.output_of(outcome)
     assert found is not None
     count = int((~np.isfinite(found)).sum())
     words = f"{count} of {found.size} numbers of the output are NaN or infinite"
@@ -129,7 +122,7 @@ def not_a_number(suite: Suite, outcome: Outcome) -> Diagnosis | None:
 
 def weights_told(suite: Suite, case: Case) -> Array | None:
     """The weights of a target, told by values that are unit vectors, so many keys at a time."""
-    problem = problem_of(replace(case, memory="plain"), suite.conventions)
+    problem = suite.problem(replace(case, memory="plain"))
     past = problem.arrays[PAST_VALUE] if case.past else None
     parts = []
     for start in range(0, case.keys, case.d_v):
@@ -140,10 +133,8 @@ def weights_told(suite: Suite, case: Case) -> Array | None:
         if past is not None:
             problem.arrays[PAST_VALUE] = values[..., : case.past, :]
             problem.passed["cache"] = (problem.passed["cache"][0], problem.arrays[PAST_VALUE])
-        answer = suite.call(problem)
-        found = answer.outputs[0] if not answer.error and answer.outputs else None
-        given = None if found is None else back(found, suite.asked.layout)
-        if given is None or given.shape != (case.batch, case.heads, case.queries, case.d_v):
+        given = output_of(problem, suite.call(problem))
+        if given is None:
             return None
         parts.append(given[..., : here.size])
     return np.concatenate(parts, axis=-1)
@@ -153,7 +144,7 @@ def by_check(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """The mistake that `check` finds in the weights and the output, or in the output alone."""
     if suite.searched >= MOST_SEARCHES:
         return None
-    problem = problem_of(outcome.case, suite.conventions)
+    problem = suite.problem(outcome.case)
     for found in recorded(suite, outcome):
         named = intent_of(problem, found)
         try:
@@ -169,7 +160,7 @@ def by_check(suite: Suite, outcome: Outcome) -> Diagnosis | None:
 
 def recorded(suite: Suite, outcome: Outcome) -> Iterator[dict[str, Array]]:
     """What a target answered, as steps: with its weights, alone, and as heads side by side."""
-    output = output_of(suite, outcome)
+    output = suite.output_of(outcome)
     weights = weights_told(suite, outcome.case)
     assert output is not None
     if weights is not None:
@@ -204,7 +195,7 @@ def spoken(findings: Sequence[Finding]) -> Diagnosis:
 
 def coarse_numbers(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """Numbers that are all of a coarser type; asked first, as rounding looks like much else to `check`."""
-    found = output_of(suite, outcome)
+    found = suite.output_of(outcome)
     assert found is not None
     names = [name for name in TYPES if on_grid(found, TYPES[name].bits)]
     return coarse_in(suite, outcome, names)
@@ -217,7 +208,7 @@ def coarse_inside(suite: Suite, outcome: Outcome) -> Diagnosis | None:
 
 def coarse_in(suite: Suite, outcome: Outcome, names: Sequence[str]) -> Diagnosis | None:
     """The first of these types to whose digits the numbers are right, and no further."""
-    found = output_of(suite, outcome)
+    found = suite.output_of(outcome)
     assert found is not None
     wanted = suite.wanted(outcome.case)
     for name in names:
@@ -225,7 +216,7 @@ def coarse_in(suite: Suite, outcome: Outcome, names: Sequence[str]) -> Diagnosis
             ratio = compared(in_type(wanted, name), found).ratio
             if LEAST_ROUNDING < ratio <= 1:
                 words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
-                return Diagnosis("low-precision", words)
+                return Diagnosis(LOW_PRECISION, words)
     return None
 
 

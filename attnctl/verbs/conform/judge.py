@@ -20,8 +20,9 @@ from attnctl.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.ops import Given
 from attnctl.verbs.check.judge import root_mean_square, spread
 from attnctl.verbs.check.rounding import FACTOR, Known, carried, exactly, typical
-from attnctl.verbs.conform.call import Answer, back, laid_out
+from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Problem
+from attnctl.verbs.conform.layout import axes_out, laid_out
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -98,7 +99,7 @@ def scatter_of(known: Known) -> Array:
     return known.scatter_in(RUNS if known.value.size < MANY else FEWER_RUNS)
 
 
-def judged(wanted: Expected, answer: Answer, layout: str) -> Judgement:
+def judged(wanted: Expected, answer: Answer) -> Judgement:
     """The first output of an answer beside what it should be."""
     if answer.error:
         named = answer.error not in {"not called", "hang", "crash", "exit"}
@@ -107,10 +108,10 @@ def judged(wanted: Expected, answer: Answer, layout: str) -> Judgement:
     found = answer.outputs[0] if answer.outputs else None
     if found is None:
         return Judgement(inf, words="it returns no array")
-    shape = wanted.output.shape
-    given = back(found, layout)
-    if given.shape != shape:
-        want = list(laid_out(np.empty(shape), layout).shape)
+    given = output_of(wanted.problem, answer)
+    if given is None:
+        axes = axes_out(wanted.problem.conventions.layout)
+        want = list(laid_out(wanted.output, axes).shape)
         return Judgement(inf, words=f"the output has the shape {list(found.shape)}, not {want}")
     if given.dtype.kind not in "fiu":
         return Judgement(inf, words=f"the output has the type {given.dtype}")

@@ -16,7 +16,8 @@ class Library:
     """A library's way of taking attention: what is not said is as everywhere."""
 
     name: str = ""
-    layout: str = "bhnd"
+    layout: str = ""
+    """The axes of its arrays, where that is known."""
     parameters: tuple[str, ...] = ()
     """The keywords of its function, where the function itself does not tell them."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -50,6 +51,7 @@ LIBRARIES = {
         Library(),
         Library(
             "sdpa",
+            layout="bhnd",
             parameters=("query", "key", "value", "attn_mask", "is_causal", "scale", "enable_gqa"),
             grouped="enable_gqa",
             conventions={"causal corner": "top-left"},
@@ -62,6 +64,7 @@ LIBRARIES = {
         ),
         Library(
             "onnx",
+            layout="bhnd",
             parameters=("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen",
                         "is_causal", "scale", "softcap", "left_window_size", "right_window_size"),
             names={"window": "left_window_size"},

@@ -17,8 +17,9 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
-from attnctl.verbs.conform.call import Answer, Call, back, laid_out
+from attnctl.verbs.conform.call import Answer, call_of, output_of
 from attnctl.verbs.conform.case import Case, Conventions, Problem
+from attnctl.verbs.conform.layout import USUAL
 from attnctl.verbs.conform.report import FAILED, PASSED, SKIPPED, Conformance, Failure, FeatureResult
 from attnctl.verbs.conform.signature import Signature
 from attnctl.verbs.conform.suite import REFUSALS, Asked, started
@@ -52,10 +53,11 @@ def run(
 ) -> Conformance:
     """Every case of a suite of others. Raises AttnError where it is not installed."""
     cases = list(SUITES[suite]())
+    layout = asked.layout or USUAL
     with started(target, asked) as signature:
         results: dict[tuple[str, str], list[FeatureResult]] = {}
         for done, case in enumerate(cases, start=1):
-            found = result_of(target, signature, asked.layout, suite, case)
+            found = result_of(target, signature, layout, suite, case)
             results.setdefault((found.feature, found.dtype), []).append(found)
             progress(done, len(cases))
     dtypes = [dtype for dtype in asked.dtypes if any(case.dtype == dtype for case in cases)]
@@ -72,11 +74,12 @@ def result_of(target: Target, signature: Signature, layout: str, suite: str, cas
         return FeatureResult(feature, case.dtype, SKIPPED, reason=f"it has no {' and no '.join(lacking)}")
     if (layout == "nd" and (batch, heads) != (1, 1)) or (layout == "hnd" and batch != 1):
         return FeatureResult(feature, case.dtype, SKIPPED, reason=f"the layout {layout} has no room for it")
-    answer = target.call(call_for(case, signature, layout))
     own = sized(case)
+    problem = Problem(own, Conventions(layout=layout), dict(case.inputs), dict(case.options))
+    answer = target.call(call_of(problem, signature))
     if answer.error in REFUSALS:
         return FeatureResult(feature, case.dtype, SKIPPED, reason=f"{answer.error}: {answer.message}")
-    ratio, words = compared(case, answer, layout)
+    ratio, words = compared(case, problem, answer)
     if ratio <= 1:
         return FeatureResult(feature, case.dtype, PASSED, 1, 0, ratio)
     failure = Failure(own, words, None, f"the case {case.name}: {words}")
@@ -104,27 +107,12 @@ def sized(case: Theirs) -> Case:
     )
 
 
-def call_for(case: Theirs, signature: Signature, layout: str) -> Call:
-    """The call that a case asks for."""
-    problem = Problem(sized(case), Conventions(), dict(case.inputs), dict(case.options))
-    keywords = signature.with_options(problem)
-    fitted = {
-        name: laid_out(value, layout, of_scores="past" not in name)
-        if isinstance(value, np.ndarray) and value.ndim == 4
-        else value
-        for name, value in keywords.items()
-    }
-    inputs = tuple(laid_out(np.asarray(case.inputs[name]), layout) for name in "QKV")
-    return Call(inputs, fitted, signature.inputs, case.dtype)
-
-
-def compared(case: Theirs, answer: Answer, layout: str) -> tuple[float, str]:
+def compared(case: Theirs, problem: Problem, answer: Answer) -> tuple[float, str]:
     """How far off an answer is, as a part of what it may be, and that in words."""
     if answer.error:
         return np.inf, f"{answer.error}: {answer.message}"
-    found = answer.outputs[0] if answer.outputs else None
-    given = None if found is None else back(found, layout)
-    if given is None or given.shape != case.output.shape:
+    given = output_of(problem, answer)
+    if given is None:
         return np.inf, "it returns no array of the shape of Q with the columns of V"
     room = ATOL[case.dtype] + RTOL[case.dtype] * np.abs(case.output)
     off = np.abs(given - case.output) / room

@@ -14,8 +14,8 @@ import numpy as np
 from attnctl.errors import AttnError
 from attnctl.names import HEAD_OUTPUTS
 from attnctl.trace import Trace
-from attnctl.verbs.conform.case import Case, Conventions, problem_of
-from attnctl.verbs.conform.diagnosis import intent_of, output_of
+from attnctl.verbs.conform.case import Case, Conventions, Problem
+from attnctl.verbs.conform.diagnosis import intent_of
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import Outcome, Suite
@@ -38,11 +38,11 @@ def save(suite: Suite, outcome: Outcome, feature: str, target: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
-    problem = problem_of(outcome.case, suite.conventions)
-    found = None if outcome.answer.error else output_of(suite, outcome)
+    problem = suite.problem(outcome.case)
+    found = None if outcome.answer.error else suite.output_of(outcome)
     intent = intent_of(problem, {} if found is None else {HEAD_OUTPUTS: np.asarray(found)})
     header = {
-        "conform": told(outcome.case, feature, suite.conventions),
+        "conform": told(problem, feature),
         "config": config_of(suite, outcome),
     }
     path = folder / f"{slug(target)}-{slug(feature)}-{outcome.case.dtype}.npz"
@@ -51,14 +51,15 @@ def save(suite: Suite, outcome: Outcome, feature: str, target: str) -> Path:
     return path
 
 
-def told(case: Case, feature: str, conventions: Conventions) -> dict[str, Any]:
+def told(problem: Problem, feature: str) -> dict[str, Any]:
     """What a dump says of the case that made it."""
-    return {"feature": feature, "case": case.to_dict(), "conventions": asdict(conventions)}
+    conventions = asdict(problem.conventions)
+    return {"feature": feature, "case": problem.case.to_dict(), "conventions": conventions}
 
 
 def config_of(suite: Suite, outcome: Outcome) -> dict[str, Any]:
     """What was meant, as `attnctl check` reads it of a dump."""
-    problem = problem_of(outcome.case, suite.conventions)
+    problem = suite.problem(outcome.case)
     case = outcome.case
     rules = [rule.plain() for rule in problem.rules if rule.name != "padding"]
     config: dict[str, Any] = {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}

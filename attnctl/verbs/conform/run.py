@@ -10,8 +10,8 @@ from pathlib import Path
 from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.case import Case, Conventions
-from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, Found, broken, found_out
-from attnctl.verbs.conform.diagnosis import ENDINGS, Diagnosis, diagnosed
+from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, broken, found_out, in_words
+from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, Diagnosis, diagnosed
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
@@ -43,11 +43,16 @@ Work = tuple[Feature, str]
 """A feature, and the type to run it in."""
 
 IGNORED_OPTION = "option-ignored"
-NOT_SHARED = {"low-precision", IGNORED_OPTION}
+NOT_SHARED = {LOW_PRECISION, IGNORED_OPTION}
 """What explains a failure in one type and says nothing of another."""
 
 MOST_ENDED = 2
 """Calls of a feature in which the process of the target may end before no more of it are made."""
+
+SINGLE = (
+    "its numbers are right to the digits of float32 only: it keeps some in float32, whatever it is given"
+)
+"""Why float64 is skipped where plain attention is right in float32."""
 
 COARSER = {"float32", "float16", "bfloat16"}
 """What a target may answer in that does not have float64."""
@@ -81,7 +86,7 @@ def replay(
     """Run one case again. Raises AttnError where the target cannot be called."""
     with started(target, asked) as signature:
         suite = Suite(target, asked, signature)
-        suite.conventions = conventions
+        suite.conventions[case.dtype] = conventions
         lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
         if lacking:
             raise AttnError(f"{name}: nothing in its signature asks for {', '.join(lacking)}")
@@ -121,21 +126,23 @@ class Run:
         if len(self.hung) == len(taken) or (self.hung and self.suite.is_let_be):
             results = [self.result(each, []) for each in self.hung]
             return Conformance(self.name, tuple(known_to_fail(each, self.asked) for each in results))
-        found = found_out(self.suite, taken[0], self.asked.declared)
+        found = {dtype: found_out(self.suite, dtype, self.asked.declared) for dtype in taken}
         plain = replace(BASE, dtype=taken[0])
-        self.suite.seconds = recognised(
-            self.suite.wanted(plain), self.suite.answer(self.suite.sized(plain)), self.asked.layout
-        )
-        to_run = self.features(taken[0], found)
+        self.suite.seconds = recognised(self.suite.wanted(plain), self.suite.answer(plain))
+        to_run = self.features(taken[0], found[taken[0]])
         work = [(feature, dtype) for dtype in self.asked.dtypes for feature in to_run]
         total = len(work)
         told: list[Told] = []
         for each in self.mapped(lambda one: self.cases(one[0], one[1], refused), work):
             told.append(each)
             progress(len(told), total)
-        results = [self.result(each, told) for each in told] + self.declared(taken[0], found)
+        results = [self.result(each, told) for each in told]
+        results += [each for dtype in taken for each in self.declared(dtype, found[dtype])]
         return Conformance(
-            self.name, tuple(known_to_fail(each, self.asked) for each in results), found.told, self.notes()
+            self.name,
+            tuple(known_to_fail(each, self.asked) for each in results),
+            in_words(found),
+            self.notes(),
         )
 
     def mapped(self, carry_out: Callable[[Work], Told], work: Sequence[Work]) -> Iterator[Told]:
@@ -153,16 +160,24 @@ class Run:
     def refused_types(self) -> dict[str, str]:
         """The types that the target does not take, each with why; those in which it hangs are `hung`."""
         out = {}
-        for dtype in self.asked.dtypes:
-            plain = self.suite.outcome(replace(BASE, dtype=dtype))
-            if plain.refused:
-                out[dtype] = plain.judgement.words
-            elif plain.answer.error == "hang":
+        plain = {dtype: self.suite.outcome(replace(BASE, dtype=dtype)) for dtype in self.asked.dtypes}
+        for dtype, each in plain.items():
+            if each.refused:
+                out[dtype] = each.judgement.words
+            elif each.answer.error == "hang":
                 once = Feature(ATTENTION, (BASE,))
-                self.hung.append(Told(once, dtype, 1, plain.judgement.ratio, [plain]))
-            elif dtype == "float64" and plain.answer.dtype in COARSER:
-                out[dtype] = f"it answers in {plain.answer.dtype}"
+                self.hung.append(Told(once, dtype, 1, each.judgement.ratio, [each]))
+            elif dtype == "float64" and each.answer.dtype in COARSER:
+                out[dtype] = f"it answers in {each.answer.dtype}"
+            elif dtype == "float64" and "float32" in plain and plain["float32"].judgement.right:
+                out |= {dtype: SINGLE} if self.is_single(each) else {}
         return out
+
+    def is_single(self, outcome: Outcome) -> bool:
+        """Whether it keeps something in float32, as many programs keep softmax: float64 is not meant."""
+        if outcome.answer.error or outcome.judgement.right:
+            return False
+        return diagnosed(self.suite, [outcome]).mistake == LOW_PRECISION
 
     def notes(self) -> tuple[str, ...]:
         """What else there is to say."""
@@ -171,21 +186,21 @@ class Run:
             f"Output {place} is taken for the {name}, and held to it." for place, name in seconds.items()
         )
 
-    def features(self, dtype: str, told: Found) -> list[Feature]:
+    def features(self, dtype: str, told: Mapping[str, str]) -> list[Feature]:
         """The features to run, with what this target has."""
         asked, suite = self.asked, self.suite
         claimed = [name for name in suite.signature.claimed if name not in asked.claims.without]
         base = replace(BASE, dtype=dtype)
         lengths = suite.has(replace(base, queries=5)) and suite.has(replace(base, keys=5))
-        groups = suite.has(replace(base, heads=4, kv_heads=2)) and asked.layout != "nd"
+        groups = suite.has(replace(base, heads=4, kv_heads=2))
         widths = suite.has(replace(base, d_v=16))
         skips = dict.fromkeys((name for name in OPTIONS if name not in claimed), suite.target.unclaimed)
         skips |= dict.fromkeys(asked.claims.without, "its claims say that it does not have it")
-        if told.told.get(FLOAT_MASK) == TRUTHS and not self.takes_float_masks():
+        if told.get(FLOAT_MASK) == TRUTHS and not self.takes_float_masks():
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
-        if asked.layout == "nd":
-            skips[GROUPED] = "the layout nd has one head"
+        if (layout := suite.conventions_in(dtype).layout) == "nd":
+            skips[GROUPED] = f"the layout {layout} has one head"
         skips |= suite.target.cannot
         found = [
             *features.own_features(quick=asked.quick),
@@ -323,13 +338,13 @@ class Run:
             outcome = again
         return save(self.suite, outcome, name, self.name)
 
-    def declared(self, dtype: str, found: Found) -> list[FeatureResult]:
+    def declared(self, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
         """Whether the conventions that are declared hold."""
         asked = self.asked
-        declared = {name: each for name, each in asked.declared.items() if name in found.told}
+        declared = {name: each for name, each in asked.declared.items() if name in found}
         if not declared or (asked.only and CONVENTIONS not in asked.only):
             return []
-        wrong = broken(found.told, declared)
+        wrong = broken(found, declared)
         words = "; ".join(wrong)
         failure = Failure(replace(BASE, dtype=dtype), words, "convention", words) if wrong else None
         status = FAILED if wrong else PASSED

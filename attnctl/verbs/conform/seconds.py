@@ -14,6 +14,7 @@ from attnctl.verbs.check.rounding import FACTOR
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.judge import Expected, Judgement, scatter_of
+from attnctl.verbs.conform.layout import apart, axes_out
 
 LSE = "log-sum-exp"
 
@@ -42,12 +43,12 @@ def known_seconds(wanted: Expected) -> dict[str, Array]:
     }
 
 
-def recognised(wanted: Expected, answer: Answer, layout: str) -> dict[int, str]:
+def recognised(wanted: Expected, answer: Answer) -> dict[int, str]:
     """The outputs behind the first that are known, by place."""
     found = {}
     known = known_seconds(wanted)
     for place, array in enumerate(answer.outputs[1:], start=1):
-        names = (name for name, value in known.items() if ratio(wanted, name, value, array, layout) <= 1)
+        names = (name for name, value in known.items() if ratio(wanted, name, value, array) <= 1)
         name = next(names, None)
         if name is not None:
             found[place] = name
@@ -55,7 +56,7 @@ def recognised(wanted: Expected, answer: Answer, layout: str) -> dict[int, str]:
 
 
 def judged_seconds(
-    wanted: Expected, answer: Answer, layout: str, seconds: Mapping[int, str], first: Judgement
+    wanted: Expected, answer: Answer, seconds: Mapping[int, str], first: Judgement
 ) -> Judgement:
     """The judgement of a case whose output is right, with what comes behind it."""
     known = known_seconds(wanted)
@@ -63,15 +64,16 @@ def judged_seconds(
         if name not in known:
             continue
         array = answer.outputs[place] if place < len(answer.outputs) else None
-        off = ratio(wanted, name, known[name], array, layout)
+        off = ratio(wanted, name, known[name], array)
         if off > 1:
             return replace(first, ratio=off, words=f"the output is right, but output {place} is no {name}")
     return first
 
 
-def ratio(wanted: Expected, name: str, value: Array, array: Array | None, layout: str) -> float:
+def ratio(wanted: Expected, name: str, value: Array, array: Array | None) -> float:
     """How far off a second output is, as a part of what it may be; ∞ for another shape and NaN."""
-    given = None if array is None else in_our_layout(array, value, layout)
+    axes = axes_out(wanted.problem.conventions.layout)
+    given = None if array is None else in_our_layout(array, value, axes)
     if given is None:
         return inf
     rows = wanted.seen if value.ndim == 3 else np.broadcast_to(wanted.seen[..., None], value.shape)
@@ -88,12 +90,12 @@ def ratio(wanted: Expected, name: str, value: Array, array: Array | None, layout
     return float(np.where(np.isnan(off), inf, off).max(initial=0.0))
 
 
-def in_our_layout(array: Array, value: Array, layout: str) -> Array | None:
+def in_our_layout(array: Array, value: Array, axes: str) -> Array | None:
     """A second output over (batch, head, query[, key]), None where it has another shape."""
-    lead = {"nd": 2, "hnd": 1}.get(layout, 0)
+    lead = sum(letter not in apart(axes) for letter in "bh")
     given: Array = array.reshape((*[1] * lead, *array.shape))
     if given.ndim == value.ndim + 1 and given.shape[-1] == 1:
         given = given[..., 0]
-    if given.shape != value.shape and layout == "bnhd" and given.ndim == 3:
+    if given.shape != value.shape and axes == "bnhd" and given.ndim == 3:
         given = given.swapaxes(1, 2)
     return given if given.shape == value.shape and given.dtype.kind in "fiu" else None

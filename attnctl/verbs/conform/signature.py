@@ -9,6 +9,7 @@ from typing import Any
 
 from attnctl.errors import AttnError
 from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.layout import apart
 from attnctl.verbs.conform.library import Library
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.words import nearest
@@ -145,11 +146,11 @@ def keywords_of(names: Sequence[str], library: Library, renames: Mapping[str, st
     return out
 
 
-def sizes_for(case: Case, layout: str) -> Case:
-    """The case in what a layout has room for: (head, n, d) has no batch, (n, d) one head."""
-    if layout == "nd":
+def sizes_for(case: Case, axes: str) -> Case:
+    """The case in what axes have room for: (head, n, d) has no batch, (n, d) one head."""
+    if "h" not in apart(axes):
         case = replace(case, heads=1, kv_heads=1)
-    if layout in {"nd", "hnd"}:
+    if "b" not in axes:
         case = replace(case, batch=1)
-    broadcast = case.memory == "broadcast" and case.batch == 1
-    return replace(case, memory="plain") if broadcast else case
+    apart_in_memory = case.batch > 1 and axes[0] == "b"
+    return case if apart_in_memory or case.memory != "broadcast" else replace(case, memory="plain")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from attnctl.verbs.conform.call import Answer, alike, call_of
+from attnctl.array import Array
+from attnctl.verbs.conform.call import Answer, alike, call_of, output_of
 from attnctl.verbs.conform.case import TYPES, Case, Conventions, Problem, problem_of
 from attnctl.verbs.conform.claims import Claims, Known
 from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
+from attnctl.verbs.conform.layout import USUAL, axes_in
 from attnctl.verbs.conform.library import LIBRARIES, Library
 from attnctl.verbs.conform.seconds import judged_seconds
 from attnctl.verbs.conform.signature import Signature, read_signature, sizes_for
@@ -32,7 +34,8 @@ MOST_HANGS = 2
 class Asked:
     """How a suite is to be run."""
 
-    layout: str = "bhnd"
+    layout: str | None = None
+    """The axes of its arrays, where that is said."""
     library: Library = LIBRARIES[""]
     renames: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[str, ...] = tuple(TYPES)
@@ -84,7 +87,8 @@ class Suite:
     target: Target
     asked: Asked
     signature: Signature
-    conventions: Conventions = Conventions()  # noqa: RUF009  (frozen)
+    conventions: dict[str, Conventions] = field(default_factory=dict)
+    """By type: what it does where programs differ."""
     changed: dict[str, Outcome] = field(default_factory=dict)
     """By type: a call that changed its inputs."""
     seconds: dict[int, str] = field(default_factory=dict)
@@ -98,22 +102,30 @@ class Suite:
         """Whether the target hung so often that nothing is asked of it any more."""
         return self.hangs >= MOST_HANGS
 
+    def conventions_in(self, dtype: str) -> Conventions:
+        """What is known so far of what it does where programs differ."""
+        return self.conventions.get(dtype, Conventions(layout=self.asked.layout or USUAL))
+
+    def problem(self, case: Case, **otherwise: str) -> Problem:
+        """A case in sizes that the target takes, as it is meant, or would be with other conventions."""
+        return problem_of(self.sized(case), replace(self.conventions_in(case.dtype), **otherwise))
+
     def sized(self, case: Case) -> Case:
-        """The case in what the layout has room for."""
-        return sizes_for(case, self.asked.layout)
+        """The case in sizes that the target takes."""
+        return sizes_for(case, axes_in(self.conventions_in(case.dtype).layout))
 
     def wanted(self, case: Case) -> Expected:
         """What attention gives in a case."""
-        return expected(problem_of(self.sized(case), self.conventions))
+        return expected(self.problem(case))
 
     def outcome(self, case: Case, *, twice: bool = False) -> Outcome:
         """Carry out a case and judge it."""
-        problem = problem_of(self.sized(case), self.conventions)
-        answer = self.answer(problem.case, twice=twice)
+        problem = self.problem(case)
+        answer = self.call(problem, twice=twice)
         wanted = expected(problem)
-        judgement = judged(wanted, answer, self.asked.layout)
+        judgement = judged(wanted, answer)
         if judgement.right and self.seconds:
-            judgement = judged_seconds(wanted, answer, self.asked.layout, self.seconds, judgement)
+            judgement = judged_seconds(wanted, answer, self.seconds, judgement)
         found = Outcome(problem.case, answer, judgement)
         if answer.changed:
             self.changed.setdefault(case.dtype, found)
@@ -121,15 +133,19 @@ class Suite:
 
     def answer(self, case: Case, *, twice: bool = False) -> Answer:
         """What the target answers in a case."""
-        return self.call(problem_of(case, self.conventions), twice=twice)
+        return self.call(self.problem(case), twice=twice)
 
     def call(self, problem: Problem, *, twice: bool = False) -> Answer:
         """What the target answers; nothing is asked of one that hung too often."""
         if self.is_let_be:
             return Answer(error=NOT_CALLED, message=f"it hung {MOST_HANGS} times and is not called again")
-        answer = self.target.call(call_of(problem, self.signature, self.asked.layout, twice=twice))
+        answer = self.target.call(call_of(problem, self.signature, twice=twice))
         self.hangs += answer.error == "hang"
         return answer
+
+    def output_of(self, outcome: Outcome) -> Array | None:
+        """An output over (batch, head, query, d_v), None where there is none of that shape."""
+        return output_of(self.problem(outcome.case), outcome.answer)
 
     def has(self, case: Case) -> bool:
         """Whether the target takes a case at all, right or wrong."""

@@ -1,0 +1,72 @@
+"""The axes of a target's arrays, in letters: b batch, h heads, n rows, d columns, m keys.
+
+`bnd` and `nbd` have heads side by side in their columns, `hnd` and `nd` one member, `nd` one head.
+`IN:OUT` is said of a target whose output is laid out in another way than Q, K and V.
+"""
+
+from __future__ import annotations
+
+from attnctl.array import Array
+
+AXES = ("bhnd", "bnhd", "bnd", "nbd", "hnd", "nd")
+"""How Q, K, V and the output may be laid out."""
+
+MASKS = ("bhnm", "b1nm", "bnm", "nm", "b11m", "bm")
+"""How a mask may be; 1 is an axis of one."""
+
+USUAL = "bhnd"
+
+
+def axes_in(layout: str) -> str:
+    """The axes of Q, K and V."""
+    return layout.partition(":")[0]
+
+
+def axes_out(layout: str) -> str:
+    """The axes of the output."""
+    before, _, after = layout.partition(":")
+    return after or before
+
+
+def is_merged(axes: str) -> bool:
+    """Whether heads stand side by side."""
+    return axes in {"bnd", "nbd"}
+
+
+def apart(axes: str) -> str:
+    """The axes with heads in an axis of their own."""
+    return axes.replace("d", "hd") if is_merged(axes) else axes
+
+
+def laid_out(array: Array, axes: str) -> Array:
+    """(batch, head, n, d) in a target's axes."""
+    whole = apart(axes)
+    one = array[tuple(slice(None) if letter in whole else 0 for letter in USUAL)]
+    kept = [letter for letter in USUAL if letter in whole]
+    turned = one.transpose([kept.index(letter) for letter in whole])
+    return turned.reshape(*turned.shape[:-2], -1) if is_merged(axes) else turned
+
+
+def back(array: Array, axes: str, heads: int) -> Array | None:
+    """A target's axes as (batch, head, n, d); None for an array that has not as many."""
+    if array.ndim != len(axes) or (is_merged(axes) and array.shape[-1] % heads):
+        return None
+    whole = apart(axes)
+    split = array.reshape(*array.shape[:-1], heads, -1) if is_merged(axes) else array
+    kept = [letter for letter in USUAL if letter in whole]
+    turned = split.transpose([whole.index(letter) for letter in kept])
+    return turned[tuple(slice(None) if letter in whole else None for letter in USUAL)]
+
+
+def of_scores(array: Array, axes: str) -> Array:
+    """(batch, head, query, key) without the axes that a target's arrays have not."""
+    lead = (slice(None) if letter in apart(axes) else 0 for letter in "bh")
+    return array[tuple(lead)]
+
+
+def of_mask(array: Array, shape: str, axes: str) -> Array:
+    """(batch, head, query, key) in the shape of a mask, which is the same along what it leaves out."""
+    if shape == MASKS[0]:
+        return of_scores(array, axes)
+    left_out = slice(0, 1) if len(shape) == len(MASKS[0]) else 0
+    return array[tuple(slice(None) if letter in shape else left_out for letter in MASKS[0])]
