@@ -16,6 +16,7 @@ from math import inf
 
 from attnctl import names
 from attnctl.errors import AttnError
+from attnctl.kind import HEADS, LAYER, HeadNorm, Kind
 from attnctl.ops import (
     Add,
     AddScaled,
@@ -43,7 +44,7 @@ from attnctl.ops import (
     Softmax,
     Squeeze,
 )
-from attnctl.rules import Alibi, PerBatch, Rule, Softcap, VisibilityRule
+from attnctl.rules import Alibi, PerBatch, Softcap, VisibilityRule
 
 Axes = tuple[str, ...]
 
@@ -118,14 +119,11 @@ class Rotary:
 class LayerParts:
     """What the attention of a layer of a trained model has besides: its norms and what surrounds it.
 
-    `norm` makes X of `hidden`, `head_norm` brings Q and K to one scale, `latent_norm` the latent
-    rows, `output_norm` the output before it is added to `hidden` (to X where `from_norm`), times
-    `residual`.
+    `norm` makes X of `hidden`, `latent_norm` brings the latent rows to one scale, `output_norm` the
+    output before it is added to `hidden` (to X where `from_norm`), times `residual`.
     """
 
     norm: RMSNorm | LayerNorm | None = None
-    head_norm: RMSNorm | LayerNorm | None = None
-    norm_after_rotation: bool = False
     latent_norm: RMSNorm | LayerNorm | None = None
     buckets: Buckets | None = None
     output_norm: RMSNorm | LayerNorm | None = None
@@ -134,7 +132,7 @@ class LayerParts:
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(Kind):
     """What kind of attention to derive.
 
     `given` names the arrays that will be handed in (with how each came about, as its formula);
@@ -144,8 +142,6 @@ class Variant:
     given: dict[str, str]
     d_k: int
     kv_share: int = 1
-    scale: float | None = None
-    rules: tuple[Rule, ...] = ()
     sinusoid: Sinusoid | None = None
     rotary: Rotary | None = None
     offset: PerBatch = 0
@@ -267,31 +263,51 @@ def projections(v: Variant, at: Latest) -> Lines:
             yield line("K", Beside(), (at["K_C"], at["R"]), formula)
 
 
-def turned(v: Variant, at: Latest) -> Lines:
+def norms(v: Variant, at: Latest) -> Lines:
+    """Q and K brought to one scale before they are rotated."""
+    if v.qk_norm is not None and not v.qk_norm.after_rotation:
+        yield from head_norms(v, at, v.qk_norm)
+
+
+def unrotated_cache(v: Variant, at: Latest) -> Lines:
+    """The cache, where it holds keys that are yet to be rotated."""
+    if v.cache_unrotated:
+        yield from present(v, at)
+
+
+def rotations(v: Variant, at: Latest) -> Lines:
     """Rotary positions on Q and K: queries stand after `offset` keys, new keys after the past ones."""
     if v.rotary is None:
         return
-    own = (("Q", v.offset),) if "W_K_rope" in v.given else (("Q", v.offset), ("K", v.past))
+    first = 0 if v.cache_unrotated else v.past
+    own = (("Q", v.offset),) if "W_K_rope" in v.given else (("Q", v.offset), ("K", first))
     for symbol, start in own:
         formula = f"{at[symbol]} {v.rotary.formula}"
         yield line(f"{symbol}_rotated", v.rotary.rotate(start), (at[symbol],), formula)
 
 
-def head_norms(v: Variant, at: Latest) -> Lines:
-    """Q and K brought to one scale."""
+def norms_of_rotated(v: Variant, at: Latest) -> Lines:
+    """The same norms, where they come after the rotation."""
+    if v.qk_norm is not None and v.qk_norm.after_rotation:
+        yield from head_norms(v, at, v.qk_norm)
+
+
+def head_norms(v: Variant, at: Latest, how: HeadNorm) -> Lines:
+    """A norm of Q and one of K."""
+    make, usual = (LayerNorm, 1e-5) if how.kind == LAYER else (RMSNorm, 1e-6)
+    op = make(usual if how.eps is None else how.eps, how.over == HEADS, how.plus_one)
     for symbol in "QK":
-        yield from normed(v, at, v.layer.head_norm, f"{symbol}_normed", symbol, f"{symbol}_norm")
-
-
-def rotations(v: Variant, at: Latest) -> Lines:
-    """Norms and rotations of Q and K, in the order that the model has them."""
-    parts = (turned, head_norms) if v.layer.norm_after_rotation else (head_norms, turned)
-    for part in parts:
-        yield from part(v, at)
+        yield from normed(v, at, op, f"{symbol}_normed", symbol, f"{symbol}_norm")
 
 
 def cache(v: Variant, at: Latest) -> Lines:
     """Past keys and values before the new ones."""
+    if not v.cache_unrotated:
+        yield from present(v, at)
+
+
+def present(v: Variant, at: Latest) -> Lines:
+    """All keys and values: the past ones, then the new ones."""
     for symbol, word in (("K", "key"), ("V", "value")):
         past, new = f"past_{word}", at[symbol]
         if past in v.given:
@@ -389,7 +405,10 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
     sentence,
     latents,
     projections,
+    norms,
+    unrotated_cache,
     rotations,
+    norms_of_rotated,
     cache,
     sharing,
     attention,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnctl.array import Array
     from attnctl.config.settings import Embeddings, Random, Tokenizer, Weights
     from attnctl.derivation import Rotary
+    from attnctl.kind import HeadNorm
     from attnctl.rules import Rule
 
     Table = Array | Sequence[Sequence[float]]
@@ -36,6 +37,8 @@ class Options(TypedDict, total=False):
     weights: Weights | Mapping[str, Any] | None
     scale: float | None
     rules: Sequence[Rule | str | Mapping[str, Any]] | None
+    qk_norm: Literal["rms", "layer"] | HeadNorm | Mapping[str, Any] | None
+    cache_unrotated: bool | None
     causal_offset: int | Literal["lengths"] | None
     dtype: Literal["float64", "float32", "float16"] | None
     edits: Sequence[str] | None

@@ -44,6 +44,8 @@ class Setting:
 
     example: Any = None
     flag: Flag | None = None
+    words: Callable[[Any], str] | None = None
+    """What the line above a run says of a value, as a config has it; left out, name and value."""
 
     @property
     def switch(self) -> bool:
@@ -65,6 +67,13 @@ class Setting:
     def flag_name(self) -> str:
         """What messages call its flag."""
         return self.flag.name if self.flag else f"--{self.name.replace('_', '-')}"
+
+    def said(self, value: Any) -> str:
+        """A value in a few words, as a config has it: cache unrotated, sharpen 0.5."""
+        if self.words is not None:
+            return self.words(value)
+        name = self.name.replace("_", " ")
+        return name if self.switch else f"{name} {value}"
 
     def read_flag(self, given: Any) -> Any:
         """What its flag was given: a text, several, or on and off. Raises BadValueError."""

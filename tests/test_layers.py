@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {"errors", "display", "words", "values", "setting", "array", "names"},
-    {"arithmetic", "rules", "ops"},
+    {"errors", "display", "words", "values", "setting", "forms", "array", "names"},
+    {"arithmetic", "rules", "ops", "kind"},
     {"derivation"},
     {"trace", "cells", "edits"},
     {"engine"},
@@ -27,7 +27,7 @@ LAYERS = [
 ]
 """Each layer may import itself and those above it in this list."""
 
-MATH = {"arithmetic", "rules", "ops", "array", "derivation", "names"}
+MATH = {"arithmetic", "rules", "ops", "kind", "array", "derivation", "names"}
 """The rooms that import NumPy and nothing else from outside."""
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from attnctl.cli.options import Given
 from attnctl.config.fields import FIELDS, IN_PARTS, laid
-from attnctl.config.settings import Settings, Tokenizer
-from attnctl.derivation import Rotary
+from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
 from attnctl.values import Path
 
@@ -29,6 +28,13 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
     return replace(laid(base, given), where=placed(base.where, given))
 
 
+WHOLE = {
+    "positions": "rotary positions have that; add --positions rope",
+    "qk_norm": "norms of Q and K have that; add --qk-norm rms or --qk-norm layer",
+}
+"""What to say of a flag of a part where the whole is not asked for."""
+
+
 def put_together(flags: Given, base: Settings) -> Given:
     """The flags, those of a part of a setting laid over it: --theta over the rotary positions."""
     given = dict(flags)
@@ -37,10 +43,10 @@ def put_together(flags: Given, base: Settings) -> Given:
         if not parts:
             continue
         setting = given.get(name, getattr(base, name))
-        if not isinstance(setting, (Rotary, Tokenizer)):
+        if not is_dataclass(setting):
             unused = ", ".join(form.keys[part].flag_name for part in parts)
-            raise AttnError(f"{unused}: only rotary positions have that; add --positions rope")
-        given[name] = replace(setting, **parts)
+            raise AttnError(f"{unused}: only {WHOLE[name]}")
+        given[name] = replace(setting, **parts)  # type: ignore[type-var]
     return given
 
 

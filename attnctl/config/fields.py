@@ -1,6 +1,6 @@
 """Every setting, said once: a config, its schema, flags and keywords are all read by this table.
 
-To add a setting, add it here and to `Settings`.
+To add a setting of attention itself, add it to `attnctl.kind`; another one, here and to `Settings`.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnctl.config.forms import Form, ListOf
 from attnctl.config.positions import ALIBI, POSITION_WORDS, POSITIONS, ROPE_OPTIONS
 from attnctl.config.rules import LIST_OF_RULES, RULE_TABLES, SETTABLE, rule_examples
 from attnctl.config.settings import DTYPES, LAYOUTS, LENGTHS, NONE, Settings, Tokenizer
 from attnctl.config.tables import VOCABULARY
 from attnctl.config.tensors import EMBEDDINGS, WEIGHTS
+from attnctl.forms import Form, ListOf
+from attnctl.kind import KIND, QK_NORM_OPTIONS
 from attnctl.rules import RULES, Rule
 from attnctl.setting import ARRAYS, EDIT, SENTENCE, Flag, Setting
 from attnctl.values import (
     MOST,
-    REAL,
     SEED,
     SIZE,
     SWITCH,
@@ -58,6 +58,8 @@ def offset(value: Any) -> int | str:
 
 
 OFFSET = Reader(offset, {"anyOf": [whole(-MOST).schema, {"enum": [LENGTHS]}]}, "N")
+
+RULE_LIST = Setting("rules", LIST_OF_RULES, "Who may attend to whom, and how scores bend.", rule_examples())
 
 FIELDS: dict[str, Setting] = {
     each.name: each
@@ -134,8 +136,7 @@ FIELDS: dict[str, Setting] = {
             "W_Q, W_K, W_V, W_O and biases; what is not given is drawn.",
             {"W_Q": "identity", "W_O": "none"},
         ),
-        Setting("scale", REAL, "What scores are multiplied by; left out, 1 / √d_k.", 0.5, Flag("--scale")),
-        Setting("rules", LIST_OF_RULES, "Who may attend to whom, and how scores bend.", rule_examples()),
+        *(setting or RULE_LIST for setting in KIND.values()),
         Setting(
             "causal_offset",
             OFFSET,
@@ -188,7 +189,7 @@ LAYOUT = Setting(
 )
 """Of the arrays that are read, and so in no config: a dump's own are all in one layout."""
 
-IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS}
+IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS, "qk_norm": QK_NORM_OPTIONS}
 """The settings that flags give in parts, and the form whose keys have these flags."""
 
 KEYWORDS: dict[str, Setting] = {

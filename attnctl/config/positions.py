@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnctl.config.forms import Choice, Form, word_or_mapping
 from attnctl.config.settings import NONE, SINUSOIDAL
 from attnctl.config.tables import MATRIX
+from attnctl.forms import Choice, Form, word_or_mapping
 from attnctl.setting import Flag, Setting
 from attnctl.values import MOST, POSITIVE, SWITCH, BadValueError, Json, Reader, whole, words
 from attnctl.words import one_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from attnctl.config.flow import flow
-from attnctl.config.forms import Choice, Form, ListOf, word_or_mapping
 from attnctl.config.tables import BIAS, MASK, repeats
+from attnctl.forms import Choice, Form, ListOf, word_or_mapping
 from attnctl.rules import RULES, Rule
 from attnctl.setting import Setting
 from attnctl.values import Json, Reader, refuse, words

@@ -9,12 +9,13 @@ from typing import Any
 
 from attnctl.config.fields import FIELDS, TOKENIZER, laid
 from attnctl.config.flow import flow
-from attnctl.config.forms import Form
 from attnctl.config.positions import ROPE_OPTIONS
 from attnctl.config.rules import RULE_KEYS, RULE_WORDS
 from attnctl.config.settings import FromFile, Settings, Weights
 from attnctl.config.tensors import WEIGHTS
 from attnctl.errors import AttnError
+from attnctl.forms import Form
+from attnctl.kind import QK_NORM_OPTIONS
 from attnctl.names import PROJECTED, matrix_of
 from attnctl.values import BadValueError, Json, Path, Problem, json_path
 from attnctl.words import dims, plural
@@ -25,6 +26,7 @@ ELSEWHERE = {
     **{name: f"weights: {{{name}: …}}" for name in WEIGHTS.keys if name not in FIELDS},
     **{name: f"positions: {{rope: {{{name}: …}}}}" for name in ROPE_OPTIONS.keys},
     **{name: f"tokenizer: {{{name}: …}}" for name in TOKENIZER.keys},
+    **{name: f"qk_norm: {{{name}: …}}" for name in QK_NORM_OPTIONS.keys},
 }
 """What to write for keys that stand at the top and belong below another one."""
 

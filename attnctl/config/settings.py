@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from attnctl.kind import KIND, HeadNorm, Kind
 from attnctl.rules import Rule
 from attnctl.values import Path
 
@@ -105,7 +106,7 @@ def unplaced(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Kind):
     """Everything a run needs; what is None follows from the rest.
 
     `max_memory` is in bytes, None for most of what is free: how a run is carried out, not what it
@@ -128,8 +129,6 @@ class Settings:
     """NONE, SINUSOIDAL, rotary, or a learned table. (ALiBi is a rule.)"""
 
     weights: Weights = Weights()
-    scale: float | None = None
-    rules: tuple[Rule, ...] = ()
     mask: Rows | None = None
     bias: Rows | None = None
     causal_offset: int | str | None = None
@@ -142,12 +141,13 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """The same in the form of a YAML config: what a dump carries and `config init` writes."""
-        out = {each.name: plain(getattr(self, each.name)) for each in fields(self)}
+        out = {name: plain(getattr(self, name)) for name in IN_ORDER}
         out = {name: value for name, value in out.items() if value is not None and name not in NOT_WRITTEN}
         if isinstance(self.positions, list):
             out["positions"] = {"learned": self.positions}
         out["rules"] += [{name: out.pop(name)} for name in ("mask", "bias") if name in out]
-        return {name: value for name, value in out.items() if value or name not in WRITTEN_WHERE_SET}
+        unset = {name for name in WRITTEN_WHERE_SET & out.keys() if out[name] is False or out[name] == []}
+        return {name: value for name, value in out.items() if name not in unset}
 
     def with_(self, **changes: Any) -> Settings:
         """A copy with these values."""
@@ -155,7 +155,11 @@ class Settings:
 
 
 NOT_WRITTEN = {"layout", "max_memory", "where"}
-WRITTEN_WHERE_SET = {"edits", "renormalize"}
+WRITTEN_WHERE_SET = {"edits", "renormalize", *KIND} - {"scale", "rules"}
+
+OWN = [each.name for each in fields(Settings) if each.name not in KIND]
+IN_ORDER = [*OWN[: OWN.index("mask")], *KIND, *OWN[OWN.index("mask") :]]
+"""The settings as a config has them: the kind of attention after the weights."""
 
 
 def plain(value: Any) -> Any:
@@ -174,7 +178,7 @@ def plain(value: Any) -> Any:
             heads = {"heads": plain(value.heads)} if value.heads else {}
             file = {"file": value.file} if value.file else {}
             return plain(value.random) | tensors | heads | file
-        case Rule():
+        case Rule() | HeadNorm():
             return value.plain()
         case tuple():
             return list(map(plain, value))

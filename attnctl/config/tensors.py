@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from attnctl.config.forms import Choice, Form, ListOf
 from attnctl.config.settings import IDENTITY, NONE, STANDARD_NORMAL, FromFile, Random, Weights
 from attnctl.config.tables import BY_TOKEN, MATRIX, VECTOR
+from attnctl.forms import Choice, Form, ListOf
 from attnctl.setting import Setting
 from attnctl.values import FILE_NAME, SEED, WORD, Json, Reader, words
 

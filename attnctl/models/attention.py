@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from attnctl.array import Array, Shape
-from attnctl.derivation import LayerParts, Variant
+from attnctl.arrays.reader import Facts
+from attnctl.config.settings import NONE, Settings
+from attnctl.derivation import LayerParts
+from attnctl.kind import HEAD, HEADS, HeadNorm
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, norm_op
-from attnctl.names import TABLE
 from attnctl.ops import Buckets
 from attnctl.plan.prepared import Named, Prepared, arrays_of
+from attnctl.plan.variant import variant
 from attnctl.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 
 SUFFIXES = {"W": ".weight", "b": ".bias"}
@@ -44,9 +47,9 @@ def prepared(
     if has_norm:
         named |= norm_factors(tensors, norm, "norm", (d["width"],))
     named |= latent(tensors) if d["kv_rank"] else projections(tensors, role)
-    head_norm = None
+    qk_norm = None
     if d["qk_norm"] and not cross:
-        head_norm = norm_op(d, d["eps"], heads=d["qk_norm"] == "heads")
+        qk_norm = head_norm(d)
         named |= head_norm_factors(tensors)
     if d["sink"]:
         named["sink"] = tensors.read("sink", "", (d["heads"],)), tensors.origin("sink", "")
@@ -66,27 +69,30 @@ def prepared(
         named |= norm_factors(tensors, "attention_out_norm", "output_norm", (d["width"],))
     parts = LayerParts(
         norm=norm_op(d, d["eps"]) if has_norm else None,
-        head_norm=head_norm,
-        norm_after_rotation=d["norm_after_rotation"],
         latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
         buckets=buckets,
         output_norm=norm_op(d, d["eps"]) if out_norm else None,
         residual=float(d["residual"]),
         from_norm=bool(d["from_norm"]),
     )
-    variant = Variant(
-        given={name: how for name, (_, how) in named.items()},
-        d_k=d["d_k"],
-        kv_share=d["heads"] // d["kv_heads"],
+    queries = hidden.shape[-2]
+    asked = Settings(
         scale=own.scale,
         rules=() if cross else rules_of(d, own),
-        rotary=None if cross or own.rope is None else own.rope.rotary(hidden.shape[-2]),
-        axes={"bias": TABLE["bias"].axes}
-        | {name: TABLE[name].axes[-array.ndim :] for name, (array, _) in named.items() if "_norm_" in name},
-        layer=parts,
+        positions=NONE if cross or own.rope is None else own.rope.rotary(queries),
+        qk_norm=qk_norm,
     )
+    keys = queries if memory is None else memory.shape[-2]
+    facts = Facts(None, d["heads"], d["kv_heads"], queries, keys, d["d_k"], 0)
+    kind = variant(asked, facts, named, layer=parts)
     model = tensors.model
-    return Prepared(variant, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+    return Prepared(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+
+
+def head_norm(d: Description) -> HeadNorm:
+    """How Q and K are normed."""
+    over = HEADS if d["qk_norm"] == "heads" else HEAD
+    return HeadNorm(d["norm"], float(d["eps"]), over, bool(d["plus_one"]), bool(d["norm_after_rotation"]))
 
 
 def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:

@@ -13,7 +13,7 @@ from attnctl.arrays.foreign import understood
 from attnctl.arrays.problems import rotary
 from attnctl.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
 from attnctl.config.settings import NONE, SINUSOIDAL, Settings
-from attnctl.derivation import Derivation, Rotary, Step, Variant, batched, derive, unprojected
+from attnctl.derivation import Derivation, Rotary, Step, Variant, batched, unprojected
 from attnctl.errors import AttnError
 from attnctl.names import (
     BIAS,
@@ -34,6 +34,7 @@ from attnctl.names import (
 from attnctl.ops import Unstated
 from attnctl.plan import operator
 from attnctl.plan.prepared import asks_for_padding, with_padding
+from attnctl.plan.variant import variant
 from attnctl.rules import Alibi, Rule, Softcap, VisibilityRule, Window
 from attnctl.store.header import foreign_step
 from attnctl.trace import Trace
@@ -149,13 +150,12 @@ def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> Derivati
     asked = asks_for_padding(settings.rules)
     settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
     offset = operator.causal_offset(settings, facts, laid.lengths)
-    variant = operator.variant(settings, given, facts, offset)
-    variant, unasked = with_unasked(variant, arrays)
+    asked_for, unasked = with_unasked(variant(settings, facts, given, offset), arrays)
     unknown = set(unasked) | ({SCALED} if not facts.d_k and settings.scale is None else set())
-    steps = [unstated(step) if step.name in unknown else step for step in derive(variant)]
+    steps = [unstated(step) if step.name in unknown else step for step in asked_for.derivation]
     if OUTPUT in arrays and steps[-1].name != OUTPUT:
         output = unprojected(steps[-1].name)
-        steps.append(batched(output) if variant.batch else output)
+        steps.append(batched(output) if asked_for.batch else output)
     return Derivation(tuple(steps))
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.arrays.problems import adds_positions, rotary
+from attnctl.arrays.problems import adds_positions
 from attnctl.arrays.reader import Facts, as_array, read_strictly, written_masks
 from attnctl.config.settings import SINUSOIDAL, Settings
-from attnctl.derivation import Variant
 from attnctl.errors import AttnError
 from attnctl.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, POSITIONS, X, where
 from attnctl.ops import Sinusoid
@@ -21,10 +20,10 @@ from attnctl.plan.prepared import (
     Prepared,
     arrays_of,
     asks_for_padding,
-    mask_axes,
     what_if_of,
     with_padding,
 )
+from attnctl.plan.variant import variant
 from attnctl.rules import PerBatch
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
@@ -50,7 +49,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     if adds_positions(settings):
         named = with_positions(named, settings, facts.past, whole=EMBEDDINGS in arrays)
     spoken = words(header, facts)
-    kind = variant(padded(settings, lengths, spoken), named, facts, offset)
+    kind = variant(padded(settings, lengths, spoken), facts, named, offset)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": facts.heads, "kv_heads": facts.kv_heads}
     config["causal_offset"] = listed(offset)
@@ -144,24 +143,6 @@ def position_rows(settings: Settings, shape: tuple[int, ...], past: int) -> Arra
     from attnctl.plan.embed import learned
 
     return learned(settings, [""] * (past + length), d_model)[past:]
-
-
-def variant(settings: Settings, named: Named, facts: Facts, offset: PerBatch) -> Variant:
-    """The kind of attention these arrays and settings ask for."""
-    x = named[EMBEDDINGS][0] if settings.positions == SINUSOIDAL else None
-    return Variant(
-        given={name: how for name, (_, how) in named.items()},
-        d_k=facts.d_k,
-        kv_share=facts.heads // facts.kv_heads,
-        scale=settings.scale,
-        rules=settings.rules,
-        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], facts.past),
-        rotary=rotary(settings),
-        offset=offset,
-        past=facts.past,
-        batch=facts.batch is not None,
-        axes=mask_axes(named),
-    )
 
 
 def words(header: Mapping[str, Any], facts: Facts) -> dict[str, Any]:

@@ -10,12 +10,11 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.config.settings import Settings
-from attnctl.derivation import Axes, Derivation, Variant
+from attnctl.derivation import Derivation, Variant
 from attnctl.engine.cost import Cost, cost, peak
 from attnctl.engine.execute import Outcome, carry_out, overflow
 from attnctl.engine.memory import require
 from attnctl.engine.tiles import SCRATCH_BYTES, Progress
-from attnctl.names import TABLE
 from attnctl.plan.vocab import PAD
 from attnctl.rules import Padding, PerBatch, Rule
 from attnctl.trace import Trace, require_steps
@@ -118,12 +117,3 @@ def with_padding(
         return others
     length = real[-1] + 1 if real else 0
     return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))
-
-
-def mask_axes(named: Named) -> dict[str, Axes]:
-    """The axes of a given mask and bias: the last ones of the scores', as many as it has."""
-    return {
-        name: ("batch", *TABLE[name].axes)[-array.ndim :]
-        for name, (array, _) in named.items()
-        if TABLE[name].broadcasts
-    }

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.arrays.problems import rotary
-from attnctl.arrays.reader import written_masks
+from attnctl.arrays.reader import Facts, written_masks
 from attnctl.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
 from attnctl.derivation import Variant
 from attnctl.engine.memory import require
@@ -25,11 +24,11 @@ from attnctl.plan.prepared import (
     Prepared,
     arrays_of,
     asks_for_padding,
-    mask_axes,
     what_if_of,
     with_padding,
 )
 from attnctl.plan.sizes import Sizes, resolve
+from attnctl.plan.variant import variant
 from attnctl.plan.vocab import PAD, Vocabulary
 from attnctl.rules import Padding, Rule, VisibilityRule
 from attnctl.words import dims
@@ -114,7 +113,7 @@ def prepared(common: Common, text: str, tokens: list[str], context: list[str]) -
     if PAD in keys and not asks_for_padding(settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
     return Prepared(
-        variant(common, named, tokens, keys),
+        kind_of(common, named, tokens, keys),
         arrays_of(named),
         header | {"config": config},
         settings.dtype,
@@ -161,23 +160,14 @@ def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
     return named
 
 
-def variant(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
+def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
     """The kind of attention these settings ask for."""
     settings, sizes = common.settings, common.sizes
     rules = with_padding(settings.rules, keys=keys)
     if (len(tokens), rules) not in common.kinds:
-        sinusoid = Sinusoid(len(tokens), sizes.d_model) if settings.positions == SINUSOIDAL else None
-        common.kinds[len(tokens), rules] = Variant(
-            given={name: how for name, (_, how) in named.items()},
-            d_k=sizes.d_k,
-            kv_share=sizes.heads // sizes.kv_heads,
-            scale=settings.scale,
-            rules=rules,
-            sinusoid=sinusoid,
-            rotary=rotary(settings),
-            offset=whole_offset(settings),
-            axes=mask_axes(named),
-        )
+        facts = Facts(None, sizes.heads, sizes.kv_heads, len(tokens), len(keys), sizes.d_k, 0)
+        asked = settings.with_(rules=rules)
+        common.kinds[len(tokens), rules] = variant(asked, facts, named, whole_offset(settings))
     return common.kinds[len(tokens), rules]
 
 

@@ -11,7 +11,7 @@ from attnctl.cli.program import program
 from attnctl.config.fields import FIELDS, KEYWORDS, flagged
 from attnctl.config.load import parse
 from attnctl.config.rules import SETTABLE
-from attnctl.config.settings import Settings
+from attnctl.config.settings import IN_ORDER, Settings
 from attnctl.rules import RULES
 from attnctl.setting import ATTENTION, EDIT, SENTENCE
 
@@ -33,6 +33,12 @@ SAME = [
     ("--heads 2 --kv-heads 1", {"heads": 2, "kv_heads": 1}, "{heads: 2, kv_heads: 1}"),
     ("--d-model 8 --d-k 2 --d-v 3", {"d_model": 8, "d_k": 2, "d_v": 3}, "{d_model: 8, d_k: 2, d_v: 3}"),
     ("--seed 3 --scale .5", {"seed": 3, "scale": 0.5}, "{seed: 3, scale: .5}"),
+    ("--qk-norm layer", {"qk_norm": "layer"}, "qk_norm: layer"),
+    (
+        "--qk-norm rms --qk-norm-eps 1e-5 --qk-norm-over heads --qk-norm-plus-one --qk-norm-after-rotation",
+        {"qk_norm": {"eps": 1e-5, "over": "heads", "plus_one": True, "after_rotation": True}},
+        "qk_norm: {kind: rms, eps: 1e-5, over: heads, plus_one: true, after_rotation: true}",
+    ),
     ("--dtype float32", {"dtype": "float32"}, "dtype: float32"),
     ("--tokenizer words --lowercase",
      {"tokenizer": {"split": "words", "lowercase": True}},
@@ -73,7 +79,8 @@ def test_every_flag_is_among_those_compared():
 
 def test_every_setting_is_in_the_table_and_every_rule_under_its_name():
     elsewhere = {"mask", "bias", "layout", "max_memory", "where"}
-    assert list(FIELDS) == [name for name in Settings.__dataclass_fields__ if name not in elsewhere]
+    assert list(FIELDS) == [name for name in IN_ORDER if name not in elsewhere]
+    assert set(IN_ORDER) == set(Settings.__dataclass_fields__)
     assert [setting.name for setting in SETTABLE] == [name for name, rule in RULES.items() if rule.setting]
     assert all(setting.help.endswith(".") for setting in KEYWORDS.values())
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
 from attnctl.config.schema import json_schema
-from attnctl.config.settings import Settings
+from attnctl.config.settings import IN_ORDER, Settings
 
 HERE = Path(__file__).parent
 CONFIGS = sorted([*(HERE.parent.parent / "configs").glob("*.yaml"), *(HERE / "written").glob("*.yaml")])
@@ -42,9 +42,7 @@ ELSEWHERE = {"mask", "bias", "layout", "max_memory", "where"}
 
 
 def test_it_knows_every_setting_and_its_default():
-    assert list(SCHEMA["properties"]) == [
-        name for name in Settings.__dataclass_fields__ if name not in ELSEWHERE
-    ]
+    assert list(SCHEMA["properties"]) == [name for name in IN_ORDER if name not in ELSEWHERE]
     defaults = {name: key["default"] for name, key in SCHEMA["properties"].items() if "default" in key}
     assert defaults == Settings().to_dict()
 

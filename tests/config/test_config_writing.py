@@ -8,10 +8,12 @@ import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
+from attnctl.config.fields import FIELDS
 from attnctl.config.load import parse
 from attnctl.config.schema import validate
 from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.config.write import commented
+from attnctl.kind import HeadNorm
 from attnctl.rules import Causal, Softcap, Window
 
 HERE = Path(__file__).parent
@@ -65,6 +67,8 @@ SETTINGS = {
             ({"W_K": "identity"}, {"W_K": [[1.0], [2.0]], "b_K": [0.5]}),
         ),
         rules=(Causal(), Window(3, None), Softcap(30.0)),
+        qk_norm=HeadNorm(eps=1e-5, over="heads", after_rotation=True),
+        cache_unrotated=True,
         mask=[[1, 0], [1, 1]],
         bias=[[0.0, float("-inf")], [0.5, 0.0]],
     ),
@@ -93,7 +97,7 @@ def test_every_example_behind_a_hash_may_be_uncommented():
         for line in lines
         if line.startswith("# ") and line[2:].split(":")[0] in Settings().__dict__
     ]
-    assert len(keys) == 19
+    assert len(keys) == len(FIELDS)
     for line in keys:
         read_back(line)
     read_back("\n".join(keys))

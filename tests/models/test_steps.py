@@ -10,10 +10,11 @@ from attnctl.derivation import LayerParts, Rotary, Variant, derive
 from attnctl.engine.cost import cost
 from attnctl.engine.execute import carry_out
 from attnctl.formats import write
+from attnctl.kind import HeadNorm
 from attnctl.models.attention import prepared
 from attnctl.models.forward import embedded
 from attnctl.models.source import open_model
-from attnctl.ops import Given, RMSNorm
+from attnctl.ops import Given
 from attnctl.store import read_one
 from attnctl.trace import Trace
 
@@ -49,9 +50,9 @@ def gated():
         "Q_norm_weight": draw.normal(size=(2, 4)),
         "K_norm_weight": draw.normal(size=4),
     }
-    layer = LayerParts(head_norm=RMSNorm(1e-6), norm_after_rotation=True, residual=0.5)
     given, axes = dict.fromkeys(arrays, "given"), {"K_norm_weight": ("d_k",)}
-    variant = Variant(given, d_k=4, rotary=Rotary(), axes=axes, layer=layer)
+    norms, layer = HeadNorm(after_rotation=True), LayerParts(residual=0.5)
+    variant = Variant(given, d_k=4, rotary=Rotary(), axes=axes, layer=layer, qk_norm=norms)
     return derive(variant), arrays
 
 

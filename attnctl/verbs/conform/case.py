@@ -9,9 +9,12 @@ from zlib import crc32
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.arrays.reader import Facts
+from attnctl.config.settings import Settings
 from attnctl.derivation import Derivation, Variant
 from attnctl.errors import AttnError
-from attnctl.names import BIAS, MASK, PAST_KEY, PAST_VALUE, TABLE
+from attnctl.names import BIAS, MASK, PAST_KEY, PAST_VALUE
+from attnctl.plan.variant import variant
 from attnctl.rules import PerBatch, Rule
 from attnctl.verbs.check.precision import BFLOAT16, DTYPES, Precision, rounded
 from attnctl.verbs.conform.layout import USUAL
@@ -177,17 +180,10 @@ class Problem:
     def variant(self) -> Variant:
         """The kind of attention that is meant."""
         case = self.case
-        return Variant(
-            given=dict.fromkeys(self.arrays, "given"),
-            d_k=case.d_k,
-            kv_share=case.heads // case.kv_heads,
-            scale=self.scale,
-            rules=tuple(self.rules),
-            offset=self.offset,
-            past=case.past,
-            batch=True,
-            axes={name: ("batch", *TABLE[name].axes) for name in (MASK, BIAS) if name in self.arrays},
-        )
+        facts = Facts(case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.d_k, case.past)
+        named = {name: (array, "given") for name, array in self.arrays.items()}
+        asked = Settings(scale=self.scale, rules=tuple(self.rules))
+        return variant(asked, facts, named, self.offset)
 
     @property
     def derivation(self) -> Derivation:

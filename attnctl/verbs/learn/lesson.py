@@ -10,10 +10,10 @@ from typing import Any
 
 from attnctl.config import yaml
 from attnctl.config.examples import EXAMPLE
-from attnctl.config.forms import Form, ListOf
 from attnctl.config.load import listed, load, placed
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
+from attnctl.forms import Form, ListOf
 from attnctl.setting import Setting
 from attnctl.trace import Trace
 from attnctl.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words

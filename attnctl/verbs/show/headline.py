@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from attnctl.kind import KIND
 from attnctl.names import BIAS, MASK, MEMORY, OUTPUT
 from attnctl.ops import Copy
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import folded
 from attnctl.trace import Trace
+
+SAID_APART = {"scale", "rules"}
 
 LONGEST = 240
 """Characters of a sentence above its tables: all of its tokens are in the first of them."""
@@ -35,6 +38,8 @@ def facts(trace: Trace) -> list[str]:
     if OUTPUT in trace and isinstance(trace.steps[OUTPUT].op, Copy):
         said.append("no output projection")
     said += [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
+    asked = ((setting, config.get(name)) for name, setting in KIND.items() if name not in SAID_APART)
+    said += [setting.said(value) for setting, value in asked if setting and value not in (None, False)]
     said += [f"{name} {config[name]}" for name in ("scale", "seed") if config.get(name) is not None]
     return said + ([str(config["dtype"])] if config.get("dtype") not in (None, "float64") else [])
 

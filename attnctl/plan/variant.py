@@ -1,0 +1,45 @@
+"""From settings and sizes to the kind of attention: for sentences, arrays, models and cases alike."""
+
+from __future__ import annotations
+
+from attnctl.arrays.problems import rotary
+from attnctl.arrays.reader import Facts
+from attnctl.config.settings import SINUSOIDAL, Settings
+from attnctl.derivation import Axes, LayerParts, Variant
+from attnctl.kind import chosen
+from attnctl.names import EMBEDDINGS, TABLE
+from attnctl.ops import Sinusoid
+from attnctl.plan.prepared import Named
+from attnctl.rules import PerBatch
+
+
+def variant(
+    asked: Settings, facts: Facts, named: Named, offset: PerBatch = 0, layer: LayerParts | None = None
+) -> Variant:
+    """The kind of attention that settings ask for on arrays of these sizes, `offset` keys before query 0.
+
+    Sinusoidal positions are those of the embeddings among the arrays.
+    """
+    x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
+    return Variant(
+        given={name: how for name, (_, how) in named.items()},
+        d_k=facts.d_k,
+        kv_share=facts.heads // facts.kv_heads,
+        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], facts.past),
+        rotary=rotary(asked),
+        offset=offset,
+        past=facts.past,
+        batch=facts.batch is not None,
+        axes=axes_of(named),
+        layer=layer or LayerParts(),
+        **chosen(asked),
+    )
+
+
+def axes_of(named: Named) -> dict[str, Axes]:
+    """The axes of what is given with more or fewer of them than our layout has: the last ones."""
+    return {
+        name: ("batch", *TABLE[name].axes)[-array.ndim :]
+        for name, (array, _) in named.items()
+        if array.ndim != len(TABLE[name].axes)
+    }
