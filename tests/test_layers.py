@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {"errors", "display", "words", "values", "setting", "forms", "array", "names"},
+    {"errors", "files", "display", "words", "values", "setting", "forms", "array", "names"},
     {"arithmetic", "rules", "ops", "kind"},
     {"derivation"},
     {"trace", "cells", "edits"},

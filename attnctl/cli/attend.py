@@ -100,7 +100,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
         return
     with progress("attending") as moved:
         done = prepared.run(kept_steps(view), moved)
-    emit([done], output, view, inputs=[file, config], settable=True)
+    emit([done], output, view, settable=True)
 
 
 def attend_in_model(

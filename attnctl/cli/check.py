@@ -117,7 +117,7 @@ def check(  # noqa: PLR0913  (a group of options each)
 
     raise_all(senseless(how))
     raise_all(useless(model, config, attention))
-    files, printed = files_for("check", output, [dump, config])
+    files, printed = files_for("check", output)
     exercise = read(picked(dump, trace), renames(name or []))
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)

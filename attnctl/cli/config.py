@@ -49,11 +49,12 @@ def init(
             "--output",
             "-o",
             metavar="FILE",
+            writes=True,
         ),
     ] = None,
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
-    from attnctl.cli.output import STDOUT, keep_inputs
+    from attnctl.cli.options import STDOUT
     from attnctl.cli.settings import settings_from
     from attnctl.config.schema import with_files
     from attnctl.config.write import commented
@@ -62,7 +63,6 @@ def init(
     if output is None or output == STDOUT:
         sys.stdout.write(commented(settings))
         return
-    keep_inputs([output], [config])
     write_config(commented(with_files(settings, beside(output))), output)
 
 

@@ -93,9 +93,12 @@ class ReportOptions(NamedTuple):
         option(
             "The folder for failing cases, each a dump that --replay takes (attnctl-conform).",
             metavar="DIR",
+            writes=True,
         ),
     ] = None
-    junit: Annotated[str | None, option("Write the report as JUnit XML, too.", metavar="FILE")] = None
+    junit: Annotated[
+        str | None, option("Write the report as JUnit XML, too.", metavar="FILE", writes=True)
+    ] = None
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
 
@@ -148,7 +151,7 @@ def conform(
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
     if what.suite and what.replay:
         raise AttnError("--replay: it runs one case; leave out --suite")
-    files, printed = files_for("conform", output, [what.claims, what.xfail, what.replay])
+    files, printed = files_for("conform", output)
     asked = asked_of(target, how, what, report)
     framework = how.framework or "numpy"
     options = asked.claims.features if is_command(target) else ()

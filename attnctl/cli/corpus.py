@@ -106,7 +106,7 @@ def is_complete(path: str, empty: Part) -> bool:
     if not Path(path).is_file():
         return False
     try:
-        found = read_part(path)
+        found = read_part(path, own=True)
     except AttnError:
         return False
     return (found.about, found.first, found.stop) == (empty.about, empty.first, empty.stop)

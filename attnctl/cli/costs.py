@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from attnctl.cli.options import OutputOptions, ViewOptions
-from attnctl.cli.output import STDOUT, chosen_format, wanted_steps
+from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions
+from attnctl.cli.output import chosen_format, wanted_steps
 from attnctl.engine.cost import Cost
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError

@@ -84,7 +84,7 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
         raise AttnError("both dumps cannot come from stdin; name a file for one")
     if quiet and json:
         raise AttnError("--quiet prints nothing; leave it out to have --json")
-    files, printed = files_for("diff", output, [a, b])
+    files, printed = files_for("diff", output)
     names = wanted_steps(how.step)
     tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
     found = [

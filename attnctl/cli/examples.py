@@ -26,7 +26,9 @@ def examples(
     name: Annotated[str | None, NAME] = None,
     output: Annotated[
         str | None,
-        option("Write the config to FILE instead of stdout (-).", "--output", "-o", metavar="FILE"),
+        option(
+            "Write the config to FILE instead of stdout (-).", "--output", "-o", metavar="FILE", writes=True
+        ),
     ] = None,
 ) -> None:
     """List the worked examples that are installed, or print the config of one.
@@ -34,7 +36,7 @@ def examples(
     An example runs where it is: attnctl run -c example:NAME.
     """
     from attnctl.cli.config import write_config
-    from attnctl.cli.output import STDOUT
+    from attnctl.cli.options import STDOUT
     from attnctl.config.examples import about, names, text_of
 
     if name is not None:

@@ -54,7 +54,13 @@ def make(
     attention: AttentionOptions,
     output: Annotated[
         str | None,
-        option("Write the exercise to FILE instead of stdout (-).", "--output", "-o", metavar="FILE"),
+        option(
+            "Write the exercise to FILE instead of stdout (-).",
+            "--output",
+            "-o",
+            metavar="FILE",
+            writes=True,
+        ),
     ] = None,
 ) -> None:
     """Write a run with some of its steps blank, to be filled in.
@@ -63,7 +69,8 @@ def make(
     they would give it away. With --seed-from every student has numbers of their own, the same
     whenever they are made again, so that copies show.
     """
-    from attnctl.cli.output import STDOUT, keep_inputs, wanted_steps
+    from attnctl.cli.options import STDOUT
+    from attnctl.cli.output import wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.settings import settings_from
     from attnctl.store import write_text
@@ -85,7 +92,6 @@ def make(
     if output in {None, STDOUT}:
         sys.stdout.write(sheet_text(made))
     else:
-        keep_inputs([str(output)], [config])
         write_text(sheet_text(made), str(output))
 
 
@@ -99,7 +105,10 @@ def grade(
     *,
     file: Annotated[list[str], typer.Argument(help="The hand-ins.", metavar="FILE...")],
     csv: Annotated[
-        str | None, option("Write the grades to FILE as CSV, for a gradebook; - is stdout.", metavar="FILE")
+        str | None,
+        option(
+            "Write the grades to FILE as CSV, for a gradebook; - is stdout.", metavar="FILE", writes=True
+        ),
     ] = None,
     json: Annotated[bool, option("Print the grades as JSON.", "--json")] = False,
     decimals: Annotated[

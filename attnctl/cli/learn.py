@@ -10,6 +10,7 @@ import typer
 
 from attnctl.cli.options import command, option
 from attnctl.errors import AttnError, Exit, raise_all
+from attnctl.files import open_input
 from attnctl.words import did_you_mean, quoted
 
 if TYPE_CHECKING:
@@ -203,14 +204,13 @@ def verdict_of(lesson: Lesson, given: dict[str, Any], path: str) -> Verdict | No
 
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     """The answers of a YAML file by the name of their lesson. Raises AttnError with every problem."""
-    from pathlib import Path
-
     from attnctl.config import yaml
     from attnctl.config.load import listed as in_order
 
     name = "<stdin>" if path == "-" else path
     try:
-        raw = sys.stdin.buffer.read(yaml.MAX_BYTES + 1) if path == "-" else Path(path).read_bytes()
+        with open_input(path) as stream:
+            raw = stream.read(yaml.MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise AttnError(f"{name}: {reason}; give a YAML file of answers") from None

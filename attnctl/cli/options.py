@@ -16,9 +16,13 @@ import typer
 from attnctl.cli.commands import Command
 from attnctl.config.fields import flagged, is_given
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
+from attnctl.files import announce_output
 from attnctl.formats import FINDINGS, FORMATS
 from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
 from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
+
+STDOUT = "-"
+"""As a file to write: standard output, in the format that is asked for there."""
 
 FORMAT_VARIABLE = "ATTNCTL_FORMAT"
 FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not (each.binary or each.picture)))
@@ -27,9 +31,11 @@ FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not (each.binary or 
 PRECISION = whole(0, 17)
 
 
-def option(help: str, *names: str, **extra: Any) -> Any:  # noqa: A002  (Typer's own word)
-    """A Typer option with its help."""
-    return typer.Option(*names, help=help, show_default=False, **extra)
+def option(help: str, *names: str, writes: bool = False, **extra: Any) -> Any:  # noqa: A002  (Typer's own word)
+    """A Typer option with its help; one that `writes` names files to be written, - for stdout."""
+    info = typer.Option(*names, help=help, show_default=False, **extra)
+    info.writes = writes
+    return info
 
 
 def read_size(text: str) -> int:
@@ -110,6 +116,7 @@ def findings_option(verb: str) -> Any:
         "--output",
         "-o",
         metavar="FILE",
+        writes=True,
     )
 
 
@@ -188,6 +195,7 @@ class OutputOptions(NamedTuple):
             "--output",
             "-o",
             metavar="FILE",
+            writes=True,
         ),
     ] = None
 
@@ -213,6 +221,15 @@ class Option(NamedTuple):
         info = self.parameter.annotation.__metadata__[0]
         names = getattr(info, "param_decls", None)
         return names[0] if names else f"--{self.parameter.name.replace('_', '-')}"
+
+    def announce(self, value: str | list[str] | None) -> None:
+        """Say which files are to be written, where it names such. Raises AttnError for one named twice."""
+        info = self.parameter.annotation.__metadata__[0]
+        if value is None or not getattr(info, "writes", False):
+            return
+        for path in [value] if isinstance(value, str) else value:
+            if path != STDOUT:
+                announce_output(path, min([*info.param_decls, self.flag], key=len))
 
 
 def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
@@ -299,6 +316,7 @@ def read_all(options: list[Option], texts: Given) -> Given:
         if texts[name] is not None:
             try:
                 values[name] = option.read(texts[name])
+                option.announce(texts[name])
             except BadValueError as wrong:
                 problems += (f"{option.flag}: {text}" for _, text in wrong.problems)
             except AttnError as error:

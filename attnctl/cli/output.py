@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, OutputOptions, ViewOptions
+from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, STDOUT, OutputOptions, ViewOptions
 from attnctl.errors import AttnError, raise_all
 from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
 from attnctl.names import WEIGHTS, result_in
@@ -20,27 +19,19 @@ if TYPE_CHECKING:
     from attnctl.verbs.show.picture import Look
     from attnctl.verbs.show.tables import View
 
-STDOUT = "-"
-"""As a file to write: standard output, in the format that is asked for there."""
-
 
 def emit(
     traces: Sequence[Trace],
     output: OutputOptions,
     view: ViewOptions,
     *,
-    inputs: Sequence[str | None] = (),
     settable: bool = False,
 ) -> None:
-    """Write traces as asked; `inputs` are files that were read, which are not overwritten.
-
-    `settable` says that --heads is an option of this command, too.
-    """
+    """Write traces as asked; `settable` says that --heads is an option of this command, too."""
     wanted = chosen_format(output.format, json=output.json)
     files = [path for path in output.output or () if path != STDOUT]
     printed = not output.output or STDOUT in output.output
     raise_all(unused(view, files, wanted if printed else None))
-    keep_inputs(files, inputs)
     kept = [selected(trace, view) for trace in traces]
     if view.story:
         from attnctl.cli.telling import tell
@@ -60,20 +51,16 @@ def emit(
         print_traces(kept, wanted, view)
 
 
-def files_for(
-    verb: str, outputs: Sequence[str] | None, inputs: Sequence[str | None]
-) -> tuple[list[str], bool]:
+def files_for(verb: str, outputs: Sequence[str] | None) -> tuple[list[str], bool]:
     """The files that findings go to, and whether stdout has them, too.
 
-    Raises AttnError for a suffix that this verb's findings are not written in, and for a file that
-    is read: before anything is computed.
+    Raises AttnError for a suffix that this verb's findings are not written in.
     """
     from attnctl.store.files import format_for
 
     named = [path for path in outputs or () if path != STDOUT]
     for path in named:
         format_for(path, 1, FINDINGS[verb])
-    keep_inputs(named, inputs)
     return named, not outputs or STDOUT in outputs
 
 
@@ -86,23 +73,6 @@ def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> Non
         show_all(traces, output_for(sys.stdout, os.environ), table_view(view))
     else:
         next(each for each in FORMATS if each.name == wanted).write(traces, sys.stdout)
-
-
-def keep_inputs(outputs: Sequence[str], inputs: Sequence[str | None]) -> None:
-    """Raise AttnError where a file that is read would be overwritten; `inputs` may be like s.jsonl[3]."""
-    from attnctl.store.source import selected
-
-    def same(output: str, path: str | None) -> bool:
-        try:
-            return path is not None and Path(output).is_file() and Path(output).samefile(selected(path)[0])
-        except OSError:
-            return False
-
-    raise_all(
-        f"-o {output}: it is what this command reads; give another name"
-        for output in outputs
-        if any(same(output, path) for path in inputs)
-    )
 
 
 def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FORMAT_NAMES) -> str:

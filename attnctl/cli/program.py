@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from attnctl import __version__
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
+from attnctl.files import OverwriteError, one_command
 
 if TYPE_CHECKING:
     from typer import TyperException
@@ -35,7 +36,8 @@ def program(
             stack.callback(setattr, sys, "stdin", sys.stdin)
             sys.stdin = stdin
         try:
-            code = guarded(list(args))
+            with one_command():
+                code = guarded(list(args))
             sys.stdout.flush()
         except (BrokenPipeError, PipeClosed):
             abandon(sys.stdout)
@@ -57,6 +59,9 @@ def guarded(args: list[str]) -> Exit:
     except AttnError as error:
         for problem in error.problems:
             complain(problem)
+        return Exit.USAGE
+    except OverwriteError as error:
+        complain(str(error))
         return Exit.USAGE
     except KeyboardInterrupt:
         complain("interrupted")

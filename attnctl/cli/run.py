@@ -88,4 +88,4 @@ def run(  # noqa: PLR0913  (a group of options each)
         return
     with progress("attending") as moved:
         traces = run_many(sentences, settings, keep=kept_steps(view), progress=moved)
-    emit(traces, output, view, inputs=[config, file], settable=True)
+    emit(traces, output, view, settable=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from attnctl.errors import AttnError
+from attnctl.files import open_input
 from attnctl.words import quoted
 
 
@@ -28,7 +27,8 @@ def hint_at_quotes(sentences: Sequence[str]) -> None:
 def lines(source: str) -> list[str]:
     """The lines of a file (- is stdin) that hold more than space. Raises AttnError for none."""
     try:
-        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        with open_input(source) as stream:
+            data = stream.read()
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise AttnError(f"{source}: {error.strerror}") from None

@@ -37,4 +37,4 @@ def show(
         traces, blanks = read_to_show(picked(dump, trace))
     if blanks:
         complain("NaN stands for what is still to be filled in")
-    emit(traces, output, view, inputs=[dump])
+    emit(traces, output, view)

@@ -143,7 +143,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
     of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
     of_corpus: dict[str, object] = {"-c": config, **given_of(corpus)}
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
-    files, printed = files_for("stats", output, [*arguments, file])
+    files, printed = files_for("stats", output)
     out = Output(wanted, files, printed)
     problems = list(unusable(how, out))
     if file is not None:

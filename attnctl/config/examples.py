@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from attnctl.errors import AttnError
+from attnctl.files import open_found
 from attnctl.words import did_you_mean, one_of, quoted
 
 EXAMPLE = "example:"
@@ -40,4 +41,5 @@ def about(name: str) -> str:
 
 def text_of(name: str) -> str:
     """The text of an example. Raises AttnError where there is none of this name."""
-    return example(name).read_text(encoding="utf-8")
+    with open_found(example(name)) as stream:
+        return stream.read().decode("utf-8")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pathlib
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from attnctl import files
 from attnctl.config import yaml
 from attnctl.config.examples import EXAMPLE, example
 from attnctl.config.settings import Settings
@@ -21,14 +21,15 @@ def load(path: str | pathlib.Path) -> Settings:
     """
     if str(path) == "-":
         try:
-            raw = sys.stdin.buffer.read(yaml.MAX_BYTES + 1)
+            with files.open_input("-") as file:
+                raw = file.read(yaml.MAX_BYTES + 1)
         except OSError as error:
             raise AttnError(f"<stdin>: {error.strerror}; give the path of a YAML file") from None
         return parse(raw, "<stdin>", pathlib.Path())
     if str(path).startswith(EXAMPLE):
         path = example(str(path).removeprefix(EXAMPLE))
     try:
-        with pathlib.Path(path).open("rb") as file:
+        with files.open_input(path) as file:
             raw = file.read(yaml.MAX_BYTES + 1)
     except FileNotFoundError:
         raise AttnError(f"{path}: no such file; `attnctl config init -o {path}` writes one") from None

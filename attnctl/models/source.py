@@ -7,13 +7,21 @@ import re
 from pathlib import Path
 
 from attnctl.errors import AttnError
+from attnctl.files import note_input, open_found
 from attnctl.models.description import describe
 from attnctl.models.layer import Model
-from attnctl.models.tensors import INDEX, LONGEST_CONFIG, WHOLE, Checkpoint, inside, json_file
+from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, inside, json_file
 from attnctl.models.tokens import TOKENIZER
 from attnctl.words import quoted
 
 CONFIG = "config.json"
+OWN = (
+    *(CONFIG, TOKENIZER, WHOLE, INDEX, *PICKLES, "README.md"),
+    *("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model"),
+)
+"""The files of a folder that are the model's, beside its shards."""
+
 HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 
 
@@ -38,11 +46,18 @@ def folder_of(name: str) -> Path:
         raise AttnError(f"{quoted(name)}: not the name of a folder")
     if folder.exists():
         if (folder / CONFIG).is_file():
-            return folder
+            return noted(folder)
         raise AttnError(f"{name}: no {CONFIG} in it; a model is what save_pretrained writes")
     if not HUB_ID.fullmatch(name):
         raise AttnError(f"{name}: no such file or folder")
-    return cached(name) or fetched(name)
+    return noted(cached(name) or fetched(name))
+
+
+def noted(folder: Path) -> Path:
+    """The folder of a model: what belongs to it is not overwritten, whether it is opened or not."""
+    for name in OWN:
+        note_input(folder / name)
+    return folder
 
 
 def cached(name: str) -> Path | None:
@@ -51,7 +66,8 @@ def cached(name: str) -> Path | None:
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
     repository = cache / f"models--{name.replace('/', '--')}"
     try:
-        revision = (repository / "refs" / "main").read_text(encoding="ascii").strip()
+        with open_found(repository / "refs" / "main") as stream:
+            revision = stream.read().decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
     snapshot = repository / "snapshots" / revision

@@ -15,6 +15,7 @@ import numpy as np
 
 from attnctl.array import Array, Shape
 from attnctl.errors import AttnError
+from attnctl.files import note_input, open_found
 from attnctl.models.family import Names
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File
@@ -31,7 +32,7 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "mo
 def json_file(path: Path, most: int) -> dict[str, Any]:
     """The object in a JSON file. Raises AttnError where there is none, or it is too long."""
     try:
-        with path.open("rb") as stream:
+        with open_found(path) as stream:
             data = stream.read(most + 1)
     except OSError as error:
         raise AttnError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -132,7 +133,10 @@ def shards(folder: Path) -> list[str]:
         files = index.get("weight_map")
         if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):
             raise AttnError(f"{folder / INDEX}: $.weight_map: expected the file of each tensor")
-        return sorted(set(files.values()))
+        names = sorted(set(files.values()))
+        for name in names:
+            note_input(inside(folder, name))
+        return names
     pickles = [name for name in PICKLES if (folder / name).exists()]
     if pickles:
         raise AttnError(
@@ -145,7 +149,7 @@ def shards(folder: Path) -> list[str]:
 def file_tensors(path: Path) -> Mapping[str, Tensor]:
     """The tensors of one file, still in it."""
     try:
-        with path.open("rb") as stream:
+        with open_found(path) as stream:
             return tensors_of(File(stream.fileno(), str(path)))
     except OSError as error:
         raise AttnError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnctl.errors import AttnError
+from attnctl.files import note_input
 from attnctl.models.tensors import inside
 
 TOKENIZER = "tokenizer.json"
@@ -92,6 +93,7 @@ def load(folder: Path) -> Any:
             "tokenizers is not installed; pip install 'attnctl[hf]', or give the ids of tokens: --ids 1,2,3"
         ) from None
     path = inside(folder, TOKENIZER)
+    note_input(path)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001  (tokenizers raises plain Exception)

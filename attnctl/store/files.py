@@ -14,6 +14,7 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 from attnctl.errors import AttnError
+from attnctl.files import hold_output
 from attnctl.store.format import Format
 
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -55,7 +56,11 @@ def write_text(text: str, path: str | Path) -> None:
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write, safely. Raises AttnError where the system refuses."""
+    """A file to write, safely. Raises AttnError where the system refuses.
+
+    Raises OverwriteError where the command reads it.
+    """
+    hold_output(path)
     try:
         with (direct if is_special(path) else replacing)(path) as stream:
             yield stream

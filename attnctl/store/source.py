@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import BinaryIO
 from attnctl.array import Array
 from attnctl.engine.memory import available
 from attnctl.errors import AttnError
+from attnctl.files import STANDARD_INPUT, open_found, open_input
 from attnctl.store.codec import shown
 from attnctl.store.limits import hold
 from attnctl.store.load_json import check_length, read_json, text_of
@@ -26,24 +26,28 @@ from attnctl.trace import Trace
 from attnctl.values import MOST_DIGITS, WHOLE, short
 from attnctl.words import did_you_mean, plural, quoted
 
-STANDARD_INPUT = "-"
 CHUNK = 1 << 20
 
 
 def read(
-    source: str | Path, stdin: BinaryIO | None = None, rename: Mapping[str, str] | None = None
+    source: str | Path,
+    stdin: BinaryIO | None = None,
+    rename: Mapping[str, str] | None = None,
+    *,
+    named: bool = True,
 ) -> list[Trace]:
     """Every trace of a dump: one, or several of a JSON array or JSON Lines.
 
     `source` is a path, or ``-`` for standard input; behind it may stand which trace is meant, by
     number or by sentence: ``s.jsonl[3]``, ``-[I love AI]``. `rename` says what the arrays of
     someone else's file are called here: ``{"theirs": "ours"}``. Arrays of .npz and .safetensors
-    stay in the file until they are asked for.
+    stay in the file until they are asked for. A path that no person `named`, but a file, is that of a
+    regular file.
     """
     path, which = selected(str(source))
     place = "standard input" if path == STANDARD_INPUT else path
     try:
-        with stream_of(path, stdin) as stream:
+        with stream_of(path, stdin, named=named) as stream:
             traces = traces_in(stream, place, rename)
             return traces if which is None else [chosen(traces, which, place)]
     except MemoryError:
@@ -53,10 +57,14 @@ def read(
 
 
 def read_one(
-    source: str | Path, stdin: BinaryIO | None = None, rename: Mapping[str, str] | None = None
+    source: str | Path,
+    stdin: BinaryIO | None = None,
+    rename: Mapping[str, str] | None = None,
+    *,
+    named: bool = True,
 ) -> Trace:
     """The one trace of a dump; AttnError where there are several."""
-    traces = read(source, stdin, rename)
+    traces = read(source, stdin, rename, named=named)
     if len(traces) > 1:
         raise AttnError(
             f"{source}: {len(traces)} traces where one was expected; {pick_one(source, traces)}"
@@ -99,20 +107,20 @@ def pick_one(source: str | Path, traces: Sequence[Trace]) -> str:
     return f"pick one by number, {source}[0] to {source}[{len(traces) - 1}], or by sentence"
 
 
-def arrays(source: str | Path, stdin: BinaryIO | None = None) -> dict[str, Array]:
-    """Just the arrays of a dump or of anyone's file, by name."""
-    return dict(read_one(source, stdin).items())
+def arrays(path: str | Path) -> dict[str, Array]:
+    """Just the arrays of a dump or of anyone's file, which another file names, by name."""
+    return dict(read_one(path, named=False).items())
 
 
 @contextmanager
-def stream_of(source: str | Path, stdin: BinaryIO | None) -> Iterator[BinaryIO]:
+def stream_of(source: str, stdin: BinaryIO | None, *, named: bool) -> Iterator[BinaryIO]:
     """The bytes of a path or of standard input."""
-    if str(source) == STANDARD_INPUT:
-        yield stdin or sys.stdin.buffer
+    if source == STANDARD_INPUT and stdin is not None:
+        yield stdin
         return
-    if "\0" in str(source):
-        raise AttnError(f"{shown(str(source))}: not the name of a file")
-    with Path(source).open("rb") as stream:
+    if "\0" in source:
+        raise AttnError(f"{shown(source)}: not the name of a file")
+    with (open_input if named else open_found)(source) as stream:
         yield stream
 
 

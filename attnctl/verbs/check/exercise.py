@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from attnctl.errors import AttnError
+from attnctl.files import open_found, open_input
 from attnctl.store import read as read_all
 from attnctl.store import read_one
 from attnctl.store.load_json import read_json
@@ -66,7 +65,10 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
 def piped(source: str) -> bytes | None:
     """What came through standard input, if the source says so."""
     try:
-        return sys.stdin.buffer.read() if source == "-" else None
+        if source != "-":
+            return None
+        with open_input(source) as stream:
+            return stream.read()
     except OSError as error:
         raise AttnError(f"standard input: cannot be read: {error.strerror or error}") from None
 
@@ -84,7 +86,7 @@ def read_exercise(
 
 def small(source: str) -> bytes:
     """A file, cut off (and so no JSON any more) where it is larger than what people fill in."""
-    with Path(source).open("rb") as stream:
+    with open_found(source) as stream:
         return stream.read(LARGEST + 1)
 
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
 from typing import Any
 
 from attnctl.config import yaml
 from attnctl.errors import AttnError, raise_all
+from attnctl.files import open_input
 from attnctl.values import Path, json_path, shown
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.conventions import KNOWN
@@ -69,7 +69,8 @@ def read_xfail(path: str) -> dict[str, Known]:
 def read(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
     """The data of a YAML file, once nothing is wrong with it."""
     try:
-        raw = FilePath(path).read_bytes()
+        with open_input(path) as stream:
+            raw = stream.read()
     except OSError as error:
         raise AttnError(f"{path}: {error.strerror or error}") from None
     text = yaml.decode(raw, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 import subprocess
@@ -16,6 +17,7 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
+from attnctl.files import note_input
 from attnctl.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Call, taken
 from attnctl.verbs.conform.options import OPTIONS
@@ -51,6 +53,8 @@ class Command:
             raise AttnError(
                 f"{' '.join(self.words)}: write {{in}} and {{out}} where the names of its files go"
             )
+        for word in filter(os.path.exists, self.words):
+            note_input(word)
         named = [
             part
             for name in self.options

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import IO, Any
 
 from attnctl.errors import AttnError
+from attnctl.files import note_input
 from attnctl.verbs.conform.call import Answer, Call, Framework
 from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, Parameter
 from attnctl.verbs.conform.worker import LENGTH
@@ -87,7 +88,9 @@ class Worker:
         if isinstance(told, str):
             self.close()
             raise AttnError(f"{self.target}: it could not be loaded: {told}")
-        self.parameters = told
+        self.parameters, sources = told
+        for path in sources:
+            note_input(path)
 
     def call(self, call: Call) -> Answer:
         """What the target answers, or how its process ended."""

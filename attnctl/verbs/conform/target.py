@@ -8,6 +8,7 @@ from queue import Queue
 from typing import Any, Protocol
 
 from attnctl.errors import AttnError
+from attnctl.files import note_input
 from attnctl.verbs.conform.call import Answer, Call, Framework, invoke
 from attnctl.verbs.conform.process import Worker
 from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, Parameter
@@ -67,6 +68,7 @@ def target_of(text: str, framework: Framework, limit: float) -> Target:
 
         if not Path(place).is_file():
             raise AttnError(f"{text}: {place}: no such file")
+        note_input(place)
     return Worker(text, framework, limit)
 
 

@@ -66,6 +66,16 @@ def parameters_of(function: Any) -> list[Parameter] | None:
     ]
 
 
+def own_files(function: Any) -> list[str]:
+    """Where the function is, and what was imported from its folder or from the one we are in."""
+    folders = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sys.path[:2])
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    home = files.get(getattr(function, "__module__", ""))
+    installed = f"{sys.prefix}{os.sep}"
+    own = [each for each in files.values() if each and each.startswith(folders)]
+    return [each for each in own if not each.startswith(installed)] + ([home] if home else [])
+
+
 def watch(parent: int) -> None:
     """End when the parent has ended, whatever the target is doing."""
     while os.getppid() == parent:
@@ -78,7 +88,7 @@ def serve(requests: Any, answers: Any) -> None:
     target, framework = pickle.load(requests)  # noqa: S301  (from our own parent)
     try:
         function = load(target)
-        said: Any = parameters_of(function)
+        said: Any = parameters_of(function), own_files(function)
     except Exception as error:  # noqa: BLE001  (whatever importing it raises)
         said = f"{type(error).__name__}: {error}"
     send(answers, said)

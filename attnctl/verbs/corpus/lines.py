@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import NamedTuple
 
 from attnctl.errors import AttnError
+from attnctl.files import open_found
 from attnctl.values import BadValueError, Reader
 
 LONGEST = 2**20
@@ -64,7 +64,7 @@ def surveyed(path: str) -> Corpus:
     """Read a corpus once, for its hash. Raises AttnError where it cannot be read or holds no sentence."""
     digest, newlines, last, empty = sha256(), 0, b"\n", True
     try:
-        with Path(path).open("rb") as stream:
+        with open_found(path) as stream:
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
                 newlines += chunk.count(b"\n")
@@ -88,7 +88,7 @@ class Line(NamedTuple):
 
 def lines_of(corpus: Corpus, span: range) -> Iterator[Line]:
     """The lines of a span that hold more than space, in order."""
-    with Path(corpus.path).open("rb") as stream:
+    with open_found(corpus.path) as stream:
         for index in range(span.stop):
             data = stream.readline(LONGEST + 1)
             if index == 0:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from attnctl import __version__
 from attnctl.errors import AttnError, raise_all
+from attnctl.files import open_input, open_own
 from attnctl.store.load_json import header_of
 from attnctl.store.strict_json import encoded, json_text
 from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, GRID, Example, HeadTally, LayerTally, Sum
@@ -116,10 +116,13 @@ def head_data(head: HeadTally) -> dict[str, Any]:
 # --- reading ---
 
 
-def read_part(path: str) -> Part:
-    """A part from its file. Raises AttnError for what is none, and for one that was changed."""
+def read_part(path: str, *, own: bool = False) -> Part:
+    """A part from its file. Raises AttnError for what is none, and for one that was changed.
+
+    A part that is the command's `own` is looked at before it is written.
+    """
     try:
-        with Path(path).open("rb") as stream:
+        with (open_own if own else open_input)(path) as stream:
             data = stream.read(LONGEST + 1)
     except OSError as error:
         raise AttnError(f"{path}: {error.strerror or error}") from None

@@ -14,6 +14,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.config.settings import Random, Settings
 from attnctl.errors import AttnError
+from attnctl.files import open_found
 from attnctl.names import WEIGHTS
 from attnctl.store.strict_json import json_text
 from attnctl.verbs.corpus.measure import Sentences
@@ -53,7 +54,7 @@ def file_hash(path: Path) -> str:
     """The SHA-256 of a file."""
     digest = sha256()
     try:
-        with path.open("rb") as stream:
+        with open_found(path) as stream:
             while chunk := stream.read(CHUNK):
                 digest.update(chunk)
     except OSError as error:

@@ -13,6 +13,7 @@ from attnctl.config.examples import EXAMPLE
 from attnctl.config.load import listed, load, placed
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
+from attnctl.files import open_found
 from attnctl.forms import Form, ListOf
 from attnctl.setting import Setting
 from attnctl.trace import Trace
@@ -71,7 +72,7 @@ class Lesson:
         key = "dump" if self.dump else "run"
         try:
             if self.dump:
-                return read_one(str(FilePath(self.file).parent / self.dump))
+                return read_one(str(FilePath(self.file).parent / self.dump), named=False)
             assert self.settings is not None
             return prepare(self.settings).run()
         except AttnError as error:
@@ -186,7 +187,8 @@ def read_run(value: Any, folder: str) -> Settings:
 def read_lesson(path: FilePath) -> Lesson:
     """The lesson of a file. Raises AttnError with every problem, each with its line."""
     try:
-        text = yaml.decode(path.read_bytes(), str(path))
+        with open_found(path) as stream:
+            text = yaml.decode(stream.read(), str(path))
     except OSError as error:
         raise AttnError(f"{path}: {error.strerror or error}; give a folder of lessons") from None
     data, problems = yaml.read(text, str(path))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnctl.errors import AttnError
+from attnctl.files import open_own
 from attnctl.store import write_text
 from attnctl.store.strict_json import json_text
 
@@ -75,7 +76,7 @@ def read_progress(path: Path | None = None) -> Progress:
     """The progress of this user; a `problem` in it where the file is broken."""
     path = data_folder() / "progress.json" if path is None else path
     try:
-        with path.open("rb") as stream:
+        with open_own(path) as stream:
             data = json.loads(stream.read(MOST_BYTES))
         return Progress(path, done_in(data))
     except FileNotFoundError:
