@@ -1,21 +1,25 @@
 """The operations a derivation is made of.
 
-An op has three duties: `apply` computes the step (arrays to array), `terms` writes out one cell's
-arithmetic, `cost` counts floating-point operations from shapes alone. Adding an op is adding one
-small class here; every verb then knows it.
+An op has three duties: `apply` computes the step (arrays to array), `form` says the arithmetic of its
+cells in index notation, `cost` counts floating-point operations from shapes alone. Adding an op is
+adding one small class here; every verb then knows it.
 
 Axes are those of the step's inputs, last ones first in mind: (..., head, query, key) for scores.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from attnctl.arithmetic import Cell, Expr, Number, Source, Sum
 from attnctl.array import Array, Shape
+from attnctl.notation import Input, Term
+
+Places = Sequence[Term]
+"""The axes of a cell, as a form has them."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,8 @@ class Op:
         """Compute the step from its inputs."""
         raise NotImplementedError
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
-        """The arithmetic that gives one cell of the step."""
+    def form(self, cell: Places, *inputs: Input) -> Term:
+        """The arithmetic that gives a cell of the step, from where the cell is."""
         raise NotImplementedError
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -67,20 +71,8 @@ class RowWise(Op):
         return self
 
 
-def read(array: Array, position: int, cell: Cell) -> Number:
-    """The number at `cell` of input `position`; axes the input lacks or has once are left out."""
-    own = cell[len(cell) - array.ndim :]
-    if 1 in array.shape:
-        own = tuple(0 if size == 1 else i for i, size in zip(own, array.shape, strict=True))
-    return Number(float(array.item(own)), Source(position, own))
-
-
 class Given(Op):
     """A value that was handed in or drawn: the leaves of every derivation."""
-
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
-        """The number itself (its own step is passed as the one input)."""
-        return Number(float(inputs[0][cell]))
 
 
 class Unstated(Op):
@@ -97,9 +89,9 @@ class Copy(RowWise):
         np.copyto(out, inputs[0])
         return out
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """a."""
-        return read(inputs[0], 0, cell)
+        return inputs[0].at(*cell)
 
 
 class Add(RowWise):
@@ -110,9 +102,10 @@ class Add(RowWise):
         a, b = inputs
         return np.add(a, b, out=out)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """a + b."""
-        return Sum(tuple(read(x, at, cell) for at, x in enumerate(inputs)))
+        a, b = inputs
+        return a.at(*cell) + b.at(*cell)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """One a cell."""

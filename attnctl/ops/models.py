@@ -7,10 +7,10 @@ from math import log, prod
 
 import numpy as np
 
-from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
 from attnctl.array import Array, Shape
-from attnctl.ops.base import Block, Op, RowWise, read
-from attnctl.ops.placed import Placed, block_of
+from attnctl.notation import Input, Term, call, index, is_seen, largest, table, total, where
+from attnctl.ops.base import Block, Op, Places, RowWise
+from attnctl.ops.placed import Placed
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,14 @@ class SinkSoftmax(RowWise):
         total = e.sum(axis=-1, keepdims=True, dtype=np.result_type(s, np.float32)) + np.exp(own - top)
         return np.divide(e, total, out=e, casting="same_kind")
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """exp(s − max) / (Σ exp(s − max) + exp(sink − max)) over the keys that are seen."""
         s, sink = inputs
-        *lead, column = cell
-        row = s[cell[:-1]]
-        seen = np.flatnonzero(~np.isneginf(row))
-        if column not in seen:
-            return Number(0.0)
-        own = read(sink, 1, (cell[-3],))
-        top = Number(max(float(row.max()), own.value))
-        grown = {int(key): Call("exp", Difference(read(s, 0, (*lead, int(key))), top)) for key in seen}
-        return Quotient(grown[column], Sum((*grown.values(), Call("exp", Difference(own, top)))))
+        *row, _ = cell
+        j, own = index(s.shape[-1], "j"), sink.at(cell[-3])
+        top = largest(j, s.at(*row, j), own)
+        every = total(j, call("exp", s.at(*row, j) - top), seen=s.at(*row, j)) + call("exp", own - top)
+        return where(is_seen(s.at(*cell)), call("exp", s.at(*cell) - top) / every, 0)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """As softmax: a maximum, a difference, a function, a sum and a division a cell."""
@@ -67,11 +63,11 @@ class Remainder(Op):
         """(..., head, query, key) -> (..., head, query)."""
         return inputs[0][:-1]
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """1 − Σ a."""
         (weights,) = inputs
-        parts = tuple(read(weights, 0, (*cell, key)) for key in range(weights.shape[-1]))
-        return Difference(Number(1.0), Sum(parts))
+        j = index(weights.shape[-1], "j")
+        return 1 - total(j, weights.at(*cell, j))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """One a weight."""
@@ -89,10 +85,8 @@ class Buckets(Placed):
     furthest: int = 128
     both_ways: bool = True
 
-    def buckets(self, shape: Shape, count: int) -> Array:
-        """The bucket of each query and key, ([batch, 1,] query, key)."""
-        query, key = self.positions(shape)
-        ahead = np.asarray(key - query)
+    def buckets(self, ahead: Array, count: int) -> Array:
+        """The bucket, of so many, of each distance key − query."""
         start = np.zeros_like(ahead)
         if self.both_ways:
             count //= 2
@@ -111,17 +105,18 @@ class Buckets(Placed):
     def apply(self, *inputs: Array, out: Array | None = None) -> Array:
         """(..., head, query, key), table (head, bucket) -> the shape of the scores."""
         s, table = inputs
-        buckets = self.buckets(s.shape, table.shape[-1])
+        query, key = self.positions(s.shape)
+        buckets = self.buckets(np.asarray(key - query), table.shape[-1])
         own = np.take(table if self.at is None else table[self.at.head], buckets, axis=-1)
         return np.add(s, own if own.ndim <= 3 else np.moveaxis(own, 0, 1)[:, :, 0], out=out)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """s + table[bucket]."""
-        s, table = inputs
-        own = self.block(block_of(cell, s.shape))
-        assert isinstance(own, Buckets)
-        bucket = int(own.buckets((1, 1), table.shape[-1]).item())
-        return Sum((read(s, 0, cell), read(table, 1, (cell[-3], bucket))))
+        s, learned = inputs
+        *_, queries, keys = s.shape
+        first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
+        buckets = self.buckets(np.arange(first, last + 1), learned.shape[-1])
+        return s.at(*cell) + learned.at(cell[-3], table(buckets, self.ahead(cell) - first))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """One a cell."""
@@ -136,11 +131,10 @@ class Gate(Op):
         x, gate = inputs
         return x / (1 + np.exp(-gate))
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """x / (1 + exp(−g))."""
         x, gate = inputs
-        turned = Product((Number(-1.0), read(gate, 1, cell)))
-        return Quotient(read(x, 0, cell), Sum((Number(1.0), Call("exp", turned))))
+        return x.at(*cell) / (1 + call("exp", -1 * gate.at(*cell)))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A function, a sum and a division a cell."""
@@ -158,10 +152,10 @@ class AddScaled(Op):
         a, b = inputs
         return a + b * b.dtype.type(self.factor)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """a + f·b."""
         a, b = inputs
-        return Sum((read(a, 0, cell), Product((Number(self.factor), read(b, 1, cell)))))
+        return a.at(*cell) + self.factor * b.at(*cell)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A product and a sum a cell."""
@@ -182,10 +176,9 @@ class Beside(Op):
         own, shared = inputs
         return (*own[:-1], own[-1] + shared[-1])
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """The cell of the head, or the shared one."""
         own, shared = inputs
         *batch, _, token, column = cell
-        if column < own.shape[-1]:
-            return read(own, 0, cell)
-        return read(shared, 1, (*batch, token, column - own.shape[-1]))
+        width = own.shape[-1]
+        return where(column < width, own.at(*cell), shared.at(*batch, token, column - width))

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
 from attnctl.array import Array, Shape
-from attnctl.ops.base import Op, read
+from attnctl.notation import Input, Term, call, index, known, total
+from attnctl.ops.base import Op, Places
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Norm(Op):
     centred: ClassVar[bool] = False
     """Whether the mean is taken off first."""
 
-    def over(self, x: Array) -> tuple[int, ...]:
+    def over(self, x: Array | Input) -> tuple[int, ...]:
         """The axes of one row."""
         return (-3, -1) if self.heads else (-1,)
 
@@ -47,29 +47,23 @@ class Norm(Op):
             out = out + beside(factors[1])
         return out.astype(x.dtype, copy=False)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """(x − mean) / √(mean of squares + ε) · weight (+ bias)."""
         x, *factors = inputs
-        cells = self.row(cell, x.shape)
-        mean = Number(float(np.mean([float(x[each]) for each in cells])) if self.centred else 0.0)
+        i, h = index(x.shape[-1]), index(x.shape[-3] if self.heads else 1, "h")
+        row = (*cell[:-3], h, cell[-2], i) if self.heads else (*cell[:-1], i)
+        count = prod(x.shape[axis] for axis in self.over(x))
 
-        def part(at: Cell) -> Expr:
-            return Difference(read(x, 0, at), mean) if self.centred else read(x, 0, at)
+        def over_row(body: Term) -> Term:
+            return total(h, total(i, body)) if self.heads else total(i, body)
 
-        squares = Sum(tuple(Product((part(each), part(each))) for each in cells))
-        size = Call("sqrt", Sum((Quotient(squares, Number(float(len(cells)))), Number(self.eps))))
-        own: Expr = Quotient(part(cell), size)
+        mean = known(over_row(x.at(*row)) / count)
+        each, own = (x.at(*at) - mean if self.centred else x.at(*at) for at in (row, cell))
+        normed = own / call("sqrt", over_row(each * each) / count + self.eps)
         if factors:
-            weight: Expr = read(factors[0], 1, factor_cell(factors[0], cell))
-            own = Product((own, Sum((Number(1.0), weight)) if self.plus_one else weight))
-        return Sum((own, read(factors[1], 2, factor_cell(factors[1], cell)))) if len(factors) > 1 else own
-
-    def row(self, cell: Cell, shape: Shape) -> list[Cell]:
-        """The cells of the row that a cell is in."""
-        if not self.heads:
-            return [(*cell[:-1], column) for column in range(shape[-1])]
-        *batch, _, token, _ = cell
-        return [(*batch, head, token, column) for head in range(shape[-3]) for column in range(shape[-1])]
+            weight = factors[0].at(*factor_cell(factors[0], cell))
+            normed = normed * (1 + weight if self.plus_one else weight)
+        return normed + factors[1].at(*factor_cell(factors[1], cell)) if len(factors) > 1 else normed
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A square, a sum, a division and a product a cell."""
@@ -81,9 +75,9 @@ def beside(factor: Array) -> Array:
     return factor[:, None, :] if factor.ndim == 2 else factor
 
 
-def factor_cell(factor: Array, cell: Cell) -> Cell:
+def factor_cell(factor: Input, cell: Places) -> Places:
     """The cell of a weight or bias that belongs to a cell of the result."""
-    return (cell[-3], cell[-1]) if factor.ndim == 2 else (cell[-1],)
+    return (cell[-3], cell[-1]) if len(factor.shape) == 2 else (cell[-1],)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
-from attnctl.arithmetic import Cell, Difference, Expr, Number, Product
+from attnctl.arithmetic import Cell
 from attnctl.array import Array, Shape
-from attnctl.ops.base import Block, RowWise, read
+from attnctl.notation import Input, Table, Term, number, table, where
+from attnctl.ops.base import Block, Places, RowWise
 from attnctl.rules import PerBatch, Span, VisibilityRule, alibi_slopes, of_member, per_batch
 
 
@@ -36,6 +37,12 @@ class Placed(RowWise):
         rows = np.arange(start.query, start.query + queries)[:, None]
         return rows + per_batch(self.offset), np.arange(start.key, start.key + keys)
 
+    def ahead(self, cell: Places) -> Term:
+        """key − query of a cell, by their absolute positions."""
+        *batch, _, query, key = cell
+        offset = self.offset
+        return key - query - (offset if isinstance(offset, int) else table(np.array(offset), *batch))
+
 
 @dataclass(frozen=True)
 class Slope(Placed):
@@ -60,13 +67,11 @@ class Slope(Placed):
         np.multiply(self.slopes(s.shape), self.distances(s.shape), out=lost, casting="same_kind")
         return np.subtract(s, lost, out=lost if out is None else out)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """s − slope · distance."""
         (s,) = inputs
-        own = self.block(block_of(cell, s.shape))
-        assert isinstance(own, Slope)
-        distance, slope = own.distances((1, 1)).item(), own.slopes((1, 1)).item()
-        return Difference(read(s, 0, cell), Product((Number(float(slope)), Number(float(distance)))))
+        slope = table(alibi_slopes(s.shape[-3]), cell[-3])
+        return s.at(*cell) - slope * number(abs(self.ahead(cell)))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A product and a difference a cell."""
@@ -131,10 +136,20 @@ class Hide(Placed):
         parts = [(0, low), (high, keys)] if low < high else [(0, keys)]
         return [(start, stop) for start, stop in parts if start < stop]
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """s, or −∞."""
         s, *mask = inputs
-        return read(s, 0, cell) if self.reason(cell, s.shape, *mask) < 0 else Number(-np.inf)
+        shown = s.at(*cell)
+        for each in mask:
+            shown = where(each.at(*cell), shown, -inf)
+        return where(Term("table", (self.hiding(s.shape), *cell)), -inf, shown) if self.rules else shown
+
+    def hiding(self, shape: Shape) -> Table:
+        """For each cell the number of the first rule that hides it, from 1; 0 where none does."""
+        heads = (*shape[:-3], 1, *shape[-2:])  # rules hide the same of every head
+        return Table(
+            lambda: (self.hidden_by(heads) + 1).astype(np.uint8), lambda cell: self.reason(cell, shape) + 1
+        )
 
     def reason(self, cell: Cell, shape: Shape, *mask: Array) -> int:
         """The number of the first rule that hides this cell, as `hidden_by` counts them."""
@@ -149,8 +164,8 @@ class Hide(Placed):
         query, key = self.positions(shape)
         out = np.full(shape, -1)
         sources = [rule.allows(query, key) for rule in self.rules] + list(mask)
-        for number, allowed in reversed(list(enumerate(sources))):
-            out[np.broadcast_to(~allowed, shape)] = number
+        for at, allowed in reversed(list(enumerate(sources))):
+            out[np.broadcast_to(~allowed, shape)] = at
         return out
 
 

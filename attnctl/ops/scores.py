@@ -7,9 +7,9 @@ from math import prod, sqrt
 
 import numpy as np
 
-from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
 from attnctl.array import Array, Shape
-from attnctl.ops.base import RowWise, read
+from attnctl.notation import Input, Place, Term, call, index, is_seen, largest, total, where
+from attnctl.ops.base import Places, RowWise
 
 
 def longer(a: Shape, b: Shape) -> Shape:
@@ -30,16 +30,12 @@ class MatMulT(RowWise):
         q, k = inputs
         return (*longer(q[:-2], k[:-2]), q[-2], k[-2])
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """Σ q·k."""
         q, k = inputs
         *lead, row, column = cell
-        return Sum(
-            tuple(
-                Product((read(q, 0, (*lead, row, i)), read(k, 1, (*lead, column, i))))
-                for i in range(q.shape[-1])
-            )
-        )
+        i = index(q.shape[-1])
+        return total(i, q.at(*lead, row, i) * k.at(*lead, column, i))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A multiplication and an addition a term."""
@@ -60,15 +56,13 @@ class MatMul(RowWise):
         a, b, *_ = inputs
         return (*longer(a[:-2], b[:-2]), a[-2], b[-1])
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """Σ a·b (+ bias)."""
         a, b, *bias = inputs
         *lead, row, column = cell
-        products = tuple(
-            Product((read(a, 0, (*lead, row, i)), read(b, 1, (*lead, i, column))))
-            for i in range(a.shape[-1])
-        )
-        return Sum(products + tuple(read(each, 2, (column,)) for each in bias))
+        i = index(a.shape[-1])
+        product = total(i, a.at(*lead, row, i) * b.at(*lead, i, column))
+        return product + bias[0].at(column) if bias else product
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A multiplication and an addition a term."""
@@ -89,12 +83,12 @@ class Scale(RowWise):
             return np.divide(s, s.dtype.type(sqrt(self.d_k)), out=out)
         return np.multiply(s, s.dtype.type(self.factor), out=out)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """s / √d_k."""
-        s = read(inputs[0], 0, cell)
+        (s,) = inputs
         if self.factor is not None:
-            return Product((s, Number(self.factor)))
-        return Quotient(s, Call("sqrt", Number(float(self.d_k))))
+            return s.at(*cell) * self.factor
+        return s.at(*cell) / call("sqrt", self.d_k)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """One a cell."""
@@ -119,10 +113,10 @@ class Squeeze(RowWise):
             return squeezed
         return np.add(squeezed, 0, out=np.empty_like(s) if out is None else out, casting="same_kind")
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """cap · tanh(s / cap)."""
-        cap = Number(self.cap)
-        return Product((cap, Call("tanh", Quotient(read(inputs[0], 0, cell), cap))))
+        (s,) = inputs
+        return self.cap * call("tanh", s.at(*cell) / self.cap)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A division, a function and a product a cell."""
@@ -141,20 +135,18 @@ class Softmax(RowWise):
         total = e.sum(axis=-1, keepdims=True, dtype=np.result_type(s, np.float32))
         return np.divide(e, np.where(total == 0, total.dtype.type(1), total), out=e, casting="same_kind")
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """exp(s − max) / Σ exp(s − max) over the keys that are seen."""
         (s,) = inputs
-        *lead, column = cell
-        row = s[cell[:-1]]
-        seen = np.flatnonzero(~np.isneginf(row))
-        if column not in seen:
-            return Number(0.0)
-        top = Number(float(row.max()))
+        *row, column = cell
+        j = index(s.shape[-1], "j")
+        top = largest(j, s.at(*row, j))
 
-        def grown(key: int) -> Expr:
-            return Call("exp", Difference(read(s, 0, (*lead, key)), top))
+        def grown(key: Place) -> Term:
+            return call("exp", s.at(*row, key) - top)
 
-        return Quotient(grown(column), Sum(tuple(grown(int(key)) for key in seen)))
+        share = grown(column) / total(j, grown(j), seen=s.at(*row, j))
+        return where(is_seen(s.at(*cell)), share, 0)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A maximum, a difference, a function, a sum and a division a cell."""

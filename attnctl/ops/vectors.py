@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 
-from attnctl.arithmetic import Call, Cell, Difference, Expr, Number, Product, Quotient, Sum
 from attnctl.array import Array, Shape
-from attnctl.ops.base import Op, read
+from attnctl.notation import Input, Term, call, index, number, table, total, where
+from attnctl.ops.base import Op, Places
 from attnctl.ops.positions import rotary_angles, rotary_pairs, rotate, sinusoids
 from attnctl.rules import PerBatch, per_batch
 
@@ -30,12 +30,12 @@ class Sinusoid(Op):
         """() -> (token, d_model)."""
         return self.length, self.d_model
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """sin or cos of position / 10000^(2i/d)."""
-        row, column = cell
-        divisor = 10000.0 ** (2 * (column // 2) / self.d_model)
-        angle = Quotient(Number(float(row + self.start)), Number(divisor))
-        return Call("sin" if column % 2 == 0 else "cos", angle)
+        token, column = cell
+        divisors = [10000.0 ** (2 * pair / self.d_model) for pair in range((self.d_model + 1) // 2)]
+        angle = number(token + self.start) / table(np.array(divisors), column // 2)
+        return where(column % 2 < 1, call("sin", angle), call("cos", angle))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A division and a function a cell."""
@@ -56,15 +56,13 @@ class Project(Op):
         x, w, *_ = inputs
         return (*x[:-2], w[0], x[-2], w[-1])
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """Σ x·w (+ b)."""
         *batch, head, token, column = cell
         x, w, *b = inputs
-        products = tuple(
-            Product((read(x, 0, (*batch, token, i)), read(w, 1, (head, i, column))))
-            for i in range(x.shape[-1])
-        )
-        return Sum(products + tuple(read(each, 2, (head, column)) for each in b))
+        i = index(x.shape[-1])
+        product = total(i, x.at(*batch, token, i) * w.at(head, i, column))
+        return product + b[0].at(head, column) if b else product
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A multiplication and an addition a term."""
@@ -87,12 +85,12 @@ class Rotate(Op):
     factor: float = 1.0
     first: int = 0
 
-    def angles(self, x: Array) -> Array:
+    def angles(self, x: Array | Input) -> Array:
         """The angle of each token and pair, ([batch, 1,] token, dims/2)."""
         positions = np.arange(x.shape[-2]) + per_batch(self.start, axes=2)
         if self.frequencies:
             # In the type of the numbers: models multiply in float32, which tells at far positions.
-            wide = np.result_type(x, np.float32)
+            wide = np.result_type(x.dtype, np.float32)
             return positions.astype(wide)[..., None] * np.array(self.frequencies, wide)
         return rotary_angles(positions, self.dims or x.shape[-1] - self.first, self.theta)
 
@@ -109,27 +107,23 @@ class Rotate(Op):
             cos, sin = cos * x.dtype.type(self.factor), sin * x.dtype.type(self.factor)
         return rotate(x, cos, sin, interleaved=self.interleaved, start=self.first)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """a·cos α − b·sin α for the first of a pair, a·sin α + b·cos α for the second."""
         (x,) = inputs
-        *lead, token, column = cell
+        *row, column = cell
         angles = self.angles(x)
-        first, second = self.pairs(angles.shape[-1])
-        where = np.flatnonzero((first == column) | (second == column))
-        if not where.size:
-            return read(x, 0, cell)
-        pair = int(where[0])
-        where_angle = (*lead, token, pair)
-        angle = Number(float(np.broadcast_to(angles, (*x.shape[:-1], len(first)))[where_angle]))
-        cos: Expr = Call("cos", angle)
-        sin: Expr = Call("sin", angle)
+        pairs, own = angles.shape[-1], column - self.first
+        pair = own // 2 if self.interleaved else own % pairs
+        first, apart = (self.first + 2 * pair, 1) if self.interleaved else (self.first + pair, pairs)
+        a, b = x.at(*row, first), x.at(*row, first + apart)
+        cos, sin = (call(name, table(angles, *row, pair)) for name in ("cos", "sin"))
         if self.factor != 1:
-            cos, sin = Product((Number(self.factor), cos)), Product((Number(self.factor), sin))
-        a = read(x, 0, (*lead, token, int(first[pair])))
-        b = read(x, 0, (*lead, token, int(second[pair])))
-        if column == first[pair]:
-            return Difference(Product((a, cos)), Product((b, sin)))
-        return Sum((Product((a, sin)), Product((b, cos))))
+            cos, sin = self.factor * cos, self.factor * sin
+        is_first = own % 2 < 1 if self.interleaved else own < pairs
+        turned = where(is_first, a * cos - b * sin, a * sin + b * cos)
+        if self.first + 2 * pairs < x.shape[-1]:
+            turned = where(own < 2 * pairs, turned, x.at(*cell))
+        return where(column < self.first, x.at(*cell), turned) if self.first else turned
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """Two products and a sum a cell."""
@@ -148,13 +142,12 @@ class Append(Op):
         past, new = inputs
         return (*new[:-2], past[-2] + new[-2], new[-1])
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """The cell of the past, or of the new."""
+        past, new = inputs
         *lead, row, column = cell
-        past = inputs[0].shape[-2]
-        if row < past:
-            return read(inputs[0], 0, cell)
-        return read(inputs[1], 1, (*lead, row - past, column))
+        count = past.shape[-2]
+        return where(row < count, past.at(*cell), new.at(*lead, row - count, column))
 
 
 @dataclass(frozen=True)
@@ -172,10 +165,10 @@ class Repeat(Op):
         *batch, heads, keys, d = inputs[0]
         return (*batch, heads * self.times, keys, d)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """The cell of the head that is shared."""
         *lead, head, row, column = cell
-        return read(inputs[0], 0, (*lead, head // self.times, row, column))
+        return inputs[0].at(*lead, head // self.times, row, column)
 
 
 class Merge(Op):
@@ -192,9 +185,8 @@ class Merge(Op):
         *batch, heads, queries, d = inputs[0]
         return (*batch, queries, heads * d)
 
-    def terms(self, cell: Cell, *inputs: Array) -> Expr:
+    def form(self, cell: Places, *inputs: Input) -> Term:
         """The head's cell."""
         (z,) = inputs
         *batch, query, column = cell
-        head, own = divmod(column, z.shape[-1])
-        return read(z, 0, (*batch, head, query, own))
+        return z.at(*batch, column // z.shape[-1], query, column % z.shape[-1])

@@ -13,8 +13,8 @@ from attnctl.cells import Speller
 from attnctl.derivation import Step
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
-from attnctl.ops import Given, Hide, Op, Softmax
-from attnctl.report.forms import Form, fits_inputs, form_of
+from attnctl.notation import data, form_of
+from attnctl.ops import Given, Hide, Softmax
 from attnctl.report.kept import Kept
 from attnctl.store.codec import plain
 from attnctl.store.header import whole
@@ -27,6 +27,7 @@ from attnctl.verbs.explain.line import (
     COMPUTED,
     EDITED,
     HIDDEN,
+    MISFIT,
     ROW_EDITED,
     reasons,
 )
@@ -72,16 +73,11 @@ class Blocks:
         return [described(array) for array in self.arrays]
 
 
-Known = dict[tuple[Op, tuple[tuple[int, ...], ...]], Form]
-"""Forms found so far by their op and shapes: the layers of a model have the same."""
-
-
 class Describer:
     """Describes the traces of one page."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
-        self.forms: Known = {}
 
     def trace(self, kept: Kept) -> dict[str, Any]:
         """A trace: the dump that is read back, and what is shown of it."""
@@ -143,7 +139,7 @@ class Describer:
 
     def arithmetic(self, explainer: Explainer, step: Step) -> dict[str, Any]:
         """The form of a step and what hides its cells, or why there is none."""
-        none: dict[str, Any] = {"form": None, "hides": None, "why": ""}
+        none: dict[str, Any] = {"form": None, "tables": [], "hides": None, "why": ""}
         if isinstance(step.op, Given):
             return none
         try:
@@ -153,40 +149,17 @@ class Describer:
         array = explainer.trace[step.name]
         source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step
         hidden = hidden_in(explainer.trace, source)
-        form = self.form(step.op, array.shape, inputs, hidden)
-        return none | {
-            "form": None if form is None else self.form_entry(form),
-            "hides": None if hidden is None else self.hides(source, hidden),
-            "why": "" if form else NO_FORM,
-        }
+        hides = None if hidden is None else self.hides(source, hidden)
+        if not fits(explainer, step, inputs):
+            return none | {"hides": hides, "why": NO_FORM}
+        tables: list[int] = []
 
-    def form(
-        self, op: Op, shape: tuple[int, ...], inputs: Sequence[Array], hidden: Array | None
-    ) -> Form | None:
-        """The form of a step; that of a step like it where it fits."""
-        key = (op, (shape, *(each.shape for each in inputs)))
-        known = self.forms.get(key)
-        if known is not None and fits_inputs(known, op, shape, inputs, hidden):
-            return known
-        form = form_of(op, shape, inputs, hidden)
-        if form is not None:
-            self.forms[key] = form
-        return form
+        def number_of(table: Array) -> int:
+            tables.append(self.blocks.add(table))
+            return tables[-1]
 
-    def form_entry(self, form: Form) -> dict[str, Any]:
-        """A form as JSON, its tables as blocks."""
-        numbers = [self.blocks.add(table) for table in form.tables]
-
-        def renumbered(value: Any) -> Any:
-            if not isinstance(value, list):
-                return value
-            if value[:1] == ["table"]:
-                return ["table", value[1], numbers[value[2]]]
-            return [renumbered(each) for each in value]
-
-        nodes = {",".join(map(str, key)): renumbered(node) for key, node in form.nodes.items()}
-        by = None if form.by is None else [[axis, list(parts)] for axis, parts in form.by]
-        return plain({"by": by, "nodes": nodes, "tables": numbers})
+        form = plain(data(form_of(step.op, array.ndim, inputs), number_of))
+        return none | {"form": form, "tables": tables, "hides": hides}
 
     def hides(self, step: Step, hidden: Array) -> dict[str, Any]:
         """Which rule hides each score, from 1; 0 is a score that is seen."""
@@ -219,6 +192,7 @@ class Describer:
                 "words": [None] * (array.ndim - 2) + [blocks_of(array, axis, side) for axis in (-2, -1)],
                 "edits": [],
                 "form": None,
+                "tables": [],
                 "hides": None,
                 "why": kept.said[0],
             }
@@ -235,6 +209,20 @@ def explainer_of(trace: Trace) -> Explainer:
         explainer.trace, explainer.own = trace, set(trace)
         explainer.spell = Speller(trace)
         return explainer
+
+
+def fits(explainer: Explainer, step: Step, inputs: Sequence[Array]) -> bool:
+    """Whether the arithmetic of a step goes with its numbers, as in a dump of others it may not."""
+    shape = explainer.trace[step.name].shape
+    if 0 in shape:
+        return False
+    try:
+        with np.errstate(all="ignore"):
+            for cell in (tuple(0 for _ in shape), tuple(size - 1 for size in shape)):
+                explainer.arithmetic(step, cell, inputs)
+    except MISFIT:
+        return False
+    return True
 
 
 def hidden_in(trace: Trace, step: Step) -> Array | None:

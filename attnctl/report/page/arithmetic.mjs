@@ -1,9 +1,5 @@
 // The language of `attnctl explain`: forms filled in with numbers, written out, and worked out.
 
-/** What is hidden has no arithmetic: a part of a sum that is left out. */
-const NOTHING = null;
-const ZERO = { kind: "number", value: 0 };
-
 /** Every number of an expression, left to right. */
 export function* numbersOf(expr) {
   if (expr.kind === "number") yield expr;
@@ -11,63 +7,92 @@ export function* numbersOf(expr) {
   else for (const part of expr.parts) yield* numbersOf(part);
 }
 
-/** The largest of the numbers that were read; NaN where one of them is. */
-function largestRead(expr) {
-  let top = Number.NEGATIVE_INFINITY;
-  for (const each of numbersOf(expr)) {
-    if (each.source && !(each.value <= top)) top = each.value;
-    if (Number.isNaN(top)) return top;
-  }
-  return top;
-}
+const PLACES = {
+  "+": (a, b) => a + b,
+  "-": (a, b) => a - b,
+  "*": (a, b) => a * b,
+  "//": (a, b) => Math.floor(a / b),
+  "%": (a, b) => a - b * Math.floor(a / b),
+};
+const TWO = { "-": "difference", "*": "product", "/": "quotient" };
 
-/** Whether an expression reads a score that is hidden. */
-function isHidden(expr) {
-  for (const each of numbersOf(expr)) {
-    if (each.source && each.value === Number.NEGATIVE_INFINITY) return true;
-  }
-  return false;
+/** A sum whose parts are no sums: theirs stand in their place. */
+function oneSum(parts) {
+  return { kind: "sum", parts: parts.flatMap((part) => (part.kind === "sum" ? part.parts : [part])) };
 }
 
 /**
- * The arithmetic of a cell from its form (forms.py says what that is).
+ * The arithmetic of a cell from its form (notation.py says what that is).
  * `read(input, cell)` gives the number of an input, `table(number)` a table.
  */
-export function filled(node, cell, read, table) {
-  let largest = 0;
-  let wantsLargest = false;
-  const rule = (given) => {
-    if (typeof given === "number") return given;
-    if (typeof given === "string") return Number(given);
-    if (given[0] === "axis") return cell[given[1]] + given[2];
-    if (given[0] === "table") return table(given[2]).at(given[1].map((axis) => cell[axis]));
-    wantsLargest = true;
-    return largest;
-  };
-  const walk = ([kind, first, second]) => {
-    if (kind === "number") return { kind, value: rule(first) };
-    if (kind === "read") {
-      const place = second.map(rule);
-      return { kind: "number", value: read(first, place), source: { input: first, cell: place } };
-    }
-    if (kind === "call") return { kind, name: first, inside: walk(second) ?? ZERO };
-    if (kind === "seen") {
-      const inside = walk(first) ?? ZERO;
-      return isHidden(inside) ? NOTHING : { kind: "call", name: "exp", inside };
-    }
-    if (kind === "sum" || kind === "product") {
-      return { kind, parts: first.map(walk).filter((part) => part !== NOTHING) };
-    }
-    const above = walk(first);
-    if (kind === "quotient" && above === NOTHING) return NOTHING;
-    return { kind, parts: [above ?? ZERO, walk(second) ?? ZERO] };
-  };
-  let expr = walk(node);
-  if (wantsLargest && expr) {
-    largest = largestRead(expr);
-    expr = walk(node);
+export function filled(form, cell, read, table) {
+  const bound = new Map(); // indices by name
+  const known = new Map(); // terms that are worked out once
+  const inTable = (number, places) => Number(table(number).at(places.map(place)));
+  const value = (term) => evaluated(expr(term), 0, 0)[0];
+
+  function place(term) {
+    if (typeof term === "number") return term;
+    const [kind, first, ...rest] = term;
+    if (kind === "axis") return cell[first];
+    if (kind === "index") return bound.get(first);
+    if (kind === "abs") return Math.abs(place(first));
+    if (kind === "table") return inTable(first, rest);
+    return PLACES[kind](place(first), place(rest[0]));
   }
-  return expr ?? ZERO;
+
+  function holds(condition) {
+    const [kind, first, second] = condition;
+    if (kind === "<") return place(first) < place(second);
+    if (kind === "seen") return value(first) !== Number.NEGATIVE_INFINITY;
+    return value(condition) !== 0;
+  }
+
+  function over(name, size, make, ...conditions) {
+    const found = [];
+    for (let at = 0; at < size; at++) {
+      bound.set(name, at);
+      if (conditions.every(holds)) found.push(make());
+    }
+    return found;
+  }
+
+  function workedOut([kind, name, size, body, ...others]) {
+    if (kind === "known") return value(name);
+    const values = [...over(name, size, () => value(body)), ...others.map(value)];
+    return values.some(Number.isNaN) ? Number.NaN : values.reduce((a, b) => Math.max(a, b));
+  }
+
+  function expr(term) {
+    if (!Array.isArray(term)) return { kind: "number", value: Number(term) };
+    const [kind, first, second, third, ...rest] = term;
+    switch (kind) {
+      case "read": {
+        const at = term.slice(2).map(place);
+        return { kind: "number", value: read(first, at), source: { input: first, cell: at } };
+      }
+      case "table":
+        return { kind: "number", value: inTable(first, term.slice(2)) };
+      case "number":
+        return { kind: "number", value: place(first) };
+      case "+":
+        return oneSum([expr(first), expr(second)]);
+      case "sum":
+        return oneSum(over(first, second, () => expr(third), ...rest));
+      case "call":
+        return { kind, name: first, inside: expr(second) };
+      case "where":
+        return expr(holds(first) ? second : third);
+      case "max":
+      case "known":
+        if (!known.has(term)) known.set(term, { kind: "number", value: workedOut(term) });
+        return known.get(term);
+      default:
+        return { kind: TWO[kind], parts: [expr(first), expr(second)] };
+    }
+  }
+
+  return expr(form);
 }
 
 const LONGEST_SUM = 1000; // terms that are added up in one go

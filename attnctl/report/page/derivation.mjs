@@ -25,7 +25,7 @@ export class Derivation {
   async open() {
     const { steps } = this.trace.view;
     const arrays = await Promise.all(steps.map((step) => this.blocks.get(step.block)));
-    const numbers = new Set(steps.flatMap((step) => step.form?.tables ?? []));
+    const numbers = new Set(steps.flatMap((step) => step.tables));
     for (const step of steps) if (step.hides) numbers.add(step.hides.block);
     for (const mark of Object.values(this.trace.marks ?? {})) numbers.add(mark.wrong).add(mark.other);
     numbers.delete(null);

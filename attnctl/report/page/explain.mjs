@@ -60,11 +60,8 @@ export class Explained {
   /** The arithmetic of a cell, or undefined where the page does not have it. */
   expression(step, cell) {
     if (!step.form) return undefined;
-    const key = step.form.by
-      ? step.form.by.map(([axis, parts]) => parts[cell[axis]]).join()
-      : String(Number(this.hiddenBy(step, cell) >= 0));
     const read = (input, place) => this.value(step.inputs[input], place);
-    return filled(step.form.nodes[key], cell, read, (number) => this.tables.get(number));
+    return filled(step.form, cell, read, (number) => this.tables.get(number));
   }
 
   /** The coarsest type of number that a step was worked out in. */

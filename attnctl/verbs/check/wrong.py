@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.notation import Input
 from attnctl.ops import Hide, Op, Rotate, Softmax
 from attnctl.rules import Mask, Positions, VisibilityRule
 
@@ -259,7 +260,7 @@ class TurnedOtherwise(Rotate):
 
     change: Callable[[Array], Array] = unmoved
 
-    def angles(self, x: Array) -> Array:
+    def angles(self, x: Array | Input) -> Array:
         """Those of the right one, changed."""
         return self.change(super().angles(x))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, isinf, isnan
 from typing import Any
@@ -15,6 +15,7 @@ from attnctl.cells import Address, Speller, parse, parse_start
 from attnctl.config.settings import Settings
 from attnctl.derivation import Step
 from attnctl.errors import AttnError
+from attnctl.notation import filler, form_of
 from attnctl.ops import Given, Hide, Softmax, Unstated
 from attnctl.trace import Trace
 from attnctl.verbs.explain.parts import Parts, parts_of
@@ -116,6 +117,7 @@ class Explainer:
         self.own = set(trace)
         self.spell = Speller(self.trace)
         self.edits = tuple(edits_of(self.trace))
+        self.forms: dict[str, Callable[[Cell], Expr]] = {}
         self.height: dict[str, int] = {}
         for name, line in self.trace.steps.items():
             self.height[name] = 1 + max((self.height.get(each, 1) for each in line.inputs), default=0)
@@ -148,10 +150,8 @@ class Explainer:
         """The explanation of a cell by the line it stands on."""
         line = self.trace.steps[step]
         inputs = self.inputs_of(line)
-        expr = line.op.terms(cell, *inputs)
+        expr = self.arithmetic(line, cell, inputs)
         every = read_by(expr, line)
-        if any(len(at) != self.trace[name].ndim for name, at in every):
-            raise ValueError("an input has other axes than it should")
         shown = expr if self.full else abridged(expr, SHOWN, LONG)
         read = read_by(shown, line)
         value = float(self.trace[step][cell])
@@ -163,10 +163,16 @@ class Explainer:
             line, cell, self.spell(step, cell), value, shown, read, rounding, gives, notes, unlisted
         )
 
+    def arithmetic(self, line: Step, cell: Cell, inputs: Sequence[Array]) -> Expr:
+        """The arithmetic of a cell."""
+        if isinstance(line.op, Given):
+            return Number(float(self.trace[line.name][cell]))
+        if line.name not in self.forms:
+            self.forms[line.name] = filler(form_of(line.op, len(cell), inputs), inputs)
+        return self.forms[line.name](cell)
+
     def inputs_of(self, line: Step) -> list[Array]:
         """The arrays that a line reads. Raises AttnError naming those that are not there."""
-        if isinstance(line.op, Given):
-            return [self.trace[line.name]]
         if isinstance(line.op, Unstated):
             raise AttnError(
                 f"{line.name}: this dump does not say how it came about, and the steps it could have "

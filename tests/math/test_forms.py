@@ -1,4 +1,4 @@
-"""What `terms` writes out: it evaluates to the cell, and reads the cells it says it reads."""
+"""The arithmetic of a form, filled in: it evaluates to the cell, and reads the cells it says it reads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 import attnctl
 from attnctl.arithmetic import Call, Difference, Number, Product, Quotient, Sum, code, numbers
+from attnctl.notation import filler, form_of
 from attnctl.ops import Given
 
 NAMES = {name: getattr(math, name) for name in ("exp", "sqrt", "tanh", "cos", "sin")}
@@ -44,10 +45,13 @@ def explained(trace: attnctl.Trace) -> int:
     """Evaluate every cell of every step; how many there were."""
     cells = 0
     for name, step in trace.steps.items():
-        inputs = [trace[name]] if isinstance(step.op, Given) else [trace[each] for each in step.inputs]
+        if isinstance(step.op, Given):
+            continue
+        inputs = [trace[each] for each in step.inputs]
+        expr_of = filler(form_of(step.op, trace[name].ndim, inputs), inputs)
         for cell in np.ndindex(trace[name].shape):
             cells += 1
-            expr = step.op.terms(cell, *inputs)
+            expr = expr_of(cell)
             actual, expected = value(code(expr)), float(trace[name][cell])
             allowed = 0 if math.isinf(expected) else 1e-12 * max(abs(expected), size(expr))
             assert actual == expected or abs(actual - expected) <= allowed, (
