@@ -10,9 +10,10 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
-from attnctl.engine.tiles import Progress, Stretch, blockwise, scaled_first, stretch_of
+from attnctl.engine.overflow import Found, in_range, n_by_n, overflow
+from attnctl.engine.tiles import Progress, Stretch, blockwise, stretch_of
 from attnctl.names import TABLE, WEIGHTS
-from attnctl.ops import Add, Given, Hide
+from attnctl.ops import Given
 
 Edit = Callable[[Array], Array]
 
@@ -21,10 +22,13 @@ FEWEST_FOR_TILES = 2**20
 
 
 class Outcome(NamedTuple):
-    """The values of the steps that were kept, and the rows of weights that see nothing."""
+    """The values of the steps that were kept, and what is to be known of all that were computed."""
 
     values: dict[str, Array]
     empty_rows: list[list[int]]
+    """The rows of weights that see nothing."""
+    overflow: Found | None = None
+    """The first step, and its first cell, that grew too large for its type of number."""
 
 
 def carry_out(
@@ -43,33 +47,39 @@ def carry_out(
     scores are worked on in tiles of so many queries and keys (None: as many as stay in cache).
 
     What grows too large for the type becomes ∞, and then NaN, as it does in any kernel; NumPy
-    says nothing here, `overflow` finds it.
+    says nothing here, `overflow` finds it: of what is kept, and of all that it was computed from.
     """
     edits = edits or {}
     steps = needed(derivation, keep)
-    stretch = [] if keep is None or edits else stretch_of(steps)
+    stretch = stretch_of(steps)
     values: dict[str, Array] = {}
-    empty: list[list[int]] | None = None
-    unseen: list[list[int]] = []
+    empty: list[list[int]] = []
+    tiled: Stretch | None = None
+    safe = False
     # Given arrays first: a mask stands after the scores it is about, and blocks read both.
     ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
     with np.errstate(all="ignore"):
         for step in ordered:
-            if stretch and step is stretch[0] and large(values, step, tile):
-                part = laid_out(steps, stretch, values, {*(keep or ()), *read_outside(steps, stretch)})
-                empty = blockwise(part, np.dtype(dtype), tile, progress)
-                values.update(part.kept)
-            elif empty is None or step not in stretch:
-                value = value_of(step, values, given, dtype)
-                if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
-                    unseen = empty_rows(value)
-                values[step.name] = edits[step.name](value) if step.name in edits else value
+            if stretch and step is stretch[0]:
+                safe = not edits and in_range(stretch, values)
+                if keep is not None and not edits and large(values, step, tile):
+                    tiled = laid_out(steps, stretch, values, {*keep, *read_outside(steps, stretch)}, safe)
+                    empty = blockwise(tiled, tile, progress)
+                    values.update(tiled.kept)
+            if tiled and step in stretch:
+                continue
+            value = value_of(step, values, given, dtype)
+            if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
+                empty = empty_rows(value)
+            values[step.name] = edits[step.name](value) if step.name in edits else value
+        unsure = [step for step in steps if not (safe and n_by_n(step))]
+        grown = overflow(unsure, values, edits, None if safe else tiled)
     kept = {
         step.name: own(values[step.name], given.get(step.name))
         for step in steps
         if keep is None or step.name in keep
     }
-    return Outcome(kept, unseen if empty is None else empty)
+    return Outcome(kept, empty, grown)
 
 
 def own(value: Array, handed_in: Array | None) -> Array:
@@ -115,7 +125,11 @@ def read_outside(steps: Iterable[Step], stretch: Sequence[Step]) -> set[str]:
 
 
 def laid_out(
-    steps: Iterable[Step], stretch: Sequence[Step], values: Mapping[str, Array], keep: Collection[str]
+    steps: Iterable[Step],
+    stretch: Sequence[Step],
+    values: Mapping[str, Array],
+    keep: Collection[str],
+    in_range: bool,
 ) -> Stretch:
     """A stretch with its arrays: what it reads, spread over batch and heads, and what it will fill."""
     axes = {step.name: step.axes[-2:] for step in steps}
@@ -134,28 +148,7 @@ def laid_out(
             kept[step.name] = np.zeros((*lead, sizes["query"], columns), q.dtype)
             if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
                 kept[step.name].fill(hidden)
-    steps = stretch if stretch[0].name in keep else scaled_first(stretch)
-    return Stretch(steps, outside, axes, kept, lead, sizes["query"], sizes["key"])
-
-
-def overflow(
-    steps: Iterable[Step], values: Mapping[str, Array], edited: Collection[str] = ()
-) -> tuple[str, list[int]] | None:
-    """The first step, and its first cell, that grew too large for its type of number.
-
-    Steps from an `edited` one on may be −∞ because the edit says so.
-    """
-    hidden = False
-    for step in steps:
-        array = values[step.name]
-        hidden |= step.name in edited
-        if isinstance(step.op, Given) or np.isfinite(array).all():
-            continue
-        hides = hidden or isinstance(step.op, (Add, Hide))
-        grown = np.argwhere(~(np.isfinite(array) | np.isneginf(array)) if hides else ~np.isfinite(array))
-        if len(grown):
-            return step.name, grown[0].tolist()
-    return None
+    return Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
 
 
 def empty_rows(weights: Array) -> list[list[int]]:

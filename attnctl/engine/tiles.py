@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -26,7 +26,7 @@ from attnctl.derivation import Step
 from attnctl.engine import blas
 from attnctl.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
 from attnctl.names import TABLE, WEIGHTS
-from attnctl.ops import Add, Block, Given, Hide, MatMul, RowWise, Scale, Softmax
+from attnctl.ops import Add, Block, Given, Hide, MatMul, RowWise, Softmax
 
 Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]
@@ -63,12 +63,14 @@ class Stretch:
     lead: Lead
     queries: int
     keys: int
+    in_range: bool = True
+    """Every number is sure to be finite. Where not, hidden ones are computed, too: 0 · ∞ is NaN."""
 
     @property
     def online(self) -> bool:
         """Whether rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
         last = tuple(type(step.op) for step in self.steps[-2:])
-        return last == (Softmax, MatMul) and WEIGHTS not in self.kept
+        return self.in_range and last == (Softmax, MatMul) and WEIGHTS not in self.kept
 
     @cached_property
     def values(self) -> Array:
@@ -85,17 +87,26 @@ class Stretch:
         """What values are divided by while they are summed, so that sums do not overflow."""
         return divisor_of(self.values)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of every number."""
+        return self.outside[self.steps[0].inputs[0]].dtype
+
+    def whole_rows(self) -> int:
+        """How many queries at a time stay in cache where each has all of its keys."""
+        return max(1, min(self.queries, TILE_SCORES // self.keys))
+
     def tile(self) -> tuple[int, int]:
         """How many queries and keys at a time stay in cache; all keys where rows stay whole."""
         if not self.online:
-            return max(1, min(self.queries, TILE_SCORES // self.keys)), self.keys
+            return self.whole_rows(), self.keys
         rows = min(self.queries, TILE_QUERIES)
         return rows, min(self.keys, TILE_SCORES // rows)
 
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
         values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), scratch)
-        if WEIGHTS not in values or not self.may_hide:
+        if WEIGHTS not in values or (self.in_range and not self.may_hide):
             return np.empty(0, int)
         return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
 
@@ -123,9 +134,18 @@ class Stretch:
             yield s, v, scratch[: s.size].reshape(s.shape)
 
     def compute_tile(
-        self, steps: Iterable[Step], lead: Lead, rows: slice, keys: slice, scratch: Array
+        self,
+        steps: Iterable[Step],
+        lead: Lead,
+        rows: slice,
+        keys: slice,
+        scratch: Array,
+        note: Callable[[Step, Array], None] | None = None,
     ) -> dict[str, Array]:
-        """The values of these steps for these queries and keys of one head, in scratch or where kept."""
+        """The values of these steps for these queries and keys of one head, in scratch or where kept.
+
+        One step of scores takes the place of another in scratch; `note` sees each before it goes.
+        """
         at = self.block(lead, rows.start, keys.start)
         cuts = {"query": rows, "key": keys}
         size = (rows.stop - rows.start, keys.stop - keys.start)
@@ -139,6 +159,8 @@ class Stretch:
             if step.name in self.kept:
                 out = self.cut(self.kept[step.name], step.axes[-2:], lead, cuts)
             values[step.name] = step.op.block(at).apply(*(values[name] for name in step.inputs), out=out)
+            if note:
+                note(step, values[step.name])
         return values
 
     def block(self, lead: Lead, query: int, key: int = 0) -> Block:
@@ -158,7 +180,7 @@ class Stretch:
     def visible_keys(self, lead: Lead, rows: slice) -> slice:
         """The keys to compute for these queries: those they can see, or all where a kept step has all."""
         n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
-        if any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
+        if not self.in_range or any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
             return slice(0, self.keys)
         at = self.block(lead, rows.start)
         spans = [
@@ -178,19 +200,8 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     return scores + [step for step in steps if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
 
 
-def scaled_first(steps: Sequence[Step]) -> list[Step]:
-    """(Q / √d_k) Kᵀ for Q Kᵀ / √d_k: a division for each number of a query, not for each of its keys."""
-    product, scale, *others = steps
-    if not isinstance(scale.op, Scale):
-        return list(steps)
-    q, k = product.inputs
-    scaled = replace(scale, name="scaled Q", inputs=(q,), axes=(*product.axes[:-1], "d_k"))
-    return [scaled, replace(product, name=scale.name, inputs=(scaled.name, k)), *others]
-
-
 def blockwise(
     stretch: Stretch,
-    dtype: np.dtype[Any],
     tile: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> list[list[int]]:
@@ -204,7 +215,7 @@ def blockwise(
 
     def work(task: tuple[Lead, int]) -> list[list[int]]:
         if not hasattr(own, "scratch"):
-            own.scratch = np.empty(queries * (keys if stretch.online else stretch.keys), dtype)
+            own.scratch = np.empty(queries * (keys if stretch.online else stretch.keys), stretch.dtype)
         lead, start = task
         rows = slice(start, min(start + queries, stretch.queries))
         with np.errstate(all="ignore"):

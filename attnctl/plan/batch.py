@@ -40,6 +40,8 @@ def run_batch(
     lengths = tuple(len(each.header["tokens"]) for each in alone)
     require_steps(keep or (), [step.name for step in alone[0].derivation])
     outcome = padded_pass(alone, lengths, keep, progress)
+    if outcome.overflow:  # whose it is, each says for itself
+        return [each.run(keep) for each in alone]
     return [
         each.record(member_of(outcome, each, member, length))
         for member, (each, length) in enumerate(zip(alone, lengths, strict=True))

@@ -12,7 +12,7 @@ from attnctl.array import Array
 from attnctl.config.settings import Settings
 from attnctl.derivation import Derivation, Variant
 from attnctl.engine.cost import Cost, cost, peak
-from attnctl.engine.execute import Outcome, carry_out, overflow
+from attnctl.engine.execute import Outcome, carry_out
 from attnctl.engine.memory import require
 from attnctl.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.plan.vocab import PAD
@@ -76,13 +76,9 @@ class Prepared:
             header["edits"] = self.what_if.record()
         if outcome.empty_rows:
             header["empty_rows"] = outcome.empty_rows
-        # Numbers a float64 cannot hold are so rare that only their effect is worth looking for.
-        suspect = (
-            self.dtype != "float64" or outcome.empty_rows or not np.isfinite(arrays[steps[-1].name]).all()
-        )
-        edited = self.what_if.edited if self.what_if else ()
-        if suspect and (grown := overflow(steps, arrays, edited)):
-            header["overflow"] = {"step": grown[0], "at": grown[1]}
+        if outcome.overflow:
+            step, cell = outcome.overflow
+            header["overflow"] = {"step": step, "at": cell}
         marked = map(self.what_if.marked, steps) if self.what_if else steps
         return Trace({step.name: step for step in marked}, arrays, header)
 

@@ -7,7 +7,8 @@ import pytest
 
 from attnctl.arithmetic import Call, Difference, Number, Product, Quotient, Source, Sum, code, numbers
 from attnctl.derivation import Rotary, Variant, derive
-from attnctl.engine.execute import carry_out, empty_rows, overflow
+from attnctl.engine.execute import carry_out, empty_rows
+from attnctl.engine.overflow import overflow
 from attnctl.ops import (
     Add,
     Append,
@@ -204,3 +205,4 @@ def test_overflow_is_found_where_it_begins(name, value, found):
 
     values = carry_out(PLAIN, QKV, edits={name: spoil}).values
     assert overflow(PLAIN, values) == found
+    assert carry_out(PLAIN, QKV, edits={name: spoil}).overflow == found
