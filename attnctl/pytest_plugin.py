@@ -151,10 +151,10 @@ def judge(results: Results) -> None:
     """Pass, skip, or fail with what is wrong, of one feature in every type."""
     __tracebackhide__ = True
     wrong = [each for each in results if each["status"] in {"failed", "ignored"}]
-    if any("known" not in each for each in wrong):
-        pytest.fail("\n\n".join(paragraphs(wrong)), pytrace=False)
     if wrong:
-        pytest.xfail("; ".join(dict.fromkeys(each["known"] for each in wrong)))
+        pytest.fail("\n\n".join(paragraphs(wrong)), pytrace=False)
+    if known := dict.fromkeys(each["known"] for each in results if each["status"] == "xfail"):
+        pytest.xfail("; ".join(known))
     if all(each["status"] == "skipped" for each in results):
         reasons = dict.fromkeys(each["explanation"] for each in results)
         pytest.skip("; ".join(reasons) or "it was not run, or nothing is declared that could be held to")

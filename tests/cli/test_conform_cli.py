@@ -74,7 +74,12 @@ def test_what_is_known_to_fail_is_no_failure(call, tmp_path):
     done = call("conform", target("bad"), *QUICK, "--xfail", "known.yaml", "--json", "--junit", "out.xml")
     data = json.loads(done.out)
     assert (done.code, data["agrees"]) == (0, True)
-    assert data["features"][0]["known"] == "no scale yet"
+    (known,) = data["features"]
+    assert (known["status"], known["known"]) == ("xfail", "no scale yet")
+    assert (
+        "It conforms but for what is known to fail, attention: 10 of 10 cases."
+        in call("conform", target("bad"), *QUICK, "--xfail", "known.yaml").out
+    )
     assert ET.parse(tmp_path / "out.xml").getroot()[0].get("failures") == "0"
     (tmp_path / "known.yaml").write_text("attention: {types: [float32], why: no scale yet}\n")
     assert call("conform", target("bad"), *QUICK, "--xfail", "known.yaml").code == 1
@@ -173,10 +178,16 @@ def test_the_cases_of_others(call, suite):
     }
     if suite == "onnx":  # its causal diagonal begins at lengths − queries, which no signature asks for
         assert all("causal" in name and "key_lengths" in name for name in wrong), wrong
-        assert sum(each["cases"] for each in data["features"]) == 93
+        assert (data["cases"], data["of"]) == (93, 93)
     else:
         assert (done.code, wrong) == (0, {})
-        assert sum(each["cases"] for each in data["features"]) == 16
+        assert (data["cases"], data["of"]) == (16, 16)
+
+
+def test_the_cases_of_others_that_it_does_not_take_are_counted(call):
+    done = call("conform", target("good"), "--suite", "torch")
+    assert "It conforms: 8 of 16 cases." in done.out
+    assert "it has no mask" in done.out
 
 
 def test_a_wrong_kernel_fails_the_cases_of_others(call):

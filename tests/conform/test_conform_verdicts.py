@@ -119,6 +119,23 @@ def test_cases_that_are_refused_are_told():
     assert of(found, "grouped heads").status == "passed"
     assert of(found, "grouped heads").reason.startswith("4 of its cases are refused: ValueError: ")
     assert "In part: grouped heads: 4 of its cases are refused" in str(found)
+    assert "It conforms: 2 of 6 cases." in str(found)
+    assert found.to_dict()["of"] == 6
+
+
+def test_cases_in_a_type_that_is_refused_are_counted():
+    found = conform(kernels.not_float64, "attention", "softcap", dtypes=("float64", "float32"))
+    assert "It conforms: 10 of 20 cases." in str(found)
+
+
+@pytest.mark.slow
+def test_cases_that_a_hang_leaves_are_counted():
+    found = conform(f"{kernels.__file__}:hangs", "head sizes", timeout=1)
+    (result,) = found.features
+    assert (result.cases, result.of) == (4, 7)
+    assert "In part: head sizes: 3 of its cases are not run: the target did not answer in time." in str(
+        found
+    )
 
 
 def test_the_diagonal_with_key_lengths_is_a_convention():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,15 @@ from attnctl.errors import AttnError
 from attnctl.verbs.conform.call import Answer, call_of, output_of
 from attnctl.verbs.conform.case import Case, Conventions, Problem
 from attnctl.verbs.conform.layout import USUAL
-from attnctl.verbs.conform.report import FAILED, PASSED, SKIPPED, Conformance, Failure, FeatureResult
+from attnctl.verbs.conform.report import (
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Conformance,
+    Failure,
+    FeatureResult,
+    left_out,
+)
 from attnctl.verbs.conform.signature import Signature
 from attnctl.verbs.conform.suite import REFUSALS, Asked, started
 from attnctl.verbs.conform.target import Target
@@ -69,34 +77,35 @@ def result_of(target: Target, signature: Signature, layout: str, suite: str, cas
     """What becomes of one case."""
     feature = f"{suite}: {case.group}"
     lacking = [option for option in case.options if option not in signature.keywords]
+    skipped = FeatureResult(feature, case.dtype, SKIPPED, of=1)
     batch, heads, *_ = case.inputs["Q"].shape
     if lacking:
-        return FeatureResult(feature, case.dtype, SKIPPED, reason=f"it has no {' and no '.join(lacking)}")
+        return replace(skipped, reason=f"it has no {' and no '.join(lacking)}")
     if (layout == "nd" and (batch, heads) != (1, 1)) or (layout == "hnd" and batch != 1):
-        return FeatureResult(feature, case.dtype, SKIPPED, reason=f"the layout {layout} has no room for it")
+        return replace(skipped, reason=f"the layout {layout} has no room for it")
     own = sized(case)
     problem = Problem(own, Conventions(layout=layout), dict(case.inputs), dict(case.options))
     answer = target.call(call_of(problem, signature))
     if answer.error in REFUSALS:
-        return FeatureResult(feature, case.dtype, SKIPPED, reason=f"{answer.error}: {answer.message}")
+        return replace(skipped, reason=f"{answer.error}: {answer.message}")
     ratio, words = compared(case, problem, answer)
     if ratio <= 1:
-        return FeatureResult(feature, case.dtype, PASSED, 1, 0, ratio)
+        return FeatureResult(feature, case.dtype, PASSED, 1, 1, 0, ratio)
     failure = Failure(own, words, None, f"the case {case.name}: {words}")
-    return FeatureResult(feature, case.dtype, FAILED, 1, 1, ratio, failure=failure)
+    return FeatureResult(feature, case.dtype, FAILED, 1, 1, 1, ratio, failure=failure)
 
 
 def together(results: list[FeatureResult]) -> FeatureResult:
     """The cases of one group in one type: failed where one failed."""
     run = [each for each in results if each.status != SKIPPED]
+    left = [each.reason for each in results if each.status == SKIPPED]
     if not run:
-        return results[0]
+        return replace(results[0], of=len(left))
     wrong = [each for each in run if each.status == FAILED]
     ratio = max(each.ratio or 0.0 for each in run)
     first = (wrong or run)[0]
-    return FeatureResult(
-        first.feature, first.dtype, first.status, len(run), len(wrong), ratio, failure=first.failure
-    )
+    reason = left_out(len(left), "refused", left[0]) if left else ""
+    return replace(first, cases=len(run), of=len(results), failed=len(wrong), ratio=ratio, reason=reason)
 
 
 def sized(case: Theirs) -> Case:

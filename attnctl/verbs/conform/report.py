@@ -8,8 +8,14 @@ from typing import Any
 
 from attnctl.display import Displayed
 from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.features import INPUTS_KEPT
 
-PASSED, FAILED, SKIPPED, IGNORED = "passed", "failed", "skipped", "ignored"
+PASSED, FAILED, SKIPPED, IGNORED, XFAIL = "passed", "failed", "skipped", "ignored", "xfail"
+
+
+def left_out(left: int, what: str, why: str) -> str:
+    """That some cases of a feature were not run."""
+    return f"{left} of its cases {'is' if left == 1 else 'are'} {what}: {why}"
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,13 @@ class FeatureResult:
     dtype: str
     status: str
     cases: int = 0
+    """Cases that were run, of so many that the suite has of it for this target."""
+    of: int = 0
     failed: int = 0
     ratio: float | None = None
     """The worst difference of all cases, as a part of what rounding allows."""
     reason: str = ""
-    """Why it was skipped, or how many of its cases the target refused."""
+    """Why it was skipped, or some of its cases were not run."""
     failure: Failure | None = None
     known: str = ""
     """Why it is expected to fail, where someone has said so."""
@@ -52,12 +60,14 @@ class FeatureResult:
             "dtype": self.dtype,
             "status": self.status,
             "cases": self.cases,
+            "of": self.of,
             "failed": self.failed,
             "ratio": ratio if ratio is None or isfinite(ratio) else "Infinity",
             "mistake": failure.mistake if failure else None,
             "explanation": (failure.explanation or failure.words) if failure else self.reason or None,
             "replay": failure.replay or None if failure else None,
             **({"case": str(failure.case)} if failure else {}),
+            **({"not_run": self.reason} if failure and self.reason else {}),
             **({"known": self.known} if self.known else {}),
         }
 
@@ -79,7 +89,13 @@ class Conformance:
     @property
     def wrong(self) -> list[FeatureResult]:
         """What failed or is ignored and was not known to."""
-        return [each for each in self.features if each.status in {FAILED, IGNORED} and not each.known]
+        return [each for each in self.features if each.status in {FAILED, IGNORED}]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Cases that were run, and those that the suite has for this target; each call counts once."""
+        own = [each for each in self.features if each.feature != INPUTS_KEPT] or self.features
+        return sum(each.cases for each in own), sum(each.of for each in own)
 
     @property
     def agrees(self) -> bool | None:
@@ -90,9 +106,12 @@ class Conformance:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
+        cases, of = self.counts
         return {
             "target": self.target,
             "agrees": self.agrees,
+            "cases": cases,
+            "of": of,
             "conventions": self.conventions,
             "features": [each.to_dict() for each in self.features],
             "notes": list(self.notes),

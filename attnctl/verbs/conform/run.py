@@ -28,9 +28,11 @@ from attnctl.verbs.conform.report import (
     IGNORED,
     PASSED,
     SKIPPED,
+    XFAIL,
     Conformance,
     Failure,
     FeatureResult,
+    left_out,
 )
 from attnctl.verbs.conform.seconds import recognised
 from attnctl.verbs.conform.shrink import shrunk
@@ -65,11 +67,21 @@ class Told:
     feature: Feature
     dtype: str
     cases: int = 0
+    of: int = 0
+    """Cases that there are of it."""
     ratio: float | None = None
     wrong: list[Outcome] = field(default_factory=list)
     skipped: str = ""
     """Why it was not run, or some of its cases were not."""
     refused: int = 0
+
+    @property
+    def reason(self) -> str:
+        """Why some of its cases were not run."""
+        left = self.of - self.cases
+        return (
+            left_out(left, "refused" if self.refused == left else "not run", self.skipped) if left else ""
+        )
 
 
 def run(target: Target, name: str, asked: Asked, progress: Progress | None = None) -> Conformance:
@@ -120,7 +132,7 @@ class Run:
         taken = [dtype for dtype in self.asked.dtypes if dtype not in refused]
         if not taken:
             results = [
-                FeatureResult(ATTENTION, dtype, SKIPPED, reason=why) for dtype, why in refused.items()
+                FeatureResult(ATTENTION, dtype, SKIPPED, of=1, reason=why) for dtype, why in refused.items()
             ]
             return Conformance(self.name, tuple(results))
         if len(self.hung) == len(taken) or (self.hung and self.suite.is_let_be):
@@ -166,7 +178,7 @@ class Run:
                 out[dtype] = each.judgement.words
             elif each.answer.error == "hang":
                 once = Feature(ATTENTION, (BASE,))
-                self.hung.append(Told(once, dtype, 1, each.judgement.ratio, [each]))
+                self.hung.append(Told(once, dtype, 1, 1, each.judgement.ratio, [each]))
             elif dtype == "float64" and each.answer.dtype in COARSER:
                 out[dtype] = f"it answers in {each.answer.dtype}"
             elif dtype == "float64" and "float32" in plain and plain["float32"].judgement.right:
@@ -220,14 +232,17 @@ class Run:
 
     def cases(self, feature: Feature, dtype: str, refused: Mapping[str, str]) -> Told:
         """Every case of a feature in one type."""
-        if why := refused.get(dtype) or feature.skipped:
-            return Told(feature, dtype, skipped=why)
+        if feature.skipped:
+            return Told(feature, dtype, skipped=feature.skipped)
+        cases = list(dict.fromkeys(self.suite.sized(replace(case, dtype=dtype)) for case in feature.cases))
+        told = Told(feature, dtype, of=len(cases), skipped=refused.get(dtype, ""))
+        if told.skipped:
+            return told
         if feature.name in {REPEATABLE, INPUTS_KEPT}:
             return self.repeated(feature, dtype)
-        told = Told(feature, dtype)
         may_refuse = feature.optional and feature.name not in self.asked.claims.features
         evidence, ended = False, 0
-        for case in dict.fromkeys(self.suite.sized(replace(case, dtype=dtype)) for case in feature.cases):
+        for case in cases:
             found = self.suite.outcome(case)
             if found.answer.error in ({*REFUSALS, NOT_CALLED} if may_refuse else {*ABSENT, NOT_CALLED}):
                 told.skipped = told.skipped or found.judgement.words
@@ -240,9 +255,10 @@ class Run:
                 told.wrong.append(found)
             ended += found.answer.error in ENDINGS
             if found.answer.error == "hang" or ended == MOST_ENDED:
+                told.skipped = told.skipped or ENDINGS[found.answer.error]
                 break
         if told.cases and not told.wrong and not evidence:
-            return Told(feature, dtype, skipped="rounding hides it in this type")
+            return Told(feature, dtype, of=told.of, skipped="rounding hides it in this type")
         return told
 
     def repeated(self, feature: Feature, dtype: str) -> Told:
@@ -251,20 +267,23 @@ class Run:
         outcomes = [self.suite.outcome(case, twice=True) for case in cases]
         told = [each for each in outcomes if not each.answer.error]
         if not told:
-            return Told(feature, dtype, skipped=outcomes[0].judgement.words)
-        return Told(feature, dtype, len(told), wrong=[each for each in told if not each.answer.same])
+            return Told(feature, dtype, of=len(cases), skipped=outcomes[0].judgement.words)
+        wrong = [each for each in told if not each.answer.same]
+        return Told(feature, dtype, len(told), len(cases), wrong=wrong)
 
     def result(self, told: Told, others: Sequence[Told]) -> FeatureResult:
         """What became of a feature in one type."""
         name, dtype = told.feature.name, told.dtype
         if name == INPUTS_KEPT and not told.skipped:
-            told.cases += sum(each.cases for each in others if each.dtype == dtype and each is not told)
+            calls = sum(each.cases for each in others if each.dtype == dtype and each is not told)
+            told.cases, told.of = told.cases + calls, told.of + calls
             told.wrong = [self.suite.changed[dtype]] if dtype in self.suite.changed else []
         if not told.cases:
-            return FeatureResult(name, dtype, SKIPPED, reason=told.skipped or "it has no cases")
+            why = told.skipped or "it has no cases"
+            return FeatureResult(name, dtype, SKIPPED, of=told.of, reason=why)
+        passed = FeatureResult(name, dtype, PASSED, told.cases, told.of, 0, told.ratio, told.reason)
         if not told.wrong:
-            why = f"{told.refused} of its cases are refused: {told.skipped}" if told.refused else ""
-            return FeatureResult(name, dtype, PASSED, told.cases, 0, told.ratio, why)
+            return passed
         found = self.diagnosis(told, others)
         saved = self.saved(told)
         failure = Failure(
@@ -276,7 +295,7 @@ class Run:
             str(saved or ""),
         )
         status = IGNORED if found.mistake == IGNORED_OPTION else FAILED
-        return FeatureResult(name, dtype, status, told.cases, len(told.wrong), told.ratio, failure=failure)
+        return replace(passed, status=status, failed=len(told.wrong), failure=failure)
 
     def diagnosis(self, told: Told, others: Sequence[Told]) -> Diagnosis:
         """What explains the failing cases of a feature."""
@@ -348,12 +367,13 @@ class Run:
         words = "; ".join(wrong)
         failure = Failure(replace(BASE, dtype=dtype), words, "convention", words) if wrong else None
         status = FAILED if wrong else PASSED
-        return [FeatureResult(CONVENTIONS, dtype, status, len(declared), len(wrong), failure=failure)]
+        cases = len(declared)
+        return [FeatureResult(CONVENTIONS, dtype, status, cases, cases, len(wrong), failure=failure)]
 
 
 def known_to_fail(result: FeatureResult, asked: Asked) -> FeatureResult:
-    """The result, with why it is known to fail where someone has said so."""
+    """The result; an expected failure where someone has said why it fails."""
     known = asked.xfail.get(result.feature)
     if known is None or result.dtype not in known.types or result.status not in {FAILED, IGNORED}:
         return result
-    return replace(result, known=known.why)
+    return replace(result, status=XFAIL, known=known.why)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnctl.screen.listing import Listing
 from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
-from attnctl.verbs.conform.report import FAILED, IGNORED, PASSED, SKIPPED, Conformance, FeatureResult
+from attnctl.verbs.conform.report import FAILED, IGNORED, PASSED, SKIPPED, XFAIL, Conformance, FeatureResult
 from attnctl.words import plural
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ SIGNS = {
     FAILED: ("✗", "X", "bad"),
     IGNORED: ("✗", "X", "bad"),
     SKIPPED: ("–", "-", "aside"),
+    XFAIL: ("✗", "X", "aside"),
 }
 """Each as a sign, as ASCII, and its style."""
 
@@ -80,8 +81,8 @@ def cell(result: FeatureResult | None, screen: Screen) -> Span:
     words = {SKIPPED: "skipped", IGNORED: "ignored"}.get(result.status, ratio_text(result.ratio))
     if result.failure and result.failure.mistake in {"crash", "exit", "hang", "exception"}:
         words = "raises" if result.failure.mistake == "exception" else result.failure.mistake
-    if result.known:
-        words, style = f"known {words}", "aside"
+    if result.status == XFAIL:
+        words = f"known {words}"
     return f"{mark} {words}".rstrip(), style
 
 
@@ -99,11 +100,14 @@ def summary(found: Conformance) -> str:
     run = [each for each in found.features if each.status != SKIPPED]
     if not run:
         return "Nothing was run: cannot tell."
-    cases = plural(sum(each.cases for each in run), "case")
+    done, there = found.counts
+    cases = f"{done:,} of {plural(there, 'case')}"
     names = list(dict.fromkeys(each.feature for each in found.wrong))
-    if not names:
-        return f"It conforms: {cases}. (The numbers: the worst, as a part of what rounding explains.)"
-    return f"It does not conform: {', '.join(names)}. ({cases}; a ratio above 1 is wrong.)"
+    if names:
+        return f"It does not conform: {', '.join(names)}. ({cases}; a ratio above 1 is wrong.)"
+    known = list(dict.fromkeys(each.feature for each in found.features if each.status == XFAIL))
+    verdict = f"It conforms but for what is known to fail, {', '.join(known)}" if known else "It conforms"
+    return f"{verdict}: {cases}. (The numbers: the worst, as a part of what rounding explains.)"
 
 
 def skipped(found: Conformance) -> dict[str, list[str]]:
@@ -120,10 +124,10 @@ def skipped(found: Conformance) -> dict[str, list[str]]:
 
 
 def refused(found: Conformance) -> dict[str, list[str]]:
-    """Features that passed and of which some cases were refused, by reason."""
+    """Features of which some cases were refused, by reason."""
     out: dict[str, list[str]] = {}
     for each in found.features:
-        if each.status == PASSED and each.reason and each.feature not in out.setdefault(each.reason, []):
+        if each.status != SKIPPED and each.reason and each.feature not in out.setdefault(each.reason, []):
             out[each.reason].append(each.feature)
     return out
 
