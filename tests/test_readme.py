@@ -55,10 +55,16 @@ def test_the_documents_show_what_happens(document, steps, workplace):
         assert on_any_processor(done.stdout.rstrip() + code) == on_any_processor(expected), command
 
 
-def test_the_python_of_the_readme_runs(workplace):
-    (block,) = re.findall(
-        r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
-    )
+PYTHON = [
+    pytest.param(block, id=f"{document.relative_to(ROOT)}")
+    for document in DOCUMENTS
+    if document.name == "README.md"
+    for block in re.findall(r"^```python\n(.*?)^```$", document.read_text(), re.DOTALL | re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("block", PYTHON)
+def test_the_python_of_the_documents_runs(block, workplace):
     done = workplace.shell(f"python - <<'PY'\n{block}\nPY")
     assert (done.returncode, done.stderr) == (0, b"")
 
