@@ -67,6 +67,7 @@ def test_a_right_program_is_never_accused(dtype, d_model, what, case, planted_ta
     assert not report.findings
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("dtype", "d_model", "what", "case"), list(cases(programs.WRONG)))
 def test_a_wrong_program_never_agrees(dtype, d_model, what, case, planted_table):
     report = checked(dtype, d_model, what, case)
@@ -102,6 +103,7 @@ def a_little_off(name, change, *marks):
     return pytest.param(change, id=name, marks=marks)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "change",
     [

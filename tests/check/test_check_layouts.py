@@ -88,6 +88,7 @@ PARTS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("names", PARTS.values(), ids=PARTS)
 def test_some_steps_are_enough(names):
     arrays = own.attend(own.CAUSAL)

@@ -41,6 +41,7 @@ def test_a_real_module_agrees(name):
     assert any(note.startswith("Read ") for note in report.notes)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_real_module_with_a_wrong_output_does_not(name):
     arrays = loaded(name)

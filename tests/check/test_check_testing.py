@@ -65,6 +65,7 @@ def test_what_is_no_array_is_refused():
         attnctl.check({"Q": Broken()})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
 def test_tensors_of_torch_will_do(dtype):
     torch = pytest.importorskip("torch")

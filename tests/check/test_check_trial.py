@@ -39,6 +39,7 @@ def held_to_the_bars(outcomes, lines):
     assert not words & {("misnamed", True), ("misnamed", False), ("acquitted", True)}, "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_trial_is_named():
     held_to_the_bars(*tried(list(programs())[::EVERY]))
 

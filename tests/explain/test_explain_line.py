@@ -40,7 +40,7 @@ def test_every_cell_evaluates_to_itself(options, dtype):
     assert check_cells(attnctl.run("I love AI", dtype=dtype, **options)) > 50
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_cell_of_every_shipped_config(path):
     """Up to 40 cells of a step here; `slow` does without the limit."""

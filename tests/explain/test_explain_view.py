@@ -53,6 +53,7 @@ def long_rows(keys=2000):
     return attnctl.attend({"Q": q, "K": k, "V": v})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("screen", [PIPE, TERMINAL], ids=["pipe", "terminal"])
 @pytest.mark.parametrize("cell", ["attention_weights[0,0,7]", "head_outputs[0,0,1]"])
 def test_a_softmax_over_2000_keys_is_a_page(screen, cell):

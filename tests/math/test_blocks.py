@@ -11,7 +11,7 @@ from attnctl.engine import blas
 from attnctl.engine.execute import carry_out
 from attnctl.plan import operator
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = pytest.mark.sample(7)
 
 QUERIES, KEYS = 11, 13
 

@@ -123,6 +123,7 @@ def test_rotary_scores_depend_on_distance_alone(seed, start):
     np.testing.assert_allclose(later["scores"][..., start:], at_zero, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(case=cases())
 def test_a_batch_is_its_members_one_by_one(case):

@@ -76,6 +76,7 @@ def test_what_it_is(capsys):
     assert "6 layers · 12 heads · width 384" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_battery_names_heads(capsys):
     told = json.loads(run(capsys, "stats", "--json").out)
     named = {(head["layer"], head["head"]): head["names"] for head in told["battery"]["heads"]}

@@ -54,6 +54,7 @@ if "png" in sys.argv:
 """
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_bytes(tmp_path):
     kinds = ["png"] if have_resvg() else []
     found = set()

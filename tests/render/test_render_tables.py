@@ -45,6 +45,7 @@ def matrices_of(text):
     return found
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "trace", [traces.small(), traces.base(), traces.grouped(), traces.crossed()], ids=lambda t: t.sentence
 )
@@ -59,6 +60,7 @@ def test_a_pipe_gets_every_number(trace):
             np.testing.assert_allclose(np.array(numbers, dtype=float), head, atol=5.1e-5)
 
 
+@pytest.mark.sample(2)
 def test_a_pipe_is_not_cut_whatever_its_width():
     wide = piped(traces.long(), BRIEF)
     assert re.findall(r"….*", wide) == ["… 2212 more characters (--full shows them)"]
@@ -101,6 +103,7 @@ def test_every_line_fits_and_every_frame_is_straight(tokens, half, heads, width,
             assert cells == frame
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "shape", [(512, 512), (8, 200, 200), (64, 3, 3), (3, 20000), (20000, 3), (16, 9, 128)]
 )
