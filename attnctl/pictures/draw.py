@@ -1,7 +1,7 @@
 """A figure as SVG: panels with tokens on both axes, a colour bar, a description for screen readers.
 
-Byte for byte the same on every machine, but for what its zlib makes of large panels, each a palette image of a
-pixel a cell. Lines between the anchors of a ramp are integers, so that gradient and cells agree.
+Byte for byte the same on every machine, but for what its zlib makes of large panels, each a palette
+image of a pixel a cell. Lines between the anchors of a ramp are integers, so that gradient and cells agree.
 """
 
 from __future__ import annotations

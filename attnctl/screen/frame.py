@@ -1,8 +1,8 @@
 """A table before it is drawn: cells in columns, and the frame around them as plain text.
 
-A pipe gets a table as this text, a terminal as a `rich.table.Table` (`terminal.py`) that looks the same; Rich
-is not imported for a pipe. A matrix is one column and a row of numbers one cell, so that shaded cells touch and
-large prints stay cheap.
+A pipe gets a table as this text, a terminal as a `rich.table.Table` (`terminal.py`) that looks the
+same; Rich is not imported for a pipe. A matrix is one column and a row of numbers one cell, so that
+shaded cells touch and large prints stay cheap.
 """
 
 from __future__ import annotations
