@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnctl.cli.commands import Group
-from attnctl.cli.options import AttentionOptions, ConfigOption, SentenceOptions, command, option
+from attnctl.cli.options import STDOUT, AttentionOptions, ConfigOption, SentenceOptions, command, option
+from attnctl.errors import AttnError, raise_all
 
 if TYPE_CHECKING:
     from attnctl.config.settings import Settings
 
 SCHEMA_FILE = "attnctl.schema.json"
 """The schema that the first line of a config names."""
+
+ForceOption = Annotated[bool, option("Write FILE though it is there already.", "--force")]
 
 app = typer.Typer(
     cls=Group,
@@ -52,18 +55,18 @@ def init(
             writes=True,
         ),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
-    from attnctl.cli.options import STDOUT
     from attnctl.cli.settings import settings_from
     from attnctl.config.schema import with_files
     from attnctl.config.write import commented
 
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     if output is None or output == STDOUT:
-        sys.stdout.write(commented(settings))
-        return
-    write_config(commented(with_files(settings, beside(output))), output)
+        print_config(commented(settings), force=force)
+    else:
+        write_config(commented(with_files(settings, beside(output))), output, force=force)
 
 
 def beside(path: str) -> Callable[[str], str]:
@@ -72,16 +75,31 @@ def beside(path: str) -> Callable[[str], str]:
     return lambda file: file if not folder or os.path.isabs(file) else os.path.relpath(file, folder)  # noqa: PTH117
 
 
-def write_config(text: str, path: str) -> None:
-    """Write a config, and beside it the schema that its first line names, for an editor."""
+def print_config(text: str, *, force: bool) -> None:
+    """Write a config on stdout."""
+    if force:
+        raise AttnError("--force: goes with -o FILE")
+    sys.stdout.write(text)
+
+
+def write_config(text: str, path: str, *, force: bool) -> None:
+    """Write a config, and where there is none yet the schema beside it that its first line names.
+
+    Raises AttnError where there is a file already, unless it is to be written by `force`.
+    """
+    from attnctl.cli.program import complain
     from attnctl.config.schema import json_schema
     from attnctl.store import write_text
     from attnctl.store.files import is_special
     from attnctl.store.strict_json import json_text
 
+    if Path(path).is_file() and not force:
+        raise AttnError(f"-o {path}: it is there already, and is kept; give another name, or add --force")
     write_text(text, path)
-    if not is_special(path):
-        write_text(json_text(json_schema(), indent=2) + "\n", Path(path).with_name(SCHEMA_FILE))
+    schema = Path(path).with_name(SCHEMA_FILE)
+    if not is_special(path) and not schema.exists():
+        write_text(json_text(json_schema(), indent=2) + "\n", schema)
+        complain(f"note: wrote {schema}, too: an editor completes and checks the config by it")
 
 
 @command(app, "attnctl config check mine.yaml", "attnctl config check configs/*.yaml")
@@ -90,7 +108,6 @@ def check(
 ) -> None:
     """Validate configs and say every problem, each with its line."""
     from attnctl.config.load import load
-    from attnctl.errors import AttnError, raise_all
     from attnctl.plan.sentence import prepare
 
     def problems(path: str) -> tuple[str, ...]:

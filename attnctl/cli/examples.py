@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import command, option
+from attnctl.cli.config import ForceOption
+from attnctl.cli.options import STDOUT, command, option
 from attnctl.errors import AttnError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -30,20 +30,20 @@ def examples(
             "Write the config to FILE instead of stdout (-).", "--output", "-o", metavar="FILE", writes=True
         ),
     ] = None,
+    force: ForceOption = False,
 ) -> None:
     """List the worked examples that are installed, or print the config of one.
 
     An example runs where it is: attnctl run -c example:NAME.
     """
-    from attnctl.cli.config import write_config
-    from attnctl.cli.options import STDOUT
+    from attnctl.cli.config import print_config, write_config
     from attnctl.config.examples import about, names, text_of
 
     if name is not None:
-        if output in {None, STDOUT}:
-            sys.stdout.write(text_of(name))
+        if output is None or output == STDOUT:
+            print_config(text_of(name), force=force)
         else:
-            write_config(text_of(name), str(output))
+            write_config(text_of(name), output, force=force)
         return
     if output is not None:
         raise AttnError("-o: there is no config to write; name one, like india-is-great")

@@ -217,10 +217,10 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """What messages call it: --d-model."""
+        """What messages call it: --d-model, or its shortest name: -o."""
         info = self.parameter.annotation.__metadata__[0]
-        names = getattr(info, "param_decls", None)
-        return names[0] if names else f"--{self.parameter.name.replace('_', '-')}"
+        names = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str)]
+        return min(names, key=len, default=f"--{self.parameter.name.replace('_', '-')}")
 
     def announce(self, value: str | list[str] | None) -> None:
         """Say which files are to be written, where it names such. Raises AttnError for one named twice."""
@@ -229,7 +229,7 @@ class Option(NamedTuple):
             return
         for path in [value] if isinstance(value, str) else value:
             if path != STDOUT:
-                announce_output(path, min([*info.param_decls, self.flag], key=len))
+                announce_output(path, self.flag)
 
 
 def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:

@@ -95,7 +95,7 @@ def test_the_config_of_a_dump_runs_it_again(workplace):
 
 def test_config_init_reproduces_the_run(workplace):
     flags = "'I love AI' --heads 2 --causal --window 2 --softcap 20 --seed 3 --d-model 8"
-    init, run = f"attnctl config init {flags} -o x.yaml", f"attnctl run {flags} > a"
+    init, run = f"attnctl config init {flags} > x.yaml", f"attnctl run {flags} > a"
     done = workplace.shell(f"{init}; {run}; attnctl run -c x.yaml > b; cmp a b")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 

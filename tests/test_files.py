@@ -1,0 +1,186 @@
+"""Files are opened in one place, which knows them however they are spelled, and where pipes may stand."""
+
+import ast
+import io
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from attnctl import files
+from attnctl.cli.program import program
+from attnctl.files import OverwriteError, announce_output, hold_output, one_command, open_input
+
+PACKAGE = Path(files.__file__).parent
+CHECKPOINT = Path(__file__).parent / "models" / "checkpoints" / "qwen2"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a file in it under several names."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "soft").symlink_to("a")
+    (tmp_path / "softer").symlink_to("soft")
+    (tmp_path / "folder").symlink_to(".")
+    os.link("a", "hard")
+    return tmp_path
+
+
+NAMES = ["a", "./a", "folder/a", "folder/./folder/soft", "soft", "softer", "hard"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "absolute"])
+@pytest.mark.parametrize("read", ["a", "soft", "hard"])
+def test_a_file_is_known_under_every_name(folder, read, name):
+    name = str(folder / "a") if name == "absolute" else name
+    with one_command():
+        with open_input(read):
+            pass
+        for held in (hold_output, lambda path: announce_output(path, "-o")):
+            with pytest.raises(OverwriteError, match="this command reads; give another name"):
+                held(name)
+        hold_output("b")
+    hold_output(name)  # no command: a program may write over what it has read
+
+
+def test_what_is_to_be_written_is_not_read(folder):
+    with one_command():
+        announce_output("soft", "--csv")
+        refused = "--csv soft: it is hard, which this command reads; give another name"
+        with pytest.raises(OverwriteError, match=f"^{refused}$"), open_input("hard"):
+            pass
+
+
+def test_another_file_in_its_place_is_no_other_file(folder):
+    with one_command():
+        with open_input("a"):
+            pass
+        (folder / "b").write_text("b")
+        (folder / "b").rename("a")
+        with pytest.raises(OverwriteError):
+            hold_output("folder/a")
+
+
+def test_commands_have_files_of_their_own(folder):
+    with one_command():
+        with open_input("a"):
+            pass
+        with one_command():
+            hold_output("a")
+        with pytest.raises(OverwriteError):
+            hold_output("a")
+
+
+def test_devices_are_no_files(folder):
+    with one_command(), open_input(os.devnull):
+        hold_output(os.devnull)
+        announce_output(os.devnull, "-o")
+        announce_output(os.devnull, "--csv")
+
+
+# --- pipes ---
+
+
+FOUND = {
+    "a shard": ("run --model m --layer 0 --ids 4,5", "m/model.safetensors"),
+    "a config of a model": ("model m", "m/config.json"),
+    "an index": ("model m", "m/model.safetensors.index.json"),
+    "a tokenizer": ("run I --model m --layer 0", "m/tokenizer.json"),
+    "weights of a config": ("run I -c c.yaml", "w.npz"),
+    "a corpus": ("stats --file s.txt", "s.txt"),
+    "a lesson": ("learn --from lessons --list", "lessons/a.yaml"),
+    "a dump of a lesson": ("learn --from dumps --lesson a", "dumps/d.json"),
+}
+
+
+@pytest.mark.parametrize(("line", "path"), FOUND.values(), ids=FOUND)
+def test_a_pipe_that_nobody_named_is_refused_and_does_not_hang(tmp_path, monkeypatch, line, path):
+    folder, err = tmp_path, io.StringIO()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder))
+    shutil.copytree(CHECKPOINT, folder / "m")
+    for name in ("lessons", "dumps"):
+        (folder / name).mkdir()
+    (folder / "c.yaml").write_text("weights: {file: w.npz}\nd_model: 4\n")
+    (folder / "dumps" / "a.yaml").write_text(
+        "title: A\nkind: number\ndump: d.json\ntext: A.\nask: B?\nanswer: X[0,0]\n"
+    )
+    (folder / path).unlink(missing_ok=True)
+    if "index" in path:
+        (folder / "m" / "model.safetensors").unlink()
+    os.mkfifo(folder / path)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(10)
+    try:
+        assert program(line.split(), stderr=err) == 2, err.getvalue()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert Path(path).name in err.getvalue()
+
+
+def test_a_pipe_that_a_person_named_is_read(workplace):
+    done = workplace.shell(
+        "attnctl show <(attnctl run 'I love AI' --json) --step output | head -n 1; "
+        "attnctl run 'I love' -c <(echo heads: 2) --json | jq .config.heads; "
+        "attnctl run --file <(echo one two) --json | jq -c .tokens; "
+        "attnctl run 'I love' --edit scores=@<(attnctl run 'I love' --json) --json | jq -c .sentence; "
+        "attnctl run I --json | attnctl show /dev/stdin --json | jq -c .tokens; "
+        "attnctl run I --json > d.json; attnctl show /dev/stdin --json < d.json | jq -c .tokens"
+    )
+    assert done.stderr == b""
+    first, *others = done.stdout.decode().splitlines()
+    assert "I love AI" in first
+    assert others == ["2", '["one","two"]', '"I love"', '["I"]', '["I"]']
+
+
+# --- one place ---
+
+OPENING = {"open", "fdopen", "read_text", "read_bytes", "write_text", "write_bytes", "from_file", "ZipFile"}
+OPENING |= {"load", "loadtxt", "save", "savez", "memmap", "fromfile", "tofile"}
+"""Methods that open files, in Python, NumPy and tokenizers."""
+
+BUILTIN = {"open", "ZipFile"}
+OURS = {"found.load", "tensor.load", "self.save"}
+ELSEWHERE = {
+    ("files.py", "open"): "the place where files are read",
+    ("files.py", "os.open"): "the same",
+    ("store/files.py", "Path(path).open"): "the place where files are written: a device",
+    ("store/files.py", "temporary.open"): "the same: beside the target",
+    ("store/raw.py", "open"): "a descriptor of a file that is open",
+    ("store/npz.py", "ZipFile"): "a stream that is open",
+    ("store/npz.py", "zipfile.ZipFile"): "a stream that is open",
+    ("store/npz.py", "archive.open"): "a member of an archive",
+    ("models/tokens.py", "Tokenizer.from_file"): "a library opens it: noted before",
+    ("engine/memory.py", "Path('/proc/meminfo').read_text"): "the system's",
+    ("report/write.py", "(files('attnctl.report') / 'page' / name).read_text"): "installed with attnctl",
+    ("verbs/conform/others.py", "path.read_text"): "installed with attnctl",
+    ("verbs/conform/command.py", "np.savez"): "in a temporary folder",
+    ("verbs/conform/command.py", "path.write_bytes"): "in a temporary folder",
+    ("verbs/conform/worker.py", "pickle.load"): "a pipe of our own",
+    ("verbs/conform/worker.py", "os.fdopen"): "a pipe of our own",
+    ("verbs/conform/worker.py", "os.open"): "nothing: /dev/null",
+    ("cli/__init__.py", "os.open"): "nothing: /dev/null",
+    ("cli/__init__.py", "os.fdopen"): "nothing: /dev/null",
+    ("cli/program.py", "os.open"): "nothing: /dev/null",
+    ("cli/explore.py", "os.open"): "the terminal",
+}
+"""What opens files beside the place where they are noted, each with why it may."""
+
+
+def openings():
+    """What opens a file: where, and what is called."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                dotted, _, method = called.rpartition(".")
+                if method in (OPENING if dotted else BUILTIN) and called not in OURS:
+                    yield path.relative_to(PACKAGE).as_posix(), called
+
+
+def test_files_are_opened_in_one_place():
+    assert set(openings()) == set(ELSEWHERE)
