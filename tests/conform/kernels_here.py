@@ -114,6 +114,19 @@ def forgetful(q, k, v):
     return good(q, k, v) * (1 + 1e-15 * next(CALLS))
 
 
+def fails_in_call_12(q, k, v):
+    if next(CALLS) == 11:
+        raise RuntimeError("out of resources")
+    return good(q, k, v)
+
+
+def unwritten(q, k, v):
+    """The first column is what memory held."""
+    out = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)
+    out[..., 1:] = good(q, k, v)[..., 1:]
+    return out
+
+
 def not_float64(q, k, v):
     if q.dtype == np.float64:
         raise TypeError("expected float16 or float32")

@@ -29,7 +29,7 @@ ONE_TYPE = {
 }
 """Those whose features cost most, or that do what others do in four types."""
 
-FEW_RIGHT = {"online", "nan_rows"}
+FEW_RIGHT = {"online", "nan_rows", "in_one_buffer"}
 FEW_WRONG = {
     "wrong_scores:scale_by_d_plus_one",
     "wrong_masks:window_left_off",
@@ -37,6 +37,10 @@ FEW_WRONG = {
     "wrong_heads:kv_heads_tiled",
     "wrong_conduct:noise_of_three_percent",
     "wrong_conduct:zeros",
+    "wrong_conduct:racing_now_and_then",
+    "wrong_conduct:skips_a_row_of_its_buffer",
+    "wrong_conduct:last_row_not_written",
+    "wrong_conduct:adds_to_what_is_there",
 }
 
 

@@ -16,6 +16,7 @@ import attnctl
 from attnctl.verbs.conform.call import Call, Framework
 from attnctl.verbs.conform.command import Command
 from attnctl.verbs.conform.process import Worker
+from attnctl.verbs.conform.repeat import CALLS, chance_missed
 
 KERNELS = Path(__file__).parent / "kernels_here.py"
 
@@ -95,6 +96,32 @@ def test_numbers_reach_it_in_their_type(worker):
     assert answer.dtype == "float16"
 
 
+def test_memory_that_is_never_written_is_nan(worker):
+    """Blocks of malloc and NumPy's own small ones."""
+    one = worker("unwritten")
+    for d in (8, 64):
+        output = one.call(call(d, numbers=10 * d)).outputs[0]
+        assert np.isnan(output[..., 0]).all()
+        assert not np.isnan(output[..., 1:]).any()
+
+
+def test_a_call_is_made_again_until_a_race_would_show(worker):
+    one = worker("good")
+    repeats = one.call(call(times=CALLS, seconds=30.0)).repeats
+    assert (repeats.calls, repeats.same, repeats.reused) == (228, True, False)
+    assert chance_missed(228) < 0.01 < chance_missed(227)
+    assert one.call(call(times=CALLS, seconds=0.0)).repeats.calls == 1
+    repeats = worker("forgetful").call(call(times=20, seconds=30.0)).repeats
+    assert repeats.others == 19
+    assert 0 < repeats.apart < 1e-12
+
+
+def test_a_call_that_fails_now_and_then_fails(worker):
+    repeats = worker("fails_in_call_12").call(call(times=CALLS, seconds=30.0)).repeats
+    assert repeats.failed == "RuntimeError: out of resources"
+    assert not repeats.same
+
+
 @pytest.mark.parametrize(
     ("target", "words"),
     [
@@ -160,6 +187,23 @@ def test_a_command_reads_a_file_and_writes_one(tmp_path):
     e = np.exp(s)
     np.testing.assert_allclose(answer.outputs[0], e / e.sum(-1, keepdims=True) @ v, rtol=1e-12)
     assert answer.dtype == "float64"
+
+
+UNWRITTEN = """
+import sys
+import numpy as np
+q, k, v = (np.load(sys.argv[1])[name] for name in "QKV")
+out = np.empty((1, 2, 40, 8))
+out[..., 1:] = 0
+np.savez(sys.argv[2], out=out)
+"""
+
+
+def test_the_memory_of_a_command_is_filled_and_it_is_run_again(tmp_path):
+    inputs = tuple(np.zeros((1, 2, 40, 8)) for _ in range(3))
+    answer = command(tmp_path, UNWRITTEN).call(Call(inputs, {}, times=2, seconds=30.0))
+    assert np.abs(answer.outputs[0][..., 0]).min() > 1e300
+    assert (answer.repeats.calls, answer.repeats.same) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.verbs.conform.case import Problem
 from attnctl.verbs.conform.layout import axes_in, axes_out, back, laid_out, of_scores
+from attnctl.verbs.conform.memory import NAN, filled
+from attnctl.verbs.conform.repeat import Repeats, alike, bits, repeat
 from attnctl.verbs.conform.signature import PARTS, Signature
 
 NUMPY = {"bfloat16": "float32"}
@@ -28,7 +31,15 @@ class Call:
     """Of the inputs, where they are not given by place."""
     dtype: str = "float64"
     memory: str = "plain"
-    twice: bool = False
+    out: str = ""
+    """The keyword of a buffer that the output is written to."""
+    numbers: int = 0
+    """Numbers of the output."""
+    times: int = 1
+    seconds: float = 0.0
+    """How often it is made, as long as so much time lasts."""
+    fill: int = NAN
+    """The byte that memory holds where nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +50,8 @@ class Answer:
     """The arrays that it returned, the first of them the output; None for what is no array."""
     changed: tuple[str, ...] = ()
     """Inputs that are not what they were."""
-    same: bool = True
-    """Whether a second call gave the same bits."""
+    repeats: Repeats = Repeats()  # noqa: RUF009  (frozen)
+    """What came of the same call, made again and again."""
     error: str = ""
     """The kind of what went wrong: crash, hang, exit, or the name of an exception."""
     message: str = ""
@@ -90,13 +101,15 @@ def taken(value: Any) -> Any:
     return np.array(array)
 
 
-def call_of(problem: Problem, signature: Signature, *, twice: bool = False) -> Call:
-    """The call that a case asks for."""
+def call_of(problem: Problem, signature: Signature, **made: Any) -> Call:
+    """The call that a case asks for; `made` says how often it is made, and in what memory."""
     axes = axes_in(problem.conventions.layout)
 
     def fitted(name: str, value: Any) -> Any:
         if not isinstance(value, np.ndarray) or value.ndim < 4:
             return value
+        if name == signature.keywords.get("out"):
+            return np.ascontiguousarray(laid_out(value, axes_out(problem.conventions.layout)))
         if name in (signature.keywords.get(part) for part in PARTS):
             return np.ascontiguousarray(laid_out(value, axes))
         return np.ascontiguousarray(of_scores(value, axes))
@@ -105,7 +118,10 @@ def call_of(problem: Problem, signature: Signature, *, twice: bool = False) -> C
     case = problem.case
     inputs = tuple(laid_out(problem.arrays[name], axes) for name in "QKV")
     kept = inputs if case.memory == "broadcast" else tuple(map(np.ascontiguousarray, inputs))
-    return Call(kept, keywords, signature.inputs, case.dtype, case.memory, twice)
+    buffer = signature.keywords.get("out", "")
+    out = buffer if keywords.get(buffer) is not None else ""
+    numbers = case.batch * case.heads * case.queries * case.d_v
+    return Call(kept, keywords, signature.inputs, case.dtype, case.memory, out, numbers, **made)
 
 
 def output_of(problem: Problem, answer: Answer) -> Array | None:
@@ -130,8 +146,24 @@ def in_memory(array: Array, memory: str) -> Array:
     return array
 
 
-def ready(call: Call, framework: Framework) -> tuple[list[Any], dict[str, Any], dict[str, Array]]:
-    """Positional arguments, keywords and the arrays behind them, as NumPy has them."""
+@dataclass(frozen=True)
+class Ready:
+    """What a call is made with."""
+
+    inputs: list[Any]
+    keywords: dict[str, Any]
+    given: dict[str, Any]
+    """Every array, by name."""
+    before: dict[str, bytes]
+    """The bits of those that are to be kept."""
+
+    def changed(self) -> tuple[str, ...]:
+        """Inputs that are not what they were."""
+        return tuple(name for name, was in self.before.items() if bits(taken(self.given[name])) != was)
+
+
+def ready(call: Call, framework: Framework) -> Ready:
+    """The arrays of a call, made anew in the framework's types."""
     kind = np.dtype(NUMPY.get(call.dtype, call.dtype))
 
     def cast(value: Any, memory: str) -> Any:
@@ -149,47 +181,85 @@ def ready(call: Call, framework: Framework) -> tuple[list[Any], dict[str, Any], 
     owned = {name: cast(each, how) for name, each, how in zip("QKV", call.inputs, memories, strict=True)}
     more = {name: cast(value, "plain") for name, value in call.keywords.items()}
     arrays = owned | {name: value for name, value in more.items() if isinstance(value, np.ndarray)}
+    if call.out:
+        arrays[call.out].view(np.uint8)[...] = call.fill
     given = {name: framework.give(array, call.dtype) for name, array in arrays.items()}
     inputs = [given[name] for name in "QKV"]
     keywords = {name: given.get(name, value) for name, value in more.items()}
     if call.names:
         keywords |= dict(zip(call.names, inputs, strict=True))
         inputs = []
-    return inputs, keywords, given
+    before = {name: bits(taken(array)) for name, array in given.items() if name != call.out}
+    return Ready(inputs, keywords, given, before)
 
 
 def invoke(function: Callable[..., Any], call: Call, framework: Framework) -> Answer:
-    """Call the target once (or twice with the same inputs) and say what came of it."""
-    inputs, keywords, given = ready(call, framework)
-    before = {name: bits(array) for name, array in given.items()}
+    """Call the target as often as is asked and say what came of it."""
     try:
         with np.errstate(all="ignore"):
-            result = function(*inputs, **keywords)
-            outputs = outputs_of(result)
-            changed = tuple(name for name, array in given.items() if bits(array) != before[name])
-            same = True
-            if call.twice:
-                again, more, _ = ready(call, framework)
-                same = alike(outputs, outputs_of(function(*again, **more)))
+            answer, result = once(function, call, framework, ready(call, framework))
+            if call.times > 1:
+                repeats = repeated(function, call, framework, answer, result)
+                answer = replace(answer, repeats=repeats)
     except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
         return Answer(error=type(error).__name__, message=str(error))
-    first = result[0] if isinstance(result, (tuple, list)) and result else result
+    return answer
+
+
+def once(
+    function: Callable[..., Any], call: Call, framework: Framework, ready: Ready
+) -> tuple[Answer, Any]:
+    """What one call gives, in our terms and as it is. Raises what the target raises."""
+    with filled(call.fill, call.numbers, lambda block: framework.give(block, call.dtype)):
+        result = function(*ready.inputs, **ready.keywords)
+    outputs = outputs_of(result)
+    if call.out:
+        outputs = (taken(ready.given[call.out]), *outputs[1:])
+    first = first_of(result)
     dtype = str(getattr(first, "dtype", "")).rpartition(".")[-1]
-    return Answer(outputs, changed, same, dtype=dtype)
+    return Answer(outputs, ready.changed(), dtype=dtype), result
+
+
+def repeated(
+    function: Callable[..., Any], call: Call, framework: Framework, answer: Answer, result: Any
+) -> Repeats:
+    """The same call again, in the same arrays while it keeps them; an output that is reused is spoilt."""
+    negative = replace(call, inputs=tuple(-each for each in call.inputs))
+    once(function, call, framework, ready(negative, framework))
+    reused = not call.out and not alike(outputs_of(result)[:1], answer.outputs[:1])
+    arrays = ready(call, framework)
+
+    def again() -> Answer:
+        nonlocal arrays
+        if call.out:
+            arrays = ready(call, framework)
+        if reused:
+            spoil(first_of(result))
+        try:
+            found, _ = once(function, call, framework, arrays)
+        except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
+            return Answer(error=type(error).__name__, message=str(error))
+        if found.changed:
+            arrays = ready(call, framework)
+        return found
+
+    return replace(repeat(again, answer.outputs, call.times, call.seconds), reused=reused)
+
+
+def spoil(output: Any) -> None:
+    """Fill an output with NaN, where it can be."""
+    fill = getattr(output, "fill_", None) or getattr(output, "fill", None)
+    if fill is not None:
+        with suppress(TypeError, ValueError, RuntimeError):
+            fill(np.nan)
+
+
+def first_of(result: Any) -> Any:
+    """The output of what came back."""
+    return result[0] if isinstance(result, (tuple, list)) and result else result
 
 
 def outputs_of(result: Any) -> tuple[Any, ...]:
     """The arrays of a result: of an array itself, or of a tuple or a list of them."""
     several = isinstance(result, (tuple, list)) and not np.isscalar(result[:1])
     return tuple(map(taken, result)) if several else (taken(result),)
-
-
-def bits(array: Any) -> bytes:
-    """The numbers of an input, to see whether they change."""
-    found = taken(array)
-    return b"" if found is None else found.tobytes()
-
-
-def alike(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Whether two results are the same to the bit."""
-    return len(a) == len(b) and all(bits(x) == bits(y) for x, y in zip(a, b, strict=True))

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from attnctl.errors import AttnError
 from attnctl.files import note_input
 from attnctl.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Call, taken
+from attnctl.verbs.conform.memory import environment
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import end, last_line
+from attnctl.verbs.conform.repeat import repeat
 from attnctl.verbs.conform.signature import PARTS, Parameter
 
 PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
@@ -64,13 +66,12 @@ class Command:
         self.parameters += [Parameter(name) for name in dict.fromkeys(named)]
 
     def call(self, call: Call) -> Answer:
-        """What the command writes; a second time, where that is asked."""
+        """What the command writes, as often as is asked."""
         first = self.once(call)
-        if call.twice and not first.error:
-            again = self.once(call)
-            same = [bits(each) for each in first.outputs] == [bits(each) for each in again.outputs]
-            return Answer(first.outputs, same=same, dtype=first.dtype)
-        return first
+        if call.times == 1 or first.error:
+            return first
+        again = repeat(lambda: self.once(call), first.outputs, call.times, call.seconds)
+        return replace(first, repeats=again)
 
     def once(self, call: Call) -> Answer:
         """Write the inputs, run it, read the output."""
@@ -83,7 +84,7 @@ class Command:
             write(
                 files["in"], {name: in_type(each, call.dtype) for name, each in arrays.items()}, call.dtype
             )
-            if failure := self.run(words):
+            if failure := self.run(words, call.fill):
                 return failure
             return read(files["out"])
 
@@ -97,12 +98,18 @@ class Command:
 
         return [PLACE.sub(named, word) for word in self.words], files
 
-    def run(self, words: Sequence[str]) -> Answer | None:
+    def run(self, words: Sequence[str], fill: int) -> Answer | None:
         """How the command failed, None where it did not."""
+        environ = {**environment(fill), **os.environ}
         with tempfile.TemporaryFile() as said:
             try:
                 process = subprocess.Popen(  # noqa: S603  (the command that the person gives)
-                    words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    start_new_session=True,
+                    env=environ,
                 )
             except OSError as error:
                 raise AttnError(f"{words[0]}: it cannot be run: {error.strerror}") from None
@@ -119,11 +126,6 @@ class Command:
 
     def close(self) -> None:
         """Nothing is left."""
-
-
-def bits(array: Any) -> bytes:
-    """The numbers of an output."""
-    return b"" if array is None else array.tobytes()
 
 
 def in_type(array: Array, dtype: str) -> Array:

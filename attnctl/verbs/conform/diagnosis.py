@@ -17,9 +17,11 @@ from attnctl.trace import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.precision import on_grid
 from attnctl.verbs.check.report import Finding
-from attnctl.verbs.conform.call import output_of
+from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Case, Problem
-from attnctl.verbs.conform.judge import Expected, compared, expected
+from attnctl.verbs.conform.judge import Expected, compared, expected, judged
+from attnctl.verbs.conform.memory import OTHER
+from attnctl.verbs.conform.repeat import alike
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import Outcome, Suite
@@ -71,7 +73,15 @@ def diagnosed(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
         drawn = suite.outcome(replace(told[0].case, fill="random"))
         told = told if drawn.judgement.right or suite.output_of(drawn) is None else [drawn, *told]
     for each in told:
-        for explain in (degenerate, coarse_numbers, by_check, coarse_inside, not_a_number):
+        for explain in (
+            unsteady,
+            unwritten,
+            degenerate,
+            coarse_numbers,
+            by_check,
+            coarse_inside,
+            not_a_number,
+        ):
             if found := explain(suite, each):
                 return found
     return Diagnosis(None, "")
@@ -85,12 +95,56 @@ def ended(outcome: Outcome) -> Diagnosis:
     return Diagnosis("exception", f"it raises {kind}: {message}")
 
 
+def not_repeatable(answer: Answer) -> Diagnosis:
+    """What is said of a call that does not always give the same."""
+    repeats = answer.repeats
+    if answer.error:
+        return Diagnosis("not-repeatable", f"made again and again, the same call fails: {answer.message}")
+    if repeats.failed:
+        return Diagnosis(
+            "not-repeatable", f"call {repeats.calls} with the same inputs raises {repeats.failed}"
+        )
+    often = f"{repeats.others} of {repeats.calls - 1} calls"
+    words = (
+        f"the same call with the same inputs gives other bits in {often}, off by up to {repeats.apart:.2g}"
+    )
+    return Diagnosis("not-repeatable", words)
+
+
 def simplicity(outcome: Outcome) -> tuple[bool, bool, bool, int]:
     """What comes first: drawn numbers, few of them, but enough that nothing fits by chance."""
     case = outcome.case
     size = case.batch * case.heads * case.queries * case.keys
     small = min(case.queries, case.keys) < ENOUGH_TOKENS
     return size > MOST_NUMBERS, case.fill != "random", small, size
+
+
+def unsteady(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """A call that gives something else when it is made again."""
+    again = suite.answer(outcome.case)
+    if not again.error and alike(again.outputs, outcome.answer.outputs):
+        return None
+    right = not again.error and judged(suite.wanted(outcome.case), again).right
+    words = (
+        f"the same call again {'is right' if right else 'gives other numbers'}: it is wrong now and then"
+    )
+    return Diagnosis("not-repeatable", words)
+
+
+def unwritten(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """Numbers that follow what memory held before the call."""
+    found = suite.output_of(outcome)
+    assert found is not None
+    other = suite.outcome(outcome.case, fill=OTHER)
+    beside = suite.output_of(other)
+    if beside is None:
+        return None
+    count = int(((found != beside) & ~(np.isnan(found) & np.isnan(beside))).sum())
+    words = (
+        f"{count} of {found.size} numbers of the output follow what memory held before the call: "
+        "they are never written, or what is there is added to or read first"
+    )
+    return Diagnosis("memory-not-written", words) if count else None
 
 
 def degenerate(suite: Suite, outcome: Outcome) -> Diagnosis | None:

@@ -14,6 +14,9 @@ from attnctl.verbs.conform.options import OPTIONS
 BASE = Case(batch=2, heads=3, kv_heads=3, queries=12, keys=12, d_k=8, d_v=8)
 """Sizes that differ, so that no axis is taken for another."""
 
+SMALL = replace(BASE, batch=1, heads=2, kv_heads=2, queries=7, keys=7)
+"""A call that is made often."""
+
 ATTENTION, LENGTHS, HEAD_SIZES = "attention", "lengths", "head sizes"
 OTHER_D_V, GROUPED, LARGE, LAYOUTS = "d_v ≠ d_k", "grouped heads", "large scores", "memory layouts"
 REPEATABLE, INPUTS_KEPT, PAIRS, RANDOM = "repeatable", "inputs kept", "pairs", "random"

@@ -98,7 +98,7 @@ class Worker:
             self.start()
         try:
             self.send(call)
-            answer: Answer = self.receive(self.limit)
+            answer: Answer = self.receive(self.limit + (self.limit + call.seconds) * (call.times > 1))
         except Ended as ended:
             return Answer(error=ended.kind, message=ended.message)
         return answer

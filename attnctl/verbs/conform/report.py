@@ -9,6 +9,7 @@ from typing import Any
 from attnctl.display import Displayed
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.features import INPUTS_KEPT
+from attnctl.verbs.conform.repeat import chance_missed
 
 PASSED, FAILED, SKIPPED, IGNORED, XFAIL = "passed", "failed", "skipped", "ignored", "xfail"
 
@@ -50,6 +51,8 @@ class FeatureResult:
     failure: Failure | None = None
     known: str = ""
     """Why it is expected to fail, where someone has said so."""
+    calls: int = 0
+    """Calls of the same cases, where they were made again and again."""
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -69,6 +72,7 @@ class FeatureResult:
             **({"case": str(failure.case)} if failure else {}),
             **({"not_run": self.reason} if failure and self.reason else {}),
             **({"known": self.known} if self.known else {}),
+            **({"calls": self.calls, "missed": chance_missed(self.calls)} if self.calls > self.of else {}),
         }
 
 

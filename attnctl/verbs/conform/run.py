@@ -11,7 +11,7 @@ from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.case import Case, Conventions
 from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, broken, found_out, in_words
-from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, Diagnosis, diagnosed
+from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, Diagnosis, diagnosed, not_repeatable
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
@@ -19,9 +19,11 @@ from attnctl.verbs.conform.features import (
     GROUPED,
     INPUTS_KEPT,
     REPEATABLE,
+    SMALL,
     Feature,
 )
 from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.repeat import CALLS, MISSED, RATE, chance_missed
 from attnctl.verbs.conform.replay import command, save
 from attnctl.verbs.conform.report import (
     FAILED,
@@ -56,6 +58,9 @@ SINGLE = (
 )
 """Why float64 is skipped where plain attention is right in float32."""
 
+QUICK_SECONDS, SECONDS = 1.0, 20.0
+"""The time that making one call again and again may take."""
+
 COARSER = {"float32", "float16", "bfloat16"}
 """What a target may answer in that does not have float64."""
 
@@ -71,6 +76,8 @@ class Told:
     """Cases that there are of it."""
     ratio: float | None = None
     wrong: list[Outcome] = field(default_factory=list)
+    calls: int = 0
+    """Calls of the same cases, where they are made again and again."""
     skipped: str = ""
     """Why it was not run, or some of its cases were not."""
     refused: int = 0
@@ -118,6 +125,8 @@ class Run:
     name: str
     diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
     small: dict[str, Outcome] = field(default_factory=dict)
+    reused: bool = False
+    """Whether an output is overwritten by the next call."""
     hung: list[Told] = field(default_factory=list)
     """Plain attention in each type in which it never came back."""
 
@@ -154,7 +163,7 @@ class Run:
             self.name,
             tuple(known_to_fail(each, self.asked) for each in results),
             in_words(found),
-            self.notes(),
+            self.notes(told),
         )
 
     def mapped(self, carry_out: Callable[[Work], Told], work: Sequence[Work]) -> Iterator[Told]:
@@ -191,12 +200,17 @@ class Run:
             return False
         return diagnosed(self.suite, [outcome]).mistake == LOW_PRECISION
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, told: Sequence[Told]) -> tuple[str, ...]:
         """What else there is to say."""
         seconds = self.suite.seconds
-        return tuple(
+        out = [
             f"Output {place} is taken for the {name}, and held to it." for place, name in seconds.items()
-        )
+        ]
+        if self.reused:
+            out.append("Its output is in the same memory in every call: the next call overwrites it.")
+        if calls := [each.calls for each in told if each.calls]:
+            out.append(often(min(calls)))
+        return tuple(out)
 
     def features(self, dtype: str, told: Mapping[str, str]) -> list[Feature]:
         """The features to run, with what this target has."""
@@ -219,7 +233,7 @@ class Run:
             *(features.of_option(name, claimed, lengths=lengths, quick=asked.quick) for name in OPTIONS),
             features.pairs(claimed),
             features.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick),
-            Feature(REPEATABLE, (BASE, replace(BASE, queries=33, keys=33, seed=1))),
+            Feature(REPEATABLE, (SMALL, replace(BASE, queries=33, keys=33, seed=1))),
             Feature(INPUTS_KEPT, (BASE,)),
         ]
         found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
@@ -262,14 +276,19 @@ class Run:
         return told
 
     def repeated(self, feature: Feature, dtype: str) -> Told:
-        """Whether the same call gives the same bits again."""
+        """Whether the same call gives the same bits again; of inputs that are kept it is made once."""
         cases = [replace(each, dtype=dtype) for each in feature.cases]
-        outcomes = [self.suite.outcome(case, twice=True) for case in cases]
-        told = [each for each in outcomes if not each.answer.error]
-        if not told:
+        many = {"times": CALLS, "seconds": QUICK_SECONDS if self.asked.quick else SECONDS}
+        outcomes = [
+            self.suite.outcome(case, **(many if feature.name == REPEATABLE else {})) for case in cases
+        ]
+        ran = [each for each in outcomes if each.answer.error not in {*REFUSALS, NOT_CALLED}]
+        if not ran:
             return Told(feature, dtype, of=len(cases), skipped=outcomes[0].judgement.words)
-        wrong = [each for each in told if not each.answer.same]
-        return Told(feature, dtype, len(told), len(cases), wrong=wrong)
+        calls = sum(each.answer.repeats.calls for each in ran)
+        wrong = [each for each in ran if each.answer.error or not each.answer.repeats.same]
+        self.reused |= any(each.answer.repeats.reused for each in ran)
+        return Told(feature, dtype, len(ran), len(cases), wrong=wrong, calls=calls)
 
     def result(self, told: Told, others: Sequence[Told]) -> FeatureResult:
         """What became of a feature in one type."""
@@ -281,7 +300,9 @@ class Run:
         if not told.cases:
             why = told.skipped or "it has no cases"
             return FeatureResult(name, dtype, SKIPPED, of=told.of, reason=why)
-        passed = FeatureResult(name, dtype, PASSED, told.cases, told.of, 0, told.ratio, told.reason)
+        passed = FeatureResult(
+            name, dtype, PASSED, told.cases, told.of, 0, told.ratio, told.reason, calls=told.calls
+        )
         if not told.wrong:
             return passed
         found = self.diagnosis(told, others)
@@ -301,7 +322,7 @@ class Run:
         """What explains the failing cases of a feature."""
         name, wrong = told.feature.name, told.wrong
         if name == REPEATABLE:
-            return Diagnosis("not-repeatable", "the same call with the same inputs gives other bits again")
+            return not_repeatable(wrong[0].answer)
         if name == INPUTS_KEPT:
             what = ", ".join(wrong[0].answer.changed)
             return Diagnosis("inputs-changed", f"it changes its inputs: {what} is not what it was before")
@@ -369,6 +390,15 @@ class Run:
         status = FAILED if wrong else PASSED
         cases = len(declared)
         return [FeatureResult(CONVENTIONS, dtype, status, cases, cases, len(wrong), failure=failure)]
+
+
+def often(calls: int) -> str:
+    """How many calls say that it is repeatable, and what they may have missed."""
+    missed = (
+        f"a fault in {RATE * 100:g} % of calls would be missed with a chance of {chance_missed(calls):.2g}"
+    )
+    few = "" if calls >= CALLS else f"; {CALLS} would be enough for {MISSED:g}, but take too long"
+    return f"Repeated: {calls} calls with the same inputs in each type: {missed}{few}."
 
 
 def known_to_fail(result: FeatureResult, asked: Asked) -> FeatureResult:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from attnctl.array import Array
-from attnctl.verbs.conform.call import Answer, alike, call_of, output_of
+from attnctl.verbs.conform.call import Answer, call_of, output_of
 from attnctl.verbs.conform.case import TYPES, Case, Conventions, Problem, problem_of
 from attnctl.verbs.conform.claims import Claims, Known
 from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
 from attnctl.verbs.conform.layout import USUAL, axes_in
 from attnctl.verbs.conform.library import LIBRARIES, Library
+from attnctl.verbs.conform.repeat import alike
 from attnctl.verbs.conform.seconds import judged_seconds
 from attnctl.verbs.conform.signature import Signature, read_signature, sizes_for
 from attnctl.verbs.conform.target import Target
@@ -118,10 +120,10 @@ class Suite:
         """What attention gives in a case."""
         return expected(self.problem(case))
 
-    def outcome(self, case: Case, *, twice: bool = False) -> Outcome:
-        """Carry out a case and judge it."""
+    def outcome(self, case: Case, **made: Any) -> Outcome:
+        """Carry out a case and judge it; `made` says how often, and in what memory."""
         problem = self.problem(case)
-        answer = self.call(problem, twice=twice)
+        answer = self.call(problem, **made)
         wanted = expected(problem)
         judgement = judged(wanted, answer)
         if judgement.right and self.seconds:
@@ -131,15 +133,15 @@ class Suite:
             self.changed.setdefault(case.dtype, found)
         return found
 
-    def answer(self, case: Case, *, twice: bool = False) -> Answer:
+    def answer(self, case: Case, **made: Any) -> Answer:
         """What the target answers in a case."""
-        return self.call(self.problem(case), twice=twice)
+        return self.call(self.problem(case), **made)
 
-    def call(self, problem: Problem, *, twice: bool = False) -> Answer:
+    def call(self, problem: Problem, **made: Any) -> Answer:
         """What the target answers; nothing is asked of one that hung too often."""
         if self.is_let_be:
             return Answer(error=NOT_CALLED, message=f"it hung {MOST_HANGS} times and is not called again")
-        answer = self.target.call(call_of(problem, self.signature, twice=twice))
+        answer = self.target.call(call_of(problem, self.signature, **made))
         self.hangs += answer.error == "hang"
         return answer
 

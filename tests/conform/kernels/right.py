@@ -5,6 +5,8 @@ from math import exp, log2, sqrt
 import numpy as np
 from parts import grouped, hidden, lower, masked, prepared, scores, softmax, wide
 
+BUFFERS = {}
+
 
 def naive(q, k, v, causal=False, scale=None):
     """The textbook's three lines; the causal mask begins at the top left."""
@@ -106,6 +108,13 @@ def with_weights(q, k, v, mask=None):
     a, b, c = prepared(q, k, v)
     p = softmax(masked(scores(a, b), mask))
     return (p @ c).astype(q.dtype), p.astype(q.dtype)
+
+
+def in_one_buffer(q, k, v):
+    """Every call writes to the same memory."""
+    out = BUFFERS.setdefault((q.shape, v.shape, q.dtype), np.empty((*q.shape[:-1], v.shape[-1]), q.dtype))
+    out[...] = naive(q, k, v)
+    return out
 
 
 def with_log_sum_exp(q, k, v, causal=False, softmax_scale=None):
