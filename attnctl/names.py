@@ -25,6 +25,7 @@ ROTATED, SHARED = ("Q_rotated", "K_rotated"), ("K_shared", "V_shared")
 SCALED, SOFTCAPPED = "scaled_scores", "softcapped_scores"
 BIASED, MASKED = "biased_scores", "masked_scores"
 BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
+NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
 BIAS_TABLE, GATED = "bias_table", "gated"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
@@ -71,8 +72,11 @@ class Name(NamedTuple):
 
     @property
     def broadcasts(self) -> bool:
-        """Whether it is handed in beside the scores, in any shape that broadcasts against them."""
-        return self.leaf and self.of_scores
+        """Whether it is handed in beside others, in any shape that broadcasts against them.
+
+        So are masks, a sink and the weights of norms: the others say how large everything is.
+        """
+        return self.input and self.once and not self.is_weight
 
     @property
     def is_weight(self) -> bool:
@@ -131,11 +135,11 @@ def weight(name: str, layout: str) -> Name:
     return Name(name, symbol, (layout,), leaf=True, once=True, model=True)
 
 
-def norm_of(name: str, layout: str) -> tuple[Name, Name]:
+def norm_of(name: str, layout: str, *, model: bool = True) -> tuple[Name, Name]:
     """The rows of the weight and the bias of a norm."""
     return (
-        Name(f"{name}_weight", "γ", (layout,), leaf=True, once=True, model=True),
-        Name(f"{name}_bias", "β", (layout,), leaf=True, once=True, model=True),
+        Name(f"{name}_weight", "γ", (layout,), leaf=True, input=not model, once=True, model=model),
+        Name(f"{name}_bias", "β", (layout,), leaf=True, input=not model, once=True, model=model),
     )
 
 
@@ -167,10 +171,10 @@ ROWS = (
     vectors(K, "K", "kv_head", "new", "d_k", given=True),
     vectors(V, "V", "kv_head", "new", "d_v", given=True),
     vectors("K_latent", "K_C", "kv_head", "new", "d_k")._replace(model=True),
-    *norm_of("Q_norm", "head d_k"),
-    *norm_of("K_norm", "kv_head d_k"),
-    vectors("Q_normed", "Q", "head", "query", "d_k")._replace(model=True),
-    vectors("K_normed", "K", "kv_head", "new", "d_k")._replace(model=True),
+    *norm_of("Q_norm", "head d_k", model=False),
+    *norm_of("K_norm", "kv_head d_k", model=False),
+    vectors("Q_normed", "Q", "head", "query", "d_k"),
+    vectors("K_normed", "K", "kv_head", "new", "d_k"),
     vectors("Q_rotated", "Q", "head", "query", "d_k"),
     vectors("K_rotated", "K", "kv_head", "new", "d_k"),
     vectors(PAST_KEY, "K", "kv_head", "past", "d_k", given=True),
@@ -188,9 +192,9 @@ ROWS = (
     scores(BIASED),
     given(MASK, "mask", SCORES, once=True),
     scores(MASKED, hidden=-inf),
-    weight(SINK, "head"),
+    given(SINK, "sink", "head", once=True),
     scores(WEIGHTS, "A", hidden=0.0),
-    Name(SINK_WEIGHTS, "A_sink", ("head query",), model=True),
+    Name(SINK_WEIGHTS, "A_sink", ("head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     Name(CONCAT, "Z", ("query head*d_v",), result=True),
     *(weight(f"{kind}_gate", shape) for kind, shape in (("W", "d_model head*d_v"), ("b", "head*d_v"))),

@@ -68,6 +68,11 @@ class Setting:
         """What messages call its flag."""
         return self.flag.name if self.flag else f"--{self.name.replace('_', '-')}"
 
+    @property
+    def at_example(self) -> Any:
+        """What its example means; on, of a switch."""
+        return True if self.switch else self.reader(self.example)
+
     def said(self, value: Any) -> str:
         """A value in a few words, as a config has it: cache unrotated, sharpen 0.5."""
         if self.words is not None:

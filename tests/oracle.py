@@ -35,6 +35,12 @@ class Kind:
     sinusoidal: bool = False
     rotary: tuple[float, int, bool] | None = None
     """theta, how many columns turn, and whether pairs are neighbours."""
+    norm: tuple[str, float, bool, bool] | None = None
+    """Of Q and K: rms or layer, eps, whether all heads are one row, and whether 1 + weight multiplies."""
+    norm_last: bool = False
+    """Whether the norm comes after the rotation."""
+    unrotated: bool = False
+    """Whether past keys are yet to be rotated."""
     dtype: str = "float64"
 
 
@@ -120,11 +126,37 @@ def sees(kind: Kind, i: int, j: int) -> bool:
     return kind.length is None or j < kind.length
 
 
-def softmax(row: Row) -> Row:
-    if max(row) == HIDDEN:
+def softmax(row: Row, sink: float = HIDDEN) -> Row:
+    """The keys' shares; a sink has one of its own, as gpt-oss has it."""
+    top = max(*row, sink)
+    if top == HIDDEN:
         return [0.0] * len(row)
-    grown = [0.0 if s == HIDDEN else math.exp(s - max(row)) for s in row]
-    return [e / math.fsum(grown) for e in grown]
+    grown = [0.0 if s == HIDDEN else math.exp(s - top) for s in [*row, sink]]
+    return [e / math.fsum(grown) for e in grown[:-1]]
+
+
+def normed(x: Heads, kind: Kind, weight: Any, bias: Any) -> Heads:
+    """Zhang & Sennrich 2019 (rms), Ba et al. 2016 (layer); weights are (d,), or a row for each head."""
+    assert kind.norm is not None
+    how, eps, one_row, plus_one = kind.norm
+    out: Heads = [[[] for _ in head] for head in x]
+    for token in range(len(x[0])):
+        rows = [[y for head in x for y in head[token]]] if one_row else [head[token] for head in x]
+        for h, head in enumerate(x):
+            row = rows[0 if one_row else h]
+            mean = math.fsum(row) / len(row) if how == "layer" else 0.0
+            size = math.sqrt(math.fsum((y - mean) ** 2 for y in row) / len(row) + eps)
+            for i, y in enumerate(head[token]):
+                factor = part(weight, h, i, 0.0 if plus_one else 1.0) + (1.0 if plus_one else 0.0)
+                out[h][token].append((y - mean) / size * factor + part(bias, h, i, 0.0))
+    return out
+
+
+def part(factor: Any, head: int, column: int, missing: float) -> float:
+    if factor is None:
+        return missing
+    row = factor[head] if isinstance(factor[0], list) else factor
+    return float(row[column])
 
 
 def projected(x: Matrix, w: Heads, b: Matrix | None) -> Heads:
@@ -135,7 +167,8 @@ def attend(given: Steps, kind: Kind) -> Steps:
     """Every step that follows from what is given, by the names they are recorded under.
 
     `given` holds Q K V, or X (embeddings where positions are added) [memory] W_Q W_K W_V [b_Q b_K
-    b_V], and [past_key past_value W_O b_O bias mask]; bias and mask are (head, query, key).
+    b_V], and [past_key past_value W_O b_O bias mask sink Q_norm_weight K_norm_weight Q_norm_bias
+    K_norm_bias]; bias and mask are (head, query, key), sinks (head,).
     """
     near = rounding(kind.dtype)
     at = {name: rounded(value, near) for name, value in given.items() if name != "mask"}
@@ -150,7 +183,7 @@ def attend(given: Steps, kind: Kind) -> Steps:
     if share > 1:
         k = record("K_shared", [k[head // share] for head in range(len(q))])
         v = record("V_shared", [v[head // share] for head in range(len(q))])
-    weights = attention_weights(q, k, at.get("bias"), given.get("mask"), kind, record)
+    weights = attention_weights(q, k, at, given.get("mask"), kind, record)
     z = record("head_outputs", [matmul(weights[h], v[h]) for h in range(len(q))])
     concat = record("concat", [[x for head in z for x in head[i]] for i in range(len(q[0]))])
     if "W_O" in at:
@@ -177,21 +210,42 @@ def queries_keys_values(
         v = record("V", projected(memory, at["W_V"], at.get("b_V")))
     else:
         q, k, v = at["Q"], at["K"], at["V"]
+    if not kind.norm_last:
+        q, k = head_norms(at, q, k, kind, record)
+    if kind.unrotated and "past_key" in at:
+        k = record("present_key", [old + new for old, new in zip(at["past_key"], k, strict=True)])
     if kind.rotary is not None:
         theta, dims, neighbours = kind.rotary
         q = record(
             "Q_rotated", [turned(head, kind.offset, theta, dims, neighbours=neighbours) for head in q]
         )
-        k = record("K_rotated", [turned(head, past, theta, dims, neighbours=neighbours) for head in k])
+        first = 0 if kind.unrotated else past
+        k = record("K_rotated", [turned(head, first, theta, dims, neighbours=neighbours) for head in k])
+    if kind.norm_last:
+        q, k = head_norms(at, q, k, kind, record)
     if "past_key" in at:
-        k = record("present_key", [old + new for old, new in zip(at["past_key"], k, strict=True)])
+        if not kind.unrotated:
+            k = record("present_key", [old + new for old, new in zip(at["past_key"], k, strict=True)])
         v = record("present_value", [old + new for old, new in zip(at["past_value"], v, strict=True)])
     return q, k, v
 
 
+def head_norms(
+    at: Steps, q: Heads, k: Heads, kind: Kind, record: Callable[[str, Any], Any]
+) -> tuple[Heads, Heads]:
+    if kind.norm is None:
+        return q, k
+    return (
+        record("Q_normed", normed(q, kind, at.get("Q_norm_weight"), at.get("Q_norm_bias"))),
+        record("K_normed", normed(k, kind, at.get("K_norm_weight"), at.get("K_norm_bias"))),
+    )
+
+
 def attention_weights(
-    q: Heads, k: Heads, bias: Heads | None, mask: Any, kind: Kind, record: Callable[[str, Any], Any]
+    q: Heads, k: Heads, at: Steps, mask: Any, kind: Kind, record: Callable[[str, Any], Any]
 ) -> Heads:
+    bias, sink = at.get("bias"), at.get("sink")
+
     def each(change: Callable[[float, int, int, int], float], scores: Heads) -> Heads:
         return [
             [[change(s, h, i, j) for j, s in enumerate(row)] for i, row in enumerate(head)]
@@ -217,4 +271,8 @@ def attention_weights(
                 s,
             ),
         )
-    return record("attention_weights", [[softmax(row) for row in head] for head in s])
+    if sink is None:
+        return record("attention_weights", [[softmax(row) for row in head] for head in s])
+    a = record("attention_weights", [[softmax(row, sink[h]) for row in s[h]] for h in range(heads)])
+    record("sink_weights", [[1 - math.fsum(row) for row in head] for head in a])
+    return a

@@ -14,6 +14,7 @@ from attnctl.arrays.reader import read_any, read_strictly
 from attnctl.config.settings import Settings
 from attnctl.derivation import Rotary, Variant, derive, line
 from attnctl.formats import FORMATS, write
+from attnctl.kind import HeadNorm
 from attnctl.ops import Copy, Given, Sinusoid
 from attnctl.rules import RULES
 from attnctl.store import read_one
@@ -95,10 +96,18 @@ def variants():
             batch=batch,
         )
 
+    norms = [HeadNorm(), HeadNorm("layer", over="heads"), HeadNorm(after_rotation=True)]
+    factors = [(), names.NORM_WEIGHTS, (*names.NORM_WEIGHTS, *names.NORM_BIASES)]
+    for start, how, beside, rotary, unrotated in product(
+        LEAVES.values(), norms, factors, (None, Rotary()), (False, True)
+    ):
+        given = dict.fromkeys((*start, *beside, names.SINK), "given")
+        yield Variant(given, d_k=4, rotary=rotary, qk_norm=how, cache_unrotated=unrotated)
+
 
 def unread(lines):
-    """The steps that no other reads, but for the last one."""
-    read = {name for step in lines for name in step.inputs}
+    """The steps that no other reads, but for the last one and the sink's share."""
+    read = {name for step in lines for name in step.inputs} | {names.SINK_WEIGHTS}
     return [step.name for step in lines.steps[:-1] if step.name not in read]
 
 
@@ -117,10 +126,10 @@ def test_a_new_step_is_read_by_what_follows(monkeypatch, after):
 
     def norms(v, at):
         for symbol in "QK":
-            yield line(f"{symbol}_normed", Copy(), (at[symbol],), f"norm of {at[symbol]}")
+            yield line(f"{symbol}_unit", Copy(), (at[symbol],), f"norm of {at[symbol]}")
 
     for symbol in "QK":
-        row = names.TABLE[symbol]._replace(name=f"{symbol}_normed", leaf=False, input=False)
+        row = names.TABLE[symbol]._replace(name=f"{symbol}_unit", leaf=False, input=False)
         monkeypatch.setitem(names.TABLE, row.name, row)
     parts = list(derivation.PARTS)
     parts.insert([part.__name__ for part in parts].index(after) + 1, norms)
@@ -148,6 +157,8 @@ def everything(batch=()):
     weights = in_ours(names.where(lambda row: row.is_split))
     crossed = {**beside, **weights, **in_ours(("X", "memory"), batch)}
     yield crossed, {**options, "positions": Rotary(dims=4)}
+    normed = {**crossed, **in_ours((*names.NORM_WEIGHTS, *names.NORM_BIASES, names.SINK))}
+    yield normed, {"positions": Rotary(dims=4), "qk_norm": "layer", "cache_unrotated": True}
     own = {"W_K": numbers("kv_head d_model d_k"), "W_V": numbers("kv_head d_model d_v")}
     yield {"X": crossed["X"], **weights, **own, "W_O": beside["W_O"]}, {"positions": "sinusoidal"}
 
@@ -240,9 +251,9 @@ def test_every_name_is_checked_where_it_is_recorded():
 
 def test_an_array_of_no_name_is_said():
     trace, arrays, options = next(traces())
-    known = recorded(trace, arrays) | {"Q_normed": np.array(trace["Q"])}
+    known = recorded(trace, arrays) | {"Q_unit": np.array(trace["Q"])}
     report = attnctl.check(foreign(known), **asked(options))
-    assert report.unknown == ("Q_normed",)
+    assert report.unknown == ("Q_unit",)
 
 
 # --- every layout of the table is read back to ours ---
@@ -301,8 +312,7 @@ def linear(arrays):
 
 
 def test_attend_takes_the_weights_of_linear_layers():
-    _, crossed, _ = list(traces())
-    _, arrays, options = crossed
+    _, arrays, options = list(traces())[1]
     expected = attnctl.attend(arrays, **options)["output"]
     found = attnctl.attend(linear(arrays), **options, heads=SIZES["head"], kv_heads=SIZES["kv_head"])
     np.testing.assert_allclose(found["output"], expected, rtol=0, atol=1e-12)

@@ -17,7 +17,20 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
-from attnctl.names import B_O, BIAS, HEAD_OUTPUTS, MASK, MEMORY, OUTPUT, PROJECTED, TABLE, W_O, WEIGHTS, X
+from attnctl.names import (
+    B_O,
+    BIAS,
+    HEAD_OUTPUTS,
+    MASK,
+    MEMORY,
+    OUTPUT,
+    PROJECTED,
+    SINK,
+    TABLE,
+    W_O,
+    WEIGHTS,
+    X,
+)
 
 MATRICES, BIASES = ("W_Q", "W_K", "W_V"), ("b_Q", "b_K", "b_V")
 
@@ -59,6 +72,12 @@ OUT = r"out_proj|o_proj|out_lin|to_out\.0|to_out|(?<!DenseReluDense\.)wo|w_o|o|a
 OUT += r"|attention\.output\.dense|attention\.dense"
 """What the module after the heads is called."""
 
+NORMS_OF = {
+    "Q": r"q_norm|q_layernorm|query_norm|query_layernorm|norm_q",
+    "K": r"k_norm|k_layernorm|key_norm|key_layernorm|norm_k",
+}
+"""What the norms of Q and K are called; a bare name is what comes out of them, or their weight."""
+
 PACKED_NAMES = r"qkv|qkv_proj|Wqkv|in_proj|to_qkv"
 
 
@@ -74,6 +93,16 @@ def of_projections() -> Iterator[Convention]:
         yield Convention(
             rf"{symbol.lower()}_(?:embed|rot|rotated|rope)|{word_of(symbol)}_rot(?:ated)?",
             (f"{symbol}_rotated",),
+        )
+
+
+def of_norms() -> Iterator[Convention]:
+    """The norms of Q and K."""
+    for symbol, names in NORMS_OF.items():
+        yield Convention(rf"(?:{names})\.weight", (f"{symbol}_norm_weight",))
+        yield Convention(rf"(?:{names})\.bias", (f"{symbol}_norm_bias",))
+        yield Convention(
+            rf"{names}|{word_of(symbol)}_normed|{symbol.lower()}_normed", (f"{symbol}_normed",)
         )
 
 
@@ -105,6 +134,7 @@ CONVENTIONS = (
     Convention(PACKED_NAMES, PROJECTED, PACKED),
     # one by one: Llama, Qwen, Mistral, Gemma, OPT, BERT, ViT, DistilBERT, T5, diffusers
     *of_projections(),
+    *of_norms(),
     Convention(rf"(?:{OUT})\.weight", (W_O,), LINEAR),
     Convention(rf"(?:{OUT})\.bias", (B_O,)),
     Convention(r"output\.dense\.weight", (W_O,), LINEAR),
@@ -121,7 +151,10 @@ CONVENTIONS = (
     Convention(r"output\.dense", (OUTPUT,)),
     Convention(r"attn_mask|attention_mask", (MASK,)),
     Convention(r"attn_bias|position_bias", (BIAS,)),
+    Convention(r"sinks|(?:attn|attention)_sinks?|sink_logits?|s_aux", (SINK,)),
 )
+
+NORMED = ("Q_normed", "K_normed")
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)(?=\.|$)")
 
@@ -238,6 +271,8 @@ class Reader:
         names = row.ours
         if names == (OUTPUT,) and self.is_by_head(arrays[0], out):
             names = (HEAD_OUTPUTS,)
+        if names[0] in NORMED and arrays[0].ndim == 1:
+            names = (f"{names[0][0]}_norm_weight",)
         for ours, array in zip(names, arrays, strict=True):
             out.arrays[ours] = both(out.arrays[ours], array) if ours in out.arrays else array
         out.read[" ".join(names)] = last_part(name, row)

@@ -8,7 +8,7 @@ does not fit.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from attnctl.array import Array, Shape
@@ -46,16 +46,28 @@ MOST_TRIES = 20_000
 
 
 @dataclass
+class Axes:
+    """The axes that are one in a file; the rows of `of_all_keys` are past keys, too, not new ones alone."""
+
+    same: Same
+    of_all_keys: Container[str] = ()
+
+    def groups(self, name: str, layout: str) -> Groups:
+        """A layout of an array by the axes of this file."""
+        return groups(layout, {**self.same, "new": "key"} if name in self.of_all_keys else self.same)
+
+
+@dataclass
 class Reading:
     """How a file is read: the layout of each array, and the sizes that follow."""
 
-    same: Same
+    axes: Axes
     layouts: dict[str, Groups] = field(default_factory=dict)
     sizes: Sizes = field(default_factory=dict)
 
     def canonical(self, name: str) -> Groups:
         """Our own layout of an array, with the batch axis where this reading has one."""
-        own = groups(TABLE[name].own, self.same)
+        own = self.axes.groups(name, TABLE[name].own)
         return (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
 
     def lay_out(self, name: str, array: Array) -> Array:
@@ -83,11 +95,12 @@ class Search:
     shapes: Mapping[str, Shape]
     batch: bool
     documented: bool = False
+    of_all_keys: Container[str] = ()
     tries: int = 0
     stuck: tuple[int, str, Sizes] = (-1, "", {})
 
     def __post_init__(self) -> None:
-        self.same = same_axes(self.shapes)
+        self.axes = Axes(same_axes(self.shapes), self.of_all_keys)
         self.names = [name for name in TABLE if name in self.shapes]
         self.names.sort(key=self.rank)
 
@@ -99,7 +112,7 @@ class Search:
 
     def reading(self, sizes: Sizes) -> Reading | None:
         """How to read these arrays where these sizes are known; None where they do not go together."""
-        return self.go(0, Reading(self.same, sizes=dict(sizes)))
+        return self.go(0, Reading(self.axes, sizes=dict(sizes)))
 
     def go(self, at: int, reading: Reading) -> Reading | None:
         """The reading of the arrays from here on, None where there is none."""
@@ -116,7 +129,7 @@ class Search:
             sizes = unified(layout, self.shapes[name], known)
             if sizes is None or self.tries > MOST_TRIES:
                 continue
-            found = self.go(at + 1, Reading(self.same, {**reading.layouts, name: layout}, sizes))
+            found = self.go(at + 1, Reading(self.axes, {**reading.layouts, name: layout}, sizes))
             if found is not None:
                 return found
         if at > self.stuck[0]:
@@ -132,7 +145,7 @@ class Search:
         elif row.linear and self.others_are_linear(reading):
             ways = (row.linear, *ways)
         for way in ways:
-            own = groups(way, self.same)
+            own = self.axes.groups(name, way)
             if self.batch and not row.once:
                 yield (("batch",), *own)
                 continue
@@ -143,7 +156,7 @@ class Search:
     def others_are_linear(self, reading: Reading) -> bool:
         """Whether every matrix that is read so far is as nn.Linear keeps it."""
         found = {
-            layout == groups(linear, self.same)
+            layout == self.axes.groups(name, linear)
             for name, layout in reading.layouts.items()
             if (linear := TABLE[name].linear)
         }
@@ -159,7 +172,7 @@ class Search:
         _, name, known = self.stuck
         row, shape = TABLE[name], self.shapes[name]
         told = ", ".join(f"{axis} {size}" for axis, size in known.items())
-        ways = (groups(way, self.same) for way in (*row.layouts, *row.searched))
+        ways = (self.axes.groups(name, way) for way in (*row.layouts, *row.searched))
         expected = " or ".join(f"({', '.join(map('·'.join, way))})" for way in ways)
         hint = ""
         if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:
@@ -173,12 +186,20 @@ class Search:
         )
 
 
-def search(shapes: Mapping[str, Shape], sizes: Sizes, *, batch_first: bool = False) -> Reading:
+def search(
+    shapes: Mapping[str, Shape],
+    sizes: Sizes,
+    *,
+    batch_first: bool = False,
+    of_all_keys: Container[str] = (),
+) -> Reading:
     """How to read arrays of these shapes, in any layout we know; `sizes` are known beforehand.
 
-    Raises AttnError naming an array that cannot be brought together with the others.
+    Arrays `of_all_keys` have a row for past keys, too. Raises AttnError naming an array that cannot
+    be brought together with the others.
     """
-    tried = [Search(shapes, batch) for batch in (batch_first, not batch_first)]
+    first = Search(shapes, batch_first, of_all_keys=of_all_keys)
+    tried = [first, replace(first, batch=not batch_first)]
     for each in tried:
         found = each.reading(sizes)
         if found is not None:

@@ -14,6 +14,8 @@ from attnctl.names import (
     KEY_LENGTHS,
     MASK,
     MEMORY,
+    NORM_BIASES,
+    NORM_WEIGHTS,
     PAST_KEY,
     PAST_VALUE,
     PROJECTED,
@@ -58,6 +60,30 @@ def missing(found: Container[str], settings: Settings) -> Iterator[str]:
         yield "past_key and past_value go together; give both"
     if B_O in found and W_O not in found:
         yield "b_O is added to concat W_O; give W_O too"
+    yield from unmeant_norms(found, settings)
+    yield from unmeant_cache(found, settings)
+
+
+def unmeant_norms(found: Container[str], settings: Settings) -> Iterator[str]:
+    """Weights of norms of Q and K of which nobody says what they are, or that are not all there."""
+    there = [name for name in (*NORM_WEIGHTS, *NORM_BIASES) if name in found]
+    place = settings.where(("qk_norm",))
+    if there and settings.qk_norm is None:
+        yield f"{' '.join(there)}: Q and K are normed, but how? {place} rms (Qwen3, OLMo2) or layer says it"
+    for names in (NORM_WEIGHTS, NORM_BIASES):
+        if len([name for name in names if name in there]) == 1:
+            yield f"{' and '.join(names)} go together; give both"
+    if NORM_BIASES[0] in there and NORM_WEIGHTS[0] not in there:
+        yield f"{NORM_BIASES[0]} is added to what a weight multiplies; give {NORM_WEIGHTS[0]} too"
+
+
+def unmeant_cache(found: Container[str], settings: Settings) -> Iterator[str]:
+    """Keys of a cache that are to be rotated, where there is no cache, or nothing that rotates."""
+    place = settings.where(("cache_unrotated",))
+    if settings.cache_unrotated and PAST_KEY not in found:
+        yield f"{place}: there is no past_key; leave it out, or give past_key and past_value"
+    if settings.cache_unrotated and rotary(settings) is None:
+        yield f"{place}: only rotary positions turn keys; say positions rope too"
 
 
 def adds_positions(settings: Settings) -> bool:
@@ -93,7 +119,7 @@ def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
     if name == KEY_LENGTHS:
         return 0, np.inf, "write how many keys are real"
     greatest = float(np.finfo(dtype).max)
-    low = -np.inf if TABLE[name].broadcasts else -greatest
+    low = -np.inf if TABLE[name].of_scores else -greatest
     return low, greatest, f"every number must be finite and within ±{greatest:.5g} ({dtype})"
 
 
@@ -113,7 +139,8 @@ def has_batch(shapes: Mapping[str, Shape], settings: Settings, name: str = Q) ->
 
 def has_vectors(name: str) -> bool:
     """Whether an array has a vector for each head and token, as Q, K, V and a cache have."""
-    return TABLE[name].by_head and not TABLE[name].is_weight and not TABLE[name].of_scores
+    row = TABLE[name]
+    return row.by_head and not (row.is_weight or row.broadcasts or row.of_scores)
 
 
 def unlike_layout(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnctl.array import Array, Shape
+from attnctl.arrays.beside import heads_shown, ill_placed, is_one_row, place
 from attnctl.arrays.layout import Reading, Search, Sizes, search
 from attnctl.arrays.problems import (
     has_batch,
@@ -40,7 +41,6 @@ from attnctl.names import (
     X,
 )
 from attnctl.rules import PerBatch
-from attnctl.words import dims
 
 ZEROS_AND_ONES = "mask holds 0 and 1 alone: 1 may attend, 0 may not (other floats are added to the scores)"
 AVERAGED = (
@@ -49,6 +49,8 @@ AVERAGED = (
 )
 TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
 """The arrays that torch keeps as (token, batch, …) unless batch_first is said."""
+
+TOKENS_THEN_HEADS = "(batch, n, head, d)"
 
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
 
@@ -75,6 +77,8 @@ class Laid:
     lengths: PerBatch | None
     notes: tuple[str, ...] = ()
     """What was decided where an array could have meant something else."""
+    one_row: bool = False
+    """Whether weights of norms have one row for all heads: heads are then normed as one row."""
 
 
 def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
@@ -86,16 +90,57 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
     raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
     inputs, notes = by_kind({name: found[name] for name in inputs_among(found)})
     raise_all(unlike_layout(shapes_of(inputs), settings))
-    inputs = heads_first(inputs, settings)
+    read = [(read_as(each, settings), said) for each, said in by_layout(inputs, settings)]
+    fits = [(laid, said) for laid, said in read if isinstance(laid, Laid)]
+    if not fits:
+        first = read[0][0]
+        assert isinstance(first, AttnError)
+        raise first
+    laid, said = fits[0]
+    if len(fits) > 1 and laid.facts.heads > laid.facts.keys:
+        said = more_heads_than_rows(laid.facts, settings)
+    raise_all(unrotatable(settings, laid.facts.d_k))
+    return replace(laid, notes=(*notes, *([said] if said else [])))
+
+
+def by_layout(inputs: Mapping[str, Array], settings: Settings) -> Iterator[tuple[dict[str, Array], str]]:
+    """The arrays as they are laid out, and what to say of it; in both ways of four axes where nobody says.
+
+    Our own, (batch, head, n, d), comes first.
+    """
+    yield heads_first(inputs, settings), ""
+    vectors = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
+    if settings.layout is None and vectors:
+        yield (
+            heads_first(inputs, settings.with_(layout="bnhd")),
+            f"Read {', '.join(vectors)} as {TOKENS_THEN_HEADS}.",
+        )
+
+
+def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:
+    """The arrays in our layout, or why they cannot be brought to it."""
     shapes = shapes_of(inputs)
     tried = Search(shapes, has_batch(shapes, settings), documented=True)
-    reading = None if mixed(shapes, settings) else tried.reading(asked(settings))
-    if reading is None:
-        raise_all(misfits(shapes, settings))
-        raise AttnError(tried.misfit())
-    laid = laid_out(inputs, reading)
-    raise_all(unrotatable(settings, laid.facts.d_k))
-    return replace(laid, notes=notes)
+    told = asked(settings)
+    try:
+        reading = None
+        if not mixed(shapes, settings):
+            reading = tried.reading(heads_shown(inputs) | told) or tried.reading(told)
+        if reading is None:
+            raise_all(misfits(shapes, settings))
+            return AttnError(tried.misfit())
+        return laid_out(inputs, reading)
+    except AttnError as error:
+        return error
+
+
+def more_heads_than_rows(facts: Facts, settings: Settings) -> str:
+    """That arrays were read in our layout though another one is as likely."""
+    place = settings.where(("layout",))
+    return (
+        f"Q, K and V are read as (batch, head, n, d): {facts.heads} heads of {facts.keys} rows. "
+        f"If they are {TOKENS_THEN_HEADS}, write {place} bnhd."
+    )
 
 
 def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: bool = False) -> Laid:
@@ -109,7 +154,7 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     refused: AttnError | None = None
     for changed, said in readings(arrays):
         try:
-            laid = laid_out(changed, search(shapes_of(changed), asked(settings), batch_first=batch_first))
+            laid = laid_out(changed, searched(changed, settings, batch_first=batch_first))
         except AttnError as error:
             refused = refused or error
         else:
@@ -117,6 +162,26 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
                 return replace(laid, notes=(*notes, *said))
     assert refused is not None
     raise refused
+
+
+def searched(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> Reading:
+    """How to read these arrays; what stands beside others shows how many heads there are, if that fits."""
+    shapes, told, shown = shapes_of(arrays), asked(settings), heads_shown(arrays)
+    more: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
+    try:
+        return search(shapes, shown | told, **more)
+    except AttnError:
+        if not shown:
+            raise
+        return search(shapes, told, **more)
+
+
+def of_all_keys(settings: Settings) -> tuple[str, ...]:
+    """The arrays that have a row for past keys, too, though they usually have those of new ones alone."""
+    if not settings.cache_unrotated:
+        return ()
+    after = settings.qk_norm is not None and settings.qk_norm.after_rotation
+    return ("K_rotated", "K_normed") if after else ("K_rotated",)
 
 
 def readings(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
@@ -225,11 +290,12 @@ def laid_out(arrays: Mapping[str, Array], reading: Reading) -> Laid:
     facts = facts_of(sizes)
     lengths = key_lengths(arrays, facts)
     ours = {name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.layouts}
-    masks = {name: widened(array, facts) for name, array in arrays.items() if name in {MASK, BIAS}}
-    placed = {name: beside_scores(mask, sizes) for name, mask in masks.items()}
-    raise_all(ill_placed(name, masks[name], sizes) for name, mask in placed.items() if mask is None)
-    ours |= {name: mask for name, mask in placed.items() if mask is not None}
-    return Laid(ours, sizes, facts, lengths)
+    beside = {name: array for name, array in arrays.items() if name in TABLE and TABLE[name].broadcasts}
+    placed = {name: place(name, array, sizes, facts.keys) for name, array in beside.items()}
+    raise_all(ill_placed(name, beside[name], sizes) for name, array in placed.items() if array is None)
+    ours |= {name: array for name, array in placed.items() if array is not None}
+    one_row = any(is_one_row(name, array, sizes) for name, array in beside.items())
+    return Laid(ours, sizes, facts, lengths, one_row=one_row)
 
 
 def complete(sizes: Sizes, there: Container[str]) -> Sizes:
@@ -263,47 +329,3 @@ def key_lengths(arrays: Mapping[str, Array], facts: Facts) -> PerBatch | None:
         raise AttnError(f"{KEY_LENGTHS}: {lengths}, expected {expected}")
     whole = tuple(map(int, lengths))
     return whole[0] if facts.batch is None else whole
-
-
-# --- masks ---
-
-
-def widened(mask: Array, facts: Facts) -> Array:
-    """A mask shorter than the keys hides the rest; one of a single column is that column for all."""
-    short = facts.keys - mask.shape[-1] if mask.ndim and mask.shape[-1] != 1 else 0
-    if short <= 0:
-        return mask
-    fill = False if mask.dtype == bool else -np.inf
-    return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, short)], constant_values=fill)
-
-
-def score_sizes(sizes: Sizes) -> list[int | str]:
-    """The shape of the scores, an axis of unknown size by its name."""
-    batch = ["batch"] if "batch" in sizes else []
-    return [sizes.get(axis, axis) for axis in (*batch, *TABLE[MASK].axes)]
-
-
-def beside_scores(mask: Array, sizes: Sizes) -> Array | None:
-    """A mask as it broadcasts against the scores; (batch, key) and (batch, query, key) where it does not.
-
-    Without a batch axis a leading one of size 1 goes. None where it fits in no way.
-    """
-    ways = [mask]
-    if "batch" in sizes and mask.ndim in {2, 3}:
-        ways.append(mask[:, None, None] if mask.ndim == 2 else mask[:, None])
-    elif "batch" not in sizes and mask.shape[:1] == (1,):
-        ways.append(mask[0])
-    return next((way for way in ways if broadcasts(way.shape, score_sizes(sizes))), None)
-
-
-def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
-    """Whether an array of this shape can be laid over the scores; a size that is not known fits any."""
-    pairs = zip(reversed(shape), reversed(scores), strict=False)
-    fits = all(a in {1, b} or isinstance(b, str) for a, b in pairs)
-    return fits and 1 <= len(shape) <= len(scores)
-
-
-def ill_placed(name: str, mask: Array, sizes: Sizes) -> str:
-    """That a mask or bias does not go with the scores."""
-    scores = dims(score_sizes(sizes))
-    return f"{name}: {dims(mask.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"

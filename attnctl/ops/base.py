@@ -75,8 +75,11 @@ class Given(Op):
     """A value that was handed in or drawn: the leaves of every derivation."""
 
 
+@dataclass(frozen=True)
 class Unstated(Op):
-    """A step of a file that does not say how it came about."""
+    """A step of a file that does not say how it came about; an `option` that nobody gave would."""
+
+    option: str = ""
 
 
 class Copy(RowWise):

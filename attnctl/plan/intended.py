@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,34 +10,34 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.arrays.foreign import understood
-from attnctl.arrays.problems import rotary
+from attnctl.arrays.problems import rotary, unmeant_cache
 from attnctl.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
+from attnctl.config.rules import SETTABLE
 from attnctl.config.settings import NONE, SINUSOIDAL, Settings
 from attnctl.derivation import Derivation, Rotary, Step, Variant, batched, unprojected
-from attnctl.errors import AttnError
+from attnctl.errors import AttnError, raise_all
+from attnctl.kind import KIND, HeadNorm
 from attnctl.names import (
-    BIAS,
-    BIASED,
     EMBEDDINGS,
     KEY_LENGTHS,
-    MASK,
-    MASKED,
+    NORM_BIASES,
+    NORM_WEIGHTS,
     OUTPUT,
     POSITIONS,
-    ROTATED,
     SCALED,
-    SHARED,
-    SOFTCAPPED,
     TABLE,
     leaves,
+    where,
 )
 from attnctl.ops import Unstated
 from attnctl.plan import operator
 from attnctl.plan.prepared import asks_for_padding, with_padding
-from attnctl.plan.variant import variant
-from attnctl.rules import Alibi, Rule, Softcap, VisibilityRule, Window
+from attnctl.plan.variant import variant, with_norm_rows
+from attnctl.rules import Alibi
 from attnctl.store.header import foreign_step
 from attnctl.trace import Trace
+
+USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,13 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
     `lengths` are those of the keys where the file has no `key_lengths`; with `keep` False the
     settings overrule what steps say of themselves.
     """
+    raise_all(unmeant_cache(trace, settings))
     laid = read_any(
         with_written(trace, settings, lengths),
         settings,
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
     )
+    settings, notes = with_norms(settings, laid)
     derivation = derive_from(laid, settings, trace.key_tokens or ())
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
@@ -115,7 +117,17 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
         name: derivation[name] if name in derivation else aside(name, array)
         for name, array in laid.arrays.items()
     }
-    return Intent(Trace(steps, laid.arrays, trace.header), laid.sizes, derivation, laid.notes)
+    return Intent(Trace(steps, laid.arrays, trace.header), laid.sizes, derivation, (*laid.notes, *notes))
+
+
+def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...]]:
+    """The settings with norms of Q and K where their weights are recorded, and what to say of it."""
+    there = [name for name in NORM_WEIGHTS if name in laid.arrays]
+    notes: tuple[str, ...] = ()
+    if there and settings.qk_norm is None:
+        settings = replace(settings, qk_norm=HeadNorm())
+        notes = (f"Read {' '.join(there)} as {USUAL_NORM}; --qk-norm says otherwise.",)
+    return with_norm_rows(settings, laid), notes
 
 
 def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Array]:
@@ -144,6 +156,9 @@ def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> Derivati
     arrays, facts = laid.arrays, laid.facts
     sinusoidal = settings.positions == SINUSOIDAL and EMBEDDINGS in arrays
     given = {name: (arrays[name], "given") for name in leaves() if name in arrays}
+    for weight, bias in zip(NORM_WEIGHTS, NORM_BIASES, strict=True):
+        if weight not in given:  # a bias alone says nothing
+            given.pop(bias, None)
     if sinusoidal:
         given.pop(POSITIONS, None)
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
@@ -151,43 +166,48 @@ def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> Derivati
     settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
     offset = operator.causal_offset(settings, facts, laid.lengths)
     asked_for, unasked = with_unasked(variant(settings, facts, given, offset), arrays)
-    unknown = set(unasked) | ({SCALED} if not facts.d_k and settings.scale is None else set())
-    steps = [unstated(step) if step.name in unknown else step for step in asked_for.derivation]
+    if not facts.d_k and settings.scale is None:
+        unasked = {**unasked, SCALED: ""}
+    steps = [
+        unstated(step, unasked[step.name]) if step.name in unasked else step
+        for step in asked_for.derivation
+    ]
     if OUTPUT in arrays and steps[-1].name != OUTPUT:
         output = unprojected(steps[-1].name)
         steps.append(batched(output) if asked_for.batch else output)
     return Derivation(tuple(steps))
 
 
-def unstated(step: Step) -> Step:
-    """The step, with nothing said of how it came about."""
-    return Step(step.name, Unstated(), step.inputs, step.axes, step.formula, step.symbol)
+def unstated(step: Step, option: str) -> Step:
+    """The step, with nothing said of how it came about but the option that makes such a step."""
+    return Step(step.name, Unstated(option), step.inputs, step.axes, step.formula, step.symbol)
 
 
-def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, list[str]]:
-    """The variant with the steps that are recorded though it does not have them, and their names."""
-    unasked: list[str] = []
-    kinds = {type(rule) for rule in v.rules}
-    rules: list[Rule] = list(v.rules)
-    if SOFTCAPPED in recorded and Softcap not in kinds:
-        rules.append(Softcap(1.0))
-        unasked.append(SOFTCAPPED)
-    if BIASED in recorded and BIAS not in v.given and Alibi not in kinds:
-        rules.append(Alibi())
-        unasked.append(BIASED)
-    hides = MASK in v.given or any(isinstance(rule, VisibilityRule) for rule in rules)
-    if MASKED in recorded and not hides:
-        rules.append(Window())
-        unasked.append(MASKED)
-    turned = v.rotary
-    if turned is None and any(name in recorded for name in ROTATED):
-        turned = Rotary()
-        unasked += ROTATED
-    share = v.kv_share
-    if share == 1 and any(name in recorded for name in SHARED):
-        share = 2
-        unasked += SHARED
-    return replace(v, rules=tuple(rules), rotary=turned, kv_share=share), unasked
+def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[str, str]]:
+    """The variant with the steps that are recorded though nobody asked for them, each with its option."""
+    unasked: dict[str, str] = {}
+    wanted = where(lambda row: not (row.leaf or row.result or row.model) and row.name in recorded)
+    for name in wanted:
+        if name in v.derivation:
+            continue
+        for option, more in one_more(v):
+            if name in more.derivation:
+                unasked |= {step.name: option for step in more.derivation if step.name not in v.derivation}
+                v = more
+                break
+    return v, unasked
+
+
+def one_more(v: Variant) -> Iterator[tuple[str, Variant]]:
+    """The variant with one thing more that a person can ask for, at an example's value, and its option."""
+    yield "--positions rope", replace(v, rotary=Rotary())
+    yield "--positions alibi", replace(v, rules=(*v.rules, Alibi()))
+    yield "--kv-heads", replace(v, kv_share=2)
+    for setting, rule in SETTABLE.items():
+        yield setting.flag_name, replace(v, rules=(*v.rules, rule.of(setting.at_example)))
+    for name, asked in KIND.items():
+        if asked is not None:
+            yield asked.flag_name, replace(v, **{name: asked.at_example})
 
 
 def unknown_names(trace: Trace) -> list[str]:

@@ -23,7 +23,7 @@ from attnctl.plan.prepared import (
     what_if_of,
     with_padding,
 )
-from attnctl.plan.variant import variant
+from attnctl.plan.variant import variant, with_norm_rows
 from attnctl.rules import PerBatch
 
 OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
@@ -33,16 +33,17 @@ OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embedding
 def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Prepared:
     """Everything attention on these arrays needs.
 
-    Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias,
-    past_key, past_value, key_lengths. Q, K, V are (n, d), (head, n, d), (batch, head, n, d), or
-    (n, heads·d) and (batch, n, heads·d) when `settings.heads` is given; a cache has the layout of
-    K, or its heads split. Weights are by head, (d_model, heads·d), or as nn.Linear keeps them where
-    that shows: a square matrix is (in, out) unless all others are (out, in). `header` may bring
-    tokens.
+    Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias, sink,
+    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths. Q, K, V are (n, d), (head, n, d),
+    (batch, head, n, d), (batch, n, head, d) where nothing else fits, or (n, heads·d) and (batch, n,
+    heads·d) when `settings.heads` is given; a cache has the layout of K, or its heads split. Weights
+    are by head, (d_model, heads·d), or as nn.Linear keeps them where that shows: a square matrix is
+    (in, out) unless all others are (out, in). `header` may bring tokens.
 
     Raises AttnError with every array that is missing, not finite or does not fit.
     """
     laid = read_strictly(read(arrays, settings), settings)
+    settings = with_norm_rows(settings, laid)
     facts, lengths = laid.facts, laid.lengths
     named = {name: (array, "given") for name, array in laid.arrays.items()}
     offset = causal_offset(settings, facts, lengths)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.arrays.problems import unmeant_cache
 from attnctl.arrays.reader import Facts, written_masks
 from attnctl.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
 from attnctl.derivation import Variant
 from attnctl.engine.memory import require
-from attnctl.errors import AttnError
+from attnctl.errors import AttnError, raise_all
 from attnctl.names import EMBEDDINGS, MEMORY, POSITIONS, W_O
 from attnctl.ops import Sinusoid
 from attnctl.plan import embed, tensors
@@ -76,6 +77,7 @@ def prepare_all(settings: Settings, sentences: Sequence[str]) -> list[Prepared]:
 
     Raises AttnError as `prepare` does.
     """
+    raise_all(unmeant_cache((), settings))
     settings = tensors.with_file(settings)
     tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
     context = embed.tokens_of(settings, settings.context, "context") if settings.context is not None else []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from attnctl.arrays.problems import rotary
-from attnctl.arrays.reader import Facts
+from attnctl.arrays.reader import Facts, Laid
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.derivation import Axes, LayerParts, Variant
-from attnctl.kind import chosen
+from attnctl.kind import HEADS, chosen
 from attnctl.names import EMBEDDINGS, TABLE
 from attnctl.ops import Sinusoid
 from attnctl.plan.prepared import Named
@@ -34,6 +36,13 @@ def variant(
         layer=layer or LayerParts(),
         **chosen(asked),
     )
+
+
+def with_norm_rows(asked: Settings, laid: Laid) -> Settings:
+    """The settings with what weights of norms say of their rows, where nobody else does."""
+    if asked.qk_norm is None or asked.qk_norm.over is not None or not laid.one_row:
+        return asked
+    return asked.with_(qk_norm=replace(asked.qk_norm, over=HEADS))
 
 
 def axes_of(named: Named) -> dict[str, Axes]:

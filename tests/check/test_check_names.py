@@ -19,12 +19,29 @@ OPTIONS = {
     "bert": {},
     "gpt2": {"causal": True},
     "gpt-neox": {"causal": True, "positions": {"rope": {"dims": 2}}},
+    "gpt-oss": {"causal": True, "window": (2, 0)},
+    "qwen3": {"causal": True, "positions": "rope", "qk_norm": "rms"},
+    "olmo2": {"causal": True, "positions": "rope", "qk_norm": {"eps": 1e-5}},
+    "hunyuan": {"causal": True, "positions": "rope", "qk_norm": {"eps": 1e-5, "after_rotation": True}},
+    "gemma3": {
+        "causal": True,
+        "window": (2, 0),
+        "scale": 10**-0.5,
+        "positions": {"rope": {"theta": 100}},
+        "qk_norm": {"plus_one": True},
+    },
+    "cohere": {
+        "causal": True,
+        "positions": {"rope": {"theta": 500000, "interleaved": True}},
+        "qk_norm": "layer",
+    },
 }
 """What is asked for of each file that `foreign/make.py` writes."""
 
 STEPS = {
     "torch-mha-as-it-comes": ["output"],  # its weights are averages
     "bert": ["Q", "attention_weights", "head_outputs", "output"],
+    "gpt-oss": ["attention_weights", "head_outputs"],
 }
 
 
@@ -50,14 +67,27 @@ def test_a_real_module_with_a_wrong_output_does_not(name):
         arrays[output].shape
     )
     report = attnctl.check(arrays, **OPTIONS[name])
-    assert (report.agrees, report.first) == (False, "output")
+    assert (report.agrees, report.first) == (False, STEPS.get(name, ["output"])[-1])
     assert report.gap.differing == 1
 
 
-def test_attend_computes_what_the_module_did():
-    arrays = loaded("llama")
-    trace = attnctl.attend(arrays, layer=1, heads=4, kv_heads=2, positions="rope", causal=True)
-    assert np.allclose(trace["output"], arrays["attn_output"], atol=1e-5)
+@pytest.mark.parametrize("name", ["llama", "gpt-oss", "qwen3", "olmo2", "hunyuan", "gemma3", "cohere"])
+def test_attend_computes_what_the_module_did(name):
+    arrays = loaded(name)
+    heads = {} if "query" in arrays else {"heads": 4, "kv_heads": 2}
+    trace = attnctl.attend(arrays, **heads, **OPTIONS[name])
+    np.testing.assert_allclose(trace["attention_weights"], arrays["attn_weights"], atol=1e-6)
+    found = trace["output"] if heads else trace["head_outputs"].swapaxes(1, 2)
+    np.testing.assert_allclose(found, arrays["attn_output"], atol=1e-5)
+
+
+NORMED = [("sinks", "gpt-oss"), ("q_norm.weight", "qwen3"), ("q_norm.weight", "cohere")]
+
+
+@pytest.mark.parametrize(("lost", "name"), NORMED)
+def test_what_a_program_does_not_record_it_is_not_acquitted_of(lost, name):
+    arrays = {each: array for each, array in loaded(name).items() if not each.endswith(lost)}
+    assert not attnctl.check(arrays, **OPTIONS[name]).agrees
 
 
 def test_the_command_line_reads_the_names_too(workplace):

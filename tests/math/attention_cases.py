@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from oracle import Kind, attend
 
 from attnctl.derivation import Rotary
+from attnctl.kind import HeadNorm
 
-NEVER_BATCHED = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
+NORMS = ("Q_norm_weight", "K_norm_weight", "Q_norm_bias", "K_norm_bias")
+NEVER_BATCHED = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "sink", *NORMS)
 
 
 @dataclass
@@ -87,6 +89,14 @@ def cases(draw: Any, dtype: str = "float64") -> Case:
         whole["past_key"] = numbers(*lead, kv_heads, past, d_k)
         whole["past_value"] = numbers(*lead, kv_heads, past, d_v)
     keys = own_keys + (past or 0)
+    if draw(st.booleans()):
+        whole["sink"] = numbers(heads) * 3
+    wide = [1e-6] * (dtype == "float64")  # or what is left of a row without its mean is rounding
+    kinds_of_norm = st.sampled_from(["rms", "layer"]), st.sampled_from([*wide, 0.1])
+    norm = maybe(st.tuples(*kinds_of_norm, st.booleans(), st.booleans()))
+    norm_last = norm is not None and draw(st.booleans())
+    if norm is not None:
+        whole |= draw_factors(draw, numbers, heads, kv_heads, d_k, one_row=norm[2])
 
     arrays: dict[str, Any] = dict(whole)
     options: dict[str, Any] = {"dtype": dtype}
@@ -119,6 +129,12 @@ def cases(draw: Any, dtype: str = "float64") -> Case:
     options |= {**rules, "scale": scale}
     positions, rotary = draw_positions(draw, d_k, from_x=from_x)
     options |= {} if positions is None else {"positions": positions}
+    unrotated = rotary is not None and past is not None and draw(st.booleans())
+    options |= {"cache_unrotated": True} if unrotated else {}
+    if norm is not None:
+        kind, eps, one_row, plus_one = norm
+        rows = "heads" if one_row else "head"
+        options["qk_norm"] = HeadNorm(kind, eps, rows, plus_one, after_rotation=norm_last)
 
     kinds = [
         Kind(
@@ -133,11 +149,24 @@ def cases(draw: Any, dtype: str = "float64") -> Case:
             ),
             sinusoidal=positions == "sinusoidal",
             rotary=rotary,
+            norm=norm,
+            norm_last=norm_last,
+            unrotated=unrotated,
             dtype=dtype,
         )
         for number in range(batch or 1)
     ]
     return Case(arrays, options, kinds, bias, mask, whole, batched=batch is not None)
+
+
+def draw_factors(
+    draw: Any, numbers: Any, heads: int, kv_heads: int, d_k: int, *, one_row: bool
+) -> dict[str, Any]:
+    """Weights and biases of norms of Q and K, or none: one row, or one for each head."""
+    given = draw(st.sampled_from([(), NORMS[:2], NORMS]))
+    by_head = one_row or draw(st.booleans())
+    counts = {"Q": heads, "K": kv_heads}
+    return {name: numbers(*((counts[name[0]],) if by_head else ()), d_k) for name in given}
 
 
 def offset_of(asked: int | None, past: int, length: int | None, queries: int, keys: int) -> int:
@@ -184,6 +213,6 @@ def fused(whole: dict[str, Any]) -> dict[str, Any]:
         if name in {"Q", "K", "V", "past_key", "past_value", "W_Q", "W_K", "W_V"}:
             *lead, heads, n, d = array.shape
             out[name] = array.swapaxes(-3, -2).reshape(*lead, n, heads * d)
-        elif name in {"b_Q", "b_K", "b_V"}:
+        elif name in {"b_Q", "b_K", "b_V", *NORMS}:
             out[name] = array.reshape(-1)
     return out

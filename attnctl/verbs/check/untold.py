@@ -64,6 +64,8 @@ def unfounded(record: Record, walk: Walk, name: str) -> Untold:
     """A step that nothing recorded leads to."""
     step = walk.derivation[name]
     if isinstance(step.op, Unstated):
-        return Untold(name, "nothing says how it came about", (), "Say so by the options, or leave it out")
+        why = "nothing says how it came about"
+        asked = f": {step.op.option} was not asked" if step.op.option else ""
+        return Untold(name, why + asked, (), "Say so by the options, or leave it out")
     missing = tuple(each for each in step.inputs if each not in record and walk.values.get(each) is None)
     return Untold(name, "what it is computed from is not recorded", missing)

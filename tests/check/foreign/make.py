@@ -1,16 +1,17 @@
 """Writes what attention modules of torch and transformers give, under the names they use themselves.
 
 pip install torch==2.13.0 transformers
-python tests/check/foreign/make.py
+python tests/check/foreign/make.py [NAME ...]
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import BertConfig, GPT2Config, GPTNeoXConfig, LlamaConfig
+from transformers import AutoModel, BertConfig, GPT2Config, GPTNeoXConfig, LlamaConfig
 from transformers.models.bert.modeling_bert import BertAttention
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXAttention, GPTNeoXRotaryEmbedding
@@ -124,6 +125,47 @@ def gpt_neox():
     }
 
 
+CHECKPOINTS = Path(__file__).parents[2] / "models" / "checkpoints"
+
+
+def called(name):
+    """The first attention of a tiny checkpoint, what it is called with, and what its scores are made of."""
+    model = AutoModel.from_pretrained(CHECKPOINTS / name, attn_implementation="eager").eval()
+    first, seen = model.layers[0].self_attn, {}
+    room = sys.modules[type(first).__module__]
+    eager = room.eager_attention_forward
+
+    def forward(module, query, key, value, *args, **more):
+        out, weights = eager(module, query, key, value, *args, **more)
+        if module is first:
+            seen.update(query=query, key=key, value=value, attn_weights=weights, attn_output=out)
+        return out, weights
+
+    def entered(module, args, more):
+        seen.update(hidden_states=args[0] if args else more["hidden_states"])
+
+    first.register_forward_pre_hook(entered, with_kwargs=True)
+    room.eager_attention_forward = forward
+    model(torch.arange(3, 10)[None])
+    room.eager_attention_forward = eager
+    return first, seen
+
+
+def from_hidden(name):
+    """What goes into an attention, its weights, and what comes out, with norms of Q and K between."""
+    module, seen = called(name)
+    y = module.o_proj(seen["attn_output"].flatten(2))
+    kept = {each: seen[each] for each in ("hidden_states", "attn_weights")}
+    return state(module, "self_attn.") | kept | {"attn_output": y}
+
+
+def gpt_oss():
+    """Rotated queries and keys, and the sinks; heads come before tokens, and after them in the output."""
+    module, seen = called("gpt-oss")
+    kept = {name: seen[name] for name in ("query", "key", "value", "attn_weights", "attn_output")}
+    return kept | {"sinks": module.sinks}
+
+
 MADE = {
     "torch-mha": torch_mha,
     "torch-mha-as-it-comes": torch_mha_as_it_comes,
@@ -131,12 +173,17 @@ MADE = {
     "bert": bert,
     "gpt2": gpt2,
     "gpt-neox": gpt_neox,
+    "gpt-oss": gpt_oss,
+    **{name: partial(from_hidden, name) for name in ("qwen3", "olmo2", "hunyuan", "gemma3", "cohere")},
 }
 
 
-def main(folder):
-    """A file for each, the same at every run."""
+def main(wanted):
+    """A file for each that is wanted, or for all; the same at every run."""
+    folder = Path(__file__).parent
     for number, (name, make) in enumerate(MADE.items()):
+        if wanted and name not in wanted:
+            continue
         torch.manual_seed(number)
         with torch.no_grad():
             arrays = {key: value.detach().numpy() for key, value in make().items()}
@@ -145,4 +192,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
+    main(sys.argv[1:])
