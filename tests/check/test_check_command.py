@@ -187,7 +187,8 @@ def test_what_cannot_be_told_is_said_with_what_to_record(check):
     found = json.loads(done.out)
     assert (done.code, found["agrees"], found["first"]) == (2, None, None)
     (step,) = found["cannot_tell"]
-    assert (step["step"], step["words"]) == ("masked_scores", "nothing says how it came about")
+    words = "nothing says how it came about; no option asks for it, as --causal does"
+    assert (step["step"], step["words"]) == ("masked_scores", words)
     assert "masked_scores cannot be judged: nothing says how" in check("right.npz --heads 2").out
 
 

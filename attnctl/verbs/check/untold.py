@@ -65,7 +65,7 @@ def unfounded(record: Record, walk: Walk, name: str) -> Untold:
     step = walk.derivation[name]
     if isinstance(step.op, Unstated):
         why = "nothing says how it came about"
-        asked = f": {step.op.option} was not asked" if step.op.option else ""
-        return Untold(name, why + asked, (), "Say so by the options, or leave it out")
+        option = f"; no option asks for it, as {step.op.option} does" if step.op.option else ""
+        return Untold(name, why + option, (), "Say so by the options, or leave it out")
     missing = tuple(each for each in step.inputs if each not in record and walk.values.get(each) is None)
     return Untold(name, "what it is computed from is not recorded", missing)
