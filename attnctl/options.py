@@ -1,7 +1,7 @@
 """The options that `attnctl.run` and its like take, as keywords with types.
 
 The table of settings says what each is for and how it is read (`attnctl.config.fields.KEYWORDS`);
-a test holds these names to it.
+names and types are written from it, for editors and type checkers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Table = Array | Sequence[Sequence[float]]
 
 
+# [written by tests/option_types.py]
 class Options(TypedDict, total=False):
     """Settings, each as a config has it; what is None stays as it is."""
 
@@ -37,7 +38,7 @@ class Options(TypedDict, total=False):
     weights: Weights | Mapping[str, Any] | None
     scale: float | None
     rules: Sequence[Rule | str | Mapping[str, Any]] | None
-    qk_norm: Literal["rms", "layer"] | HeadNorm | Mapping[str, Any] | None
+    qk_norm: HeadNorm | Literal["rms", "layer"] | Mapping[str, Any] | None
     cache_unrotated: bool | None
     causal_offset: int | Literal["lengths"] | None
     dtype: Literal["float64", "float32", "float16"] | None
@@ -46,7 +47,7 @@ class Options(TypedDict, total=False):
     mask: Table | None
     bias: Table | None
     causal: bool | None
-    window: int | Sequence[int | None] | None
+    window: int | Literal[None, "inf"] | Sequence[int | Literal[None, "inf"]] | None
     dilation: int | None
     softcap: float | None
     max_memory: int | None
@@ -57,6 +58,8 @@ class ArrayOptions(Options, total=False):
 
     layout: Literal["nd", "hnd", "bhnd", "bnhd", "bnd"] | None
 
+
+# [to here]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -1,4 +1,5 @@
-"""Rewrite the output under every command of the documents, and the schema that the configs name:
+"""Rewrite the output under every command of the documents, the schema that the configs name, and the
+types of keywords:
 python tests/update_docs.py
 """
 
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import option_types
 from test_readme import DOCUMENTS, ROOT, split
 
 
@@ -41,6 +43,7 @@ def main():
     command = [sys.executable, "-m", "attnctl", "config", "schema"]
     schema = subprocess.run(command, capture_output=True, check=True)
     (ROOT / "configs" / "attnctl.schema.json").write_bytes(schema.stdout)
+    option_types.write()
     for document in DOCUMENTS:
         if not document.exists():
             continue

@@ -1,0 +1,73 @@
+"""The types of keywords, from the table of settings: what stands between the marks of `attnctl/options.py`.
+
+python tests/option_types.py
+"""
+
+import re
+from pathlib import Path
+
+from attnctl.config.fields import KEYWORDS, LAYOUT
+
+FILE = Path(__file__).parent.parent / "attnctl" / "options.py"
+MARKS = re.compile(r"(?<=# \[written by tests/option_types.py\]\n).*?(?=# \[to here\]\n)", re.DOTALL)
+
+OBJECTS = {
+    "vocab": "Sequence[str] | Mapping[str, int]",
+    "tokenizer": "Tokenizer | Mapping[str, Any]",
+    "embeddings": "Embeddings | Random | Array | Mapping[str, Any]",
+    "positions": "str | Rotary | Mapping[str, Any] | Table",
+    "weights": "Weights | Mapping[str, Any]",
+    "rules": "Sequence[Rule | str | Mapping[str, Any]]",
+    "qk_norm": "HeadNorm | Literal['rms', 'layer'] | Mapping[str, Any]",
+    "mask": "Table",
+    "bias": "Table",
+}
+"""Settings that may be given as objects or arrays, too, which no schema says."""
+
+PLAIN = {"integer": "int", "number": "float", "boolean": "bool", "string": "str"}
+
+
+def type_of(schema):
+    """int | Literal['lengths'] of what a JSON Schema lets through."""
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return " | ".join(dict.fromkeys(map(type_of, schema[several])))
+    if "enum" in schema:
+        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+    if schema.get("type") == "array":
+        return f"Sequence[{type_of(schema['items'])}]"
+    if "$ref" in schema or schema.get("type") == "object":
+        return "Mapping[str, Any]"
+    return "str" if isinstance(schema["type"], list) else PLAIN[schema["type"]]
+
+
+def line(name, setting):
+    kind = OBJECTS.get(name) or type_of(setting.reader.schema)
+    return f"    {name}: {kind.replace(chr(39), chr(34))} | None\n"
+
+
+def written():
+    """The two classes of keywords."""
+    options = [
+        line(name, setting) for name, setting in KEYWORDS.items() if name not in {"sentence", LAYOUT.name}
+    ]
+    return f'''class Options(TypedDict, total=False):
+    """Settings, each as a config has it; what is None stays as it is."""
+
+{"".join(options)}    max_memory: int | None
+
+
+class ArrayOptions(Options, total=False):
+    """Options for arrays, which may be laid out in several ways."""
+
+{line(LAYOUT.name, LAYOUT)}
+
+'''
+
+
+def write():
+    FILE.write_text(MARKS.sub(lambda _: written(), FILE.read_text()))
+
+
+if __name__ == "__main__":
+    write()
