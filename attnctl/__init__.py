@@ -8,13 +8,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from attnctl.display import register_views
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = (
+    False  # as in typing, which takes longer to import than all else here: an interrupt would hit it
+)
 if TYPE_CHECKING:
+    from typing import Any
+
     from attnctl.api import (
         attend,
         check,

@@ -5,9 +5,10 @@ Values stand below their views. The package registers the views by name when it 
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from importlib import import_module
-from typing import Any
+TYPE_CHECKING = False  # as in typing, which is not imported: this is on the way of every start
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+    from typing import Any
 
 VIEWS: dict[str, str] = {}
 """By class, the function `show(value, output)` that prints a value of it; by role, what helps.
@@ -22,6 +23,8 @@ def register_views(by_class: Mapping[str, str], *, plain_text: str, notebook: st
 
 
 def find(view: str) -> Any:
+    from importlib import import_module
+
     module, function = VIEWS[view].split(":")
     return getattr(import_module(module), function)
 

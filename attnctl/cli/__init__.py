@@ -7,19 +7,48 @@ import io
 import os
 import sys
 
+TYPE_CHECKING = False  # as in typing, which is not imported before an interrupt is heard
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
-    gc.set_threshold(100_000)  # imports make many objects and no garbage: each look for it is in vain
     try:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may have us ignore it
+            signal.signal(signal.SIGINT, interrupt)
+        gc.set_threshold(100_000)  # imports make many objects and no garbage: each look for it is in vain
         open_streams()
         from attnctl.cli.program import program
 
         code = int(program(sys.argv[1:]))
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left is Python's own end
     except KeyboardInterrupt:  # before the program had begun to listen, or after it had ended
-        code = 130
+        leave()
     gc.freeze()  # or the collector walks all of NumPy once more before the process may end
     sys.exit(code)
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; in an import, which may lose it or take it for a failure, leave at once."""
+    writing = getattr(sys.modules.get("attnctl.files"), "UNFINISHED", ())
+    while frame is not None and not writing:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            leave()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def leave() -> NoReturn:
+    """End the process as one that was interrupted, without a word more of Python's."""
+    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar may have hidden it
+    try:
+        os.write(2, show_cursor + b"attnctl: interrupted\n")
+    finally:
+        os._exit(130)
 
 
 def open_streams() -> None:

@@ -87,10 +87,13 @@ def command(args: list[str]) -> Exit:
     from attnctl.cli.app import app
 
     try:
-        return Exit(app(args, prog_name="attnctl", standalone_mode=False) or 0)
+        code = Exit(app(args, prog_name="attnctl", standalone_mode=False) or 0)
     except TyperException as error:
         complain(usage(error, args))
         return Exit.USAGE
+    if code is Exit.INTERRUPTED:  # Typer turns KeyboardInterrupt into its exit code
+        complain("interrupted")
+    return code
 
 
 def not_utf_8(args: list[str]) -> Iterator[str]:

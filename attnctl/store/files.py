@@ -14,7 +14,7 @@ from types import FrameType
 from typing import IO, Any, NoReturn
 
 from attnctl.errors import AttnError
-from attnctl.files import hold_output
+from attnctl.files import UNFINISHED, hold_output
 from attnctl.store.format import Format
 
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -105,6 +105,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     temporary = target.with_name(f".attnctl-{os.urandom(8).hex()}.tmp")
     with signals_raise():
         try:
+            UNFINISHED.add(temporary)
             with temporary.open("xb") as stream:
                 if target.exists():
                     temporary.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -113,6 +114,8 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        finally:
+            UNFINISHED.discard(temporary)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -149,6 +150,49 @@ def wait_for(condition):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.argv[1:] = {args!r}
+from attnctl.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attnctl.cli.program",
+        "contextlib",
+        "typer",
+        "attnctl.cli.app",
+        "attnctl.cli.run",
+        "numpy",
+        "numpy.random",
+    ],
+)
+def test_an_interrupt_of_an_import_is_130_and_no_traceback(workplace, name):
+    script = INTERRUPTED.format(name=name, args=["run", "I love AI", "-o", "x.json"])
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=workplace.folder, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"attnctl: interrupted\n")
+    assert not (workplace.folder / "x.json").exists()
+
+
+def test_an_interrupt_that_the_shell_ignores_is_ignored(workplace):
+    script = INTERRUPTED.format(name="numpy", args=["run", "I love AI", "--step", "output"])
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{script}"
+    done = subprocess.run(
+        [sys.executable, "-c", ignoring], cwd=workplace.folder, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("seconds", [1.5, 2.5])
