@@ -47,7 +47,7 @@ class Options(TypedDict, total=False):
     mask: Table | None
     bias: Table | None
     causal: bool | None
-    window: int | Literal[None, "inf"] | Sequence[int | Literal[None, "inf"]] | None
+    window: int | Literal["inf"] | Sequence[int | Literal["inf"] | None] | None
     dilation: int | None
     softcap: float | None
     max_memory: int | None

@@ -28,21 +28,27 @@ PLAIN = {"integer": "int", "number": "float", "boolean": "bool", "string": "str"
 
 
 def type_of(schema):
-    """int | Literal['lengths'] of what a JSON Schema lets through."""
-    for several in ("anyOf", "oneOf"):
-        if several in schema:
-            return " | ".join(dict.fromkeys(map(type_of, schema[several])))
+    """int | Literal['lengths'] of what a JSON Schema lets through, None at its end."""
+    kinds = dict.fromkeys(kinds_of(schema))
+    return " | ".join(sorted(kinds, key=lambda kind: kind == "None"))
+
+
+def kinds_of(schema):
+    several = schema.get("anyOf") or schema.get("oneOf")
+    if several:
+        return [kind for each in several for kind in kinds_of(each)]
     if "enum" in schema:
-        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+        words = [each for each in schema["enum"] if each is not None]
+        return [f"Literal[{', '.join(map(repr, words))}]", *["None"] * (None in schema["enum"])]
     if schema.get("type") == "array":
-        return f"Sequence[{type_of(schema['items'])}]"
+        return [f"Sequence[{type_of(schema['items'])}]"]
     if "$ref" in schema or schema.get("type") == "object":
-        return "Mapping[str, Any]"
-    return "str" if isinstance(schema["type"], list) else PLAIN[schema["type"]]
+        return ["Mapping[str, Any]"]
+    return ["str" if isinstance(schema["type"], list) else PLAIN[schema["type"]]]
 
 
 def line(name, setting):
-    kind = OBJECTS.get(name) or type_of(setting.reader.schema)
+    kind = OBJECTS.get(name) or type_of(setting.reader.schema).removesuffix(" | None")
     return f"    {name}: {kind.replace(chr(39), chr(34))} | None\n"
 
 
