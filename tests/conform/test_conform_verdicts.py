@@ -138,6 +138,20 @@ def test_cases_that_a_hang_leaves_are_counted():
     )
 
 
+@pytest.mark.slow
+def test_a_mistake_without_a_name_leaves_the_others_their_search():
+    def kernel(q, k, v):
+        """Kv heads are tiled; where lengths differ there is noise."""
+        share = q.shape[1] // k.shape[1]
+        out = kernels.good(q, np.tile(k, (1, share, 1, 1)), np.tile(v, (1, share, 1, 1)))
+        rng = np.random.default_rng(len(q))
+        return out * (1 if k.shape[2] == q.shape[2] else 1 + 0.1 * rng.standard_normal(out.shape))
+
+    found = conform(kernel, "attention", "lengths", "d_v ≠ d_k", "grouped heads", dtypes=("float32",))
+    assert of(found, "lengths", "float32").failure.mistake is None
+    assert of(found, "grouped heads", "float32").failure.mistake == "kv-heads-tiled"
+
+
 def test_the_diagonal_with_key_lengths_is_a_convention():
     def ends(q, k, v, causal=False, key_lengths=None):
         """The last query sees the last key of each member, as with ONNX's nonpad_kv_seqlen."""
@@ -174,6 +188,7 @@ def test_a_second_output_is_held_to_what_it_was_taken_for():
     assert of(found, "attention").status == "passed"
     assert of(found, "causal").status == "failed"
     assert "output 1 is no log-sum-exp" in of(found, "causal").failure.words
+    assert of(found, "causal").failure.mistake == "lse-other-scores"
 
 
 @pytest.mark.parametrize(

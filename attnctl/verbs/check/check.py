@@ -46,14 +46,16 @@ def check(
     begun: Collection[str] = (),
     unfilled: Collection[str] = (),
     intent: Intent | None = None,
+    *,
+    pairs: bool = True,
 ) -> Report:
     """Recompute every step of a trace from the inputs recorded beside it.
 
     A dump of ours says how each step came about. For anyone else's arrays `settings` say what was
     intended; given for a dump of ours, they overrule it. Steps that are `begun` have NaN where a
     number is still to be filled in; those that are `unfilled` are not there. An `intent` is what
-    was meant where neither says it: a layer of a model. Raises AttnError where nothing can be
-    compared.
+    was meant where neither says it: a layer of a model. Without `pairs`, which take most of the
+    time, no two mistakes at once are tried. Raises AttnError where nothing can be compared.
     """
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
@@ -69,7 +71,7 @@ def check(
     if nothing_checked(walk.steps.values()):
         blank = [name for name in walk.steps if name in unfilled]
         raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))
-    diagnosis = Diagnosis(record, walk, shown(walk.steps, intent.trace, unfilled))
+    diagnosis = Diagnosis(record, walk, shown(walk.steps, intent.trace, unfilled), pairs)
     unasked = reading.unasked if reading else ()
     findings = tuple(not_asked(walk, unasked) if unasked else diagnosis.findings())
     return Report(
@@ -218,6 +220,8 @@ class Diagnosis:
     record: Record
     walk: Walk
     steps: dict[str, Checked]
+    pairs: bool
+    """Whether two mistakes at once are tried."""
     done: set[tuple[str, str]] = field(default_factory=set)
     """Steps with the mistakes that were named there; "" where nothing explains them."""
 
@@ -241,7 +245,7 @@ class Diagnosis:
         for part in samples(self.record, self.walk, first):
             named = {name for _, name in self.done}
             searches.append(Search.begin(part.record, part.walk, first, named, part.words))
-            fit, also = best(searches[-1].fits(quick=part.quick and not fits))
+            fit, also = best(searches[-1].fits(quick=part.quick and not fits, pairs=self.pairs))
             fits = [each for each in (fit, *also) if each]
             verified = [each for each in fits if not part.words or self.verified(first, each)]
             if verified:

@@ -109,8 +109,8 @@ class Search:
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(record, walker, loosely, case, earlier, part)
 
-    def fits(self, *, quick: bool = False) -> list[Fit]:
-        """Every known mistake that reproduces the step, the best first; pairs where no single one does.
+    def fits(self, *, quick: bool = False, pairs: bool = True) -> list[Fit]:
+        """Every known mistake that reproduces the step, the best first; `pairs` where no single one does.
 
         With `quick` only mistakes of which nothing is fitted, and no pairs.
         """
@@ -127,8 +127,8 @@ class Search:
                     halves.append(Half(mistake, plant, self.case.misfit(value)))
             if quick or any(self.exactly(fit) for fit in found.values()):
                 break
-        pairs = [] if found or quick else self.pairs(halves)
-        return ranked(list(found.values()) or pairs, self.floor)
+        both = [] if found or quick or not pairs else self.pairs(halves)
+        return ranked(list(found.values()) or both, self.floor)
 
     def exactly(self, fit: Fit) -> bool:
         """Whether a fit leaves so little that no fitted number could leave less."""

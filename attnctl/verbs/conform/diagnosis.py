@@ -19,6 +19,7 @@ from attnctl.verbs.check.precision import on_grid
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Case, Problem
+from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
 from attnctl.verbs.conform.judge import Expected, compared, expected, judged
 from attnctl.verbs.conform.memory import OTHER
 from attnctl.verbs.conform.repeat import alike
@@ -34,9 +35,6 @@ MOST_NUMBERS = 40_000
 
 ENOUGH_TOKENS = 4
 """Queries and keys of a case that is looked at first."""
-
-MOST_SEARCHES = 2
-"""Searches of the catalogue that may find nothing: each takes seconds."""
 
 LEAST_ROUNDING = 0.01
 """What arithmetic in a coarser type is off by at least, as a part of what it may be."""
@@ -61,29 +59,30 @@ class Diagnosis:
 
 def diagnosed(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
     """What explains the failing cases of a feature."""
-    first = wrong[0]
-    if all(each.answer.error for each in wrong):
-        return ended(first)
     answered = [each for each in wrong if not each.answer.error]
-    misshaped = [each for each in answered if suite.output_of(each) is None]
+    if not answered:
+        return ended(wrong[0])
+    outputs = [each for each in answered if each.judgement.extra is None]
+    if not outputs:
+        return explain_extra(suite, answered[0])
+    misshaped = [each for each in outputs if suite.output_of(each) is None]
     if misshaped:
         return Diagnosis("wrong-shape", misshaped[0].judgement.words)
-    told = sorted(answered, key=simplicity)[:MOST_CASES]
+    return search(suite, sorted(outputs, key=simplicity)[:MOST_CASES])
+
+
+def search(suite: Suite, told: Sequence[Outcome]) -> Diagnosis:
+    """What explains these outputs: every way on each of them, what takes long on the first alone."""
     if told[0].case.fill != "random":
         drawn = suite.outcome(replace(told[0].case, fill="random"))
         told = told if drawn.judgement.right or suite.output_of(drawn) is None else [drawn, *told]
     for each in told:
-        for explain in (
-            unsteady,
-            unwritten,
-            degenerate,
-            coarse_numbers,
-            by_check,
-            coarse_inside,
-            not_a_number,
-        ):
+        for explain in (unsteady, unwritten, degenerate, coarse_numbers, by_check, coarse_inside):
             if found := explain(suite, each):
                 return found
+    for explain in (by_check_of_pairs, not_a_number):
+        if found := explain(suite, told[0]):
+            return found
     return Diagnosis(None, "")
 
 
@@ -93,6 +92,19 @@ def ended(outcome: Outcome) -> Diagnosis:
     if kind in ENDINGS:
         return Diagnosis(kind, f"{ENDINGS[kind]}: {message}")
     return Diagnosis("exception", f"it raises {kind}: {message}")
+
+
+def explain_extra(suite: Suite, outcome: Outcome) -> Diagnosis:
+    """What an output behind the first is, where the first is right."""
+    place = outcome.judgement.extra
+    assert place is not None
+    name, outputs = suite.extras[place], outcome.answer.outputs
+    array = outputs[place] if place < len(outputs) else None
+    found = name_near_miss(suite.wanted(outcome.case), name, array) if name in FACTORS else None
+    if found is None:
+        return Diagnosis("extra-output", outcome.judgement.words)
+    mistake, what, fix = found
+    return Diagnosis(mistake, f"output {place} is no {WORDS[name]}: {what}: {fix}")
 
 
 def not_repeatable(answer: Answer) -> Diagnosis:
@@ -196,20 +208,25 @@ def weights_told(suite: Suite, case: Case) -> Array | None:
 
 def by_check(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """The mistake that `check` finds in the weights and the output, or in the output alone."""
-    if suite.searched >= MOST_SEARCHES:
-        return None
     problem = suite.problem(outcome.case)
-    for found in recorded(suite, outcome):
-        named = intent_of(problem, found)
-        try:
-            report = check(named.trace, intent=named)
-        except AttnError:
-            continue
-        told = [each for each in report.findings if each.mistake]
-        if told and len(told) == len(report.findings):
-            return spoken(told)
-    suite.searched += 1
-    return None
+    found = (checked(problem, each, pairs=False) for each in recorded(suite, outcome))
+    return next(filter(None, found), None)
+
+
+def by_check_of_pairs(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+    """Two mistakes at once, which takes seconds: looked for where most is recorded."""
+    return checked(suite.problem(outcome.case), next(recorded(suite, outcome)), pairs=True)
+
+
+def checked(problem: Problem, found: dict[str, Array], *, pairs: bool) -> Diagnosis | None:
+    """What `check` finds in what a target answered, if it explains all of it."""
+    named = intent_of(problem, found)
+    try:
+        report = check(named.trace, intent=named, pairs=pairs)
+    except AttnError:
+        return None
+    told = [each for each in report.findings if each.mistake]
+    return spoken(told) if told and len(told) == len(report.findings) else None
 
 
 def recorded(suite: Suite, outcome: Outcome) -> Iterator[dict[str, Array]]:

@@ -68,6 +68,8 @@ class Judgement:
     words: str = ""
     """What is wrong, where it is."""
     at: tuple[int, ...] | None = None
+    extra: int | None = None
+    """The place of an output behind the first that is wrong."""
 
     @property
     def right(self) -> bool:

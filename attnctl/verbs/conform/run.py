@@ -12,6 +12,7 @@ from attnctl.verbs.conform import features
 from attnctl.verbs.conform.case import Case, Conventions
 from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, broken, found_out, in_words
 from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, Diagnosis, diagnosed, not_repeatable
+from attnctl.verbs.conform.extra_outputs import describe, places_of, recognise
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
@@ -36,7 +37,6 @@ from attnctl.verbs.conform.report import (
     FeatureResult,
     left_out,
 )
-from attnctl.verbs.conform.seconds import recognised
 from attnctl.verbs.conform.shrink import shrunk
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, REFUSALS, Asked, Outcome, Suite, started
 from attnctl.verbs.conform.target import Target
@@ -58,7 +58,7 @@ SINGLE = (
 )
 """Why float64 is skipped where plain attention is right in float32."""
 
-QUICK_SECONDS, SECONDS = 1.0, 20.0
+QUICK_SECONDS, SECONDS = 2.0, 20.0
 """The time that making one call again and again may take."""
 
 COARSER = {"float32", "float16", "bfloat16"}
@@ -149,7 +149,7 @@ class Run:
             return Conformance(self.name, tuple(known_to_fail(each, self.asked) for each in results))
         found = {dtype: found_out(self.suite, dtype, self.asked.declared) for dtype in taken}
         plain = replace(BASE, dtype=taken[0])
-        self.suite.seconds = recognised(self.suite.wanted(plain), self.suite.answer(plain))
+        said = self.take_extras(plain)
         to_run = self.features(taken[0], found[taken[0]])
         work = [(feature, dtype) for dtype in self.asked.dtypes for feature in to_run]
         total = len(work)
@@ -163,7 +163,7 @@ class Run:
             self.name,
             tuple(known_to_fail(each, self.asked) for each in results),
             in_words(found),
-            self.notes(told),
+            (*said, *self.notes(told)),
         )
 
     def mapped(self, carry_out: Callable[[Work], Told], work: Sequence[Work]) -> Iterator[Told]:
@@ -200,15 +200,21 @@ class Run:
             return False
         return diagnosed(self.suite, [outcome]).mistake == LOW_PRECISION
 
+    def take_extras(self, plain: Case) -> tuple[str, ...]:
+        """Know what the outputs behind the first are, as declared or as they look; what is said of them."""
+        if self.asked.returns:
+            self.suite.extras = places_of(self.asked.returns)
+            return ()
+        wanted, answer = self.suite.wanted(plain), self.suite.answer(plain)
+        self.suite.extras = recognise(wanted, answer)
+        return tuple(describe(wanted, answer, self.suite.extras))
+
     def notes(self, told: Sequence[Told]) -> tuple[str, ...]:
         """What else there is to say."""
-        seconds = self.suite.seconds
-        out = [
-            f"Output {place} is taken for the {name}, and held to it." for place, name in seconds.items()
-        ]
+        out = []
         if self.reused:
             out.append("Its output is in the same memory in every call: the next call overwrites it.")
-        if calls := [each.calls for each in told if each.calls]:
+        if calls := [each.calls for each in told if each.feature.name == REPEATABLE and each.calls]:
             out.append(often(min(calls)))
         return tuple(out)
 
@@ -352,8 +358,6 @@ class Run:
         grouped = self.same_type(told, GROUPED, others)
         if told.feature.name == GROUPED or grouped is None:
             return nothing
-        if GROUPED not in self.diagnoses:
-            self.suite.searched = 0
         found = self.diagnosis(grouped, ())
         return found if str(found.mistake).startswith("kv-heads") else nothing
 
@@ -397,7 +401,7 @@ def often(calls: int) -> str:
     missed = (
         f"a fault in {RATE * 100:g} % of calls would be missed with a chance of {chance_missed(calls):.2g}"
     )
-    few = "" if calls >= CALLS else f"; {CALLS} would be enough for {MISSED:g}, but take too long"
+    few = "" if calls >= CALLS else f" ({CALLS} would make that {MISSED:g}, but take too long)"
     return f"Repeated: {calls} calls with the same inputs in each type: {missed}{few}."
 
 

@@ -11,11 +11,11 @@ from attnctl.array import Array
 from attnctl.verbs.conform.call import Answer, call_of, output_of
 from attnctl.verbs.conform.case import TYPES, Case, Conventions, Problem, problem_of
 from attnctl.verbs.conform.claims import Claims, Known
+from attnctl.verbs.conform.extra_outputs import judge_extras
 from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
 from attnctl.verbs.conform.layout import USUAL, axes_in
 from attnctl.verbs.conform.library import LIBRARIES, Library
 from attnctl.verbs.conform.repeat import alike
-from attnctl.verbs.conform.seconds import judged_seconds
 from attnctl.verbs.conform.signature import Signature, read_signature, sizes_for
 from attnctl.verbs.conform.target import Target
 
@@ -38,6 +38,8 @@ class Asked:
 
     layout: str | None = None
     """The axes of its arrays, where that is said."""
+    returns: tuple[str, ...] = ()
+    """What it returns, where that is declared."""
     library: Library = LIBRARIES[""]
     renames: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[str, ...] = tuple(TYPES)
@@ -93,11 +95,9 @@ class Suite:
     """By type: what it does where programs differ."""
     changed: dict[str, Outcome] = field(default_factory=dict)
     """By type: a call that changed its inputs."""
-    seconds: dict[int, str] = field(default_factory=dict)
+    extras: dict[int, str] = field(default_factory=dict)
     """What the outputs behind the first are, by place, as far as they are known."""
     hangs: int = 0
-    searched: int = 0
-    """Searches for a mistake that found none."""
 
     @property
     def is_let_be(self) -> bool:
@@ -126,8 +126,8 @@ class Suite:
         answer = self.call(problem, **made)
         wanted = expected(problem)
         judgement = judged(wanted, answer)
-        if judgement.right and self.seconds:
-            judgement = judged_seconds(wanted, answer, self.seconds, judgement)
+        if judgement.right and self.extras:
+            judgement = judge_extras(wanted, answer, self.extras, judgement)
         found = Outcome(problem.case, answer, judgement)
         if answer.changed:
             self.changed.setdefault(case.dtype, found)
