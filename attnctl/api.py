@@ -275,7 +275,7 @@ def check(
     """
     from attnctl.plan.intended import anyones, under_our_names
     from attnctl.verbs.check.check import check as check_steps
-    from attnctl.verbs.check.check import configured
+    from attnctl.verbs.check.meant import configured
     from attnctl.verbs.check.record import Strictness
 
     trace = trace if isinstance(trace, AnyTrace) else anyones(trace)

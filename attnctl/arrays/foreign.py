@@ -44,6 +44,7 @@ BY_HEAD = "for each head its Q, K and V"
 BY_HEAD_LINEAR = "for each head its Q, K and V below one another, (out, in)"
 HIDES = "true where a key is hidden"
 VALUES = "what V is made of: the same as for K, or not known"
+IF_SCORES = "as it is, where its sizes are those of queries and keys"
 
 
 class Convention(NamedTuple):
@@ -77,6 +78,8 @@ NORMS_OF = {
     "K": r"k_norm|k_layernorm|key_norm|key_layernorm|norm_k",
 }
 """What the norms of Q and K are called; a bare name is what comes out of them, or their weight."""
+
+SCORE_NAMES = r"att(?:n|ention)?_(?:scores?|logits)"
 
 PACKED_NAMES = r"qkv|qkv_proj|Wqkv|in_proj|to_qkv"
 
@@ -144,7 +147,8 @@ CONVENTIONS = (
     # variables
     Convention(r"x|hidden_states|inputs?|input_tensor", (X,)),
     Convention(r"encoder_hidden_states|key_value_states", (MEMORY,)),
-    Convention(r"attn_scores|attention_scores|raw_scores|qk|sim", ("scores",)),
+    Convention(rf"{SCORE_NAMES}|raw_scores|qk_similarities|qk|sim|dots|pre_softmax_attn", ("scores",)),
+    Convention(r"logits|S|s|energy", ("scores",), IF_SCORES),
     Convention(r"attn_probs|attention_probs|attn_weights|attn_output_weights|probs|attn|att", (WEIGHTS,)),
     Convention(r"context_layer|context|head_out|z", (HEAD_OUTPUTS,)),
     Convention(rf"attn_output|attention_output|{OUT}|(?<!mlp\.)c_proj|out|y|outputs", (OUTPUT,)),
@@ -257,6 +261,9 @@ class Reader:
 
     def read(self, name: str, row: Convention, out: Understood) -> None:
         """Add what an array is to what is understood, or say why it is left out."""
+        if row.layout == IF_SCORES and not self.may_be_scores(name):
+            out.arrays[name] = self.found[name]
+            return
         taken = [ours for ours in row.ours if ours in out.arrays and row.layout != HIDES]
         if taken:
             out.notes.append(f"{name} is left out: {taken[0]} is there already")
@@ -283,6 +290,11 @@ class Reader:
             return False
         v = out.arrays.get("V")
         return output.ndim == 4 or (W_O not in out.arrays and v is not None and v.ndim == output.ndim)
+
+    def may_be_scores(self, name: str) -> bool:
+        """Whether other arrays have as many queries and keys; logits of words have no such keys."""
+        rows = {size for other in self.found if other != name for size in self.found[other].shape[:-1]}
+        return self.found[name].ndim > 1 and rows.issuperset(self.found[name].shape[-2:])
 
     def read_values(self, name: str, out: Understood) -> None:
         """V is made of what K is made of; where it is not, nothing here can tell what V is."""

@@ -31,6 +31,7 @@ from attnctl.names import (
     BIAS,
     CONCAT,
     EMBEDDINGS,
+    HEAD_OUTPUTS,
     KEY_LENGTHS,
     MASK,
     MEMORY,
@@ -47,6 +48,9 @@ AVERAGED = (
     "attention_weights are left out: averaged over heads, they tell nothing of any head "
     "(average_attn_weights=False keeps them by head)."
 )
+BEFORE_W_O = {HEAD_OUTPUTS: "it still has its heads", CONCAT: "its columns are those of the heads"}
+"""What an output may be that does not fit W_O, and what shows it."""
+
 TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
 """The arrays that torch keeps as (token, batch, …) unless batch_first is said."""
 
@@ -185,6 +189,19 @@ def of_all_keys(settings: Settings) -> tuple[str, ...]:
 
 
 def readings(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
+    """The arrays as they are; without averaged weights; with tokens before the batch; both.
+
+    Then the same with an output that is that of the heads, by head or side by side.
+    """
+    yield from in_any_order(arrays)
+    for other, why in BEFORE_W_O.items():
+        if OUTPUT in arrays and other not in arrays:
+            changed = {other if name == OUTPUT else name: array for name, array in arrays.items()}
+            for each, said in in_any_order(changed):
+                yield each, (*said, f"Read {OUTPUT} as {other}: {why}.")
+
+
+def in_any_order(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
     """The arrays as they are; without averaged weights; with tokens before the batch; both."""
     yield arrays, ()
     averaged = WEIGHTS in arrays and arrays[WEIGHTS].ndim in {2, 3}

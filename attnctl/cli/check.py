@@ -227,7 +227,7 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
     if not (config or attention):
         return None
     from attnctl.cli.settings import settings_from
-    from attnctl.verbs.check.check import configured
+    from attnctl.verbs.check.meant import configured
 
     return settings_from(config, attention, base=None if config else configured(trace))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,8 @@ class Intent:
     derivation: Derivation
     notes: tuple[str, ...] = ()
     """What was decided where the arrays could have meant something else, or were left out."""
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    """Recorded steps that nothing asks for -> the option that would."""
 
 
 def stated(trace: Trace) -> Intent:
@@ -109,7 +111,7 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
     )
     settings, notes = with_norms(settings, laid)
-    derivation = derive_from(laid, settings, trace.key_tokens or ())
+    derivation, unasked = derive_from(laid, settings, trace.key_tokens or ())
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
         derivation = Derivation(tuple(own.get(step.name, step) for step in derivation))
@@ -117,7 +119,8 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
         name: derivation[name] if name in derivation else aside(name, array)
         for name, array in laid.arrays.items()
     }
-    return Intent(Trace(steps, laid.arrays, trace.header), laid.sizes, derivation, (*laid.notes, *notes))
+    arrays = Trace(steps, laid.arrays, trace.header)
+    return Intent(arrays, laid.sizes, derivation, (*laid.notes, *notes), unasked)
 
 
 def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...]]:
@@ -147,11 +150,11 @@ def aside(name: str, array: Array) -> Step:
     return Step(name, Unstated(), (), axes, "", name)
 
 
-def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> Derivation:
-    """The derivation of arrays in our layout; `keys` are the tokens of the keys.
+def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivation, dict[str, str]]:
+    """The derivation of arrays in our layout, and the recorded steps that nothing asks for, by option.
 
     A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.
-    Without W_O the output is the heads side by side.
+    Without W_O the output is the heads side by side. `keys` are the tokens of the keys.
     """
     arrays, facts = laid.arrays, laid.facts
     sinusoidal = settings.positions == SINUSOIDAL and EMBEDDINGS in arrays
@@ -166,16 +169,15 @@ def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> Derivati
     settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
     offset = operator.causal_offset(settings, facts, laid.lengths)
     asked_for, unasked = with_unasked(variant(settings, facts, given, offset), arrays)
-    if not facts.d_k and settings.scale is None:
-        unasked = {**unasked, SCALED: ""}
+    unknown = unasked if facts.d_k or settings.scale is not None else {**unasked, SCALED: ""}
     steps = [
-        unstated(step, unasked[step.name]) if step.name in unasked else step
+        unstated(step, unknown[step.name]) if step.name in unknown else step
         for step in asked_for.derivation
     ]
     if OUTPUT in arrays and steps[-1].name != OUTPUT:
         output = unprojected(steps[-1].name)
         steps.append(batched(output) if asked_for.batch else output)
-    return Derivation(tuple(steps))
+    return Derivation(tuple(steps)), {name: unasked[name] for name in unasked if name in arrays}
 
 
 def unstated(step: Step, option: str) -> Step:

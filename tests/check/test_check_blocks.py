@@ -7,7 +7,8 @@ import pytest
 
 import attnctl
 from attnctl.trace import Trace
-from attnctl.verbs.check.check import check, intended
+from attnctl.verbs.check.check import check
+from attnctl.verbs.check.meant import intended
 from attnctl.verbs.check.precision import FLOAT64
 from attnctl.verbs.check.record import Record, with_precisions
 from attnctl.verbs.check.walk import Verdict, Walker

@@ -3,9 +3,10 @@
 import numpy as np
 import planted as own
 import pytest
-from check_foreign import foreign, meant
+from check_foreign import foreign, meant, quietly
 
 import attnctl
+from attnctl.plan.intended import under_our_names
 
 
 @pytest.mark.parametrize("what", own.RECORDED)
@@ -47,12 +48,185 @@ def test_packed_matrices_may_be_packed_in_either_way():
         assert (report.agrees, report.reading) == (True, read)
 
 
+SAVED = ("scores", "logits", "attn_scores", "attn_logits", "S", "qk", "dots")
+"""What people call scores, wherever they stand between Q Kᵀ and softmax."""
+
+KEPT = ("Q", "K", "V", "attention_weights")
+
+
+def saved(arrays, step, name="scores"):
+    """A file with Q, K, V and weights, and one step under another name."""
+    return {**{each: arrays[each] for each in KEPT}, name: arrays[step]}
+
+
+@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("step", ["scores", "scaled_scores", "softcapped_scores", "masked_scores"])
+def test_scores_are_those_that_queries_and_keys_say(name, step):
+    arrays = own.attend(own.CAPPED)
+    report = attnctl.check(foreign_or_known(saved(arrays, step, name)), meant(own.CAPPED))
+    reading = "" if step == "scores" else f"{name} as {step}"
+    assert (report.agrees, report.reading) == (True, reading)
+    assert str(report).startswith(f"agrees, reading {reading}: " if reading else "agrees: ")
+
+
+def foreign_or_known(arrays):
+    return under_our_names(foreign(arrays))
+
+
 @pytest.mark.parametrize("step", ["scaled_scores", "masked_scores"])
-def test_scores_of_others_may_be_scaled_or_masked(step):
+@pytest.mark.parametrize(
+    ("kind", "mistake"),
+    [
+        (own.CAUSAL, "no-scale"),
+        (own.CAUSAL, "scale-by-d_k"),
+        (own.SQUARE.but(causal=True), "scale-by-sqrt-d_model"),
+        (own.CAUSAL, "scaled-twice/scores"),
+        (own.CAUSAL, "mask-ignored"),
+        (own.CAUSAL, "mask-inverted"),
+        (own.CAUSAL, "causal-strict"),
+        (own.CAUSAL, "softmax-over-queries"),
+        (own.GROUPED, "kv-heads-tiled"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_scores_that_are_wrong_by_every_name_are_judged_by_the_nearest(kind, mistake, step):
+    report = attnctl.check(foreign(saved(quietly(own.attend, kind, mistake), step)), meant(kind))
+    (finding,) = report.findings
+    assert mistake.split("/")[0] in {finding.mistake, *finding.also}
+    if report.reading:
+        assert f"Read {report.reading}, which is nearest." in str(report)
+
+
+def test_scores_and_weights_alone_are_enough():
     arrays = own.attend(own.CAUSAL)
-    theirs = {"q": arrays["Q"], "k": arrays["K"], "attn_scores": arrays[step]}
-    report = attnctl.check({**theirs, "attn_probs": arrays["attention_weights"]}, heads=2, causal=True)
-    assert (report.agrees, report.reading) == (True, f"attn_scores as {step}")
+    report = attnctl.check(
+        foreign({"scores": arrays["masked_scores"], "attention_weights": arrays["attention_weights"]}),
+        meant(own.CAUSAL),
+    )
+    assert report.steps["attention_weights"].verdict.value == "agrees"
+    assert report.reading == "scores as masked_scores"
+
+
+def test_logits_of_words_are_no_scores():
+    arrays = saved(own.attend(own.CAUSAL), "scores") | {"logits": np.ones((6, 99))}
+    report = attnctl.check(foreign_or_known(arrays), meant(own.CAUSAL))
+    assert (report.agrees, report.unknown) == (True, ("logits",))
+
+
+# --- outputs ---
+
+OUTPUTS = {
+    "by head": lambda arrays: arrays["head_outputs"],
+    "by head, tokens first": lambda arrays: arrays["head_outputs"].swapaxes(0, 1)[None],
+    "side by side": lambda arrays: arrays["concat"],
+}
+
+
+@pytest.mark.parametrize("name", ["output", "attn_output"])
+@pytest.mark.parametrize("shape", OUTPUTS.values(), ids=OUTPUTS)
+def test_an_output_before_w_o_is_read_so_where_its_shape_says_it(shape, name):
+    arrays = own.attend(own.CAUSAL)
+    theirs = {**{each: arrays[each] for each in (*KEPT, "W_O")}, name: shape(arrays)}
+    if theirs[name].ndim == 4:
+        theirs |= {each: arrays[each][None] for each in KEPT}
+    report = attnctl.check(foreign_or_known(theirs), meant(own.CAUSAL))
+    assert report.agrees
+    assert any(step in report.trace for step in ("concat", "head_outputs"))
+
+
+def test_an_output_before_a_square_w_o_is_a_mistake_by_our_name_and_read_so_by_others():
+    arrays = own.attend(own.SQUARE)
+    theirs = {each: arrays[each] for each in (*KEPT, "W_O")}
+    report = attnctl.check(foreign_or_known({**theirs, "attn_output": arrays["concat"]}), meant(own.SQUARE))
+    assert (report.agrees, report.reading) == (True, "attn_output as concat")
+    report = attnctl.check(foreign({**theirs, "output": arrays["concat"]}), meant(own.SQUARE))
+    assert (report.mistake, report.unasked) == ("output-projection-missing", "--name output=concat")
+    assert report.findings[0].fix.startswith("take concat @ W_O; or say --name output=concat")
+
+
+# --- rotations ---
+
+
+def turned_otherwise(queries, keys):
+    """A run whose weights are those of queries and keys that are turned, or are not."""
+    arrays = own.attend(own.ROTARY)
+    scores = arrays[queries] @ arrays[keys].swapaxes(-1, -2) / own.ROTARY.d**0.5
+    seen = np.tril(np.ones((own.ROTARY.n, own.ROTARY.n), bool))
+    return {**arrays, "attention_weights": own.softmax(np.where(seen, scores, -np.inf))}
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "mistake", "option"),
+    [
+        ("Q", "K", "rotary-missing", None),
+        ("Q_rotated", "K", "rotary-one-sided", None),
+        ("Q", "K_rotated", "rotary-one-sided", None),
+    ],
+)
+def test_what_is_not_turned_is_told(queries, keys, mistake, option):
+    arrays = turned_otherwise(queries, keys)
+    kept = {name: arrays[name] for name in ("X", "W_Q", "W_K", "Q", "K", "attention_weights")}
+    report = attnctl.check(foreign(kept), meant(own.ROTARY))
+    assert (report.mistake, report.unasked) == (mistake, option)
+
+
+@pytest.mark.parametrize("turned", ["Q K", "K"])
+def test_what_was_written_down_after_it_was_turned_is_said_by_the_option_that_renames_it(turned):
+    arrays = own.attend(own.ROTARY)
+    kept = {name: arrays[f"{name}_rotated" if name in turned else name] for name in ("Q", "K")}
+    report = attnctl.check(
+        foreign({**kept, "attention_weights": arrays["attention_weights"]}), meant(own.ROTARY)
+    )
+    assert report.unasked == " ".join(f"--name {name}={name}_rotated" for name in turned.split())
+
+
+# --- layouts ---
+
+
+@pytest.mark.parametrize("what", ["head_outputs", "output"])
+@pytest.mark.parametrize("kind", [own.CAUSAL, own.GROUPED, own.PLAIN.but(heads=3)])
+def test_batch_token_head_needs_no_number_of_heads(kind, what):
+    arrays = own.attend(kind)
+    names = {"Q": "Q", "K": "K", "V": "V", what: "head_outputs"}
+    theirs = {name: arrays[ours].swapaxes(0, 1)[None] for name, ours in names.items()}
+    report = attnctl.check(foreign(theirs), meant(kind).with_(heads=None, kv_heads=None))
+    assert report.agrees
+    assert report.trace["head_outputs"].shape == arrays["head_outputs"].shape
+
+
+# --- what nothing asks for ---
+
+
+@pytest.mark.parametrize("mistake", [None, "no-scale", "scale-by-sqrt-d_model", "softmax-over-queries"])
+def test_an_array_that_nothing_asks_for_is_a_line_of_the_report(mistake):
+    arrays = own.attend(own.SQUARE, mistake)
+    kept = {name: arrays[name] for name in (*KEPT, "output", "W_O")}
+    more = {**kept, "masked_scores": arrays["scaled_scores"]}
+    without, report = (attnctl.check(foreign(each), meant(own.SQUARE)) for each in (kept, more))
+    assert (
+        (report.agrees, report.mistake) == (without.agrees, without.mistake) == (mistake is None, mistake)
+    )
+    said = "masked_scores is left out: nothing asks for it, as --causal would."
+    assert report.notes == (said,)
+    assert said in str(report)
+
+
+@pytest.mark.parametrize("mistake", [None, "no-scale", "scale-by-d_k"])
+def test_a_mask_that_nobody_can_name_does_not_hide_a_mistake(mistake):
+    arrays = own.attend(own.MASKED, mistake)
+    kept = {name: arrays[name] for name in (*KEPT, "masked_scores")}
+    report = attnctl.check(foreign(kept), meant(own.MASKED))
+    assert (report.agrees, report.mistake) == (None if mistake is None else False, mistake)
+    assert [each.step for each in report.cannot_tell] == ["masked_scores"]
+    assert attnctl.check(foreign({**kept, "mask": arrays["mask"]}), meant(own.MASKED)).mistake == mistake
+
+
+def test_what_nothing_asks_for_is_taken_as_it_is_where_nothing_else_is_there():
+    arrays = own.attend(own.MASKED)
+    kept = {name: arrays[name] for name in ("masked_scores", "attention_weights")}
+    report = attnctl.check(foreign(kept), meant(own.MASKED))
+    assert report.agrees
+    assert report.notes[0].startswith("masked_scores is taken as it is")
 
 
 UNASKED = {

@@ -1,7 +1,7 @@
 """A trial: programs with planted mistakes, written without the catalogue; how many of them are named."""
 
 import pytest
-from trial.trial import Program, programs, table, unchanged, verdict
+from trial.trial import Program, programs, table, that_save_scores, unchanged, verdict
 
 EVERY, SLOW_EVERY = 61, 4
 """In the fast sample one program in so many, and in the slow one: the whole takes an hour."""
@@ -47,6 +47,11 @@ def test_a_sample_of_the_trial_is_named():
 @pytest.mark.slow
 def test_a_quarter_of_the_trial_is_named():
     held_to_the_bars(*tried(list(programs())[::SLOW_EVERY]))
+
+
+@pytest.mark.parametrize("every", [401, pytest.param(6, marks=pytest.mark.slow)])
+def test_what_is_called_scores_hides_no_mistake(every):
+    held_to_the_bars(*tried(list(that_save_scores())[::every]))
 
 
 def test_a_trial_has_two_hundred_mistakes():

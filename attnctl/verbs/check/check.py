@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from attnctl.config.settings import Settings
 from attnctl.engine.memory import require
 from attnctl.errors import AttnError
-from attnctl.names import KEY_LENGTHS, TABLE
-from attnctl.plan.intended import Intent, derived, is_stated, stated, unknown_names
+from attnctl.names import TABLE
+from attnctl.plan.intended import Intent, unknown_names
 from attnctl.trace import Trace
 from attnctl.verbs.check.catalogue import CATALOGUE
-from attnctl.verbs.check.evidence import with_products
 from attnctl.verbs.check.hints import hint, printed
+from attnctl.verbs.check.meant import (
+    Walked,
+    best_reading,
+    notes_of,
+    walked,
+    with_shown_mask,
+    without_unasked,
+)
 from attnctl.verbs.check.mistake import Mistake
-from attnctl.verbs.check.precision import DTYPES, FLOAT64
-from attnctl.verbs.check.readings import Look, Reading, Unasked, agreeing
-from attnctl.verbs.check.record import Record, Strictness, with_precisions
+from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
+from attnctl.verbs.check.record import Record, Strictness
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.sample import samples
 from attnctl.verbs.check.search import Fit, Search, best
@@ -30,11 +35,7 @@ from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker, nothing_che
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
 
-NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
-"""What a dump's config may hold beside the settings of a config file, or in another form."""
-
 BY_ROUNDING = Strictness()
-IN_TF32 = "Its products of matrices are in TF32: each factor rounded to 11 bits, sums in float32."
 WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
 
 
@@ -59,68 +60,38 @@ def check(
     """
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
-    of_a_model = intent is not None
-    intent, record, walk = walked(trace, settings, strictness, begun, intent)
-    reading = None
-    if walk.wrong and not (begun or unfilled or of_a_model):
-        reading = agreeing(trace, settings, intent.sizes, walk, looking(strictness))
-    if reading and reading.words:
-        trace = reading.trace
-        intent, record, walk = walked(trace, reading.settings, strictness, ())
-    unknown = unknown_names(trace) if intent.trace is not trace else []
-    if nothing_checked(walk.steps.values()):
-        blank = [name for name in walk.steps if name in unfilled]
+    whole = seen = walked(Reading(trace, settings), strictness, begun, intent)
+    if is_foreign(trace) and not (begun or unfilled or intent):
+        seen = best_reading(without_unasked(whole, strictness), strictness)
+    unknown = unknown_names(trace) if seen.intent.trace is not trace else []
+    if nothing_checked(seen.walk.steps.values()):
+        blank = [name for name in seen.walk.steps if name in unfilled]
         raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))
-    diagnosis = Diagnosis(record, walk, shown(walk.steps, intent.trace, unfilled), pairs)
-    unasked = reading.unasked if reading else ()
-    findings = tuple(not_asked(walk, unasked) if unasked else diagnosis.findings())
+    diagnosis, findings = diagnosed(seen, unfilled, pairs=pairs)
+    if seen.reading.left_out and any(finding.mistake is None for finding in findings):
+        seen = best_reading(with_shown_mask(whole, strictness), strictness)
+        diagnosis, findings = diagnosed(seen, unfilled, pairs=pairs)
     return Report(
-        intent.trace,
+        seen.intent.trace,
         diagnosis.steps,
         findings,
         str(strictness),
         tuple(unknown),
-        tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps)),
-        (*notes_of(trace, intent), *((IN_TF32,) if record.factors.short else ())),
-        reading.words if reading else "",
-        (record, walk),
+        tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps, seen.reading)),
+        tuple(notes_of(trace, seen)),
+        seen.reading.words,
+        (seen.record, seen.walk),
     )
 
 
-def walked(
-    trace: Trace,
-    settings: Settings | None,
-    strictness: Strictness,
-    begun: Collection[str],
-    intent: Intent | None = None,
-) -> tuple[Intent, Record, Walk]:
-    """What was intended of a trace (where no `intent` says so), what it records, and the walk over it."""
-    intent = intent or intended(trace, settings)
-    blanks = {name: np.isnan(intent.trace[name]) for name in begun if name in intent.trace}
-    record = Record(intent.trace, intent.sizes, intent.derivation, strictness, blanks, edited(intent.trace))
-    dtype = settings.dtype if settings else trace.config.get("dtype")
-    record = with_precisions(record, DTYPES.get(str(dtype), FLOAT64))
-    walk = Walker(record).walk(record.intended)
-    record = with_short_factors(record, walk)
-    if record.factors.short:
-        walk = Walker(record).walk(record.intended)
-    return intent, record, walk
-
-
-def looking(strictness: Strictness) -> Look:
-    """Walks other readings; those whose arrays do not go together give nothing."""
-
-    def look(reading: Reading, until: str | None) -> Walk | None:
-        try:
-            if until is None:
-                return walked(reading.trace, reading.settings, strictness, ())[2]
-            intent = intended(reading.trace, reading.settings)
-            plain = Record(intent.trace, intent.sizes, intent.derivation, strictness)
-            return Walker(with_precisions(plain, FLOAT64)).walk(intent.derivation, until=until)
-        except AttnError:
-            return None
-
-    return look
+def diagnosed(
+    seen: Walked, unfilled: Collection[str], *, pairs: bool
+) -> tuple[Diagnosis, tuple[Finding, ...]]:
+    """What explains the wrong steps of a walk, and what is found of every one."""
+    steps = shown(seen.walk.steps, seen.intent.trace, unfilled)
+    diagnosis = Diagnosis(seen.record, seen.walk, steps, pairs)
+    unasked = seen.reading.unasked
+    return diagnosis, tuple(not_asked(seen.walk, unasked) if unasked else diagnosis.findings())
 
 
 def not_asked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
@@ -130,61 +101,9 @@ def not_asked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
     for each in unasked:
         words = known[each.mistake].words if each.mistake in known else each.words
         fix = f"say {each.option} if it is meant"
+        if each.option.startswith("--name"):
+            fix = f"{known[each.mistake].fix}; or {fix}"
         yield Finding(first, walk.gap(first), each.mistake, words.replace("{}", each.option), fix)
-
-
-def notes_of(trace: Trace, intent: Intent) -> list[str]:
-    """How someone's names and layouts were read."""
-    read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
-    left_out = trace.header.get("notes", []) if "read" in trace.header else []
-    return [*([f"Read {', '.join(read)}."] if read else []), *left_out, *intent.notes]
-
-
-def with_short_factors(record: Record, walk: Walk) -> Record:
-    """The record, its products of matrices in TF32 where a part of the first wrong step shows it."""
-    if not walk.wrong:
-        return record
-    part = next(samples(record, walk, walk.wrong[0]))
-    return replace(record, factors=with_products(part.record, part.walk).factors)
-
-
-def intended(trace: Trace, settings: Settings | None) -> Intent:
-    """How the recorded steps should have come about."""
-    if settings is None and is_stated(trace):
-        return stated(trace)
-    lengths = trace.config.get(KEY_LENGTHS)
-    if settings is None:
-        return derived(trace, configured(trace), lengths)
-    return derived(trace, settings, lengths, keep=False)
-
-
-def configured(trace: Trace) -> Settings:
-    """The settings that a dump's config describes; the defaults where it has none."""
-    config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
-    offset = offset_of(trace.config.get("causal_offset"))
-    if not config:
-        return Settings(causal_offset=offset)
-    from attnctl.config.schema import validate
-
-    return validate(config).with_(causal_offset=offset)
-
-
-def offset_of(value: Any) -> Any:
-    """The causal offset that a dump's config says: a number, one for each member of a batch, or none.
-
-    Raises AttnError where it is none of these.
-    """
-    several = value if isinstance(value, list) else [value]
-    if value is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
-        raise AttnError(f"$.config.causal_offset: {value!r} is not a number of keys")
-    return tuple(several) if isinstance(value, list) else value
-
-
-def edited(trace: Trace) -> frozenset[str]:
-    """The steps whose numbers were edited: they are what they are."""
-    edits = trace.header.get("edits")
-    told = [each.get("step") for each in edits if isinstance(each, dict)] if isinstance(edits, list) else []
-    return frozenset(step for step in told if isinstance(step, str))
 
 
 def shown(

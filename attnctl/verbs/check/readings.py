@@ -1,21 +1,37 @@
-"""Other readings of a dump that disagrees: another layout or name of its arrays, or one option more.
+"""Other readings of a dump that disagrees: other layouts or names of its arrays, or one option more.
 
 They are tried before any mistake is looked for, each up to the step that was wrong first: a
-program is not accused of what is only written down in another way.
+program is not accused of what is only written down in another way. Where it is wrong in every
+reading, its arrays go by the names that are nearest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, product
+from math import inf
 
 import numpy as np
 
 from attnctl.array import Array
 from attnctl.config.settings import NONE, Settings
-from attnctl.derivation import Rotary
-from attnctl.names import HEAD_OUTPUTS, MASKED, OUTPUT, PROJECTED, SCALED, TABLE, W_O, WEIGHTS, matrix_of
+from attnctl.derivation import Derivation, Rotary
+from attnctl.names import (
+    BIASED,
+    CONCAT,
+    HEAD_OUTPUTS,
+    MASKED,
+    OUTPUT,
+    PROJECTED,
+    ROTATED,
+    SCALED,
+    SOFTCAPPED,
+    TABLE,
+    W_O,
+    WEIGHTS,
+    matrix_of,
+)
 from attnctl.ops import Unstated
 from attnctl.rules import Alibi, Causal, VisibilityRule
 from attnctl.store.header import foreign_step
@@ -24,11 +40,22 @@ from attnctl.verbs.check.walk import Verdict, Walk
 
 MOST_HEADS = 128
 
+SCORES = ("scores", SCALED, SOFTCAPPED, "alibi_scores", BIASED, MASKED)
+"""What people call scores, from Q Kᵀ to what softmax is taken of."""
+
+VECTORS = (*PROJECTED, *ROTATED, HEAD_OUTPUTS)
+"""What has a vector for each head and token."""
+
+HIDE = {BIASED, MASKED}
+"""The scores among which there may be −∞."""
+
 OTHER_NAMES = {
-    "scores": (SCALED, MASKED),
-    WEIGHTS: (SCALED, MASKED),
-    OUTPUT: ("concat", HEAD_OUTPUTS),
-    HEAD_OUTPUTS: ("concat",),
+    "scores": SCORES[1:],
+    WEIGHTS: SCORES[1:],
+    OUTPUT: (CONCAT, HEAD_OUTPUTS),
+    HEAD_OUTPUTS: (CONCAT,),
+    "Q": ("Q_rotated",),
+    "K": ("K_rotated",),
 }
 """What an array that someone else named may be as well."""
 
@@ -51,26 +78,53 @@ class Reading:
     settings: Settings | None
     words: str = ""
     unasked: tuple[Unasked, ...] = ()
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Arrays that go by another name here -> that name."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Steps that nothing asks for, and the others do not need -> the option that would ask for them."""
+    taken: Mapping[str, str] = field(default_factory=dict)
+    """The same of steps that what follows was judged by."""
+    shown: tuple[str, ...] = ()
+    """Masked scores that nothing asks for, judged where they are not hidden."""
 
 
 Look = Callable[[Reading, str | None], Walk | None]
 """Walks a reading, all of it or until one step; None where its arrays do not go together."""
 
 
-def agreeing(
-    trace: Trace, settings: Settings | None, sizes: Mapping[str, int], walk: Walk, look: Look
-) -> Reading | None:
-    """The first reading in which nothing is wrong, and every step that was wrong agrees."""
-    foreign = all(isinstance(step.op, Unstated) for step in trace.steps.values())
-    options = with_options(trace, settings or Settings(), sizes) if foreign else ()
-    for reading in chain(layouts(trace, settings, sizes) if foreign else (), options):
-        partly = look(reading, walk.wrong[0])
-        if partly is None or partly.wrong:
-            continue
-        whole = look(reading, None)
-        if whole and not whole.wrong and mended(walk, whole, reading):
-            return reading
+def is_foreign(trace: Trace) -> bool:
+    """Whether nothing says how any of its steps came about."""
+    return all(isinstance(step.op, Unstated) for step in trace.steps.values())
+
+
+def agreeing(first: Reading, sizes: Mapping[str, int], walk: Walk, look: Look) -> Reading | None:
+    """The first reading in which nothing is wrong, and all that was wrong or could not be judged agrees."""
+    settings = first.settings or Settings()
+    others = chain(layouts(first, sizes), with_options(first, settings, sizes))
+    for base in chain((first,), others if walk.wrong else ()):
+        plain = walk if base is first else look(base, walk.wrong[0])
+        for reading in by_names(base, plain.derivation) if plain else ():
+            if reading is first or (reading is base and plain and plain.wrong):
+                continue
+            until = last_of(reading, walk)
+            found = look(reading, until)
+            whole = look(reading, None) if until and found and not found.wrong else found
+            if whole and not whole.wrong and mended(walk, whole, reading):
+                return reading
     return None
+
+
+def nearest(first: Reading, walk: Walk, look: Look) -> Reading:
+    """The arrays by the names that are nearest to what they hold, where they are wrong by all of them."""
+    tried = by_names(first, walk.derivation)
+    walks = [(each, walk if each is first else look(each, None)) for each in tried]
+    return min(walks, key=lambda each: distance(each[0], first.trace, each[1]))[0]
+
+
+def last_of(reading: Reading, walk: Walk) -> str | None:
+    """The step up to which a reading has to be walked to show that it is no better; None for all of it."""
+    wrong = [reading.named.get(name, name) for name in walk.wrong[:1]]
+    return max((*wrong, *reading.named.values()), key=list(TABLE).index) if wrong else None
 
 
 def mended(walk: Walk, whole: Walk, reading: Reading) -> bool:
@@ -83,22 +137,72 @@ def mended(walk: Walk, whole: Walk, reading: Reading) -> bool:
         verdicts = {whole.steps[name].verdict for name in walk.wrong if name in whole.steps}
         return bool(agrees) and verdicts <= {Verdict.AGREES, Verdict.NOT_RECORDED}
     before = [name for name, step in walk.steps.items() if step.verdict in {Verdict.AGREES, Verdict.WRONG}]
-    return len(agrees) >= len(before)
+    return len(agrees) >= len(before) + (not walk.wrong)
 
 
-# --- layouts and names ---
+# --- names ---
 
 
-def layouts(trace: Trace, settings: Settings | None, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    """The same arrays in another layout, or under another name."""
+def by_names(reading: Reading, derivation: Derivation) -> Iterator[Reading]:
+    """A reading, and then the same with its arrays under the other names that they may go by."""
+    yield reading
+    trace, read = reading.trace, reading.trace.header.get("read", {})
+    ways = {
+        ours: [ours, *(name for name in others if name in derivation and name not in trace)]
+        for ours, others in OTHER_NAMES.items()
+        if ours in trace and (ours in read or ours == "scores")
+    }
+    namings = [
+        {ours: name for ours, name in zip(ways, names, strict=True) if ours != name}
+        for names in product(*ways.values())
+        if len(set(names)) == len(names)
+    ]
+    for named in sorted(filter(None, namings), key=lambda each: misnames(trace, each)):
+        words = [f"{read.get(ours, ours)} as {name}" for ours, name in named.items()]
+        said = ", ".join([*([reading.words] if reading.words else []), *words])
+        yield replace(reading, trace=renamed(trace, named), words=said, named=named)
+
+
+def misnames(trace: Trace, named: Mapping[str, str]) -> int:
+    """How many arrays that hold −∞ go by the name of scores that never do."""
+    plain = set(SCORES) - HIDE
+    return sum(named.get(name, name) in plain and bool(np.isneginf(trace[name]).any()) for name in trace)
+
+
+CLEARLY = 0.5
+"""The part of the largest difference that another name may leave to be nearer for that alone."""
+
+
+def distance(reading: Reading, trace: Trace, walk: Walk | None) -> tuple[float, ...]:
+    """How far a reading is from what the arrays of the trace hold: wrong steps, and how wrong they are."""
+    if walk is None:
+        return (inf,)
+    there = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
+    gaps = [walk.steps[name].gap for name in there if name in walk.steps]
+    differing, largest = (
+        sum(getattr(gap, each) for gap in gaps if gap) for each in ("differing", "largest")
+    )
+    far = largest / CLEARLY if reading.named else largest
+    return len(walk.wrong) + gaps.count(None), misnames(trace, reading.named), differing, far
+
+
+def renamed(trace: Trace, named: Mapping[str, str]) -> Trace:
+    """The trace with some arrays under others of our names."""
+    found = {named.get(name, name): trace[name] for name in trace}
+    names = [*(name for name in TABLE if name in found), *(name for name in found if name not in TABLE)]
+    return Trace({name: foreign_step(name, found[name]) for name in names}, found, trace.header)
+
+
+# --- layouts ---
+
+
+def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
+    """The same arrays in another layout."""
+    trace = first.trace
     for changed, words in chain(
         as_linear(trace), tokens_before_heads(trace), packed_otherwise(trace, sizes)
     ):
-        yield Reading(replace(trace, arrays={**trace, **changed}), settings, words)
-    for ours, theirs in trace.header.get("read", {}).items():
-        for other in OTHER_NAMES.get(ours, ()):
-            if other not in trace:
-                yield Reading(renamed(trace, ours, other), settings, f"{theirs} as {other}")
+        yield replace(first, trace=replace(trace, arrays={**trace, **changed}), words=words)
 
 
 def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
@@ -117,9 +221,11 @@ def square(array: Array) -> bool:
 
 
 def tokens_before_heads(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
-    """Q, K and V as (token, head, d), where there are as many tokens as heads."""
-    names = [name for name in PROJECTED if name in trace]
-    if names and all(trace[name].ndim > 2 and len(set(trace[name].shape[-3:-1])) == 1 for name in names):
+    """Vectors as (token, head, d), where nothing else tells which axis is that of the heads."""
+    names = [name for name in VECTORS if name in trace and trace[name].ndim > 2]
+    told = any(name in trace and not TABLE[name].broadcasts for name in TABLE if TABLE[name].of_scores)
+    square = all(trace[name].shape[-3] == trace[name].shape[-2] for name in names)
+    if names and (square or not told):
         turned = {name: trace[name].swapaxes(-3, -2) for name in names}
         yield turned, f"{' '.join(names)} as (token, head, d_k)"
 
@@ -154,17 +260,10 @@ def heads_of_thirds(parts: list[Array], heads: int) -> list[Array]:
     return [by_head[..., at, :].reshape(parts[0].shape) for at in range(3)]
 
 
-def renamed(trace: Trace, ours: str, other: str) -> Trace:
-    """The trace with one array under another of our names."""
-    found = {other if name == ours else name: trace[name] for name in trace}
-    names = [*(name for name in TABLE if name in found), *(name for name in found if name not in TABLE)]
-    return Trace({name: foreign_step(name, found[name]) for name in names}, found, trace.header)
-
-
 # --- options ---
 
 
-def with_options(trace: Trace, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
+def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
     """The same arrays with an option that was not given, or two."""
     masks = [(settings, ())] if hides(settings) else [(settings, ()), causal(settings)]
     turns = [(None, ()), *((turn, (said,)) for turn, said in rotations(settings, sizes))]
@@ -172,13 +271,29 @@ def with_options(trace: Trace, settings: Settings, sizes: Mapping[str, int]) -> 
         for turn, rotation in turns:
             if mask or rotation:
                 changed = base if turn is None else base.with_(positions=turn)
-                yield Reading(trace, changed, unasked=(*rotation, *mask))
-        yield Reading(
-            trace,
-            base.with_(rules=(*base.rules, Alibi())),
+                yield replace(first, settings=changed, unasked=(*rotation, *mask))
+        yield replace(
+            first,
+            settings=base.with_(rules=(*base.rules, Alibi())),
             unasked=(Unasked("--positions alibi", "alibi-unasked", "the scores have ALiBi added"), *mask),
         )
-    yield from with_heads(trace, settings, sizes)
+    yield from with_names(first, settings)
+    yield from with_heads(first, settings, sizes)
+
+
+def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:
+    """Arrays under our own names that were written down a step later, or earlier, than these say."""
+    trace, read = first.trace, first.trace.header.get("read", {})
+    turned = {"Q": "Q_rotated", "K": "K_rotated"} if isinstance(settings.positions, Rotary) else {}
+    names = {ours: other for ours, other in turned.items() if ours in trace and other not in trace}
+    ways = [(names, "rotary-missing")] if len(names) > 1 else []
+    ways += [({ours: names[ours]}, "rotary-one-sided") for ours in names]
+    if {OUTPUT, W_O} <= set(trace) and CONCAT not in trace:
+        ways.append(({OUTPUT: CONCAT}, "output-projection-missing"))
+    for named, mistake in ways:
+        if read.keys().isdisjoint(named):
+            said = " ".join(f"--name {ours}={other}" for ours, other in named.items())
+            yield replace(first, trace=renamed(trace, named), unasked=(Unasked(said, mistake),))
 
 
 def hides(settings: Settings) -> bool:
@@ -199,7 +314,7 @@ def rotations(settings: Settings, sizes: Mapping[str, int]) -> Iterator[tuple[Ro
         yield Rotary(interleaved=True), Unasked(said, "rotary-unasked")
 
 
-def with_heads(trace: Trace, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
+def with_heads(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
     """Another number of heads where nobody said how many there are, few first.
 
     Arrays that show their heads do not go together with another number.
@@ -209,4 +324,4 @@ def with_heads(trace: Trace, settings: Settings, sizes: Mapping[str, int]) -> It
         if settings.heads is None and columns % heads == 0 and heads != sizes.get("head"):
             words = f"there are {heads} heads, not {sizes.get('head', 1)}"
             said = Unasked(f"--heads {heads}", "heads-unasked", words)
-            yield Reading(trace, settings.with_(heads=heads), unasked=(said,))
+            yield replace(first, settings=settings.with_(heads=heads), unasked=(said,))

@@ -17,7 +17,7 @@ from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.untold import Untold
 from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker
 
-OPTION = re.compile("say (--.*) if it is meant")
+OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnctl.ops import Given, Unstated
 from attnctl.verbs.check.evidence import stretch
+from attnctl.verbs.check.readings import Reading
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.walk import Checked, Verdict, Walk
 
@@ -34,12 +35,16 @@ class Untold:
         }
 
 
-def untold(record: Record, walk: Walk, steps: Mapping[str, Checked]) -> Iterator[Untold]:
+def untold(record: Record, walk: Walk, steps: Mapping[str, Checked], reading: Reading) -> Iterator[Untold]:
     """Every recorded step that could not be judged."""
     for name, checked in steps.items():
-        if name not in walk.derivation or isinstance(walk.derivation[name].op, Given):
+        given = name not in walk.derivation or isinstance(walk.derivation[name].op, Given)
+        if given or name in reading.taken:
             continue
-        if checked.verdict is Verdict.CANNOT_TELL:
+        if name in reading.shown:
+            why = "nothing says which keys it should hide; the others were judged"
+            yield Untold(name, why, (), "Give the mask, or say --causal or --window")
+        elif checked.verdict is Verdict.CANNOT_TELL:
             yield blurred(record, walk, name, checked)
         elif checked.verdict is Verdict.NOT_CHECKABLE:
             yield unfounded(record, walk, name)

@@ -48,13 +48,16 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
     """The lines of `show_report`."""
     before = None
     if report.unasked:
-        yield from flowing(f"agrees with {report.unasked}, which was not asked for.", screen)
+        read = f", reading {report.reading}" * bool(report.reading)
+        yield from flowing(f"agrees with {report.unasked}, which was not asked for{read}.", screen)
     for finding in report.findings:
         if before is not None:
             yield []
         for sentence, style in sentences(report, finding, before, screen):
             yield from flowing(sentence, screen, style, finding.step)
         before = finding.step
+    if report.findings and report.reading and not report.unasked:
+        yield from flowing(f"Read {report.reading}, which is nearest.", screen)
     if not report.findings:
         yield from flowing(conclusion(report), screen)
     for each in report.cannot_tell:

@@ -17,8 +17,9 @@ from attnctl.ops import Given
 from attnctl.plan.intended import Intent
 from attnctl.plan.sentence import prepare
 from attnctl.trace import Trace
-from attnctl.verbs.check.check import check, configured
+from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import Exercise, read
+from attnctl.verbs.check.meant import configured
 from attnctl.verbs.check.record import Strictness
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.check.walk import Verdict

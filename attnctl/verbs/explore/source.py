@@ -162,7 +162,7 @@ def again(trace: Trace, words: tuple[str, ...]) -> Source:
 
 def candidates(trace: Trace, words: tuple[str, ...]) -> Sequence[Source]:
     """The sources that a dump's config may describe: its sentence, or the arrays in it."""
-    from attnctl.verbs.check.check import configured
+    from attnctl.verbs.check.meant import configured
 
     if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
         raise AttnError("its key_lengths are not in the file, so attend cannot carry it out again")

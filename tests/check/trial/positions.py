@@ -35,8 +35,10 @@ def later(change):
 
 POSITION = {
     "rotation forgotten": m("rope, cache", "rotary-missing", **turn(lambda x, start, k: x)),
-    "only Q rotated": m("rope", "rotary-missing", **rotated(lambda p, q, k, v: (p.turn(q, 0), k, v))),
-    "only K rotated": m("rope whole", "rotary-missing", **rotated(lambda p, q, k, v: (q, p.turn(k, 0), v))),
+    "only Q rotated": m("rope", "rotary-one-sided", **rotated(lambda p, q, k, v: (p.turn(q, 0), k, v))),
+    "only K rotated": m(
+        "rope whole", "rotary-one-sided", **rotated(lambda p, q, k, v: (q, p.turn(k, 0), v))
+    ),
     "neighbours rotated": m(
         "rope, rope part",
         "rotary-pairs-wrong",
@@ -82,7 +84,9 @@ POSITION = {
     "cache not counted in Q": m(
         "cache", "rotary-start", **rotated(lambda p, q, k, v: (p.turn(q, 0), p.turn(k, p.k.past), v))
     ),
-    "cache not counted": m("cache", "rotary-start", **turn(lambda x, start, k: turned(x, at(x, k, 0)))),
+    "cache not counted": m(
+        "cache, decode", "rotary-start", **turn(lambda x, start, k: turned(x, at(x, k, 0)))
+    ),
     "cache counted one too many": m(
         "cache", "rotary-start", **turn(lambda x, start, k: turned(x, at(x, k, start + 1)))
     ),

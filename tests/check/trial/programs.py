@@ -452,6 +452,7 @@ KINDS = {
     "rope whole": Kind(rope=True),
     "rope part": Kind(rope=True, rotary_dims=4, causal=True),
     "cache": Kind(n=5, past=6, causal=True, rope=True),
+    "decode": Kind(n=1, past=6, causal=True, rope=True),
     "alibi": Kind(alibi=True, causal=True),
     "alibi whole": Kind(alibi=True),
     "alibi 6": Kind(alibi=True, heads=6, kv=6, d=6, d_model=36, causal=True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from check_foreign import foreign
@@ -26,6 +26,10 @@ RECORDED = {
     "ends": INPUTS | {"output"},
 }
 """What of a run is written down; None is all of it."""
+
+SCORES = ("masked_scores", "biased_scores", "softcapped_scores", "scaled_scores", "scores")
+AS_SCORES = INPUTS | {"Q", "K", "V", "scores", "attention_weights", "head_outputs", "output"}
+"""What else a person writes down: what softmax is taken of, and calls it scores."""
 
 ROTA = (
     ("everything", "float64"), ("ends", "float64"), ("projected", "float32"), ("ends", "float32"),
@@ -75,6 +79,13 @@ def programs():
                 turn += 1
 
 
+def that_save_scores():
+    """The programs that have scores to write down, each writing down what softmax is taken of."""
+    for program in programs():
+        if program.family != "kernel":
+            yield replace(program, recorded="as scores")
+
+
 def settings(kind: Kind) -> Settings:
     """The options that ask for this kind of attention."""
     asked = {
@@ -97,7 +108,10 @@ def made(program: Program, pieces: dict) -> dict:
         kind = kind.but(batch=2)
     with np.errstate(all="ignore"):
         record = type("Planted", (family,), pieces)(kind).run()
-    kept = RECORDED[program.recorded]
+    if program.recorded == "as scores":
+        last = next(name for name in SCORES if name in record)
+        record = {**record, "scores": record[last]}
+    kept = RECORDED.get(program.recorded, AS_SCORES)
     return {name: x for name, x in record.items() if kept is None or name in kept}
 
 

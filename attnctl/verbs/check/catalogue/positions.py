@@ -121,6 +121,30 @@ def other_starts(case: Case) -> Iterator[Plant]:
     yield from planted_best(case, make, ways, say)
 
 
+def from_zero(case: Case) -> Iterator[Plant]:
+    """Positions counted from 0, though keys of a cache come first: of queries, new keys or both."""
+    late = {name: op for name, op in rotations(case).items() if np.any(op.start)}
+    for names in chosen(late):
+        letters = " and ".join(name[0] for name in names)
+        yield Plant(
+            case.put_all({name: replace(late[name], start=0) for name in names}), f"{letters} from 0"
+        )
+
+
+def one_sided(case: Case) -> Iterator[Plant]:
+    """Queries turned and keys not, or the other way round."""
+    right = rotations(case)
+    if len(right) > 1:
+        yield Plant(case.put("K_rotated", Copy()), "queries")
+        yield Plant(case.put("Q_rotated", Copy()), "keys")
+
+
+def unturned(case: Case) -> Iterator[Plant]:
+    """Nothing turned."""
+    if right := rotations(case):
+        yield Plant(case.put_all({name: Copy() for name in right}))
+
+
 def chosen(names: dict[str, Rotate]) -> list[tuple[str, ...]]:
     """All of them, and each alone."""
     return list(everywhere_or_once(*names))
@@ -139,8 +163,9 @@ def on_values(case: Case) -> Iterator[Plant]:
     project = case.op("V")
     if isinstance(project, Project) and "V" not in case.record:
         yield Plant(case.put("V", wrong.Then(project, turn)))
-    if isinstance(outputs, MatMul):
-        yield Plant(case.reading("head_outputs", case.derivation["head_outputs"].inputs[1], turn))
+    values = case.derivation["head_outputs"].inputs[1] if isinstance(outputs, MatMul) else ""
+    if values in case.derivation:
+        yield Plant(case.reading("head_outputs", values, turn))
 
 
 def before_split(case: Case) -> Iterator[Plant]:
@@ -244,6 +269,9 @@ def other_sinusoids(case: Case) -> Iterator[Plant]:
     yield from planted_fit(case, of_base, THETAS, lambda base: f"the base is {plain(base)}, not 10000")
 
 
+ELSEWHERE = "positions are counted from elsewhere: {}"
+COUNT_FROM = "count from 0, the keys of a cache included"
+
 POSITIONS = (
     Mistake(
         "rotary-pairs-wrong",
@@ -254,11 +282,27 @@ POSITIONS = (
         subject="rotary",
     ),
     Mistake(
+        "rotary-start",
+        TURNED,
+        ELSEWHERE,
+        COUNT_FROM,
+        from_zero,
+        subject="rotary",
+    ),
+    Mistake(
         "rotary-missing",
         TURNED,
-        "queries and keys are not rotated, or one of them is not",
+        "queries and keys are not rotated",
         "turn Q and K by their positions before Q Kᵀ",
-        rotary(lambda _: Copy()),
+        unturned,
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-one-sided",
+        TURNED,
+        "only the {} are rotated",
+        "turn both Q and K by their positions before Q Kᵀ",
+        one_sided,
         subject="rotary",
     ),
     Mistake(
@@ -331,8 +375,8 @@ FITTED_POSITIONS = (
     Mistake(
         "rotary-start",
         TURNED,
-        "positions are counted from elsewhere: {}",
-        "count from 0, the keys of a cache included",
+        ELSEWHERE,
+        COUNT_FROM,
         other_starts,
         fitted=True,
         subject="rotary",

@@ -60,8 +60,8 @@ def by_root_of_d_model(case: Case, scale: Scale) -> float | None:
 
 
 def twice(case: Case) -> Iterator[Plant]:
-    """Scaled once more: at the scores, in Q Kᵀ, or in Q."""
-    scale = case.op("scaled_scores")
+    """Scaled once more: at the scores, in Q Kᵀ, in Q, or after they were written down."""
+    scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
     if not isinstance(scale, Scale):
         return
     again = Scale(factor=factor_of(scale))
@@ -70,6 +70,8 @@ def twice(case: Case) -> Iterator[Plant]:
         op = case.op(name)
         if isinstance(op, kind):
             yield Plant(case.put(name, wrong.Then(op, again)))
+    if isinstance(softmax, Softmax):
+        yield Plant(case.put(WEIGHTS, wrong.By(lambda s: softmax.apply(wrong.visible(s, again.apply)))))
 
 
 def already_scaled(case: Case) -> Iterator[Plant]:
@@ -140,7 +142,7 @@ SCALING = (
     ),
     Mistake(
         "scaled-twice",
-        ("Q", "scores", "scaled_scores"),
+        ("Q", "scores", "scaled_scores", WEIGHTS),
         "the scores are scaled twice",
         "scale Q or Q Kᵀ, not both",
         twice,

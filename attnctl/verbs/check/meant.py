@@ -1,0 +1,184 @@
+"""What anyone's arrays were meant to be: the reading of a dump, what was intended, and the walk over it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.config.settings import Settings
+from attnctl.errors import AttnError
+from attnctl.names import KEY_LENGTHS, MASK, MASKED
+from attnctl.plan.intended import Intent, derived, is_stated, stated
+from attnctl.store.header import foreign_step
+from attnctl.trace import Trace
+from attnctl.verbs.check.evidence import with_products
+from attnctl.verbs.check.precision import DTYPES, FLOAT64
+from attnctl.verbs.check.readings import Reading, agreeing, nearest
+from attnctl.verbs.check.record import Record, Strictness, with_precisions
+from attnctl.verbs.check.sample import samples
+from attnctl.verbs.check.walk import Verdict, Walk, Walker
+
+NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
+"""What a dump's config may hold beside the settings of a config file, or in another form."""
+
+AS_GOOD_AS_HIDDEN = -5e3
+"""Scores below this stand for −∞."""
+
+IN_TF32 = "Its products of matrices are in TF32: each factor rounded to 11 bits, sums in float32."
+
+
+class Walked(NamedTuple):
+    """A reading of a dump, what was intended of it, what it records, and the walk over it."""
+
+    reading: Reading
+    intent: Intent
+    record: Record
+    walk: Walk
+
+
+def walked(
+    reading: Reading, strictness: Strictness, begun: Collection[str] = (), intent: Intent | None = None
+) -> Walked:
+    """The walk over a reading; what was intended follows from it where no `intent` says so."""
+    trace, settings = reading.trace, reading.settings
+    intent = intent or intended(trace, settings)
+    blanks = {name: np.isnan(intent.trace[name]) for name in begun if name in intent.trace}
+    record = Record(intent.trace, intent.sizes, intent.derivation, strictness, blanks, edited(intent.trace))
+    dtype = settings.dtype if settings else trace.config.get("dtype")
+    record = with_precisions(record, DTYPES.get(str(dtype), FLOAT64))
+    walk = Walker(record).walk(record.intended)
+    record = with_short_factors(record, walk)
+    if record.factors.short:
+        walk = Walker(record).walk(record.intended)
+    return Walked(reading, intent, record, walk)
+
+
+def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
+    """The same without the steps that nothing asks for, where all others can still be judged.
+
+    Where they cannot, what nothing asks for is taken as it is.
+    """
+    trace, unasked = whole.reading.trace, whole.intent.unasked
+    if not unasked:
+        return whole
+    rest = trace.select([name for name in trace if name not in unasked])
+    try:
+        lean = walked(replace(whole.reading, trace=rest, left_out=unasked), strictness)
+    except AttnError:  # it was they that showed how the others are laid out
+        lean = whole
+    lost = judged_steps(whole.walk) - judged_steps(lean.walk) - set(unasked)
+    return whole._replace(reading=replace(whole.reading, taken=unasked)) if lean is whole or lost else lean
+
+
+def with_shown_mask(whole: Walked, strictness: Strictness) -> Walked:
+    """The same where masked scores that nothing asks for show which keys are hidden."""
+    if MASKED not in whole.intent.unasked:
+        return whole
+    trace, mask = whole.reading.trace, whole.intent.trace[MASKED] > AS_GOOD_AS_HIDDEN
+    steps = {**trace.steps, MASK: foreign_step(MASK, mask)}
+    masked = Trace(steps, {**trace, MASK: mask}, trace.header)
+    return walked(replace(whole.reading, trace=masked, shown=(MASKED,)), strictness)
+
+
+def judged_steps(walk: Walk) -> set[str]:
+    return {name for name, step in walk.steps.items() if step.gap}
+
+
+def best_reading(first: Walked, strictness: Strictness) -> Walked:
+    """What agrees, where something is wrong or cannot be judged; or else what is nearest."""
+    walk, look = first.walk, Looking(strictness)
+    if not walk.wrong and all(step.verdict is not Verdict.NOT_CHECKABLE for step in walk.steps.values()):
+        return first
+    found = agreeing(first.reading, first.intent.sizes, walk, look)
+    if found is None and walk.wrong:
+        found = nearest(first.reading, walk, look)
+    if found is None or found is first.reading:
+        return first
+    if found.unasked:  # what nobody asked for is said, not taken for granted
+        return first._replace(reading=replace(found, trace=first.reading.trace))
+    return look.last if look.last and look.last.reading is found else walked(found, strictness)
+
+
+@dataclass
+class Looking:
+    """Walks other readings; those whose arrays do not go together give nothing."""
+
+    strictness: Strictness
+    last: Walked | None = None
+    """The last one that was walked to its end."""
+
+    def __call__(self, reading: Reading, until: str | None) -> Walk | None:
+        try:
+            if until is None:
+                self.last = walked(reading, self.strictness)
+                return self.last.walk
+            intent = intended(reading.trace, reading.settings)
+            plain = Record(intent.trace, intent.sizes, intent.derivation, self.strictness)
+            return Walker(with_precisions(plain, FLOAT64)).walk(intent.derivation, until=until)
+        except AttnError:
+            return None
+
+
+def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
+    """How someone's names and layouts were read, and what was left out."""
+    read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
+    if read:
+        yield f"Read {', '.join(read)}."
+    yield from trace.header.get("notes", []) if "read" in trace.header else []
+    yield from seen.intent.notes
+    for name, option in seen.reading.left_out.items():
+        yield f"{name} is left out: nothing asks for it, as {option} would."
+    for name, option in seen.reading.taken.items():
+        yield f"{name} is taken as it is: nothing asks for it, as {option} would."
+    if seen.record.factors.short:
+        yield IN_TF32
+
+
+def with_short_factors(record: Record, walk: Walk) -> Record:
+    """The record, its products of matrices in TF32 where a part of the first wrong step shows it."""
+    if not walk.wrong:
+        return record
+    part = next(samples(record, walk, walk.wrong[0]))
+    return replace(record, factors=with_products(part.record, part.walk).factors)
+
+
+def intended(trace: Trace, settings: Settings | None) -> Intent:
+    """How the recorded steps should have come about."""
+    if settings is None and is_stated(trace):
+        return stated(trace)
+    lengths = trace.config.get(KEY_LENGTHS)
+    if settings is None:
+        return derived(trace, configured(trace), lengths)
+    return derived(trace, settings, lengths, keep=False)
+
+
+def configured(trace: Trace) -> Settings:
+    """The settings that a dump's config describes; the defaults where it has none."""
+    config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
+    offset = offset_of(trace.config.get("causal_offset"))
+    if not config:
+        return Settings(causal_offset=offset)
+    from attnctl.config.schema import validate
+
+    return validate(config).with_(causal_offset=offset)
+
+
+def offset_of(value: Any) -> Any:
+    """The causal offset that a dump's config says: a number, one for each member of a batch, or none.
+
+    Raises AttnError where it is none of these.
+    """
+    several = value if isinstance(value, list) else [value]
+    if value is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
+        raise AttnError(f"$.config.causal_offset: {value!r} is not a number of keys")
+    return tuple(several) if isinstance(value, list) else value
+
+
+def edited(trace: Trace) -> frozenset[str]:
+    """The steps whose numbers were edited: they are what they are."""
+    edits = trace.header.get("edits")
+    told = [each.get("step") for each in edits if isinstance(each, dict)] if isinstance(edits, list) else []
+    return frozenset(step for step in told if isinstance(step, str))
