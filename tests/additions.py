@@ -1,4 +1,4 @@
-"""The rule and the op of CONTRIBUTING, registered in this process and taken everywhere.
+"""The rule and the step of CONTRIBUTING, registered in this process and taken everywhere.
 
 A script: tables are read when they are imported, so it registers first and imports afterwards.
 """
@@ -6,6 +6,7 @@ A script: tables are read when they are imported, so it registers first and impo
 import io
 import json
 import re
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -88,64 +89,89 @@ def rule():
     np.testing.assert_allclose(tiled["head_outputs"], whole["head_outputs"], atol=1e-13)
 
 
-def op():
-    """Root-mean-square norms of Q and K, read by what follows and known to every verb."""
-    from attnctl import derivation, names, ops
-
-    made = module("attnctl.ops.units", snippet("op")).RootMeanSquare
-    ops.RootMeanSquare = made
-    rows = [eval(row, vars(names)) for row in snippet("rows").splitlines()]
-    added = {each.name: each for each in rows}
-    before, after = list(names.TABLE), {}
-    for name in before:
-        after[name] = names.TABLE[name]
-        after |= added if name == "V" else {}
-    names.TABLE.clear()
-    names.TABLE.update(after)
-    lines = module("attnctl.units", snippet("lines"), **vars(derivation), RootMeanSquare=made).norms
-    at = derivation.PARTS.index(derivation.projections) + 1
-    derivation.PARTS = (*derivation.PARTS[:at], lines, *derivation.PARTS[at:])
-
+def patched():
+    """A copy of the package with the step of CONTRIBUTING in four of its files, to be imported."""
     import attnctl
 
-    def normed(x):
-        return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6)
+    room = shutil.copytree(Path(attnctl.__file__).parent, Path.cwd() / "attnctl")
+    for name in [name for name in sys.modules if name.split(".")[0] == "attnctl"]:
+        del sys.modules[name]
+    sys.path.insert(0, str(Path.cwd()))
+    (room / "ops" / "sharpen.py").write_text(snippet("op"))
+    field = 'sharpen: float | None = field(default=None, metadata={"setting": SHARPEN})'
+    assert field in CONTRIBUTING.read_text()
+    before(room / "names.py", '    vectors("Q_rotated"', f"    {snippet('row').strip()},\n")
+    before(room / "derivation.py", "def norms(", snippet("lines") + "\n\n")
+    before(room / "derivation.py", "    norms,\n", "    sharpening,\n")
+    before(room / "derivation.py", "from attnctl.rules", "from attnctl.ops.sharpen import Sharpen\n")
+    before(room / "kind.py", "@dataclass(frozen=True, kw_only=True)", snippet("setting") + "\n\n")
+    before(room / "kind.py", "    rules: tuple", f"    {field}\n")
 
-    for options in ([], ["--positions", "rope"], ["--causal", "--heads", "2"]):
-        assert shell("run", SENTENCE, *options, "-o", "op.json")[0] == 0
-        assert shell("run", SENTENCE, *options, "-o", "op.npz")[0] == 0
-        trace = attnctl.load("op.json")
-        np.testing.assert_allclose(trace["Q_unit"], normed(trace["Q"]), atol=1e-12)
-        reader = "Q_rotated" if "rope" in options else "scores"
-        assert trace.steps[reader].inputs[0] == "Q_unit"
-        assert shell("diff", "op.json", "op.npz")[0] == 0
-        assert shell("check", "op.npz")[0] == 0
-        assert shell("stats", "op.npz")[0] == 0
-        code, told = shell("explain", "op.json", "Q_unit[0,cat,1]", "--json")
-        assert code == 0
-        value = json.loads(told)
-        np.testing.assert_allclose(eval(value["expression"], {"sqrt": np.sqrt}), value["value"])
-        assert "Q_unit" in shell("run", SENTENCE, *options, "--cost")[1]
 
-    broken = json.loads(Path("op.json").read_text())
-    broken["steps"]["K_unit"]["data"][0][0][0] += 0.5
-    Path("broken.json").write_text(json.dumps(broken))
-    code, report = shell("check", "broken.json", "--json")
-    assert (code, json.loads(report)["first"]) == (1, "K_unit")
+def before(path, line, more):
+    """Put lines before the first that begins so."""
+    start, found, rest = path.read_text().partition(line)
+    assert found, (path, line)
+    path.write_text(start + more + found + rest)
+
+
+def sharper(q, beta, start=0):
+    return q * (1 + beta * np.log(1 + start + np.arange(q.shape[-2])))[:, None]
+
+
+def step():
+    """Q that grows with its position, from four files to every verb."""
+    patched()
+    import attnctl
+
+    assert Path(attnctl.__file__).parent.parent == Path.cwd()
+    Path("c.yaml").write_text(f"sentence: {SENTENCE}\nheads: 2\nsharpen: 0.5\n")
+    assert shell("run", "-c", "c.yaml", "-o", "config.json")[0] == 0
+    readers = {
+        "": "scores",
+        "--causal": "scores",
+        "--positions rope": "Q_rotated",
+        "--qk-norm rms": "Q_normed",
+    }
+    for options, reader in readers.items():
+        asked = [SENTENCE, "--heads", "2", "--sharpen", ".5", *options.split()]
+        assert shell("run", *asked, "-o", "flag.npz")[0] == 0
+        trace = attnctl.load("flag.npz")
+        np.testing.assert_allclose(trace["Q_sharpened"], sharper(trace["Q"], 0.5), atol=1e-12)
+        assert trace.steps[reader].inputs[0] == "Q_sharpened"
+        assert shell("check", "flag.npz")[0] == shell("stats", "flag.npz")[0] == 0
+        assert "Q_sharpened" in shell("run", *asked, "--cost")[1]
+    by_keyword = attnctl.run(SENTENCE, heads=2, sharpen=0.5)
+    assert attnctl.load("config.json").config == by_keyword.config
+    assert by_keyword.config["sharpen"] == 0.5
+    assert "sharpen" not in attnctl.run(SENTENCE).config
+    assert "sharpen" in shell("config", "schema")[1]
+    assert "sharpen: 0.5" in shell("config", "init", "-c", "c.yaml")[1]
+    assert "--sharpen X" in shell("run", "--help")[1]
+    assert " · sharpen 0.5 · " in shell("show", "config.json")[1]
+    code, told = shell("explain", "config.json", "Q_sharpened[0,cat,1]", "--json")
+    value = json.loads(told)
+    assert (code, eval(value["expression"])) == (0, value["value"])
+    assert shell("check", "flag.npz", "--sharpen", ".4")[0] == 1
 
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(1, 1500, 4) for name in "QKV"}
-    whole = attnctl.attend(arrays)
-    tiled = attnctl.attend(arrays, keep=["head_outputs"])
+    cached = arrays | {f"past_{name}": rng.randn(1, 3, 4) for name in ("key", "value")}
+    whole = attnctl.attend(cached, sharpen=0.5)
+    tiled = attnctl.attend(cached, sharpen=0.5, keep=["head_outputs"])
     np.testing.assert_allclose(tiled["head_outputs"], whole["head_outputs"], atol=1e-13)
-    scores = normed(arrays["Q"]) @ normed(arrays["K"]).swapaxes(-1, -2)
-    np.testing.assert_allclose(whole["scores"], scores, atol=1e-12)
+    np.testing.assert_allclose(whole["Q_sharpened"], sharper(arrays["Q"], 0.5, 3), atol=1e-12)
 
-    foreign = {name: np.asarray(whole[name]) for name in ("Q", "K", "V", "Q_unit", "scores")}
-    foreign["Q_unit"] = foreign["Q_unit"] * 1.5
-    report = attnctl.check(foreign)
-    assert report.first == "Q_unit", report.to_dict()
+    q, k, v = (rng.randn(2, 6, 4) for _ in "QKV")
+    theirs = {"Q": q, "K": k, "V": v, "scores": sharper(q, 0.3) @ k.swapaxes(-1, -2)}
+    assert attnctl.check(theirs, sharpen=0.3).agrees
+    assert not attnctl.check(theirs).agrees
+    report = attnctl.check(theirs | {"Q_sharpened": sharper(q, 0.3)})  # nobody says so
+    assert not report.findings
+    assert "--sharpen" in str(report)
+    report = attnctl.check(theirs | {"Q_sharpened": sharper(q, 0.2)}, sharpen=0.2)
+    assert report.first == "scores", report.to_dict()
 
 
 if __name__ == "__main__":
-    {"rule": rule, "op": op}[sys.argv[1]]()
+    {"rule": rule, "step": step}[sys.argv[1]]()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("what", ["rule", "op"])
+@pytest.mark.parametrize("what", ["rule", "step"])
 def test_the_snippets_of_contributing_go_everywhere(what, tmp_path):
     done = subprocess.run(
         [sys.executable, Path(__file__).parent / "additions.py", what],

@@ -76,8 +76,7 @@ BESIDE = [(), ("mask",), ("bias",), ("mask", "bias")]
 
 def rules():
     """Every rule of the registry alone, and all together."""
-    several = {"softcap": 2.0, "window": 1, "dilated": 2, "padding": 3}
-    made = [kind(several[name]) if name in several else kind() for name, kind in RULES.items()]
+    made = [kind.of(kind.setting.at_example) for kind in RULES.values() if kind.setting]
     return [(), *((rule,) for rule in made), tuple(made)]
 
 

@@ -7,6 +7,7 @@ fields that have their default are left out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from math import isfinite
@@ -26,10 +27,17 @@ NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float(
 
 @cache
 def registry() -> dict[str, type[ops.Op]]:
-    """The ops by name: every class of `attnctl.ops` that nothing else there builds on."""
-    classes = [each for each in vars(ops).values() if isinstance(each, type) and issubclass(each, ops.Op)]
+    """The ops by name: every class of the package `attnctl.ops` that nothing else there builds on."""
+    classes = [each for each in subclasses(ops.Op) if each.__module__.startswith(f"{ops.__name__}.")]
     bases = {base for each in classes for base in each.__mro__[1:]}
     return {each.__name__: each for each in classes if each not in bases}
+
+
+def subclasses(kind: type[ops.Op]) -> Iterator[type[ops.Op]]:
+    """A class and all that build on it."""
+    yield kind
+    for each in kind.__subclasses__():
+        yield from subclasses(each)
 
 
 def name_of(kind: type) -> str:
