@@ -139,6 +139,17 @@ def test_cases_that_a_hang_leaves_are_counted():
 
 
 @pytest.mark.slow
+def test_low_precision_does_not_explain_what_is_wrong_in_other_ways():
+    def kernel(q, k, v, causal=False):
+        out = kernels.single(q, k, v)
+        return out if not causal else out[..., ::-1, :]
+
+    found = conform(kernel, "attention", "causal")
+    assert of(found, "attention").failure.mistake == "low-precision"
+    assert of(found, "causal").failure.mistake != "low-precision"
+
+
+@pytest.mark.slow
 def test_a_mistake_without_a_name_leaves_the_others_their_search():
     def kernel(q, k, v):
         """Kv heads are tiled; where lengths differ there is noise."""

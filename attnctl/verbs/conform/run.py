@@ -11,7 +11,14 @@ from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.case import Case, Conventions
 from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, broken, found_out, in_words
-from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, Diagnosis, diagnosed, not_repeatable
+from attnctl.verbs.conform.diagnosis import (
+    ENDINGS,
+    LOW_PRECISION,
+    Diagnosis,
+    coarse_inside,
+    diagnosed,
+    not_repeatable,
+)
 from attnctl.verbs.conform.extra_outputs import describe, places_of, recognise
 from attnctl.verbs.conform.features import (
     ATTENTION,
@@ -350,13 +357,17 @@ class Run:
         plain = self.same_type(told, ATTENTION, others)
         if plain is None or any(each.answer.error for each in plain.wrong):
             return None
-        return self.diagnosis(plain, others)
+        found = self.diagnosis(plain, others)
+        worst = max(told.wrong, key=lambda each: each.judgement.ratio)
+        also_wrong = found.mistake == LOW_PRECISION and not coarse_inside(self.suite, worst)
+        return None if also_wrong else found
 
     def of_grouped_heads(self, told: Told, others: Sequence[Told]) -> Diagnosis:
         """What is wrong with kv heads, which only cases that share them can tell."""
         nothing = self.diagnoses[told.feature.name]
         grouped = self.same_type(told, GROUPED, others)
-        if told.feature.name == GROUPED or grouped is None:
+        shared = all(each.case.heads != each.case.kv_heads for each in told.wrong)
+        if told.feature.name == GROUPED or grouped is None or not shared:
             return nothing
         found = self.diagnosis(grouped, ())
         return found if str(found.mistake).startswith("kv-heads") else nothing
