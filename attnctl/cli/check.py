@@ -27,6 +27,7 @@ from attnctl.values import TOLERANCE, whole
 
 if TYPE_CHECKING:
     from attnctl.trace import Trace
+    from attnctl.verbs.check.exercise import Exercise
     from attnctl.verbs.check.record import Strictness
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -128,7 +129,7 @@ def check(  # noqa: PLR0913  (a group of options each)
     report = check_trace(
         arrays,
         settings,
-        strictness(how, exercise.trace),
+        strictness(how, exercise),
         exercise.begun,
         exercise.unfilled,
         intent_of(model, exercise.trace),
@@ -232,13 +233,14 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
     return settings_from(config, attention, base=None if config else configured(trace))
 
 
-def strictness(how: CheckOptions, trace: Trace) -> Strictness:
+def strictness(how: CheckOptions, exercise: Exercise) -> Strictness:
     """How far off a number may be; an exercise may say itself to how many decimals it is filled in."""
     from attnctl.verbs.check.record import Strictness
 
-    decimals = how.decimals
+    decimals, own = how.decimals, exercise.trace.header.get("decimals")
     if decimals is None and (how.rtol, how.atol) == (None, None):
-        decimals = trace.header.get("decimals")
+        decimals = own
     if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
         raise AttnError(f"decimals: {decimals!r} is not a number of decimals; use 0 to 15")
-    return Strictness(how.rtol, how.atol, decimals)
+    filled_in = own is not None or exercise.begun or exercise.unfilled
+    return Strictness(how.rtol, how.atol, decimals, by_hand=decimals is not None and bool(filled_in))

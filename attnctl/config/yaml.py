@@ -89,7 +89,7 @@ def read(text: str, name: str) -> tuple[Any, list[tuple[int, str]]]:
 def events(text: str) -> NextEvent:
     """A function that gives the next event of the text at each call, and None after the last."""
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return loader(text).get_event
+    return loader(str(text)).get_event  # libyaml takes no text of another class, like a scalar's
 
 
 @dataclass

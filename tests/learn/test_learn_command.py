@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from attnctl.store.folders import data_folder
 from attnctl.verbs.learn import lessons
-from attnctl.verbs.learn.progress import OWN, Progress, data_folder, read_progress
+from attnctl.verbs.learn.progress import OWN, Progress, read_progress
 
 RIGHT = {
     "tokens": "2", "scale": "0.356", "softmax": "[0.387, 0.235, 0.235, 0.143]", "mixing": "0.62",
@@ -75,6 +76,19 @@ def test_answers_are_keyed_by_number_too_and_come_from_stdin(call):
 def test_a_matrix_may_be_written_as_yaml_rows(call):
     text = b"softmax:\n  - [0.387, 0.235,\n     0.235, 0.143]\n"
     assert call("learn", "--lesson", "softmax", "--answers", "-", stdin=text).code == 0
+
+
+def test_no_answer_ends_the_grading_of_the_others(call):
+    """Every lesson but one gets an answer of another kind."""
+    names = [lesson.name for lesson in lessons() if lesson.name != "mixing"]
+    kinds = ["null", "", "lots", "[]", "{a: 1}", ".nan", "~", "true", "[1, [2]]", "x" * 5000]
+    answers = [*zip(names, kinds * 2, strict=False), ("softmax", "0.4"), ("mixing", "0.622")]
+    text = "".join(f"{name}: {answer}\n" for name, answer in dict(answers).items())
+    done = call("learn", "--answers", "-", "--json", stdin=text.encode())
+    assert done.code == 2, done.err
+    told = json.loads(done.out)
+    assert [name for name, each in told.items() if each["right"]] == ["mixing"]
+    assert all(each["says"] for each in told.values())
 
 
 REFUSED = [

@@ -4,11 +4,13 @@ The wrong answers are computed here, by NumPy on the arrays that a lesson starts
 """
 
 import json
+import re
 from math import cos, sin
 
 import numpy as np
 import pytest
 
+from attnctl.config import yaml
 from attnctl.verbs.learn import grade, lessons
 
 LESSONS = {lesson.name: lesson for lesson in lessons()}
@@ -227,11 +229,88 @@ def test_garbage_is_never_right(name, garbage):
     assert grade(LESSONS[name], garbage, run(name)).right is not True
 
 
+# Kinds of answer, as they stand in a file; numbers are slow, as each is held to all known mistakes.
+NUMBERS = ["0.4", "-2", "1e99999", "1" * 500, "[1, 2]", "[[1, 0], [0, 1]]"]
+OTHERS = [
+    "null", "", "~", "true", "lots", '"0.4 "', '" "', ".nan", ".inf", "-.inf", "[]", "[[[[[[1]]]]]]",
+    "[" * 20 + "]" * 20, "[1, [2]]", "[null, 1, 2, 3]", "[.nan, 1, 1, 1]", "{a: 1}", "[{a: 1}]", "{}",
+    "0,5",
+    "A[9,9,9]", '"A[0,0,0]"', "Q", '"a\\0b"', "../..", '"-"', "x" * 5000, "2020-01-01", "0x10", "٣", '"{"',
+    '"[1, "', '"a: b"', "|\n    [0.1,\n     0.2]", '"\\e[31m"', "&a [1, 2]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [*OTHERS, *(pytest.param(each, marks=pytest.mark.slow) for each in NUMBERS)],
+    ids=lambda x: x[:20],
+)
+def test_every_kind_of_answer_is_graded(text):
+    """As a person types it and as YAML reads it: never right, and never an error of ours."""
+    for answer in (text, yaml.read(f"a: {text}", "a.yaml")[0]["a"]):
+        for name, lesson in LESSONS.items():
+            verdict = grade(lesson, answer, run(name))
+            assert verdict.right is not True
+            assert verdict.says
+
+
+@pytest.mark.parametrize("answer", NUMBERS)
+def test_a_number_for_a_matrix_is_not_right(answer):
+    assert (
+        grade(LESSONS["softmax"], yaml.read(f"a: {answer}", "a.yaml")[0]["a"], run("softmax")).right
+        is not True
+    )
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_zeros_are_never_right(name):
     zeros = ["[0, 0, 0, 0]", "[0.00, 0.00, 0.00, 0.00]"]
     for answer in zeros if LESSONS[name].kind == "matrix" else ["0", "0.00"]:
         assert grade(LESSONS[name], answer, run(name)).right is not True
+
+
+def numbers_in(text):
+    return [float(each) for each in re.findall(r"-?\d+\.?\d*", text)]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if LESSONS[name].kind == "number"])
+def test_what_is_said_of_a_wrong_number_does_not_give_the_right_one(name):
+    """Neither as it stands nor added to, taken from, multiplied by or divided by what was typed."""
+    right = float(LESSONS[name].right(run(name)))
+    for typed in (right + 0.7829, right - 0.7829, right * 1.371, right / 1.371, 12 * right, -right):
+        verdict = grade(LESSONS[name], shown(typed), run(name))
+        assert verdict.right is False
+        if verdict.mistake is None:
+            assert "no known mistake" in verdict.says
+            for n in numbers_in(verdict.says):
+                given_away = [n, typed - n, typed + n, typed * n, typed / (n or 1)]
+                assert not np.isclose(given_away, right, rtol=0.02).any(), verdict
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in {"tokens", "find-the-bug"}])
+def test_no_hint_holds_the_answer(name):
+    lesson = LESSONS[name]
+    right, _ = CASES[name]()
+    said = " ".join([lesson.text, lesson.ask, *lesson.hints, *(wrong.says for wrong in lesson.wrong)])
+    if lesson.kind == "cell":
+        assert right.removeprefix("A") not in said
+    else:
+        numbers = [number for number in numbers_in(right) if abs(number) < 1e6]
+        assert not any(np.isclose(n, numbers, rtol=2e-3).any() for n in numbers_in(said)), said
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("1.31", "is too small"),
+        ("1.61", "is too large"),
+        ("20", "is far too large"),
+        ("-1.3", "wrong sign"),
+    ],
+)
+def test_a_wrong_number_is_told_its_side_and_class(typed, says):
+    """One score is 1.494."""
+    assert says in grade(LESSONS["one-score"], typed, run("one-score")).says
 
 
 def own_program(x, w, scale=None, axis=-1, order=1):

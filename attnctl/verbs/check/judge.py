@@ -19,6 +19,10 @@ SAME = 1e-12
 """Numbers that vary by less than this part of the largest are all the same."""
 
 
+NOTHING = 1e-6
+"""The part of a last place that is nothing: 0.3 − 0.2 is not quite 0.1."""
+
+
 @dataclass(frozen=True)
 class Gap:
     """How far a recorded step is from what it should be: its largest difference, and where that is."""
@@ -71,6 +75,9 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
     precision, asked = record.precision(name), record.strictness
     size = np.where(np.isfinite(value), np.abs(value), 0.0)
     error, slack = expected.error_by(scatter), precision.smallest + asked.last_place
+    if asked.by_hand:
+        value = by_hand(found, expected, asked.decimals or 0)
+        error, slack = np.where(free(error), np.inf, 0.0), slack * (1 + NOTHING)
     allowed = asked.allowed(value, error + precision.unit * size + slack)
     gap = np.abs(found - value)
     told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
@@ -89,6 +96,17 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
     if value.size and (free(error) & ~same).all():  # a yes to numbers that nothing was compared with
         blurred = np.inf
     return Judged(gap, allowed, ~fine, blurred, root_mean_square(beyond))
+
+
+def by_hand(found: Array, expected: Known, decimals: int) -> Array:
+    """The right number that is nearest to what was found.
+
+    That is the one worked out without rounding and then rounded, or any between those that other ways
+    give, whose last place the person may have rounded or cut.
+    """
+    right = np.round(expected.run(0), decimals)
+    between = np.clip(found, *expected.reach)
+    return np.where(np.abs(found - between) < np.abs(found - right), between, right)
 
 
 def blur_of(asked: Strictness, numbers: Array, scatter: Array, rows: int) -> float:

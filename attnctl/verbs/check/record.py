@@ -36,12 +36,14 @@ BLUR_OF_DECIMALS = 0.3
 class Strictness:
     """How far off a number may be: what rounding explains, or what someone asks for instead.
 
-    `decimals` says that the recorded numbers were rounded (or cut) to so many decimals.
+    `decimals` says that the recorded numbers were rounded (or cut) to so many decimals. Those of an
+    exercise are filled in `by_hand`: what is given is exact, and the last decimal may be off by one.
     """
 
     rtol: float | None = None
     atol: float | None = None
     decimals: int | None = None
+    by_hand: bool = False
 
     @property
     def told(self) -> bool:
@@ -60,7 +62,9 @@ class Strictness:
 
     def rounded(self, given: Array) -> bool:
         """Whether numbers that were handed in were rounded too: they have that many decimals, no more."""
-        if self.decimals is None or on_grid(given, FLOAT32.bits):  # 1, 0.5: toy numbers, as they are meant
+        if (
+            self.by_hand or self.decimals is None or on_grid(given, FLOAT32.bits)
+        ):  # 1, 0.5: toy numbers, as they are meant
             return False
         return bool((np.round(given, self.decimals) == given).all())
 
@@ -68,6 +72,8 @@ class Strictness:
         """What a number may be off by."""
         if self.told:
             return "the tolerance"
+        if self.by_hand:
+            return f"rounding to {self.decimals} decimals (the last may be off by one)"
         return "rounding" if self.decimals is None else f"rounding to {self.decimals} decimals"
 
     def allowed(self, expected: Array, rounding: Array) -> Array:

@@ -94,6 +94,12 @@ class Known:
             return pooled(squares / runs, self.value, runs)
 
     @cached_property
+    def reach(self) -> tuple[Array, Array]:
+        """The least and the most that each number is in any run."""
+        runs = [self.value, *(self.run(number) for number in range(RUNS))]
+        return np.minimum.reduce(runs), np.maximum.reduce(runs)
+
+    @cached_property
     def error(self) -> Array:
         """How far off rounding may put each number."""
         return self.error_by(self.scatter)

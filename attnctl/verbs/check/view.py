@@ -149,6 +149,8 @@ def agreement(report: Report) -> str:
     most = (
         f"largest difference {number(largest)}, within {report.allowance}"
         if largest
+        else f"equal after {report.allowance}"
+        if "decimals" in report.allowance
         else "equal to the bit"
     )
     agrees = f"agrees, reading {report.reading}" if report.reading else "agrees"

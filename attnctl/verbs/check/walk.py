@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from attnctl.ops import Given, Softmax, Unstated
 from attnctl.verbs.check.blocks import Tiled, fits_in_tiles
 from attnctl.verbs.check.judge import Gap, gap_of, judged
 from attnctl.verbs.check.record import Record, with_shapes
-from attnctl.verbs.check.rounding import Known, anything, carried, either
+from attnctl.verbs.check.rounding import Known, anything, carried, either, noise
 
 
 class Verdict(str, Enum):
@@ -44,7 +45,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Walk:
-    """Every step of a derivation, checked; and the values of those that are not recorded."""
+    """Every step of a derivation, checked; and the values of those that the record does not tell."""
 
     derivation: Derivation
     steps: dict[str, Checked]
@@ -74,6 +75,11 @@ class Walker:
     record: Record
     lenient: bool = False
 
+    @property
+    def by_hand(self) -> bool:
+        """True where numbers were filled in by hand: what follows may be worked out from unrounded ones."""
+        return self.record.strictness.by_hand
+
     def walk(self, derivation: Derivation, before: Walk | None = None, until: str | None = None) -> Walk:
         """Check every step (or those up to one), reusing what another walk found where nothing changed."""
         steps: dict[str, Checked] = {}
@@ -85,7 +91,7 @@ class Walker:
                 steps[step.name], values[step.name] = before.steps[step.name], before.values[step.name]
             else:
                 steps[step.name], values[step.name] = self.step(step, values)
-                if step.name not in self.record or step.name in self.record.blanks:
+                if step.name not in self.record or step.name in self.record.blanks or self.by_hand:
                     changed.add(step.name)
             if step.name == until:
                 break
@@ -108,12 +114,18 @@ class Walker:
             return Checked(name, Verdict.NOT_CHECKABLE), None
         with_shapes(name, record.trace[name], expected.value)
         blank = record.blanks.get(name)
-        if blank is None:
-            return checked(record, name, expected), None
-        if blank.all():
+        if blank is not None and blank.all():
             return Checked(name, Verdict.NOT_FILLED), expected
-        filled = either(blank, expected, record.known(name))
-        return checked(record, name, expected, blank), filled
+        judgement = judged(record, name, expected)
+        gap = gap_of(judgement, record.value(name), expected.value, blank)
+        known = record.known(name)
+        if self.by_hand:
+            before = sum(each in record and values[each] is not None for each in values)
+            known = worked_on(record, name, expected, judgement.wrong, before)
+        elif blank is None:  # it is in the record
+            return said_of(record, name, gap, judgement.blurred), None
+        value = known if blank is None else either(blank, expected, known)
+        return said_of(record, name, gap, judgement.blurred), value
 
     def expected_in(self, tile: Record, step: Step) -> Known:
         """What a step of a tile should be, all of whose inputs are recorded."""
@@ -150,9 +162,8 @@ class Walker:
 
     def input(self, name: str, values: dict[str, Known | None]) -> Known | None:
         """The value of a step that stands above: recorded, or recomputed."""
-        if name in self.record and name not in self.record.blanks:
-            return self.record.known(name)
-        return values.get(name)
+        recorded = name in self.record and name not in self.record.blanks
+        return values.get(name) or (self.record.known(name) if recorded else None)
 
     def excused(self, weights: Known, scores: Array) -> Known:
         """The weights, free to be anything in rows that see nothing and are not meant to."""
@@ -164,11 +175,22 @@ class Walker:
         return anything(weights, nothing)
 
 
-def checked(record: Record, name: str, expected: Known, blank: Array | None = None) -> Checked:
-    """The verdict on a recorded step; cells still blank are left out."""
-    judgement = judged(record, name, expected)
-    gap = gap_of(judgement, record.value(name), expected.value, blank)
-    return said_of(record, name, gap, judgement.blurred)
+def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: int) -> Known:
+    """A step that was filled in by hand, as what follows may be worked out from it.
+
+    A person goes on from unrounded numbers, or from those that are written down: run 0 does the one
+    everywhere, the others the one after another of the steps, of which so many stand `before` this one.
+    A wrong number is known by what is written alone, to half of its last place.
+    """
+    value, half = record.value(name), record.strictness.last_place / 2
+
+    @cache
+    def run(number: int) -> Array:
+        right = expected.run(number) if before >= number else value
+        slip = half * noise(name, number, value.shape) if number else 0.0
+        return np.where(wrong, value + slip, right)
+
+    return Known(value, run)
 
 
 def said_of(record: Record, name: str, gap: Gap, blurred: float) -> Checked:

@@ -21,6 +21,12 @@ from attnctl.verbs.learn.mistakes import as_array, mistaken, neighbours
 from attnctl.verbs.learn.typed import Typed, fitted, read_matrix, read_number
 from attnctl.words import dims, quoted
 
+STDIN = "-"
+"""A file of this name is no pipe here: there may be answers in it."""
+
+FAR = 10.0
+"""How many times larger or smaller than the right number another is far off."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -60,10 +66,13 @@ def graders() -> dict[str, Any]:
 
 
 def text_of(answer: Any) -> str:
-    """An answer that is one word or number. Raises AttnError for lists, and for nothing."""
-    if isinstance(answer, (list, dict)) or answer is None or not str(answer).strip():
-        raise AttnError("nothing is answered" if not answer else "a list where one answer is wanted")
-    return str(answer).strip()
+    """An answer that is one word or number. Raises AttnError for lists, mappings, and for nothing."""
+    if isinstance(answer, (list, dict)) and answer:
+        kind = "a list" if isinstance(answer, list) else "a mapping"
+        raise AttnError(f"{kind} where one answer is wanted")
+    if not isinstance(answer, str) or not answer.strip():
+        raise AttnError("nothing is answered")
+    return answer.strip()
 
 
 # --- numbers ---
@@ -91,20 +100,28 @@ def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: 
 
 
 def distance(typed: Typed, right: Array) -> str:
-    """How far off an answer is that no known mistake gives."""
+    """How an answer differs that no known mistake gives; it does not lead to the right one."""
     finite = np.isfinite(right)
     if not (np.isfinite(typed.numbers) == finite).all():
         return "no known mistake gives it; hidden scores are -inf, all others are numbers"
-    gap = np.where(finite, typed.numbers - np.where(finite, right, 0), 0)
     if right.ndim == 0:
-        far, way = abs(float(gap)), "large" if float(gap) > 0 else "small"
-        return f"no known mistake gives it: it is too {way}, by {far:.3g}"
-    wrong = int((np.abs(gap) > typed.unit).sum())
-    at = np.unravel_index(int(np.abs(gap).argmax()), gap.shape)
-    place = ", ".join(map(str, at))
+        return f"no known mistake gives it: it {direction(float(typed.numbers), float(right))}"
+    off = typed.off(right)
+    wrong = off > typed.allowed(right)
+    count = int((wrong if wrong.any() else off > 0).sum())
+    place = ", ".join(map(str, np.unravel_index(int(off.argmax()), off.shape)))
     return (
-        f"no known mistake gives it: {wrong} of {gap.size} numbers differ, most of all the one at [{place}]"
+        f"no known mistake gives it: {count} of {off.size} numbers differ, most of all the one at [{place}]"
     )
+
+
+def direction(found: float, right: float) -> str:
+    """On which side of the right number another is, and roughly how far."""
+    if found * right < 0:
+        return "has the wrong sign"
+    larger, smaller = max(abs(found), abs(right)), min(abs(found), abs(right))
+    far = "far " if larger > FAR * smaller else ""
+    return f"is {far}too {'large' if found > right else 'small'}"
 
 
 # --- cells and steps ---
@@ -165,7 +182,8 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     from attnctl.verbs.check.view import conclusion
 
     settings = lesson.settings
-    exercise = read(str(Path(folder) / text_of(answer)), {})
+    name = text_of(answer)
+    exercise = read(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {})
     arrays = under_our_names(exercise.trace, settings)
     wanted = lesson.answer.text.strip()
     if wanted not in arrays or wanted in exercise.begun:

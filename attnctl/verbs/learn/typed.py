@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ from attnctl.words import quoted
 NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2}))?\s*(%?)")
 MINUS_INFINITY = {"-inf", "-.inf", "-infinity", "−∞", "-∞"}
 
-ENOUGH, CUT = 0.1, 0.01
-"""The last place that is typed must be at most so much of the number: two digits that count; three, where
-they are cut rather than rounded."""
+ENOUGH, EXACT = 0.1, 0.01
+"""The last place that is typed must be at most so much of the number: two digits that count; from three on
+the last may be off by one."""
 
 NEARLY, NOTHING = 1e-9, 1e-12
 """What is this near, relatively or at all, is the same."""
@@ -33,23 +33,28 @@ class Typed:
     unit: float
 
     def could_be(self, right: Array) -> bool:
-        """Whether these are the right numbers, rounded or cut at the last place that was typed."""
+        """Whether these are the right numbers, rounded at the last place that was typed."""
         if right.shape != self.numbers.shape or not right.size:
             return False
         if (np.isneginf(right) != np.isneginf(self.numbers)).any():
             return False
-        finite = np.isfinite(right)
-        off = np.abs(np.where(finite, self.numbers - np.where(finite, right, 0), 0))
-        slack = np.maximum(NOTHING, NEARLY * np.abs(np.where(finite, right, 0)))
-        if (off <= slack).all():
-            return True
-        cut = (np.abs(self.numbers) <= np.abs(right) + slack) & (self.unit <= CUT * self.size(right))
-        allowed = np.where(cut, self.unit, self.unit / 2)
-        return bool((off <= allowed * (1 + 1e-9) + slack).all()) and self.enough(right)
+        slack = np.maximum(NOTHING, NEARLY * np.abs(np.where(np.isfinite(right), right, 0)))
+        enough = self.unit <= ENOUGH * self.size(right)
+        return bool((self.off(right) <= slack + enough * self.allowed(right)).all())
 
-    def enough(self, right: Array) -> bool:
-        """Whether so few digits tell these numbers from others."""
-        return self.unit <= ENOUGH * self.size(right)
+    def off(self, right: Array) -> Array:
+        """How far off each number is, where both are finite."""
+        finite = np.isfinite(right)
+        return np.abs(np.where(finite, self.numbers - np.where(finite, right, 0), 0))
+
+    def allowed(self, right: Array) -> Array:
+        """How far off each number may be: to be rounded, and from three digits on by one in the last.
+
+        A whole number to which no decimals are typed is exact.
+        """
+        by_one = 1.5 if self.unit <= EXACT * self.size(right) else 0.5
+        whole = (right == np.round(right)) & (self.unit >= 1)
+        return np.where(whole, 0.0, by_one * self.unit)
 
     def size(self, right: Array) -> float:
         """How large the numbers are, as a root mean square."""
@@ -57,14 +62,10 @@ class Typed:
         return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
     def too_short(self, right: Array) -> bool:
-        """Whether the numbers would be right if so few digits told anything."""
-        return not self.could_be(right) and Typed(self.numbers, self.unit).roughly(right)
-
-    def roughly(self, right: Array) -> bool:
-        """Whether the numbers are these at the digits that were typed, however few, and not 0 for all."""
+        """True where so few digits are typed that they tell nothing, though they are right."""
         if right.shape != self.numbers.shape or not np.isfinite(right).all() or not self.numbers.any():
             return False
-        return bool((np.abs(self.numbers - right) <= self.unit / 2).all()) and not self.enough(right)
+        return not self.could_be(right) and bool((self.off(right) <= self.unit / 2).all())
 
 
 def read_number(text: str) -> Typed:
@@ -90,6 +91,8 @@ def read_matrix(value: Any) -> Typed:
     cells: list[Typed] = []
 
     def nested(each: Any, depth: int) -> Any:
+        if isinstance(each, Mapping):
+            raise AttnError("a mapping where numbers are wanted; write rows, like [[0.1, 0.9], [0.5, 0.5]]")
         if isinstance(each, Sequence) and not isinstance(each, str):
             if depth > 4:
                 raise AttnError("too many brackets; write rows, like [[0.1, 0.9], [0.5, 0.5]]")

@@ -21,9 +21,10 @@ from attnctl.words import plural
 WIDEST = 80
 
 WANTED = {
-    NUMBER: "a number, like 2 or 0.62",
+    NUMBER: "a number, like 2 or 0.623; the last of three digits may be off by one",
     CELL: "a cell, like attention_weights[0,love,AI]",
-    MATRIX: "numbers in brackets, like [0.1, 0.9], or [[1, 0], [0, 1]] for rows",
+    MATRIX: "numbers in brackets, like [0.39, 0.61], or [[1, 0], [0, 1]] for rows; the last of three digits"
+    " may be off by one",
     STEP: "the name of a step",
     DUMP: "the file of a dump",
 }
