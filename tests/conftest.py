@@ -118,6 +118,14 @@ class Workplace:
         )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_data(tmp_path_factory):
+    """A data folder for what attnctl keeps of a user, the same for all tests."""
+    folder = str(tmp_path_factory.mktemp("data"))
+    with mock.patch.dict(os.environ, {"XDG_DATA_HOME": folder}):
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def warm_commands(tmp_path_factory):
     """A folder whose `attnctl` is warm."""
@@ -132,7 +140,7 @@ def warm_commands(tmp_path_factory):
 def workplace(tmp_path, request):
     for name in SHIPPED:
         shutil.copytree(ROOT / name, tmp_path / name)
-    keep = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
+    keep = {name: os.environ[name] for name in ("HOME", "TMPDIR", "XDG_DATA_HOME") if name in os.environ}
     place = Workplace(tmp_path, {**keep, "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}).real()
     if request.node.get_closest_marker("slow"):
         return place

@@ -29,7 +29,13 @@ def rewritten(block, folder):
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=folder,
-            env={"PATH": path, "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1", "HOME": os.environ["HOME"]},
+            env={
+                "PATH": path,
+                "LC_ALL": "C.UTF-8",
+                "PYTHONUTF8": "1",
+                "HOME": os.environ["HOME"],
+                "XDG_DATA_HOME": f"{folder}/.data",
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

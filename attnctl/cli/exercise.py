@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -74,9 +74,8 @@ def make(
     from attnctl.cli.program import complain
     from attnctl.cli.settings import settings_from
     from attnctl.store import write_text
+    from attnctl.verbs import exercise
     from attnctl.verbs.exercise.make import DECIMALS as USUAL
-    from attnctl.verbs.exercise.make import make as make_exercise
-    from attnctl.verbs.exercise.make import sheet_text
 
     if blank is None:
         raise AttnError("--blank: which steps are to be filled in? like --blank scores,attention_weights")
@@ -86,20 +85,37 @@ def make(
         raise AttnError("--seed-from: the name gives the seed; leave out --seed")
     settings = settings_from(config, {**more, **attention})
     steps = wanted_steps(blank) or []
-    made = make_exercise(settings, steps, seed_from, USUAL if decimals is None else decimals)
+    made = exercise.make(settings, steps, seed_from, USUAL if decimals is None else decimals)
     if made.left_out:
         complain(f"note: left out, as they follow from the blanks: {', '.join(made.left_out)}")
+    try:
+        made = exercise.sealed(made, exercise.own_or_new_key())
+    except AttnError as error:
+        complain(
+            f"note: the sheet has no seal, so that it will vouch for itself: {'; '.join(error.problems)}"
+        )
     if output in {None, STDOUT}:
-        sys.stdout.write(sheet_text(made))
+        sys.stdout.write(exercise.sheet_text(made))
     else:
-        write_text(sheet_text(made), str(output))
+        write_text(exercise.sheet_text(made), str(output))
+
+
+class TaskOptions(NamedTuple):
+    """What was to be done, whatever the sheets say."""
+
+    blank: Annotated[
+        str | None, option("With -c: the steps that were to be filled in.", metavar="STEP,…")
+    ] = None
+    decimals: Annotated[
+        int | None, option("To how many decimals numbers were to be written."), DECIMALS
+    ] = None
 
 
 @command(
     app,
     "attnctl exercise grade handed-in/*.json",
     "attnctl exercise grade Ann.json Ben.json --csv grades.csv",
-    "attnctl exercise grade *.json -c task.yaml --json",
+    "attnctl exercise grade *.json -c task.yaml --blank scores,output --json",
 )
 def grade(
     *,
@@ -111,10 +127,8 @@ def grade(
         ),
     ] = None,
     json: Annotated[bool, option("Print the grades as JSON.", "--json")] = False,
-    decimals: Annotated[
-        int | None, option("Numbers are rounded to N decimals, whatever the sheets say."), DECIMALS
-    ] = None,
     config: ConfigOption = None,
+    task: TaskOptions,
     more: SentenceOptions,
     attention: AttentionOptions,
 ) -> Exit:
@@ -122,21 +136,29 @@ def grade(
 
     Each step is held to the numbers written before it, so that a slip is marked once. Given numbers
     that were changed are said, and copies: the same numbers on sheets that were made of different
-    names, or a sheet that was made for another name. With -c (and the options that the exercise was
-    made with) the hand-ins are held to that config, not to what they say of themselves.
+    names, or a sheet that was made for another name.
+
+    What was to be done is the teacher's word: a sheet has the seal of whoever made it (its key is a
+    file of theirs, exercise.key in their data folder), or -c and --blank, and the options that the
+    exercise was made with, say it. A sheet with neither is not held to be right.
 
     Exit codes: 0 all are right; 1 some are not; 2 some cannot be read.
     """
+    from attnctl.cli.output import wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
     from attnctl.verbs import exercise
 
-    asked = settings_from(config, {**more, **attention}) if config or more or attention else None
+    settings = settings_from(config, {**more, **attention}) if config or more or attention else None
+    if task.blank is not None and settings is None:
+        raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
+    blank = tuple(wanted_steps(task.blank) or ())
+    asked = exercise.Asked(settings, blank, task.decimals, exercise.own_key())
     sheets = []
     with progress("grading") as moved:
         for number, each in enumerate(file):
-            sheets.append(exercise.grade(each, asked, decimals))
+            sheets.append(exercise.grade(each, asked))
             moved(number + 1, len(file))
     sheets = exercise.with_copies(sheets)
     for sheet in sheets:

@@ -38,6 +38,12 @@ def solved(sheet, scale=None, axis=-1, mask=True, swap=False, merge=True):
     }
 
 
+def solved_scores(sheet):
+    """The scores alone, of a sheet that gives no more than they need."""
+    q, k = (np.array(sheet["steps"][name]["data"], dtype=float) for name in "QK")
+    return q @ k.swapaxes(1, 2)
+
+
 def written(array, decimals=4):
     text = json.dumps(np.round(array, decimals).tolist())
     return json.loads(text.replace("-Infinity", '"-Infinity"').replace("NaN", '"NaN"'))

@@ -1,7 +1,20 @@
 """Exercises: handed out with blanks, collected, graded."""
 
 from attnctl.verbs.exercise.copies import with_copies
-from attnctl.verbs.exercise.grade import Mark, Sheet, grade
+from attnctl.verbs.exercise.grade import Asked, Mark, Sheet, grade
 from attnctl.verbs.exercise.make import make, seed_from, sheet_text
+from attnctl.verbs.exercise.seal import own_key, own_or_new_key, sealed
 
-__all__ = ["Mark", "Sheet", "grade", "make", "seed_from", "sheet_text", "with_copies"]
+__all__ = [
+    "Asked",
+    "Mark",
+    "Sheet",
+    "grade",
+    "make",
+    "own_key",
+    "own_or_new_key",
+    "sealed",
+    "seed_from",
+    "sheet_text",
+    "with_copies",
+]

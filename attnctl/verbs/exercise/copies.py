@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,11 +15,23 @@ from attnctl.words import all_of
 
 def with_copies(sheets: Sequence[Sheet]) -> list[Sheet]:
     """The hand-ins, each with a note where its numbers, or the sheet itself, are somebody else's."""
-    alike = same_numbers(sheets)
+    alike, usual = same_numbers(sheets), usual_task(sheets)
     return [
-        replace(sheet, notes=(*sheet.notes, *whose_sheet(sheet, sheets), *alike.get(at, ())))
+        replace(
+            sheet,
+            notes=(*sheet.notes, *whose_sheet(sheet, sheets), *alike.get(at, ())),
+            asides=("another exercise than most of these",)
+            * (usual is not None and sheet.task not in {usual, ""}),
+        )
         for at, sheet in enumerate(sheets)
     ]
+
+
+def usual_task(sheets: Sequence[Sheet]) -> str | None:
+    """What was to be done on more than half of the sheets."""
+    told = [sheet.task for sheet in sheets if sheet.task]
+    task, count = Counter(told).most_common(1)[0] if told else ("", 0)
+    return task if 2 * count > len(told) else None
 
 
 def whose_sheet(sheet: Sheet, sheets: Sequence[Sheet]) -> list[str]:

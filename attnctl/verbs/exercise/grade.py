@@ -16,14 +16,15 @@ from attnctl.names import TABLE
 from attnctl.ops import Given
 from attnctl.plan.intended import Intent
 from attnctl.plan.sentence import prepare
-from attnctl.trace import Trace
+from attnctl.trace import Trace, require_steps
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import Exercise, read
 from attnctl.verbs.check.meant import configured
 from attnctl.verbs.check.record import Strictness
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.check.walk import Verdict
-from attnctl.verbs.exercise.make import fingerprint, seed_from
+from attnctl.verbs.exercise.make import DECIMALS, seed_from
+from attnctl.verbs.exercise.seal import is_sealed
 from attnctl.words import all_of, dims, plural
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
@@ -34,6 +35,30 @@ NOT_MARKED = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
 
 MOST_MEMORY = 2**28
 """Bytes that a run of a hand-in's own config may take."""
+
+
+BY_CONFIG, BY_SEAL, BY_ITSELF = "config", "seal", "itself"
+"""Who says what was to be done on a sheet."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a teacher says of an exercise, so that a hand-in need not be believed."""
+
+    settings: Settings | None = None
+    blank: tuple[str, ...] = ()
+    decimals: int | None = None
+    key: bytes | None = None
+    """The key of seals."""
+
+    def vouches(self, trace: Trace) -> str:
+        """Who says what was to be done on this sheet."""
+        if self.settings is not None and self.blank:
+            return BY_CONFIG
+        return BY_SEAL if is_sealed(trace, self.key) else BY_ITSELF
+
+
+NOTHING_ASKED = Asked()
 
 
 @dataclass(frozen=True)
@@ -54,8 +79,14 @@ class Sheet:
     student: str
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
+    asides: tuple[str, ...] = ()
+    """What is worth knowing and makes nothing wrong."""
     error: str = ""
     """Why it could not be read."""
+    vouched: str = BY_ITSELF
+    """Who says what was to be done."""
+    task: str = ""
+    """What was to be done, but for the seed: the same for all sheets of one exercise."""
     own: bool = False
     """Whether it was handed out to this student, with numbers of their own."""
     seed: int | None = None
@@ -69,46 +100,62 @@ class Sheet:
         return bool(self.marks) and all(mark.verdict == RIGHT for mark in self.marks) and not self.notes
 
 
-def grade(file: str, asked: Settings | None = None, decimals: int | None = None) -> Sheet:
-    """The hand-in of a file, graded; an `error` in it where that cannot be done.
-
-    `asked` is what the exercise was made of, where the hand-in is not to be trusted with it;
-    `decimals` are those that numbers are rounded to, where it is not to be trusted with them.
-    """
+def grade(file: str, asked: Asked = NOTHING_ASKED) -> Sheet:
+    """The hand-in of a file, graded; an `error` in it where that cannot be done."""
     try:
         exercise = read(file, {})
         student = exercise.trace.header.get("student")
         named = student if isinstance(student, str) and student.strip() else None
         with np.errstate(all="ignore"):
-            return graded(file, exercise, named, asked, decimals)
+            return graded(file, exercise, named, asked)
     except AttnError as error:
         return Sheet(file, Path(file).stem, error="; ".join(error.problems))
 
 
-def graded(
-    file: str, exercise: Exercise, student: str | None, asked: Settings | None, decimals: int | None
-) -> Sheet:
+def graded(file: str, exercise: Exercise, student: str | None, asked: Asked) -> Sheet:
     """The marks of a hand-in that could be read."""
-    header = exercise.trace.header
-    reference = run_again(exercise.trace, student, asked)
+    trace, vouched = exercise.trace, asked.vouches(exercise.trace)
+    reference = run_again(trace, student, asked.settings)
     recorded, unfit = fitting(exercise, reference)
-    report = checked(
-        replace(exercise, trace=recorded), reference, Strictness(decimals=read_decimals(header, decimals))
-    )
-    blank = blanks(exercise, reference, report)
+    decimals = decimals_of(trace.header, vouched, asked)
+    strictness = Strictness(decimals=decimals, by_hand=decimals is not None)
+    report = checked(replace(exercise, trace=recorded), reference, strictness)
+    blank = blanks(exercise, reference, report, asked.blank)
     marks = tuple(
         Mark(name, WRONG, words=unfit[name]) if name in unfit else mark_of(name, report) for name in blank
     )
-    notes = [*changed(exercise.trace, reference, blank)]
-    if not notes and tampered(header, exercise.trace, blank):
-        notes.append("what the sheet says of itself was changed")
-    seed = exercise.trace.config.get("seed")
+    notes = changed(trace, reference, blank) or unvouched(trace.header, vouched, asked)
+    if vouched is BY_CONFIG and trace.header.get("decimals", decimals) != decimals:
+        notes.append(
+            f"it says {trace.header['decimals']!r} decimals, and is held to {decimals} (--decimals)"
+        )
     filled = {
         name: recorded[name] for name in blank if name in recorded and np.isfinite(recorded[name]).any()
     }
-    expected = {} if reference is None else {name: reference[name] for name in blank}
-    whose = student or Path(file).stem
-    return Sheet(file, whose, marks, tuple(notes), "", student is not None, seed, filled, expected)
+    return Sheet(
+        file,
+        student or Path(file).stem,
+        marks,
+        tuple(notes),
+        vouched=vouched,
+        task=repr(({**trace.config, "seed": None}, trace.sentence, blank, decimals)),
+        own=student is not None,
+        seed=trace.config.get("seed"),
+        filled=filled,
+        expected={} if reference is None else {name: reference[name] for name in blank},
+    )
+
+
+def unvouched(header: Mapping[str, Any], vouched: str, asked: Asked) -> list[str]:
+    """That nobody but a sheet says what was to be done on it."""
+    if vouched is not BY_ITSELF:
+        return []
+    why = "it has no seal"
+    if "seal" in header:
+        why = "there is no key here to tell its seal"
+        if asked.key:
+            why = "its seal does not fit: it was changed, or made with another key"
+    return [f"the sheet vouches for itself, as {why}"]
 
 
 def run_again(trace: Trace, student: str | None, asked: Settings | None) -> Trace | None:
@@ -137,25 +184,29 @@ def names_files(settings: Settings) -> bool:
     return weights.file is not None or bool(settings.edits) or any(isinstance(x, FromFile) for x in tensors)
 
 
-def blanks(exercise: Exercise, reference: Trace | None, report: Report | None) -> list[str]:
-    """The steps to mark: those that the exercise names, or all that could be checked or filled in.
+def blanks(
+    exercise: Exercise, reference: Trace | None, report: Report | None, asked: Sequence[str]
+) -> list[str]:
+    """The steps to mark: those asked for, those that the exercise names, or all that could be checked.
 
     Raises AttnError where it names steps that there are not.
     """
-    named = exercise.trace.header.get("blank")
+    named = [*asked] or exercise.trace.header.get("blank")
     if named is None:
         steps = {} if report is None else report.steps
         found = [name for name, step in steps.items() if step.verdict not in NOT_MARKED]
         return found or [name for name in TABLE if name in exercise.unfilled | exercise.begun]
     known = () if reference is None else tuple(reference)
+    require_steps(asked, known)
     if not isinstance(named, list) or not named or not all(each in known for each in named):
         raise AttnError("$.blank: not a list of steps of this run")
     return [name for name in known if name in named]
 
 
-def read_decimals(header: Mapping[str, Any], given: int | None) -> int | None:
+def decimals_of(header: Mapping[str, Any], vouched: str, asked: Asked) -> int | None:
     """To how many decimals a hand-in is filled in. Raises AttnError where it says nonsense."""
-    decimals = header.get("decimals") if given is None else given
+    told = DECIMALS if vouched is BY_CONFIG else header.get("decimals")
+    decimals = told if asked.decimals is None else asked.decimals
     if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
         raise AttnError(f"$.decimals: {decimals!r} is not a number of decimals; use 0 to 15")
     return decimals
@@ -182,7 +233,8 @@ def fitting(exercise: Exercise, reference: Trace | None) -> tuple[Trace, dict[st
             unfit.setdefault(name, f"{lost} of {plural(trace[name].size, 'number')} are NaN")
     kept = [name for name in reference if name in trace and name not in unfit]
     steps = {name: reference.steps[name] for name in kept}
-    return Trace(steps, {name: trace[name] for name in kept}, trace.header), unfit
+    arrays = {name: trace[name].astype(reference[name].dtype, copy=False) for name in kept}
+    return Trace(steps, arrays, reference.header), unfit
 
 
 def checked(exercise: Exercise, reference: Trace | None, strictness: Strictness) -> Report | None:
@@ -231,17 +283,7 @@ def changed(trace: Trace, reference: Trace | None, blank: Sequence[str]) -> list
     given = [name for name in trace if name in reference and name not in blank]
     other = [name for name in given if not np.array_equal(trace[name], reference[name], equal_nan=True)]
     lost = [
-        name
-        for name, step in reference.steps.items()
-        if isinstance(step.op, Given) and name not in trace and "blank" in trace.header
+        name for name, step in reference.steps.items() if isinstance(step.op, Given) and name not in trace
     ]
     said = [f"given numbers were changed: {all_of(other)}"] if other else []
     return [*said, *([f"given numbers are missing: {all_of(lost)}"] if lost else [])]
-
-
-def tampered(header: Mapping[str, Any], trace: Trace, blank: Sequence[str]) -> bool:
-    """Whether a sheet is not the one that was handed out: another student, seed, list of blanks."""
-    told = header.get("handed_out")
-    if told is None:
-        return "blank" in header
-    return bool(told != fingerprint(header, {name: trace[name] for name in trace if name not in blank}))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError, raise_all
 from attnctl.ops import Given
@@ -70,14 +69,12 @@ def make(
     after = following(trace, names)
     kept = trace.select([name for name in trace if name not in after])
     told: dict[str, Any] = {
-        "exercise": f"Fill in every null, to {decimals} decimals.",
+        "exercise": f"Fill in every null, to {decimals} decimals; the last may be off by one.",
         "decimals": decimals,
         **({} if student is None else {"student": student}),
         "blank": names,
     }
-    header = {**kept.header, **told}
-    header["handed_out"] = fingerprint(header, {name: kept[name] for name in kept if name not in names})
-    return Exercise(Trace(kept.steps, kept.arrays, header), tuple(names), tuple(after))
+    return Exercise(Trace(kept.steps, kept.arrays, {**kept.header, **told}), tuple(names), tuple(after))
 
 
 def same_for_all(settings: Settings, trace: Trace) -> bool:
@@ -93,14 +90,6 @@ def following(trace: Trace, blank: Sequence[str]) -> list[str]:
         if name not in blank and any(each in blank or each in found for each in step.inputs):
             found.append(name)
     return found
-
-
-def fingerprint(header: Mapping[str, Any], given: Mapping[str, Array]) -> str:
-    """What is handed out in a few characters: a sheet of which something else was changed has another."""
-    said = [header.get(name) for name in ("config", "student", "blank", "decimals")]
-    numbers = [[name, str(np.asarray(array).tolist())] for name, array in sorted(given.items())]
-    text = json_text([said, numbers])
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
 def sheet_text(exercise: Exercise) -> str:

@@ -11,11 +11,16 @@ from attnctl.screen.listing import Listing
 from attnctl.screen.output import Element
 from attnctl.screen.screen import Screen, Span
 from attnctl.screen.text import folded, visible
-from attnctl.verbs.exercise.grade import BLANK, RIGHT, UNTOLD, Mark, Sheet
+from attnctl.verbs.exercise.grade import BLANK, BY_ITSELF, RIGHT, UNTOLD, Mark, Sheet
 from attnctl.words import plural
 
 SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?"}
 """What stands in a cell of the table; anything else is wrong."""
+
+ADVICE = (
+    "A sheet that vouches for itself is not held to be right: add -c CONFIG --blank STEP,…, or grade where "
+    "the key of its seal is."
+)
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell of a spreadsheet begins with where it is carried out: such a text gets a ' before it."""
@@ -44,6 +49,8 @@ def grade_lines(sheets: Sequence[Sheet], screen: Screen) -> Iterator[Element]:
                 yield [(f"  {line}", "")]
     yield []
     yield [(screen.ours(summary(sheets)), "")]
+    if any(sheet.vouched == BY_ITSELF and not sheet.error for sheet in sheets):
+        yield from ([(screen.ours(line), "")] for line in folded(ADVICE, max(20, width)))
 
 
 def row_of(sheet: Sheet, steps: Sequence[str], screen: Screen) -> list[Span]:
@@ -67,7 +74,7 @@ def remarks(sheet: Sheet) -> Iterator[str]:
         said = remark(mark)
         if said:
             yield said
-    for note in sheet.notes:
+    for note in (*sheet.notes, *sheet.asides):
         yield f"Note: {note}."
 
 
@@ -97,7 +104,7 @@ def write_csv(sheets: Sequence[Sheet], stream: IO[str]) -> None:
     for sheet in sheets:
         marks = {mark.step: mark.verdict for mark in sheet.marks}
         mistakes = [f"{mark.step}: {mark.mistake}" for mark in sheet.marks if mark.mistake]
-        notes = [sheet.error] if sheet.error else list(sheet.notes)
+        notes = [sheet.error] if sheet.error else [*sheet.notes, *sheet.asides]
         texts = [sheet.student, sheet.file, *(marks.get(step, "") for step in steps)]
         right = sum(verdict == RIGHT for verdict in marks.values())
         rows.writerow(
@@ -127,6 +134,8 @@ def as_data(sheets: Sequence[Sheet]) -> dict[str, Any]:
                 "right": sheet.right,
                 "error": sheet.error or None,
                 "notes": list(sheet.notes),
+                "asides": list(sheet.asides),
+                "vouched_by": sheet.vouched,
                 "steps": {
                     mark.step: {
                         "verdict": mark.verdict,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,27 +10,13 @@ from typing import Any
 from attnctl.errors import AttnError
 from attnctl.files import open_own
 from attnctl.store import write_text
+from attnctl.store.folders import data_folder
 from attnctl.store.strict_json import json_text
 
 SCHEMA = "attnctl/progress/1"
 MOST_BYTES = 2**20
 OWN = "attnctl"
 """What the lessons that are shipped are called; others by their folder."""
-
-
-def data_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Where this system keeps a user's data."""
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path("~").expanduser())
-    given = environ.get("XDG_DATA_HOME", "")
-    if given and Path(given).is_absolute():
-        base = Path(given)
-    elif platform == "win32":
-        base = Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif platform == "darwin":
-        base = home / "Library" / "Application Support"
-    else:
-        base = home / ".local" / "share"
-    return base / "attnctl"
 
 
 @dataclass
