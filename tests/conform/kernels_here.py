@@ -120,6 +120,14 @@ def fails_in_call_12(q, k, v):
     return good(q, k, v)
 
 
+def below():
+    raise ValueError("from below")
+
+
+def fails_below(q, k, v):
+    below()
+
+
 def unwritten(q, k, v):
     """The first column is what memory held."""
     out = np.empty((*q.shape[:-1], v.shape[-1]), q.dtype)

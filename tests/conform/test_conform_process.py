@@ -15,6 +15,7 @@ import pytest
 import attnctl
 from attnctl.verbs.conform.call import Call, Framework
 from attnctl.verbs.conform.command import Command
+from attnctl.verbs.conform.last_words import read_last_words
 from attnctl.verbs.conform.process import Worker
 from attnctl.verbs.conform.repeat import CALLS, chance_missed
 
@@ -204,6 +205,75 @@ def test_the_memory_of_a_command_is_filled_and_it_is_run_again(tmp_path):
     answer = command(tmp_path, UNWRITTEN).call(Call(inputs, {}, times=2, seconds=30.0))
     assert np.abs(answer.outputs[0][..., 0]).min() > 1e300
     assert (answer.repeats.calls, answer.repeats.same) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import numpy as np\n\nnp.reshape(np.zeros(3), 4)\n",
+         "ValueError: cannot reshape array of size 3 into shape (4,) ({}/kernel.py, line 3)"),
+        ("def f():\n    raise RuntimeError('n must be\\nodd')\n\nf()\n",
+         "RuntimeError: n must be ({}/kernel.py, line 2)"),
+        ("import sys\nsys.exit('no memory')\n", "no memory"),
+    ],
+)  # fmt: skip
+def test_what_a_command_raises_comes_with_file_and_line(tmp_path, text, words):
+    answer = command(tmp_path, text).call(call())
+    assert answer.message == f"it ended with 1: {words.format(tmp_path)}"
+
+
+RUST = """thread 'main' panicked at src/main.rs:10:5:
+shapes differ
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+"""
+GO = """panic: runtime error: index out of range [5] with length 3
+
+goroutine 1 [running]:
+main.main()
+\t/tmp/x.go:8 +0x1d
+exit status 2
+"""
+NODE = """/tmp/x.js:3
+    throw new Error("bad shape")
+    ^
+
+Error: bad shape
+    at f (/tmp/x.js:3:9)
+    at Object.<anonymous> (/tmp/x.js:5:1)
+"""
+JULIA = """ERROR: LoadError: DimensionMismatch: A has dimensions (2,3)
+Stacktrace:
+ [1] f(x::Int64)
+   @ Main /tmp/x.jl:3
+ [2] top-level scope
+   @ /tmp/x.jl:7
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (RUST, "thread 'main' panicked at src/main.rs:10:5: shapes differ"),
+        (GO, "panic: runtime error: index out of range [5] with length 3 (/tmp/x.go, line 8)"),
+        (NODE, "Error: bad shape (/tmp/x.js, line 3)"),
+        (JULIA, "ERROR: LoadError: DimensionMismatch: A has dimensions (2,3) (/tmp/x.jl, line 3)"),
+        ("attention: a.c:31: main: Assertion `n == m' failed.\n",
+         "attention: a.c:31: main: Assertion `n == m' failed."),
+        ("reading\ncannot open it\n\n", "cannot open it"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_other_languages_say_where_in_their_own_way(said, words):
+    assert read_last_words(said.encode()) == words
+
+
+def test_an_exception_of_a_function_says_where_it_is_from(worker):
+    answer = worker("fails_below").call(call())
+    line = 1 + KERNELS.read_text().splitlines().index('    raise ValueError("from below")')
+    assert (answer.message, answer.place.rpartition("/")[2]) == (
+        "from below",
+        f"kernels_here.py, line {line}",
+    )
 
 
 @pytest.mark.parametrize(

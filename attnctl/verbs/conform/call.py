@@ -12,6 +12,7 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.verbs.conform.case import Problem
+from attnctl.verbs.conform.last_words import place_of
 from attnctl.verbs.conform.layout import axes_in, axes_out, back, laid_out, of_scores
 from attnctl.verbs.conform.memory import NAN, filled
 from attnctl.verbs.conform.repeat import Repeats, alike, bits, repeat
@@ -55,6 +56,8 @@ class Answer:
     error: str = ""
     """The kind of what went wrong: crash, hang, exit, or the name of an exception."""
     message: str = ""
+    place: str = ""
+    """The file and line where it raised."""
     dtype: str = ""
     """The type of the output."""
 
@@ -202,7 +205,7 @@ def invoke(function: Callable[..., Any], call: Call, framework: Framework) -> An
                 repeats = repeated(function, call, framework, answer, result)
                 answer = replace(answer, repeats=repeats)
     except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
-        return Answer(error=type(error).__name__, message=str(error))
+        return raised(error)
     return answer
 
 
@@ -238,12 +241,17 @@ def repeated(
         try:
             found, _ = once(function, call, framework, arrays)
         except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
-            return Answer(error=type(error).__name__, message=str(error))
+            return raised(error)
         if found.changed:
             arrays = ready(call, framework)
         return found
 
     return replace(repeat(again, answer.outputs, call.times, call.seconds), reused=reused)
+
+
+def raised(error: Exception) -> Answer:
+    """An exception as an answer."""
+    return Answer(error=type(error).__name__, message=str(error), place=place_of(error))
 
 
 def spoil(output: Any) -> None:

@@ -22,7 +22,7 @@ from attnctl.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Call, taken
 from attnctl.verbs.conform.memory import environment
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.verbs.conform.process import end, last_line
+from attnctl.verbs.conform.process import end, last_words
 from attnctl.verbs.conform.repeat import repeat
 from attnctl.verbs.conform.signature import PARTS, Parameter
 
@@ -121,7 +121,7 @@ class Command:
                 end(process)
             if code:
                 kind = "crash" if code < 0 else "exit"
-                return Answer(error=kind, message=f"it ended with {code}{last_line(said)}")
+                return Answer(error=kind, message=f"it ended with {code}{last_words(said)}")
         return None
 
     def close(self) -> None:

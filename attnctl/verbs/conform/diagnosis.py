@@ -91,7 +91,8 @@ def ended(outcome: Outcome) -> Diagnosis:
     kind, message = outcome.answer.error, outcome.answer.message
     if kind in ENDINGS:
         return Diagnosis(kind, f"{ENDINGS[kind]}: {message}")
-    return Diagnosis("exception", f"it raises {kind}: {message}")
+    where = f" ({outcome.answer.place})" if outcome.answer.place else ""
+    return Diagnosis("exception", f"it raises {kind}: {message}{where}")
 
 
 def explain_extra(suite: Suite, outcome: Outcome) -> Diagnosis:

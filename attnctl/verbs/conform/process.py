@@ -21,14 +21,12 @@ from typing import IO, Any
 from attnctl.errors import AttnError
 from attnctl.files import note_input
 from attnctl.verbs.conform.call import Answer, Call, Framework
+from attnctl.verbs.conform.last_words import read_last_words
 from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, Parameter
 from attnctl.verbs.conform.worker import LENGTH
 
 LOADING = 300.0
 """Seconds that importing a target may take."""
-
-LAST_WORDS = 300
-"""Characters of what a process said last that are told."""
 
 
 class Ended(Exception):  # noqa: N818  (what became of a process)
@@ -48,11 +46,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def last_line(said: IO[bytes]) -> str:
-    """The last line that a process wrote, as the end of a sentence."""
+def last_words(said: IO[bytes]) -> str:
+    """What a process wrote last, as the end of a sentence."""
     said.seek(0)
-    lines = said.read().decode("utf-8", "replace").strip().splitlines()
-    return f": {lines[-1][:LAST_WORDS]}" if lines else ""
+    words = read_last_words(said.read())
+    return f": {words}" if words else ""
 
 
 @dataclass
@@ -136,7 +134,7 @@ class Worker:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         code = self.process.poll()
-        words = "" if self.said is None else last_line(self.said)
+        words = "" if self.said is None else last_words(self.said)
         self.close()
         if code is not None and code < 0:
             return Ended("crash", f"its process died of {signal.Signals(-code).name}{words}")
