@@ -16,7 +16,8 @@ from math import copysign, cos, exp, inf, isfinite, isinf, isnan, nan, sin, sqrt
 from operator import add
 from typing import NamedTuple
 
-Cell = tuple[int, ...]
+from attnctl.array import Cell
+from attnctl.words import number_text
 
 
 class Source(NamedTuple):
@@ -27,10 +28,14 @@ class Source(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A number, and where it was read if it was."""
+    """A number, and where it was read if it was.
+
+    One that was worked out may be off by `spread` units of rounding besides its own.
+    """
 
     value: float
     source: Source | None = None
+    spread: float = 0.0
 
 
 class Rest(NamedTuple):
@@ -74,15 +79,6 @@ class Call(NamedTuple):
 
 
 Expr = Number | Rest | Sum | Difference | Product | Quotient | Call
-
-
-def number_text(value: float) -> str:
-    """The shortest digits that read back as this float; the names of section 6 where it has none."""
-    if isfinite(value):
-        return repr(float(value))
-    if isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
 
 
 LONGEST_SUM = 1000
@@ -209,8 +205,7 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
 
     match expr:
         case Number(value) | Rest(value):
-            was_read = isinstance(expr, Number) and expr.source is not None
-            return (value, 0.0) if was_read else (value, eps * abs(value) + tiny)
+            return value, uncertainty(expr, eps, tiny)
         case Sum(parts):
             found = [evaluate(part, eps, tiny) for part in parts]
             size = sum(abs(value) for value, _ in found)
@@ -234,6 +229,13 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
         case Call(name, inside):
             value, error = evaluate(inside, eps, tiny)
             return called(name, value, error, eps)
+
+
+def uncertainty(number: Number | Rest, eps: float, tiny: float) -> float:
+    """How far off a number may be before anything is done with it; one that was read is what it is."""
+    if isinstance(number, Rest):
+        return eps * abs(number.value) + tiny
+    return 0.0 if number.source else eps * (abs(number.value) + number.spread) + tiny
 
 
 def added(values: list[float]) -> float:

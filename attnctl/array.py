@@ -11,3 +11,5 @@ if TYPE_CHECKING:
 else:  # the help of a command has the flags of all rules, and starts without NumPy
     Array = Any
 Shape = tuple[int, ...]
+Cell = tuple[int, ...]
+"""The index of one number."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from attnctl.arithmetic import Cell
+from attnctl.array import Cell
 from attnctl.errors import AttnError
 from attnctl.trace import Trace
 from attnctl.words import MOST_NAMED, did_you_mean, one_of, quoted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isfinite, isnan
 
 MOST_NAMED = 12
 """How many choices a message names."""
@@ -51,3 +52,12 @@ def quoted(text: str) -> str:
 def plural(count: int, noun: str) -> str:
     """1, 'step' -> '1 step'; 3, 'step' -> '3 steps'."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def number_text(value: float) -> str:
+    """The shortest digits that read back as this float; NaN, Infinity or -Infinity where it has none."""
+    if isfinite(value):
+        return repr(float(value))
+    if isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"

@@ -43,6 +43,11 @@ def shell(*args, stdin=""):
     return code, out.buffer.getvalue().decode()
 
 
+def story():
+    """The story of the config that was written, in one line."""
+    return " ".join(shell("run", "-c", "c.yaml", "--story")[1].split())
+
+
 SENTENCE = "the cat sat on the mat"
 
 
@@ -79,6 +84,7 @@ def rule():
     assert shell("check", "flag.npz", "--block-local", "3")[0] == 1
     assert shell("diff", "flag.npz", "config.json")[0] == 0
     assert shell("stats", "flag.npz", "--json")[0] == 0
+    assert "sees the keys of its own block of 4." in story()
     assert "masked_scores" in shell("run", SENTENCE, "--block-local", "4", "--cost")[1]
     assert shell("run", SENTENCE, "--block-local", "0")[0] == 2
 
@@ -146,6 +152,7 @@ def step():
     assert by_keyword.config["sharpen"] == 0.5
     assert "sharpen" not in attnctl.run(SENTENCE).config
     assert "sharpen" in shell("config", "schema")[1]
+    assert "is multiplied by a number that grows with its position." in story()
     assert "sharpen: 0.5" in shell("config", "init", "-c", "c.yaml")[1]
     assert "--sharpen X" in shell("run", "--help")[1]
     assert " · sharpen 0.5 · " in shell("show", "config.json")[1]

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
     {"errors", "files", "display", "words", "values", "setting", "forms", "array", "names"},
-    {"arithmetic", "notation", "rules", "ops", "kind"},
+    {"arithmetic", "notation", "filling", "rules", "ops", "kind"},
     {"derivation"},
     {"trace", "cells", "edits"},
     {"engine"},
@@ -27,7 +27,7 @@ LAYERS = [
 ]
 """Each layer may import itself and those above it in this list."""
 
-MATH = {"arithmetic", "notation", "rules", "ops", "kind", "array", "derivation", "names"}
+MATH = {"arithmetic", "filling", "notation", "rules", "ops", "kind", "array", "derivation", "names"}
 """The rooms that import NumPy and nothing else from outside."""
 
 

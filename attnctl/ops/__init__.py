@@ -1,6 +1,6 @@
 """The operations a derivation is made of; adding one is adding a small class to this package."""
 
-from attnctl.ops.base import Add, Block, Copy, Given, Op, RowWise, Unstated
+from attnctl.ops.base import OPS, Add, Block, Copy, Given, Op, RowWise, Unstated
 from attnctl.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax
 from attnctl.ops.norms import LayerNorm, RMSNorm
 from attnctl.ops.placed import Hide, Placed, Slope
@@ -8,6 +8,7 @@ from attnctl.ops.scores import MatMul, MatMulT, Scale, Softmax, Squeeze
 from attnctl.ops.vectors import Append, Merge, Project, Repeat, Rotate, Sinusoid
 
 __all__ = [
+    "OPS",
     "Add",
     "AddScaled",
     "Append",

@@ -1,10 +1,9 @@
 """The operations a derivation is made of.
 
-An op has three duties: `apply` computes the step (arrays to array), `form` says the arithmetic of its
-cells in index notation, `cost` counts floating-point operations from shapes alone. Adding an op is
-adding one small class here; every verb then knows it.
-
-Axes are those of the step's inputs, last ones first in mind: (..., head, query, key) for scores.
+An op says everything about itself: its `signature`, the shapes it takes and gives; `words`, a sentence;
+`apply`, which computes the step (arrays to array); `form`, the arithmetic of its cells in index
+notation; `cost`, floating-point operations from shapes alone. Adding an op is adding one small class
+here; every verb then knows it.
 """
 
 from __future__ import annotations
@@ -12,31 +11,57 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from attnctl.array import Array, Shape
 from attnctl.notation import Input, Term
+from attnctl.ops.signature import result_shape
 
 Places = Sequence[Term]
 """The axes of a cell, as a form has them."""
+
+
+OPS: dict[str, type[Op]] = {}
+"""Every op of this package by its name: all that others iterate."""
 
 
 @dataclass(frozen=True)
 class Op:
     """One kind of line in a derivation; its fields are what a dump says of it."""
 
-    def apply(self, *inputs: Array) -> Array:
+    def __init_subclass__(cls) -> None:
+        """An op registers itself; what it builds on is none by itself."""
+        if cls.__module__.startswith(f"{__package__}."):
+            OPS[cls.__name__] = cls
+            for base in cls.__mro__[1:]:
+                OPS.pop(base.__name__, None)
+
+    @property
+    def signature(self) -> str:
+        """The shapes that it takes and gives (see `attnctl.ops.signature`)."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> str:
+        """What happens at the step, a sentence: {0}, {1}, … are the names of inputs, {op} is the op.
+
+        {name} and {formula} are those of the step. What is in [ ] is said where its inputs are there.
+        """
+        return "{name} = {formula}."
+
+    def apply(self, *inputs: Any, **how: Any) -> Array:
         """Compute the step from its inputs."""
         raise NotImplementedError
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, *inputs: Any, **_: Any) -> Term:
         """The arithmetic that gives a cell of the step, from where the cell is."""
         raise NotImplementedError
 
     def shape(self, *inputs: Shape) -> Shape:
-        """The shape of the result, from those of the inputs: the first one's unless said otherwise."""
-        return inputs[0]
+        """The shape of the result, from those of the inputs."""
+        return result_shape(self, *inputs)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """Floating-point operations for a result of this shape; a copy costs none."""
@@ -57,14 +82,10 @@ class Block:
 class RowWise(Op):
     """An op on scores that is local to a query row.
 
-    It can be carried out for one block of scores at a time, and into an array that is handed to
-    it (its own first input, if need be): what keeps memory bounded when nobody asked for n × n
-    numbers.
+    It can be carried out for one block of scores at a time, and into an array that its `apply` is
+    handed as `out` (its own first input, if need be): what keeps memory bounded when nobody asked
+    for n × n numbers.
     """
-
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
-        """Compute the step from its inputs, into `out` where one is given."""
-        raise NotImplementedError
 
     def block(self, at: Block) -> RowWise:
         """The same op for the block of scores that starts here."""
@@ -74,10 +95,14 @@ class RowWise(Op):
 class Given(Op):
     """A value that was handed in or drawn: the leaves of every derivation."""
 
+    words = "{name} is {formula}."
+
 
 @dataclass(frozen=True)
 class Unstated(Op):
     """A step of a file that does not say how it came about; an `option` that nobody gave would."""
+
+    words = "{name} was recorded; nothing says how it came about."
 
     option: str = ""
 
@@ -85,29 +110,31 @@ class Unstated(Op):
 class Copy(RowWise):
     """The input as it is, under a new name."""
 
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
-        """(...) -> the same."""
+    signature = "(...) -> (...)"
+    words = "{name} is {0} as it is."
+
+    def apply(self, a: Array, out: Array | None = None) -> Array:
         if out is None:
-            return inputs[0].copy()
-        np.copyto(out, inputs[0])
+            return a.copy()
+        np.copyto(out, a)
         return out
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, a: Input) -> Term:
         """a."""
-        return inputs[0].at(*cell)
+        return a.at(*cell)
 
 
 class Add(RowWise):
     """a + b, the second broadcast where it lacks axes."""
 
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
-        """(...), (...) -> (...)."""
-        a, b = inputs
+    signature = "(...), (...) -> (...)"
+    words = "{1} is added to {0}, number by number."
+
+    def apply(self, a: Array, b: Array, out: Array | None = None) -> Array:
         return np.add(a, b, out=out)
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, a: Input, b: Input) -> Term:
         """a + b."""
-        a, b = inputs
         return a.at(*cell) + b.at(*cell)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:

@@ -20,15 +20,16 @@ class SinkSoftmax(RowWise):
     The keys' weights sum to less than 1 (gpt-oss; Miller 2023, "Attention is off by one").
     """
 
+    signature = "(..., head, query, key), (head) -> (..., head, query, key)"
+    words = "Softmax turns each row into shares; a sink takes one, too, and gives no value."
+
     at: Block | None = None
 
     def block(self, at: Block) -> SinkSoftmax:
         """The same op for the block of scores that starts here."""
         return replace(self, at=at)
 
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
-        """(..., head, query, key), sink (head,) -> the same shape; rows sum to less than 1."""
-        s, sink = inputs
+    def apply(self, s: Array, sink: Array, out: Array | None = None) -> Array:
         own = sink[:, None, None] if self.at is None else sink[self.at.head]
         top = np.maximum(s.max(axis=-1, keepdims=True), own)
         e = np.subtract(s, top, out=out)
@@ -36,9 +37,8 @@ class SinkSoftmax(RowWise):
         total = e.sum(axis=-1, keepdims=True, dtype=np.result_type(s, np.float32)) + np.exp(own - top)
         return np.divide(e, total, out=e, casting="same_kind")
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, s: Input, sink: Input) -> Term:
         """exp(s − max) / (Σ exp(s − max) + exp(sink − max)) over the keys that are seen."""
-        s, sink = inputs
         *row, _ = cell
         j, own = index(s.shape[-1], "j"), sink.at(cell[-3])
         top = largest(j, s.at(*row, j), own)
@@ -53,19 +53,15 @@ class SinkSoftmax(RowWise):
 class Remainder(Op):
     """1 − Σ over keys: the share of each query's weights that the sink takes."""
 
-    def apply(self, *inputs: Array) -> Array:
-        """(..., head, query, key) -> (..., head, query)."""
-        (weights,) = inputs
+    signature = "(..., query, key) -> (..., query)"
+    words = "What the {0} of a row lack to 1 is the share of the sink."
+
+    def apply(self, weights: Array) -> Array:
         total = weights.sum(axis=-1, dtype=np.result_type(weights, np.float32))
         return (1 - total).astype(weights.dtype, copy=False)
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """(..., head, query, key) -> (..., head, query)."""
-        return inputs[0][:-1]
-
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, weights: Input) -> Term:
         """1 − Σ a."""
-        (weights,) = inputs
         j = index(weights.shape[-1], "j")
         return 1 - total(j, weights.at(*cell, j))
 
@@ -81,6 +77,9 @@ class Buckets(Placed):
     Half of the buckets of a side are exact distances, the others grow as the logarithm up to
     `furthest` (Raffel et al. 2020, section 2.1); with `both_ways` keys ahead have buckets of their own.
     """
+
+    signature = "(batch?, head, query, key), (head, bucket) -> (batch?, head, query, key)"
+    words = "To each of the {0} a learned number is added, by head and by distance of the key."
 
     furthest: int = 128
     both_ways: bool = True
@@ -102,17 +101,14 @@ class Buckets(Placed):
         )
         return start + np.where(distance < exact, distance, np.minimum(exact + growth, count - 1))
 
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
-        """(..., head, query, key), table (head, bucket) -> the shape of the scores."""
-        s, table = inputs
+    def apply(self, s: Array, table: Array, out: Array | None = None) -> Array:
         query, key = self.positions(s.shape)
         buckets = self.buckets(np.asarray(key - query), table.shape[-1])
         own = np.take(table if self.at is None else table[self.at.head], buckets, axis=-1)
         return np.add(s, own if own.ndim <= 3 else np.moveaxis(own, 0, 1)[:, :, 0], out=out)
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, s: Input, learned: Input) -> Term:
         """s + table[bucket]."""
-        s, learned = inputs
         *_, queries, keys = s.shape
         first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
         buckets = self.buckets(np.arange(first, last + 1), learned.shape[-1])
@@ -126,14 +122,14 @@ class Buckets(Placed):
 class Gate(Op):
     """Each number times σ(gate) = 1 / (1 + exp(−gate))."""
 
-    def apply(self, *inputs: Array) -> Array:
-        """(...), (...) -> the same shape."""
-        x, gate = inputs
+    signature = "(...), (...) -> (...)"
+    words = "Each number of {0} is multiplied by a gate between 0 and 1, the sigmoid of {1}."
+
+    def apply(self, x: Array, gate: Array) -> Array:
         return x / (1 + np.exp(-gate))
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, x: Input, gate: Input) -> Term:
         """x / (1 + exp(−g))."""
-        x, gate = inputs
         return x.at(*cell) / (1 + call("exp", -1 * gate.at(*cell)))
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
@@ -145,16 +141,16 @@ class Gate(Op):
 class AddScaled(Op):
     """a + factor · b."""
 
+    signature = "(...), (...) -> (...)"
+    words = "{1} is multiplied by {op.factor:g} and added to {0}."
+
     factor: float
 
-    def apply(self, *inputs: Array) -> Array:
-        """(...), (...) -> the same shape."""
-        a, b = inputs
+    def apply(self, a: Array, b: Array) -> Array:
         return a + b * b.dtype.type(self.factor)
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, a: Input, b: Input) -> Term:
         """a + f·b."""
-        a, b = inputs
         return a.at(*cell) + self.factor * b.at(*cell)
 
     def cost(self, shape: Shape, *inputs: Shape) -> int:
@@ -165,20 +161,15 @@ class AddScaled(Op):
 class Beside(Op):
     """The columns of each head, then those that all heads share."""
 
-    def apply(self, *inputs: Array) -> Array:
-        """(..., head, token, a), (..., token, b) -> (..., head, token, a + b)."""
-        own, shared = inputs
+    signature = "(..., head, token, a), (..., token, b) -> (..., head, token, a + b)"
+    words = "The columns of {1}, the same for all heads, are put beside those of {0}."
+
+    def apply(self, own: Array, shared: Array) -> Array:
         spread = np.broadcast_to(shared[..., None, :, :], (*own.shape[:-1], shared.shape[-1]))
         return np.concatenate([own, spread], axis=-1)
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """(..., head, token, a), (..., token, b) -> (..., head, token, a + b)."""
-        own, shared = inputs
-        return (*own[:-1], own[-1] + shared[-1])
-
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, own: Input, shared: Input) -> Term:
         """The cell of the head, or the shared one."""
-        own, shared = inputs
         *batch, _, token, column = cell
         width = own.shape[-1]
         return where(column < width, own.at(*cell), shared.at(*batch, token, column - width))

@@ -28,13 +28,18 @@ class Norm(Op):
     centred: ClassVar[bool] = False
     """Whether the mean is taken off first."""
 
+    @property
+    def signature(self) -> str:
+        """Rows of all heads need an axis of heads."""
+        rows = f"(..., {'head' if self.heads else 'head?'}, token, d)"
+        return f"{rows}[, (head?, d)[, (head?, d)]] -> {rows}"
+
     def over(self, x: Array | Input) -> tuple[int, ...]:
         """The axes of one row."""
         return (-3, -1) if self.heads else (-1,)
 
-    def apply(self, *inputs: Array) -> Array:
+    def apply(self, x: Array, *factors: Array) -> Array:
         """(..., [head,] token, d)[, weight ([head,] d)[, bias ([head,] d)]] -> the same shape."""
-        x, *factors = inputs
         wide = x.astype(np.result_type(x, np.float32), copy=False)
         if self.centred:
             wide = wide - wide.mean(axis=self.over(x), keepdims=True)
@@ -47,9 +52,8 @@ class Norm(Op):
             out = out + beside(factors[1])
         return out.astype(x.dtype, copy=False)
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, x: Input, *factors: Input) -> Term:
         """(x − mean) / √(mean of squares + ε) · weight (+ bias)."""
-        x, *factors = inputs
         i, h = index(x.shape[-1]), index(x.shape[-3] if self.heads else 1, "h")
         row = (*cell[:-3], h, cell[-2], i) if self.heads else (*cell[:-1], i)
         count = prod(x.shape[axis] for axis in self.over(x))
@@ -84,9 +88,13 @@ def factor_cell(factor: Input, cell: Places) -> Places:
 class RMSNorm(Norm):
     """x / √(mean x² + ε) · weight (Zhang & Sennrich 2019)."""
 
+    words = "Each row of {0} is divided by the root of the mean of its squares."
+
 
 @dataclass(frozen=True)
 class LayerNorm(Norm):
     """(x − mean) / √(variance + ε) · weight + bias (Ba et al. 2016)."""
+
+    words = "From each row of {0} its mean is taken away; the rest is divided by its spread."
 
     centred: ClassVar[bool] = True

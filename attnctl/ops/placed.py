@@ -8,8 +8,7 @@ from math import inf, prod
 
 import numpy as np
 
-from attnctl.arithmetic import Cell
-from attnctl.array import Array, Shape
+from attnctl.array import Array, Cell, Shape
 from attnctl.notation import Input, Table, Term, number, table, where
 from attnctl.ops.base import Block, Places, RowWise
 from attnctl.rules import PerBatch, Span, VisibilityRule, alibi_slopes, of_member, per_batch
@@ -48,6 +47,9 @@ class Placed(RowWise):
 class Slope(Placed):
     """S − slope · |query − key| (ALiBi, Press et al. 2022, section 3)."""
 
+    signature = "(batch?, head, query, key) -> (batch?, head, query, key)"
+    words = "From each of the {0} a number is taken away that grows with the distance of its key."
+
     def distances(self, shape: Shape) -> Array:
         """|query − key|, ([batch, 1,] query, key)."""
         query, key = self.positions(shape)
@@ -60,16 +62,13 @@ class Slope(Placed):
             return alibi_slopes(self.at.heads)[self.at.head]
         return alibi_slopes(shape[-3])[:, None, None]
 
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
-        """(..., head, query, key) -> the same shape."""
-        (s,) = inputs
+    def apply(self, s: Array, out: Array | None = None) -> Array:
         lost = np.empty_like(s)
         np.multiply(self.slopes(s.shape), self.distances(s.shape), out=lost, casting="same_kind")
         return np.subtract(s, lost, out=lost if out is None else out)
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, s: Input) -> Term:
         """s − slope · distance."""
-        (s,) = inputs
         slope = table(alibi_slopes(s.shape[-3]), cell[-3])
         return s.at(*cell) - slope * number(abs(self.ahead(cell)))
 
@@ -82,7 +81,17 @@ class Slope(Placed):
 class Hide(Placed):
     """S where every rule (and the given mask, if there is one) allows it, else −∞."""
 
+    signature = (
+        "(batch?, head, query, key)[, bool (batch?, head?, query?, key?)] -> (batch?, head, query, key)"
+    )
+
     rules: tuple[VisibilityRule, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """With what each rule asks for."""
+        said = "".join(f" {rule.said}" for rule in self.rules)
+        return f"Scores that may not be seen become −∞.{said}[ The given {{1}} says who sees whom.]"
 
     def block(self, at: Block) -> Hide:
         """The same op for the block of scores that starts here."""
@@ -104,9 +113,7 @@ class Hide(Placed):
         allowed: Array = reduce(np.logical_and, every) if every else np.ones((1, 1), dtype=bool)
         return allowed
 
-    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
-        """(..., head, query, key)[, mask that broadcasts] -> the same shape."""
-        s, *mask = inputs
+    def apply(self, s: Array, *mask: Array, out: Array | None = None) -> Array:
         hidden = s.copy() if out is None else out
         if hidden is not s:
             np.copyto(hidden, s)
@@ -136,13 +143,12 @@ class Hide(Placed):
         parts = [(0, low), (high, keys)] if low < high else [(0, keys)]
         return [(start, stop) for start, stop in parts if start < stop]
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, s: Input, *mask: Input) -> Term:
         """s, or −∞."""
-        s, *mask = inputs
         shown = s.at(*cell)
         for each in mask:
             shown = where(each.at(*cell), shown, -inf)
-        return where(Term("table", (self.hiding(s.shape), *cell)), -inf, shown) if self.rules else shown
+        return where(Term("table", self.hiding(s.shape), *cell), -inf, shown) if self.rules else shown
 
     def hiding(self, shape: Shape) -> Table:
         """For each cell the number of the first rule that hides it, from 1; 0 where none does."""

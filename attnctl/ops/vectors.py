@@ -18,19 +18,17 @@ from attnctl.rules import PerBatch, per_batch
 class Sinusoid(Op):
     """Sinusoidal positions (Vaswani et al. 2017, section 3.5)."""
 
+    signature = "-> (length, d_model)"
+    words = "Each position gets a row of sines and cosines, whose waves grow longer by column."
+
     length: int
     d_model: int
     start: int = 0
 
-    def apply(self, *inputs: Array) -> Array:
-        """() -> (token, d_model)."""
+    def apply(self) -> Array:
         return sinusoids(self.length, self.d_model, self.start)
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """() -> (token, d_model)."""
-        return self.length, self.d_model
-
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places) -> Term:
         """sin or cos of position / 10000^(2i/d)."""
         token, column = cell
         divisors = [10000.0 ** (2 * pair / self.d_model) for pair in range((self.d_model + 1) // 2)]
@@ -45,21 +43,16 @@ class Sinusoid(Op):
 class Project(Op):
     """X W (+ b), for every head at once."""
 
-    def apply(self, *inputs: Array) -> Array:
-        """X (..., token, d_model), W (head, d_model, d), b (head, d) -> (..., head, token, d)."""
-        x, w, *b = inputs
+    signature = "(..., token, d_model), (head, d_model, d)[, (head, d)] -> (..., head, token, d)"
+    words = "Each row of {0} is multiplied by {1}[, and {2} is added]: each head has columns of its own."
+
+    def apply(self, x: Array, w: Array, *b: Array) -> Array:
         out = x[..., None, :, :] @ w
         return out + b[0][:, None, :] if b else out
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """(..., token, d_model), (head, d_model, d) -> (..., head, token, d)."""
-        x, w, *_ = inputs
-        return (*x[:-2], w[0], x[-2], w[-1])
-
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, x: Input, w: Input, *b: Input) -> Term:
         """Σ x·w (+ b)."""
         *batch, head, token, column = cell
-        x, w, *b = inputs
         i = index(x.shape[-1])
         product = total(i, x.at(*batch, token, i) * w.at(head, i, column))
         return product + b[0].at(head, column) if b else product
@@ -76,6 +69,9 @@ class Rotate(Op):
     `frequencies` are given where θ does not say them (an angle is position · frequency), and
     `factor` multiplies what is turned (YaRN). Columns before `first` are not turned.
     """
+
+    signature = "(batch?, head?, token, d) -> (batch?, head?, token, d)"
+    words = "Each row of {0} is turned, pair of columns by pair, by an angle that grows with its position."
 
     theta: float = 10000.0
     dims: int | None = None
@@ -98,18 +94,15 @@ class Rotate(Op):
         """The columns (first, second) of each of so many pairs."""
         return rotary_pairs(2 * count, interleaved=self.interleaved, start=self.first)
 
-    def apply(self, *inputs: Array) -> Array:
-        """(..., head, token, d) -> the same shape, rotated."""
-        (x,) = inputs
+    def apply(self, x: Array) -> Array:
         angle = self.angles(x)
         cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
         if self.factor != 1:
             cos, sin = cos * x.dtype.type(self.factor), sin * x.dtype.type(self.factor)
         return rotate(x, cos, sin, interleaved=self.interleaved, start=self.first)
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, x: Input) -> Term:
         """a·cos α − b·sin α for the first of a pair, a·sin α + b·cos α for the second."""
-        (x,) = inputs
         *row, column = cell
         angles = self.angles(x)
         pairs, own = angles.shape[-1], column - self.first
@@ -133,18 +126,14 @@ class Rotate(Op):
 class Append(Op):
     """New keys (or values) after the past ones, along the key axis."""
 
-    def apply(self, *inputs: Array) -> Array:
-        """(..., head, past, d), (..., head, new, d) -> (..., head, past + new, d)."""
-        return np.concatenate(inputs, axis=-2)
+    signature = "(..., past, d), (..., new, d) -> (..., past + new, d)"
+    words = "The rows of {1} are put behind those of {0}, which were kept from before."
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """(..., past, d), (..., new, d) -> (..., past + new, d)."""
-        past, new = inputs
-        return (*new[:-2], past[-2] + new[-2], new[-1])
+    def apply(self, past: Array, new: Array) -> Array:
+        return np.concatenate((past, new), axis=-2)
 
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, past: Input, new: Input) -> Term:
         """The cell of the past, or of the new."""
-        past, new = inputs
         *lead, row, column = cell
         count = past.shape[-2]
         return where(row < count, past.at(*cell), new.at(*lead, row - count, column))
@@ -154,39 +143,31 @@ class Append(Op):
 class Repeat(Op):
     """Each kv head serves `times` query heads in a row: h0 h0 h1 h1 (Ainslie et al. 2023)."""
 
+    signature = "(..., head, key, d) -> (..., times * head, key, d)"
+    words = "Each head of {0} is used by {op.times} query heads."
+
     times: int
 
-    def apply(self, *inputs: Array) -> Array:
-        """(..., kv head, key, d) -> (..., head, key, d)."""
-        return np.repeat(inputs[0], self.times, axis=-3)
+    def apply(self, x: Array) -> Array:
+        return np.repeat(x, self.times, axis=-3)
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """(..., kv head, key, d) -> (..., head, key, d)."""
-        *batch, heads, keys, d = inputs[0]
-        return (*batch, heads * self.times, keys, d)
-
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, x: Input) -> Term:
         """The cell of the head that is shared."""
         *lead, head, row, column = cell
-        return inputs[0].at(*lead, head // self.times, row, column)
+        return x.at(*lead, head // self.times, row, column)
 
 
 class Merge(Op):
     """The heads side by side: h0 h0 h1 h1 along the columns."""
 
-    def apply(self, *inputs: Array) -> Array:
-        """(..., head, query, d) -> (..., query, head · d)."""
-        (z,) = inputs
+    signature = "(..., head, query, d) -> (..., query, head * d)"
+    words = "The {0} of all heads are put side by side, a row for each query."
+
+    def apply(self, z: Array) -> Array:
         *batch, heads, queries, d = z.shape
         return z.swapaxes(-3, -2).reshape(*batch, queries, heads * d)
 
-    def shape(self, *inputs: Shape) -> Shape:
-        """(..., head, query, d) -> (..., query, head · d)."""
-        *batch, heads, queries, d = inputs[0]
-        return (*batch, queries, heads * d)
-
-    def form(self, cell: Places, *inputs: Input) -> Term:
+    def form(self, cell: Places, z: Input) -> Term:
         """The head's cell."""
-        (z,) = inputs
         *batch, query, column = cell
         return z.at(*batch, column // z.shape[-1], query, column % z.shape[-1])

@@ -13,7 +13,8 @@ from attnctl.cells import Speller
 from attnctl.derivation import Step
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
-from attnctl.notation import data, form_of
+from attnctl.filling import form_of
+from attnctl.notation import data
 from attnctl.ops import Given, Hide, Softmax
 from attnctl.report.kept import Kept
 from attnctl.store.codec import plain

@@ -16,6 +16,7 @@ class Alibi(Rule):
     """Scores lose slope · distance, a slope for each head (Press et al. 2022, section 3)."""
 
     name: ClassVar[str] = "alibi"
+    words: ClassVar[str] = "A score loses by the distance of its key, each head at a slope of its own."
     relative: ClassVar[bool] = True
     setting: ClassVar[Setting] = Setting(
         name, SWITCH, "Scores lose slope · distance, a slope for each head."

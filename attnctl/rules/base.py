@@ -30,6 +30,9 @@ class Rule:
     name: ClassVar[str]
     """What it is called in a config, in a dump and in tables."""
 
+    words: ClassVar[str] = "The rule {name} says who sees whom."
+    """What it asks for, a sentence with its parameters in { }; one that is None is any."""
+
     relative: ClassVar[bool] = False
     """Whether it depends on where a query stands among the keys."""
 
@@ -48,6 +51,12 @@ class Rule:
         if not values:
             return self.name
         return {self.name: values[0] if len(values) == 1 else list(values)}
+
+    @property
+    def said(self) -> str:
+        """What it asks for, a sentence."""
+        values = {name: "any" if value is None else value for name, value in vars(self).items()}
+        return self.words.format(name=self.name, **values)
 
     def of_member(self, member: int) -> Rule:
         """The same rule for one member of the batch."""

@@ -15,6 +15,7 @@ class Causal(VisibilityRule):
     """A query sees itself and what came before it."""
 
     name: ClassVar[str] = "causal"
+    words: ClassVar[str] = "A query sees no key that comes after it."
     relative: ClassVar[bool] = True
     setting: ClassVar[Setting] = Setting(
         name,

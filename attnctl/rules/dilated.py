@@ -21,6 +21,7 @@ class Dilated(VisibilityRule):
     """
 
     name: ClassVar[str] = "dilated"
+    words: ClassVar[str] = "A query sees every {dilation}th key, counted from itself."
     relative: ClassVar[bool] = True
     setting: ClassVar[Setting] = Setting(
         name,

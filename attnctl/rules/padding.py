@@ -19,6 +19,7 @@ class Padding(VisibilityRule):
     """
 
     name: ClassVar[str] = "padding"
+    words: ClassVar[str] = "Nobody sees padding."
     setting: ClassVar[Setting] = Setting(name, SWITCH, "Nobody sees a key that is [PAD].")
     lengths: PerBatch | None = None
     also: tuple[int, ...] = ()

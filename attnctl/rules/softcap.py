@@ -17,6 +17,7 @@ class Softcap(Rule):
     """Scores are squeezed smoothly into (−cap, cap): cap · tanh(S / cap) (Gemma 2, section 2)."""
 
     name: ClassVar[str] = "softcap"
+    words: ClassVar[str] = "No score gets beyond ±{cap:g}."
     setting: ClassVar[Setting] = Setting(
         name,
         POSITIVE,

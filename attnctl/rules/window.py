@@ -56,6 +56,7 @@ class Window(VisibilityRule):
     """
 
     name: ClassVar[str] = "window"
+    words: ClassVar[str] = "A query sees keys from {left} before it to {right} after it."
     relative: ClassVar[bool] = True
     setting: ClassVar[Setting] = Setting(
         name,

@@ -7,37 +7,20 @@ fields that have their default are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
 from math import isfinite
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from attnctl import ops
-from attnctl.arithmetic import number_text
 from attnctl.errors import AttnError
+from attnctl.ops import OPS, Op
 from attnctl.rules import RULES, Rule
+from attnctl.words import number_text
 
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How a number that JSON has no digits for is written: as one of these strings."""
-
-
-@cache
-def registry() -> dict[str, type[ops.Op]]:
-    """The ops by name: every class of the package `attnctl.ops` that nothing else there builds on."""
-    classes = [each for each in subclasses(ops.Op) if each.__module__.startswith(f"{ops.__name__}.")]
-    bases = {base for each in classes for base in each.__mro__[1:]}
-    return {each.__name__: each for each in classes if each not in bases}
-
-
-def subclasses(kind: type[ops.Op]) -> Iterator[type[ops.Op]]:
-    """A class and all that build on it."""
-    yield kind
-    for each in kind.__subclasses__():
-        yield from subclasses(each)
 
 
 def name_of(kind: type) -> str:
@@ -69,9 +52,9 @@ def default(each: Field[Any]) -> Any:
     return each.default_factory() if each.default_factory is not MISSING else each.default
 
 
-def op_of(data: Any, path: str) -> ops.Op:
+def op_of(data: Any, path: str) -> Op:
     """The op that a dump describes."""
-    return record(registry(), data, path)
+    return record(OPS, data, path)
 
 
 def decode(kind: Any, data: Any, path: str) -> Any:

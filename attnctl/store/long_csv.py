@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TextIO
 
-from attnctl.arithmetic import number_text
 from attnctl.array import Array
 from attnctl.cells import numbered
 from attnctl.store.strict_json import encoded
 from attnctl.trace import Trace
+from attnctl.words import number_text
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 LEADING = ("batch", "head")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rule_strategies import rules_of
+from registry_strategies import instances as rules_of
 
 from attnctl.derivation import Variant, derive
 from attnctl.engine.execute import carry_out
@@ -110,6 +110,19 @@ def test_tiles_give_what_the_whole_gives(kind):
     law()
 
 
+def says_whether_it_is_relative(rule, offset, sizes):
+    """Whether what a rule that is not relative does is the same wherever queries stand among the keys."""
+    here, there = (attend((rule,), at, *sizes).values["attention_weights"] for at in (0, offset))
+    assert rule.relative or np.array_equal(here, there), "it is relative"
+
+
+@pytest.mark.parametrize("kind", RULES.values(), ids=lambda kind: kind.name)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), offset=st.integers(-4, 6), sizes=st.tuples(st.integers(1, 5), st.integers(1, 7)))
+def test_a_rule_says_whether_it_is_relative(kind, data, offset, sizes):
+    says_whether_it_is_relative(data.draw(rules_of(kind)), offset, sizes)
+
+
 @pytest.mark.parametrize("kind", RULES.values(), ids=lambda kind: kind.name)
 def test_a_rule_is_a_value_that_reads_back_from_a_dump(kind):
     @settings(max_examples=30, deadline=None)
@@ -165,6 +178,23 @@ def test_a_broken_promise_is_found(rule):
 def test_a_hole_under_a_promise_shows_in_a_block():
     with pytest.raises(AssertionError):
         block_is_plain_mask(HoleUnderAPromise(), 0, Block(query=6, key=0), (3, 5))
+
+
+def called_absolute(kind):
+    """A rule that is relative and says that it is not."""
+    return type(f"Absolute{kind.__name__}", (kind,), {"relative": False})
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in RULES.values() if kind.relative], ids=lambda kind: kind.name
+)
+def test_a_rule_that_is_called_absolute_and_is_not_is_found(kind):
+    @given(rule=rules_of(called_absolute(kind)), offset=st.integers(1, 3))
+    def law(rule, offset):
+        says_whether_it_is_relative(rule, offset, (5, 7))
+
+    with pytest.raises(AssertionError, match="it is relative"):
+        law()
 
 
 # --- promises that are worth making ---

@@ -9,12 +9,12 @@ from attnctl.arithmetic import evaluate, numbers
 from attnctl.derivation import LayerParts, Rotary, Variant, derive
 from attnctl.engine.cost import cost
 from attnctl.engine.execute import carry_out
+from attnctl.filling import filler, form_of
 from attnctl.formats import write
 from attnctl.kind import HeadNorm
 from attnctl.models.attention import prepared
 from attnctl.models.forward import embedded
 from attnctl.models.source import open_model
-from attnctl.notation import filler, form_of
 from attnctl.ops import Given
 from attnctl.store import read_one
 from attnctl.trace import Trace

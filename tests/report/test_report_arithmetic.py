@@ -8,13 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from page_arithmetic import NODE, SCRIPTS, Said, as_said, said_by_pages, write
+from registry_strategies import examples
 
 import attnctl
+from attnctl.arithmetic import Call, Difference, Number, Product, Quotient, Sum
+from attnctl.filling import filler, form_of
+from attnctl.notation import data as written_out
+from attnctl.ops import OPS, Op
 from attnctl.plan.intended import anyones
 from attnctl.store import read
+from attnctl.store.codec import plain
 from attnctl.trace import Trace
 from attnctl.verbs.explain.view import number_for_people
+from attnctl.words import number_text
 
 VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))
 
@@ -70,6 +79,53 @@ def test_the_page_says_of_every_cell_what_explain_says(traces, tmp_path_factory)
         assert as_said(found) == said[where](found["step"], found["cell"]), (names[where[0]], found)
         count += 1
     assert count > 9000
+
+
+def as_the_page_has_it(expr):
+    """An expression as arithmetic.mjs makes it; what JSON has no numbers for as words."""
+    match expr:
+        case Number(value, source, spread):
+            number = {"kind": "number", "value": value if math.isfinite(value) else number_text(value)}
+            number |= {"source": {"input": source.position, "cell": list(source.cell)}} if source else {}
+            return number | ({"spread": pytest.approx(spread)} if spread else {})
+        case Call(name, inside):
+            return {"kind": "call", "name": name, "inside": as_the_page_has_it(inside)}
+        case Sum(parts) | Product(parts):
+            own = parts
+        case Difference() | Quotient():
+            own = expr
+    return {"kind": type(expr).__name__.lower(), "parts": [as_the_page_has_it(part) for part in own]}
+
+
+def filled_in(op, inputs, result):
+    """The form of an op as a page has it with its arrays, and what explain makes of every cell."""
+    form, arrays, cells = form_of(op, result.ndim, inputs), list(inputs), list(np.ndindex(result.shape))
+
+    def number_of(table):
+        arrays.append(table)
+        return len(arrays) - 1
+
+    written = plain(written_out(form, number_of))
+    held = [{"values": plain(each.astype(float).ravel().tolist()), "shape": each.shape} for each in arrays]
+    return {"form": written, "arrays": held, "cells": cells}, map(filler(form, inputs), cells)
+
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(data=st.data())
+def test_the_page_fills_in_the_form_of_every_op_as_explain_does(data):
+    cases, expected = [], []
+    for kind in OPS.values():
+        if kind.apply is not Op.apply:
+            op, inputs, result = data.draw(examples(kind))
+            with np.errstate(all="ignore"):
+                case, exprs = filled_in(op, inputs, result)
+                expected.append(list(map(as_the_page_has_it, exprs)))
+            cases.append(case)
+    command = [NODE, Path(__file__).parent / "forms.mjs", SCRIPTS]
+    done = subprocess.run(command, input=json.dumps(cases).encode(), capture_output=True, check=True)
+    for case, found, wanted in zip(cases, json.loads(done.stdout), expected, strict=True):
+        for one, other in zip(found, wanted, strict=True):
+            assert one == other, case["form"]
 
 
 def test_no_term_is_left_out_where_all_are_asked_for(tmp_path):

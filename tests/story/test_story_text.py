@@ -1,29 +1,39 @@
 """What a story says: phrases for all there is, sentences of claims, ties, blind rows, foreign arrays."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from registry_strategies import instances
 
 import attnctl
-from attnctl import ops
-from attnctl.names import MASK
-from attnctl.ops import Block, Op, Placed, RowWise
-from attnctl.rules import RULES
-from attnctl.verbs.story.phrases import OPS as OP_PHRASES
-from attnctl.verbs.story.phrases import RULES as RULE_PHRASES
+from attnctl.derivation import Step
+from attnctl.ops import OPS, Op
+from attnctl.rules import RULES, Rule
+from attnctl.verbs.story.chapters import OPTIONAL, what_happens
 
 VARIANTS = Path(__file__).parents[2] / "samples" / "variants"
 
 
-def test_every_op_has_a_phrase():
-    known = {op for op in map(vars(ops).get, ops.__all__) if isinstance(op, type) and issubclass(op, Op)}
-    assert set(OP_PHRASES) == known - {Op, RowWise, Placed}
-    assert Block not in OP_PHRASES
+@pytest.mark.parametrize("kind", OPS.values(), ids=lambda kind: kind.__name__)
+@given(data=st.data(), count=st.integers(0, 3))
+def test_every_op_has_words(kind, data, count):
+    op = data.draw(instances(kind))
+    assert kind.words is not Op.words
+    needed = [int(at) for at in re.findall(r"{(\d)}", OPTIONAL.sub("", op.words))]
+    if count > max(needed, default=-1):
+        sentence = what_happens(Step("step", op, ("a", "b", "c")[:count], (), "formula", "S"), "step")
+        assert re.fullmatch(r"[^{}\[\]]+\.", sentence)
 
 
-def test_every_rule_has_a_phrase():
-    assert set(RULE_PHRASES) == set(RULES) | {MASK}
+@pytest.mark.parametrize("kind", RULES.values(), ids=lambda kind: kind.name)
+@given(data=st.data())
+def test_every_rule_has_words(kind, data):
+    assert kind.words != Rule.words
+    assert re.fullmatch(r"[^{}]+\.", data.draw(instances(kind)).said)
 
 
 # What is run, and sentences of its story, each worked out by hand.

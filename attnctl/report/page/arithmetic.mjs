@@ -14,6 +14,7 @@ const PLACES = {
   "//": (a, b) => Math.floor(a / b),
   "%": (a, b) => a - b * Math.floor(a / b),
 };
+const EPS = 2 ** -52; // a unit of rounding to count in
 const TWO = { "-": "difference", "*": "product", "/": "quotient" };
 
 /** A sum whose parts are no sums: theirs stand in their place. */
@@ -50,17 +51,22 @@ export function filled(form, cell, read, table) {
 
   function over(name, size, make, ...conditions) {
     const found = [];
+    const before = bound.get(name); // sums within sums may share a name
     for (let at = 0; at < size; at++) {
       bound.set(name, at);
       if (conditions.every(holds)) found.push(make());
     }
+    bound.set(name, before);
     return found;
   }
 
   function workedOut([kind, name, size, body, ...others]) {
-    if (kind === "known") return value(name);
+    if (kind === "known") {
+      const [found, slack] = evaluated(expr(name), EPS, 0);
+      return { kind: "number", value: found, spread: slack / EPS };
+    }
     const values = [...over(name, size, () => value(body)), ...others.map(value)];
-    return values.some(Number.isNaN) ? Number.NaN : values.reduce((a, b) => Math.max(a, b));
+    return { kind: "number", value: values.reduce((a, b) => Math.max(a, b)) };
   }
 
   function expr(term) {
@@ -85,7 +91,7 @@ export function filled(form, cell, read, table) {
         return expr(holds(first) ? second : third);
       case "max":
       case "known":
-        if (!known.has(term)) known.set(term, { kind: "number", value: workedOut(term) });
+        if (!known.has(term)) known.set(term, workedOut(term));
         return known.get(term);
       default:
         return { kind: TWO[kind], parts: [expr(first), expr(second)] };
@@ -171,7 +177,7 @@ function evaluated(expr, eps, tiny) {
   const slack = (value, error) => [value, error + ROUNDINGS * eps * Math.abs(value) + tiny];
   switch (expr.kind) {
     case "number":
-      return [expr.value, expr.source ? 0 : eps * Math.abs(expr.value) + tiny];
+      return [expr.value, expr.source ? 0 : eps * (Math.abs(expr.value) + (expr.spread ?? 0)) + tiny];
     case "sum": {
       let [value, error, size] = [0, 0, 0];
       for (const part of expr.parts) {

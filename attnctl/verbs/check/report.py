@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from attnctl.arithmetic import number_text
 from attnctl.array import Array
 from attnctl.cells import spelled
 from attnctl.display import Displayed
@@ -16,6 +15,7 @@ from attnctl.verbs.check.judge import Gap, differing
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.untold import Untold
 from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker
+from attnctl.words import number_text
 
 OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""

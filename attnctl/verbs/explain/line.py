@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Cell, Expr, Number, Rest, Sum, abridged, code, evaluate, number_text, numbers
-from attnctl.array import Array
+from attnctl.arithmetic import Expr, Number, Rest, Sum, abridged, code, evaluate, numbers
+from attnctl.array import Array, Cell
 from attnctl.cells import Address, Speller, parse, parse_start
 from attnctl.config.settings import Settings
 from attnctl.derivation import Step
 from attnctl.errors import AttnError
-from attnctl.notation import filler, form_of
+from attnctl.filling import filler, form_of
 from attnctl.ops import Given, Hide, Softmax, Unstated
 from attnctl.trace import Trace
 from attnctl.verbs.explain.parts import Parts, parts_of
 from attnctl.verbs.explain.unstated import restated
+from attnctl.words import number_text
 
 Reference = tuple[str, Cell]
 """A cell of a step."""

@@ -13,8 +13,7 @@ from dataclasses import replace
 from itertools import product
 from math import fsum, isfinite, sqrt
 
-from attnctl.arithmetic import Cell
-from attnctl.array import Array
+from attnctl.array import Array, Cell
 from attnctl.names import EMBEDDINGS, POSITIONS
 from attnctl.ops import Append, MatMulT, Project, Repeat, Rotate, Scale
 from attnctl.rules import of_member

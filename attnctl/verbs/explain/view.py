@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Call, Difference, Number, Quotient, Rest, abridged, display, number_text
+from attnctl.arithmetic import Call, Difference, Number, Quotient, Rest, abridged, display
 from attnctl.ops import Given, Softmax
 from attnctl.screen.numbers import matrix_format
 from attnctl.screen.screen import Line, Screen
@@ -20,6 +20,7 @@ from attnctl.screen.text import cells, pad_right
 from attnctl.store.codec import plain
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
 from attnctl.verbs.explain.line import SHOWN
+from attnctl.words import number_text
 
 DIFFERS = "but the dump has {} here"
 ROUNDED = "rounding to {} moved it from {}"

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.arithmetic import Cell
-from attnctl.array import Array
+from attnctl.array import Array, Cell
 from attnctl.config.settings import Settings
 from attnctl.trace import Trace
 from attnctl.verbs.explain import Explainer, Node

@@ -7,8 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from attnctl.arithmetic import Cell
-from attnctl.array import Array
+from attnctl.array import Array, Cell
 from attnctl.screen.grid import Codes, Kind
 from attnctl.screen.heat import levels_of
 from attnctl.screen.numbers import Format, matrix_format

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from attnctl.arithmetic import Cell
-from attnctl.array import Array, Shape
+from attnctl.array import Array, Cell, Shape
 from attnctl.screen.screen import Screen
 from attnctl.verbs.explore.layer import Layer
 from attnctl.verbs.explore.matrix import PLAIN_SHADES, SHADES, thumbnail

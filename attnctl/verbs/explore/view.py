@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.arithmetic import Cell
+from attnctl.array import Cell
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import cells, folded, take
 from attnctl.verbs.explain.view import Page, View, number_for_people

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from attnctl.arithmetic import Cell, abridged
-from attnctl.array import Array, Shape
+from attnctl.arithmetic import abridged
+from attnctl.array import Array, Cell, Shape
 from attnctl.cells import parse
 from attnctl.errors import AttnError
 from attnctl.names import WEIGHTS

@@ -13,8 +13,7 @@ from math import exp, sqrt
 
 import numpy as np
 
-from attnctl.arithmetic import Cell
-from attnctl.array import Array
+from attnctl.array import Array, Cell
 from attnctl.cells import Address, parse_start, place_of_token
 from attnctl.cells import Token as TokenPlace
 from attnctl.errors import AttnError

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from re import findall
 from typing import TextIO
 
-from attnctl.arithmetic import number_text
 from attnctl.derivation import Step
 from attnctl.screen.grid import Kind
 from attnctl.screen.screen import Screen
@@ -17,6 +16,7 @@ from attnctl.verbs.show.headline import facts
 from attnctl.verbs.show.marks import Marks, marks
 from attnctl.verbs.show.sheet import Index, Sheet, checked_heads, loaded, sheet_of
 from attnctl.verbs.show.view import View, formula_of, shape_of, steps_of
+from attnctl.words import number_text
 
 HARMLESS = str.maketrans("", "", " -")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TextIO
 
-from attnctl.arithmetic import number_text
 from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.ops import Unstated
@@ -20,6 +19,7 @@ from attnctl.verbs.show.frames import frames
 from attnctl.verbs.show.headline import beginning
 from attnctl.verbs.show.view import View
 from attnctl.verbs.stats import MEASURES, DumpStats, Found, HeadStats, Report
+from attnctl.words import number_text
 
 HEADINGS = {
     "entropy": "bits",

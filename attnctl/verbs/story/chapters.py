@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
-from attnctl.arithmetic import Cell
-from attnctl.array import Array
+from attnctl.array import Array, Cell
 from attnctl.derivation import Step
 from attnctl.display import Displayed
 from attnctl.names import HEAD_OUTPUTS, MASK, WEIGHTS
@@ -26,13 +26,21 @@ from attnctl.verbs.story.claims import (
     moved,
     tied,
 )
-from attnctl.verbs.story.phrases import op_phrase
 
 MOST_ROWS = 12
 """Rows of a step that are told one by one."""
 
 MOST_PARTS = 3
 """Values that a row of outputs is said to be made of."""
+
+MIXING = "Each query adds up the rows of {1}, each times its weight."
+"""What a product is where weights meet values."""
+
+GIVEN = "{name} are {formula}."
+"""What is said of several that were given alike."""
+
+OPTIONAL = re.compile(r"\[([^\]]*{(\d)}[^\]]*)\]")
+"""A part of a sentence that is about an input which may not be there."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,22 @@ def grouped(steps: list[Step]) -> Iterator[list[Step]]:
         yield group
 
 
+def what_happens(step: Step, names: str) -> str:
+    """The sentence of a step's op; `names` are those of all steps that were given alike."""
+    words = step.op.words
+    if step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul):
+        words = MIXING
+    elif names != step.name:
+        words = GIVEN
+    words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
+    return words.format(*map(plainly, step.inputs), op=step.op, name=names, formula=step.formula)
+
+
+def plainly(name: str) -> str:
+    """A step's name within a sentence: the scaled scores, the head outputs; Q and W_O as they are."""
+    return name.replace("_", " ") if name.islower() else name
+
+
 class chapter_of:  # noqa: N801  (a function that knows its trace)
     """Makes the chapters of one trace."""
 
@@ -89,7 +113,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
     def __call__(self, steps: list[Step]) -> Chapter:
         """The chapter of these steps."""
         names = " and ".join(filter(None, [", ".join(s.name for s in steps[:-1]), steps[-1].name]))
-        step, happens = steps[0], op_phrase(steps[0], names)
+        step, happens = steps[0], what_happens(steps[0], names)
         if len(steps) > 1:
             return Chapter(tuple(steps), happens)
         claims = list(islice(self.claims(step), MOST_ROWS + 4))

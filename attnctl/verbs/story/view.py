@@ -11,7 +11,7 @@ from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import folded
 from attnctl.verbs.show.headline import headline
 from attnctl.verbs.show.view import formula_of, shape_of
-from attnctl.verbs.story.chapters import Chapter, Story
+from attnctl.verbs.story.chapters import Chapter, Story, plainly
 from attnctl.verbs.story.claims import (
     AllAlike,
     Blind,
@@ -24,7 +24,6 @@ from attnctl.verbs.story.claims import (
     NotFinite,
     Unchanged,
 )
-from attnctl.verbs.story.phrases import plainly
 from attnctl.words import all_of, plural
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from attnctl.arithmetic import Cell
+from attnctl.array import Cell
 from attnctl.errors import AttnError
 from attnctl.screen.screen import Screen
 from attnctl.screen.text import folded

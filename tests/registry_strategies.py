@@ -1,0 +1,85 @@
+"""Ops and rules of every registered kind, drawn by the types of their fields and by their signatures."""
+
+from dataclasses import fields
+from typing import get_type_hints
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attnctl.errors import AttnError
+from attnctl.ops import Block
+from attnctl.ops.signature import LEAD, parsed
+from attnctl.rules import RULES, PerBatch, VisibilityRule
+
+VALUES = {
+    int: st.integers(1, 6),
+    int | None: st.none() | st.integers(0, 6),
+    float: st.floats(0.1, 50),
+    float | None: st.none() | st.floats(0.1, 2),
+    bool: st.booleans(),
+    str: st.sampled_from(["", "--causal"]),
+    PerBatch: st.integers(0, 4) | st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    PerBatch | None: st.integers(0, 9),
+    Block | None: st.none(),
+    tuple[int, ...]: st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    tuple[float, ...]: st.lists(st.floats(0.1, 2), max_size=2).map(tuple),
+    tuple[VisibilityRule, ...]: st.deferred(lambda: st.lists(visibility(), max_size=2).map(tuple)),
+}
+"""What a field of each type may hold; a field of another type adds a line here. A batch has two members."""
+
+
+@st.composite
+def instances(draw, kind):
+    """An op or a rule of this class with any parameters that it takes."""
+    hints = get_type_hints(kind)
+    values = {each.name: draw(VALUES[hints[each.name]]) for each in fields(kind)}
+    try:
+        return kind(**values)
+    except AttnError:  # its own bounds
+        return draw(st.nothing())
+
+
+def visibility():
+    """A rule that hides keys."""
+    return st.one_of([instances(kind) for kind in RULES.values() if issubclass(kind, VisibilityRule)])
+
+
+def by_member(op):
+    """Whether a parameter of an op differs from member to member of a batch."""
+    hints = get_type_hints(type(op))
+    return any(
+        hints[each.name] == PerBatch and isinstance(getattr(op, each.name), tuple) for each in fields(op)
+    )
+
+
+@st.composite
+def examples(draw, kind):
+    """An op of this class, and inputs of any shapes that its signature has; scores may be hidden."""
+    op = draw(instances(kind))
+    signature = parsed(op.signature)
+    least = 1 if (LEAD,) in signature.takes else 0
+    lead = tuple(draw(st.lists(st.integers(1, 2), min_size=least, max_size=2)))
+    sizes = {}
+    random = np.random.RandomState(draw(st.integers(0, 2**32 - 1)))
+    inputs = []
+    for axes, is_mask in zip(signature.takes, signature.masks, strict=True):
+        if len(inputs) >= signature.required and draw(st.booleans()):
+            break
+        first = not inputs
+        optional = [axis for axis in axes if axis.endswith("?")]
+        dropped = 0 if first and by_member(op) else draw(st.integers(0, len(optional)))
+        names = [axis.rstrip("?") for axis in axes if axis not in optional[:dropped]]
+        names = [name for name in names if first or name in sizes or f"{name}?" not in optional]
+        shape = []
+        for name in names:
+            if name not in sizes:
+                sizes[name] = 2 if name == "batch" else draw(st.integers(1, 4))
+            shape += lead if name == LEAD else [sizes[name]]
+        array = random.standard_normal(shape)
+        hides = first and names[-1] == "key" and draw(st.booleans())
+        inputs.append(array > 0 if is_mask else np.where(array > 0.5, -np.inf, array) if hides else array)
+    try:
+        with np.errstate(all="ignore"):
+            return op, inputs, op.apply(*inputs)
+    except (IndexError, ValueError):  # parameters that do not go with these shapes
+        return draw(st.nothing())
