@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnctl.errors import AttnError, raise_all
-from attnctl.models.activations import ACTIVATIONS
 from attnctl.models.families import FAMILIES
-from attnctl.models.family import DEFAULTS, Config, Key, Names, Stack
-from attnctl.models.rope import KINDS, NEEDS, UNDERSTOOD, Rope
+from attnctl.models.family import DEFAULTS, Names, Stack
+from attnctl.models.keys import Config, value_of
+from attnctl.models.problems import TYPES, impossible, misread
+from attnctl.models.rope import KINDS, ORIGINAL, Rope
+from attnctl.models.rope import misread as misread_rope
 from attnctl.rules import Window
 from attnctl.words import did_you_mean, one_of, quoted
-
-MOST_LAYERS = 10_000
-LARGEST, LARGEST_HEAD, LARGEST_NUMBER = 2**31, 2**16, 1e30
-TYPES = {"full_attention": False, "sliding_attention": True}
-"""The types of layers, and whether each has a window."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +103,16 @@ def refused(config: Config, place: str) -> Iterator[str]:
 
 def described(kind: str, part: str, stack: Stack, config: Config, place: str) -> Description:
     """The description, once the family is known."""
+    raise_all(f"{place}: {problem}" for problem in misread(kind, stack, config))
     settings, inner = resolved(stack, config)
-    for name, allowed in stack.only.items():
-        if config.get(name, allowed[0]) not in (*allowed, None):
-            raise AttnError(
-                f"{place}: {name} {quoted(str(config[name]))} is not understood; only {allowed[0]}"
-            )
-    raise_all(problems(settings, config, place))
-    layers = tuple(layer_of(settings, config, index, place) for index in range(settings["layers"]))
+    raise_all(f"{place}: {problem}" for problem in impossible(settings, stack))
+    by_layer = {name: settings.pop(name) for name in BY_LAYER}
+    layers = tuple(layer_of(settings, by_layer, index, place) for index in range(settings["layers"]))
     return Description(kind, part, stack, inner, settings, layers)
+
+
+BY_LAYER = ("types", "sliding", "expert_layer", "rotated", "rope", "rope_by_type")
+"""Settings that are told layer by layer."""
 
 
 def resolved(stack: Stack, config: Config) -> tuple[dict[str, Any], dict[str, str]]:
@@ -126,16 +124,7 @@ def resolved(stack: Stack, config: Config) -> tuple[dict[str, Any], dict[str, st
             found.update(case.settings)
             inner.update(case.inner)
             inner = {use: name for use, name in inner.items() if use not in case.without}
-    by_layer = {name: found.pop(name) for name in ("sliding", "expert_layer")}
-    settings = {name: value_of(setting, config) for name, setting in found.items()} | by_layer
-    return completed(settings), inner
-
-
-def value_of(setting: Any, config: Config) -> Any:
-    """What a setting comes to."""
-    if isinstance(setting, Key):
-        return setting.value(config)
-    return setting(config) if callable(setting) else setting
+    return completed({name: value_of(setting, config) for name, setting in found.items()}), inner
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
@@ -143,168 +132,76 @@ def completed(settings: dict[str, Any]) -> dict[str, Any]:
     s = settings
     width, heads = s["width"], s["heads"]
     s["kv_heads"] = heads if s["kv_heads"] is None else s["kv_heads"]
-    if s["d_k"] is None and is_count(width) and is_count(heads):
+    if s["d_k"] is None and width and heads and width % heads == 0:
         s["d_k"] = width // heads
     s["d_v"] = s["d_k"] if s["d_v"] is None else s["d_v"]
     for name in ("k_bias", "out_bias", "mlp_bias"):
         s[name] = s["bias"] if s[name] is None else s[name]
-    s["intermediate"] = 4 * width if s["intermediate"] is None else s["intermediate"]
     s["expert_size"] = s["intermediate"] if s["expert_size"] is None else s["expert_size"]
     s["embed_width"] = width if s["embed_width"] is None else s["embed_width"]
     s["project"] = s["embed_width"] != width if s["project"] is None else s["project"]
     return s
 
 
-def is_count(value: Any) -> bool:
-    """Whether it is a number of things: a whole number from 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST
-
-
-NUMBERS = ("eps", "residual", "embed_scale", "scale", "softcap", "router_scale", "latent_eps")
-COUNTS = (
-    *(
-        "experts",
-        "chosen",
-        "expert_size",
-        "groups",
-        "chosen_groups",
-        "buckets",
-        "furthest",
-        "rank",
-        "kv_rank",
-    ),
-    *("d_rope", "rotary_size", "shared_groups", "embed_width", "longest"),
-)
-FLAGS = (
-    *(
-        "norm_weight",
-        "norm_bias",
-        "bias",
-        "k_bias",
-        "out_bias",
-        "mlp_bias",
-        "causal",
-        "interleaved",
-        "parallel",
-    ),
-    *("from_norm", "gated", "router_normalized", "final_norm", "scale_over_layer"),
-)
-"""Settings that are a number, a number of things, or on and off, where they are not None."""
-
-
-def ill_typed(s: Mapping[str, Any], place: str) -> Iterator[str]:
-    """Settings of the wrong kind."""
-    for names, fits, expected in (
-        (NUMBERS, is_number, "a number"),
-        (COUNTS, is_count, "a whole number from 1"),
-        (FLAGS, lambda value: isinstance(value, bool), "true or false"),
-    ):
-        for name in names:
-            if s[name] is not None and not fits(s[name]):
-                yield f"{place}: {told(name)}: {quoted(str(s[name]))}, expected {expected}"
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a number that float32 holds."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
-
-
-def told(name: str) -> str:
-    """What config.json most often calls a setting."""
-    setting = DEFAULTS[name]
-    return setting.names[0] if isinstance(setting, Key) else name
-
-
-def problems(s: Mapping[str, Any], config: Config, place: str) -> Iterator[str]:
-    """What no model can have."""
-    counted = ("layers", "width", "heads", "kv_heads", "d_k", "d_v", "intermediate")
-    wrong = [name for name in counted if not is_count(s[name])]
-    for name in wrong:
-        yield f"{place}: {told(name)}: {quoted(str(s[name]))}, expected a whole number from 1"
-    yield from ill_typed(s, place)
-    if not wrong and s["heads"] % s["kv_heads"]:
-        yield f"{place}: {s['kv_heads']} kv heads do not divide {s['heads']} heads"
-    if is_count(s["layers"]) and s["layers"] > MOST_LAYERS:
-        yield f"{place}: {s['layers']} layers; {MOST_LAYERS} are the most"
-    if not wrong and s["d_k"] > LARGEST_HEAD:
-        yield f"{place}: heads of {s['d_k']} columns; {LARGEST_HEAD} are the most"
-    if s["experts"] is not None and not wrong and s["experts"] % (s["groups"] or 1):
-        yield f"{place}: {s['groups']} groups do not divide {s['experts']} experts"
-    if s["clamp"] is not None and not all(map(is_number, s["clamp"])):
-        yield f"{place}: swiglu_alpha and swiglu_limit: {quoted(str(s['clamp']))}, expected numbers"
-    if not isinstance(s["act"], str) or s["act"] not in ACTIVATIONS:
-        yield (
-            f"{place}: the function {quoted(str(s['act']))} is not known; "
-            f"known are {', '.join(ACTIVATIONS)}"
-        )
-    types = config.get("layer_types")
-    for kind in sorted({str(each) for each in types} - set(TYPES)) if isinstance(types, list) else ():
-        yield f"{place}: layer_types: {quoted(kind)} is not understood; only {one_of(TYPES)}"
-    if isinstance(types, list) and is_count(s["layers"]) and len(types) < s["layers"]:
-        yield f"{place}: layer_types: {len(types)} of {s['layers']} layers"
-
-
-def layer_of(s: Mapping[str, Any], config: Config, index: int, place: str) -> Layer:
+def layer_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, place: str) -> Layer:
     """What is this layer's own."""
-    types = config.get("layer_types")
-    slides = TYPES[types[index]] if types else bool(s["sliding"](config, index))
+    types = by_layer["types"]
+    slides = TYPES[types[index]] if types else by_layer["sliding"](index)
     reach = s["window"] if slides else None
-    window = None
-    if reach is not None:
-        if not is_count(reach):
-            raise AttnError(
-                f"{place}: sliding_window: {quoted(str(reach))}, expected a whole number from 1"
-            )
-        window = Window(reach - 1, reach - 1 if s["both_ways"] else None)
-    rotates = s["rotary"] and (s["rotated_layers"] is None or bool(s["rotated_layers"][index]))
+    rotates = s["rotary"] and by_layer["rotated"](index)
     scale = s["scale"]
     if s["scale_over_layer"]:
         scale = (s["d_k"] ** -0.5 if scale is None else scale) / (index + 1)
     return Layer(
-        window,
-        rope_of(s, config, slides, place) if rotates else None,
+        None if reach is None else Window(reach - 1, reach - 1 if s["both_ways"] else None),
+        rope_of(s, by_layer, slides, place) if rotates else None,
         None if scale is None else float(scale),
-        s["experts"] is not None and bool(s["expert_layer"](config, index)),
+        s["experts"] is not None and by_layer["expert_layer"](index),
         index > 0 or s["first_norm"],
     )
 
 
-def rope_of(s: Mapping[str, Any], config: Config, slides: bool, place: str) -> Rope:
+def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, place: str) -> Rope:
     """The rotary positions of a layer of this type."""
-    parameters = rope_parameters(s, config, slides)
-    kind = parameters.get("rope_type", parameters.get("type", "default"))
-    kind = s["rope_names"].get(kind, kind)
-    if kind != "default" and kind not in KINDS:
-        known = one_of(("default", *KINDS))
-        raise AttnError(f"{place}: rope_type {quoted(str(kind))} is not understood; only {known}")
-    unknown = [name for name in parameters if name not in UNDERSTOOD and parameters[name] is not None]
-    raise_all(f"{place}: rope: {quoted(str(name))} is not understood" for name in unknown)
-    missing = [name for name in NEEDS.get(kind, ()) if parameters.get(name) is None]
-    raise_all(f"{place}: rope_type {kind} without {name}" for name in missing)
+    parameters = rope_parameters(s, by_layer, slides)
+    kind = parameters.get("rope_type") or parameters.get("type") or "default"
+    known = s["rope_kinds"] or {name: name for name in ("default", *KINDS)}
+    if kind not in known:
+        raise AttnError(f"{place}: rope_type {quoted(str(kind))} is not understood; only {one_of(known)}")
+    kind, share = known[kind], parameters.get("partial_rotary_factor")
+    raise_all(f"{place}: {problem}" for problem in misread_rope(kind, parameters))
+    if s["rotary_share"] is None and share not in (None, 1):
+        raise AttnError(f"{place}: rope: partial_rotary_factor {share}; this family rotates all columns")
     theta = parameters.get("rope_theta")
     if theta is None:
         theta = s["local_theta"] if slides and s["local_theta"] is not None else s["theta"]
-    share = parameters.get("partial_rotary_factor")
     size = s["d_rope"] or s["d_k"]
-    dims = s["rotary_size"] or int(size * (s["rotary_share"] if share is None else share))
-    dims += dims % 2
-    if not 0 < float(theta) < float("inf") or not 2 <= dims <= size:
-        raise AttnError(f"{place}: rotating {dims} of {size} columns with theta {theta} is not possible")
+    dims = s["rotary_size"] or int(size * (share or s["rotary_share"] or 1))
+    if dims % 2 or not 2 <= dims <= size:
+        said = "rotary_dim" if s["rotary_size"] else "partial_rotary_factor"
+        raise AttnError(
+            f"{place}: {said}: {dims} of {size} columns of a head would turn, which they do in pairs "
+            "(head_dim is hidden_size / num_attention_heads)"
+        )
     first = s["d_k"] - size
     rope = Rope(kind, float(theta), dims, bool(s["interleaved"]), first, s["longest"], parameters)
-    rope.rotary(1)  # parameters of the wrong kind or length show here
+    for name in KINDS["longrope"].needs if kind == "longrope" else ():
+        if len(parameters[name]) != dims // 2:
+            raise AttnError(f"{place}: rope: {name}: {len(parameters[name])} numbers, expected {dims // 2}")
+    rope.rotary(1)  # what is not possible together shows here
     return rope
 
 
-def rope_parameters(s: Mapping[str, Any], config: Config, slides: bool) -> dict[str, Any]:
-    """What config.json says of the rope of layers of this type, in any of its forms."""
-    written = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if any(kind in written for kind in TYPES):
-        own = next(kind for kind, sliding in TYPES.items() if sliding == slides)
-        written = written.get(own) or {}
-    elif slides and s["local_theta"] is not None and "rope_parameters" not in config:
-        written = {}  # rope_scaling is that of the layers without a window
-    found = dict(written)
-    if config.get("original_max_position_embeddings") is not None:
-        found["original_max_position_embeddings"] = config["original_max_position_embeddings"]
+def rope_parameters(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool) -> dict[str, Any]:
+    """What config.json says of the rope of layers of this type."""
+    own = next(kind for kind, sliding in TYPES.items() if sliding == slides)
+    found = dict((by_layer["rope_by_type"] or {}).get(own) or {})
+    if not slides or s["rope_in_windows"]:
+        found |= by_layer["rope"] or {}
+    if s["original"] is not None and found.get("rope_type", found.get("type")) in ORIGINALS:
+        found[ORIGINAL] = s["original"]
     return found
+
+
+ORIGINALS = [name for name, kind in KINDS.items() if ORIGINAL in kind.reads] + ["su"]
+"""The kinds that read how many positions there were first, which may stand outside of their parameters."""

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
-Config = Mapping[str, Any]
-"""A config.json, or the part of one that is about a stack of layers."""
-
-
-class Key(NamedTuple):
-    """Where config.json says a setting: under the first of these names that it has; null is absent."""
-
-    names: tuple[str, ...]
-    default: Any = None
-
-    def value(self, config: Config) -> Any:
-        """What it says."""
-        found = (config[name] for name in self.names if config.get(name) is not None)
-        return next(found, self.default)
-
-
-def key(*names: str, default: Any = None) -> Key:
-    """The first of these names that config.json has."""
-    return Key(names, default)
-
-
-Setting = Any
-"""A value, a `Key`, or a function of the config."""
+from attnctl.models.keys import (
+    BY_TYPE,
+    TABLE,
+    TEXTS,
+    UNTYPED,
+    Key,
+    Setting,
+    count,
+    epsilon,
+    keys_of,
+    number,
+    text,
+)
 
 Names = Mapping[str, str]
 """What a tensor is for, and what the checkpoint calls it, without .weight or .bias."""
@@ -51,9 +42,11 @@ class Stack:
 
     `layer` is the name of a layer, `inner` its tensors, `outer` those outside of layers. A name
     that ends in "!" is a tensor itself; {i}, {e} and {h} are the layer, the expert and the head.
-    `settings` lie over `DEFAULTS`. `only` lists the values of keys that are understood: any other
-    is refused. `section` is the part of config.json, `within` the part of the checkpoint, where
-    that has several.
+    `settings` lie over `DEFAULTS`: the keys in them are all that the family reads. `only` says of
+    further keys what they must say, `inert` names those that change nothing in this family (beside
+    those of `attnctl.models.inert`); any other key is refused. `ignored` are tensors that are not
+    read. `section` is the part of config.json, `within` the part of the checkpoint, where that has
+    several.
     """
 
     layer: str
@@ -61,31 +54,56 @@ class Stack:
     outer: Names = field(default_factory=dict)
     settings: Mapping[str, Setting] = field(default_factory=dict)
     when: tuple[When, ...] = ()
-    only: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    only: Mapping[str, Setting] = field(default_factory=dict)
+    inert: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     section: str | None = None
     within: str = ""
 
+    @cached_property
+    def keys(self) -> tuple[Key, ...]:
+        """Every key of config.json that it reads."""
+        return tuple(each for setting in self.every_setting() for each in keys_of(setting))
 
-def always(config: Config, layer: int) -> bool:
+    @cached_property
+    def understood(self) -> frozenset[str]:
+        """The names of config.json that mean something here, or are known to mean nothing."""
+        return frozenset((*(name for each in self.keys for name in each.names), *self.only, *self.inert))
+
+    def every_setting(self) -> Iterator[Setting]:
+        """Each setting that it may come to, and what decides."""
+        yield from {**DEFAULTS, **self.settings}.values()
+        yield from self.only.values()
+        for case in self.when:
+            yield case.setting
+            yield from case.settings.values()
+
+
+def always(layer: int) -> bool:
     """Every layer."""
     return True
 
 
+def on_even_layers(layer: int) -> bool:
+    """Layers 0, 2, 4, …"""
+    return layer % 2 == 0
+
+
 DEFAULTS: dict[str, Setting] = {
-    "layers": key("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "width": key("hidden_size", "n_embd", "d_model", "dim"),
-    "heads": key("num_attention_heads", "n_head", "num_heads", "n_heads"),
-    "kv_heads": key("num_key_value_heads"),  # None: as many as heads
-    "d_k": key("head_dim"),  # None: width / heads
+    "layers": count("num_hidden_layers"),
+    "width": count("hidden_size"),
+    "heads": count("num_attention_heads"),
+    "kv_heads": None,  # None: as many as heads
+    "d_k": None,  # None: width / heads
     "d_v": None,  # None: d_k
-    "vocab": key("vocab_size"),
-    "longest": key("max_position_embeddings", "n_positions", default=2048),
-    "intermediate": key("intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "d_ff"),
-    "act": key("hidden_act", "hidden_activation", "activation_function", "activation"),
+    "vocab": count("vocab_size"),
+    "longest": count("max_position_embeddings"),
+    "segments": None,
+    "intermediate": count("intermediate_size"),
+    "act": text("hidden_act"),
     # norms
     "norm": "rms",  # rms | layer
-    "eps": key("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", default=1e-6),
+    "eps": 1e-6,
     "norm_weight": True,
     "norm_bias": False,
     "plus_one": False,
@@ -103,7 +121,8 @@ DEFAULTS: dict[str, Setting] = {
     # scores
     "causal": True,
     "window": None,
-    "sliding": always,  # where `layer_types` does not say
+    "types": None,  # of layers, by name
+    "sliding": always,  # the layers with a window, where there are no `types`
     "both_ways": False,  # a window that looks ahead too
     "scale": None,  # None: 1/√d_k
     "scale_over_layer": False,
@@ -114,24 +133,28 @@ DEFAULTS: dict[str, Setting] = {
     "sink": False,
     # rotary positions
     "rotary": False,
-    "theta": key("rope_theta", default=10000.0),
+    "rope": None,  # what config.json says of their kind, in whole
+    "rope_by_type": None,  # what it says for each type of layer
+    "rope_in_windows": True,  # whether `rope` is about layers with a window too
+    "rope_kinds": None,  # the kinds that there are, by the names that they have; None: all
+    "original": None,  # the number of positions a model was first trained on
+    "theta": 10000.0,
     "local_theta": None,  # of sliding layers, where it differs
-    "rotary_share": key("partial_rotary_factor", default=1.0),
+    "rotary_share": None,  # None: all columns, and no key says otherwise
     "rotary_size": None,
     "interleaved": False,
-    "rotated_layers": None,  # 1 or 0 for each layer
-    "rope_names": {},  # other names of kinds of rope
+    "rotated": always,  # the layers that have them
     # what surrounds attention
     "parallel": False,
     "from_norm": False,
     "residual": 1.0,
     # the feed-forward network
     "gated": True,
-    "gate_up": "halves",  # of a fused matrix: halves | interleaved
     "experts": None,
     "expert_layer": always,
     "expert_size": None,  # None: intermediate
-    "chosen": key("num_experts_per_tok", default=2),
+    "shared_size": None,  # of the expert that every row goes to
+    "chosen": 2,
     "router": "softmax",  # softmax: then choose | chosen: choose, then softmax | sigmoid: in groups
     "router_bias": False,
     "router_normalized": True,
@@ -155,7 +178,33 @@ DEFAULTS: dict[str, Setting] = {
     "latent_eps": 1e-6,
     "shared_groups": None,  # of layers that share their tensors (ALBERT)
 }
-"""Every setting of a stack, with where config.json most often says it."""
+"""Every setting of a stack; the keys are those that all families read, unless they say otherwise."""
+
+ROTARY: dict[str, Setting] = {
+    "rotary": True,
+    "rope": Key(("rope_parameters", "rope_scaling"), TABLE),
+    "theta": number("rope_theta", default=10000.0),
+    "original": count("original_max_position_embeddings"),
+}
+"""The settings of families with rotary positions as transformers reads them."""
+
+ROTARY_BY_TYPE: dict[str, Setting] = {
+    **ROTARY,
+    "rope": Key(("rope_scaling",), UNTYPED),  # transformers takes no notice of what is called type here
+    "rope_by_type": Key(("rope_parameters",), BY_TYPE),
+    "original": None,
+}
+"""The same where each type of layer has a rope of its own."""
+
+TYPES: dict[str, Setting] = {"types": Key(("layer_types",), TEXTS)}
+"""The settings of families that say for each layer whether it has a window."""
+
+LAYER_NORM: dict[str, Setting] = {
+    "norm": "layer",
+    "norm_bias": True,
+    "eps": epsilon("layer_norm_eps", 1e-5),
+}
+"""The settings of families whose norms are LayerNorms with a bias."""
 
 
 def changed(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any) -> Stack:
@@ -167,17 +216,3 @@ def changed(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any) -> S
     for name in ("inner", "outer"):
         entries[name] = {use: each for use, each in entries[name].items() if use not in without}
     return replace(stack, **entries)
-
-
-def on_even_layers(config: Config, layer: int) -> bool:
-    """Layers 0, 2, 4, …"""
-    return layer % 2 == 0
-
-
-def nullable(name: str, default: Any) -> Callable[[Config], Any]:
-    """A key of config.json whose null says that there is none."""
-    return lambda config: config.get(name, default)
-
-
-LAYER_NORM = {"norm": "layer", "norm_bias": True, "eps": key("layer_norm_eps", default=1e-5)}
-"""The settings of families whose norms are LayerNorms with a bias."""

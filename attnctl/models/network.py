@@ -24,9 +24,7 @@ def experts(tensors: LayerTensors, x: Array) -> Array:
         row, place = np.nonzero(chosen == expert)
         out[row] += weights[row, place, None] * expert_output(tensors, x[row], expert)
     if tensors.has("shared_up"):
-        count = tensors.model.checkpoint.tensors
-        name = f"{tensors.prefix}{tensors.d.inner['shared_up']}.weight"
-        out += network(tensors, x, "shared_", count[name].shape[0] if name in count else 0)
+        out += network(tensors, x, "shared_", tensors.d["shared_size"])
     return out
 
 

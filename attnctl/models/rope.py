@@ -5,15 +5,18 @@ Source of each kind: `modeling_rope_utils.py` of transformers 5, in float32 as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import ceil, floor, log, pi, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnctl.array import Array
 from attnctl.derivation import Rotary
+from attnctl.errors import AttnError
+from attnctl.models.keys import AMOUNT, COUNT, FLAG, NUMBER, NUMBERS, TEXT, Kind
+from attnctl.words import quoted
 
 FLOAT = np.float32
 
@@ -30,27 +33,34 @@ class Rope:
     dims: int
     interleaved: bool = False
     first: int = 0
-    longest: int = 0
+    longest: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def rotary(self, length: int) -> Rotary:
         """The rotary positions of a sequence of so many tokens."""
         if self.kind == "default":
             return Rotary(self.theta, self.dims, self.interleaved, first=self.first)
-        frequencies, factor = KINDS[self.kind](self, length)
+        frequencies, factor = KINDS[self.kind].frequencies(self, length)
         listed = tuple(float(each) for each in frequencies)
         return Rotary(self.theta, self.dims, self.interleaved, listed, factor, self.first)
 
     @property
     def original(self) -> int:
         """The number of positions the model was first trained on."""
-        return int(self.parameters.get("original_max_position_embeddings") or self.longest)
+        return int(self.parameters.get(ORIGINAL) or self.positions)
+
+    @property
+    def positions(self) -> int:
+        """The number of positions that config.json speaks of. Raises AttnError where it does not."""
+        if self.longest is None:
+            raise AttnError(f"rope_type {self.kind} without max_position_embeddings")
+        return self.longest
 
     @property
     def factor(self) -> float:
         """By how much positions are stretched."""
         given = self.parameters.get("factor")
-        return float(self.longest / self.original if given is None else given)
+        return float(self.positions / self.original if given is None else given)
 
     def says(self, name: str, default: float) -> float:
         """A number among the parameters; null is the default."""
@@ -79,8 +89,10 @@ def linear(rope: Rope, length: int) -> Frequencies:
 
 def dynamic(rope: Rope, length: int) -> Frequencies:
     """θ grows with the length where it is more than the model was trained on (NTK)."""
-    length, factor = max(length, rope.longest), rope.factor
-    grown = (factor * length / rope.longest - (factor - 1)) ** (rope.dims / (rope.dims - 2))
+    if rope.dims == 2:
+        raise AttnError("rope_type dynamic turns two pairs of columns or more")
+    longest, factor = rope.positions, rope.factor
+    grown = (factor * max(length, longest) / longest - (factor - 1)) ** (rope.dims / (rope.dims - 2))
     return plain(rope, rope.theta * grown), 1.0
 
 
@@ -145,27 +157,50 @@ def llama3(rope: Rope, length: int) -> Frequencies:
     return np.where(long, frequencies / factor, np.where(short, frequencies, blended)), 1.0
 
 
-KINDS: dict[str, Callable[[Rope, int], Frequencies]] = {
-    "linear": linear,
-    "dynamic": dynamic,
-    "yarn": yarn,
-    "longrope": longrope,
-    "llama3": llama3,
+class Scaling(NamedTuple):
+    """A kind of rope: its frequencies, the parameters that it needs, and those that it reads besides."""
+
+    frequencies: Callable[[Rope, int], Frequencies]
+    needs: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+
+
+ORIGINAL = "original_max_position_embeddings"
+
+KINDS = {
+    "linear": Scaling(linear, ("factor",)),
+    "dynamic": Scaling(dynamic, ("factor",)),
+    "yarn": Scaling(
+        yarn,
+        ("factor",),
+        (ORIGINAL, "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    ),
+    "longrope": Scaling(
+        longrope, ("short_factor", "long_factor"), (ORIGINAL, "attention_factor", "factor")
+    ),
+    "llama3": Scaling(llama3, ("factor", "low_freq_factor", "high_freq_factor"), (ORIGINAL,)),
 }
 """The kinds of rope beside the default, by the name that config.json gives them."""
 
-UNDERSTOOD = {
-    *("rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings", "attention_factor"),
-    *("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "short_factor", "long_factor"),
-    *("low_freq_factor", "high_freq_factor", "partial_rotary_factor", "finetuned"),
+PARAMETERS: dict[str, Kind] = {
+    **dict.fromkeys(("rope_type", "type"), TEXT),
+    **dict.fromkeys(("rope_theta", "factor", "attention_factor", "partial_rotary_factor"), NUMBER),
+    **dict.fromkeys(("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"), NUMBER),
+    **dict.fromkeys(("mscale", "mscale_all_dim"), AMOUNT),
+    **dict.fromkeys(("truncate", "finetuned"), FLAG),
+    **dict.fromkeys(("short_factor", "long_factor"), NUMBERS),
+    ORIGINAL: COUNT,
 }
-"""The parameters of rope that have a meaning here, or none at all."""
+"""What each parameter of rope may say."""
 
-NEEDS = {
-    "linear": ("factor",),
-    "dynamic": ("factor",),
-    "yarn": (),
-    "longrope": ("short_factor", "long_factor"),
-    "llama3": ("factor",),
-}
-"""The parameters that each kind cannot do without."""
+
+def misread(kind: str, parameters: Mapping[str, Any]) -> Iterator[str]:
+    """What parameters say that they cannot, those that this kind does not read, and those it lacks."""
+    needs, reads = KINDS[kind][1:] if kind in KINDS else ((), ())
+    known = {"rope_type", "type", "rope_theta", "finetuned", "partial_rotary_factor", *needs, *reads}
+    for name, value in parameters.items():
+        if value is not None and name not in known:
+            yield f"rope: {quoted(str(name))} is not understood with rope_type {kind}"
+        elif value is not None and not PARAMETERS[name].fits(value):
+            yield f"rope: {name}: {quoted(str(value))}, expected {PARAMETERS[name].expected}"
+    yield from (f"rope_type {kind} without {name}" for name in needs if parameters.get(name) is None)

@@ -8,7 +8,34 @@ GROUPED = {"num_attention_heads": 4, "num_key_value_heads": 2}
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 LLAMA = {**SMALL, **GROUPED, **IDS, "max_position_embeddings": 64}
 BERT = {**SMALL, **HEADS, "max_position_embeddings": 32, "type_vocab_size": 2}
-BOTH = {"input_ids": None}
+ROBERTA = {**BERT, "pad_token_id": 1, "type_vocab_size": 1}
+T5 = {"vocab_size": 32, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_heads": 4}
+BOTH = {
+    "inputs": {"input_ids": None, "decoder_input_ids": None},
+    "parts": {"": "encoder_", "decoder_": "decoder_"},
+    "cross": True,
+}
+IMAGE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "image_size": 12,
+    "patch_size": 4,
+}
+CLIP_TEXT = {**SMALL, **HEADS, **IDS, "max_position_embeddings": 16}
+GEMMA3 = {
+    **LLAMA,
+    "num_hidden_layers": 3,
+    "head_dim": 6,
+    "query_pre_attn_scalar": 10,
+    "sliding_window": 3,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        "full_attention": {"rope_type": "linear", "rope_theta": 5000.0, "factor": 8.0},
+    },
+}
 
 
 def case(name: str, model: str, config: str, settings: dict, **more) -> dict:
@@ -32,7 +59,9 @@ CASES = [
     case(
         "bert-old-names", "BertForMaskedLM", "BertConfig", {**BERT, "hidden_act": "relu"}, dtype="bfloat16"
     ),
-    case("roberta", "RobertaModel", "RobertaConfig", {**BERT, "pad_token_id": 1, "type_vocab_size": 1}),
+    case("roberta", "RobertaModel", "RobertaConfig", ROBERTA),
+    case("xlm-roberta", "XLMRobertaModel", "XLMRobertaConfig", ROBERTA, of="roberta"),
+    case("camembert", "CamembertModel", "CamembertConfig", ROBERTA, of="roberta"),
     case(
         "distilbert",
         "DistilBertModel",
@@ -308,6 +337,7 @@ CASES = [
             "mlp_only_layers": [0],
         },
     ),
+    case("gemma", "GemmaForCausalLM", "GemmaConfig", {**LLAMA, "head_dim": 6, "attention_bias": True}),
     case(
         "gemma2",
         "Gemma2ForCausalLM",
@@ -324,17 +354,16 @@ CASES = [
         "gemma3",
         "Gemma3ForCausalLM",
         "Gemma3TextConfig",
+        GEMMA3,
+    ),
+    case(
+        "gemma3-images",
+        "Gemma3Model",
+        "Gemma3Config",
         {
-            **LLAMA,
-            "num_hidden_layers": 3,
-            "head_dim": 6,
-            "query_pre_attn_scalar": 10,
-            "sliding_window": 3,
-            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-            "rope_parameters": {
-                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
-                "full_attention": {"rope_type": "linear", "rope_theta": 5000.0, "factor": 8.0},
-            },
+            "text_config": {"model_type": "gemma3_text", **GEMMA3, "rope_parameters": None},
+            "vision_config": {**IMAGE, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1},
+            "mm_tokens_per_image": 4,
         },
     ),
     case("hunyuan", "HunYuanDenseV1ForCausalLM", "HunYuanDenseV1Config", {**LLAMA, "head_dim": 6}),
@@ -468,33 +497,16 @@ CASES = [
         "T5ForConditionalGeneration",
         "T5Config",
         {
-            "vocab_size": 32,
-            "d_model": 16,
+            **T5,
             "d_kv": 6,
-            "d_ff": 24,
-            "num_layers": 2,
             "num_heads": 3,
             "relative_attention_num_buckets": 6,
             "relative_attention_max_distance": 8,
         },
-        inputs={"input_ids": None, "decoder_input_ids": None},
-        parts={"": "encoder_", "decoder_": "decoder_"},
-        cross=True,
+        **BOTH,
     ),
-    case(
-        "t5-gated",
-        "T5EncoderModel",
-        "T5Config",
-        {
-            "vocab_size": 32,
-            "d_model": 16,
-            "d_kv": 4,
-            "d_ff": 24,
-            "num_layers": 2,
-            "num_heads": 4,
-            "feed_forward_proj": "gated-gelu",
-        },
-    ),
+    case("t5-gated", "T5EncoderModel", "T5Config", {**T5, "feed_forward_proj": "gated-gelu"}),
+    case("mt5", "MT5ForConditionalGeneration", "MT5Config", {**T5, "num_decoder_layers": 1}, **BOTH),
     case(
         "whisper",
         "WhisperModel",
@@ -514,43 +526,17 @@ CASES = [
             **IDS,
             "decoder_start_token_id": 1,
         },
-        inputs={"input_features": (8, 20), "decoder_input_ids": None},
-        parts={"": "encoder_", "decoder_": "decoder_"},
-        cross=True,
+        **{**BOTH, "inputs": {"input_features": (8, 20), "decoder_input_ids": None}},
     ),
+    case("vit", "ViTModel", "ViTConfig", IMAGE, inputs={"pixel_values": (3, 12, 12)}),
+    case("clip-text", "CLIPTextModel", "CLIPTextConfig", CLIP_TEXT),
+    case("clip-vision", "CLIPVisionModel", "CLIPVisionConfig", IMAGE, inputs={"pixel_values": (3, 12, 12)}),
     case(
-        "vit",
-        "ViTModel",
-        "ViTConfig",
-        {
-            "hidden_size": 16,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 24,
-            "image_size": 12,
-            "patch_size": 4,
-            "qkv_bias": True,
-        },
-        inputs={"pixel_values": (3, 12, 12)},
-    ),
-    case(
-        "clip-text",
-        "CLIPTextModel",
-        "CLIPTextConfig",
-        {**SMALL, **HEADS, **IDS, "max_position_embeddings": 16},
-    ),
-    case(
-        "clip-vision",
-        "CLIPVisionModel",
-        "CLIPVisionConfig",
-        {
-            "hidden_size": 16,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "intermediate_size": 24,
-            "image_size": 12,
-            "patch_size": 4,
-        },
-        inputs={"pixel_values": (3, 12, 12)},
+        "clip",
+        "CLIPModel",
+        "CLIPConfig",
+        {"text_config": CLIP_TEXT, "vision_config": IMAGE, "projection_dim": 8},
+        inputs={"input_ids": None, "pixel_values": (3, 12, 12)},
+        parts={"": "text_model_output.", "vision_": "vision_model_output."},
     ),
 ]

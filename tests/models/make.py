@@ -33,7 +33,7 @@ def draw(model: torch.nn.Module, seed: int) -> None:
         noise = torch.randn(tensor.shape, generator=stream)
         if tensor.ndim == 1 and name.endswith("weight"):
             tensor.copy_(1 + 0.3 * noise)  # a norm
-        elif tensor.ndim == 1:
+        elif tensor.ndim < 2:
             tensor.copy_(0.3 * noise)
         else:
             tensor.copy_(noise * (1.5 / tensor.shape[-1] ** 0.5 if "emb" not in name else 1.0))
@@ -71,7 +71,9 @@ def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
     parts = case.get("parts", {"": ""})
     for ours, theirs in parts.items():
         for kind, field in fields.items():
-            values = getattr(result, theirs + field, None)
+            values = result
+            for name in (theirs + field).split("."):
+                values = getattr(values, name, None)
             for layer, value in enumerate(values or ()):
                 if value is not None:
                     out[f"{ours}{kind}_{layer}"] = value[0].float().numpy()

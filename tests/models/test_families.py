@@ -1,10 +1,14 @@
 """Every family and layer: attention weights and hidden states are those of transformers in float32."""
 
+import json
+
 import numpy as np
 import pytest
-from checkpoints import NAMES, expected_of, folder_of
+from cases import CASES
+from checkpoints import NAMES, ROOT, expected_of, folder_of
 
 from attnctl.models.attention import prepared
+from attnctl.models.families import FAMILIES
 from attnctl.models.forward import embedded, ended, states
 from attnctl.models.source import open_model
 
@@ -15,11 +19,19 @@ TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 def test_every_layer_is_that_of_transformers(name, tmp_path):
     expected = expected_of(name)
     folder = folder_of(name, tmp_path)
-    compared = parts_compared(folder, expected, "")
-    if "decoder_hidden_0" in expected:
-        last = max(number for number in range(9) if f"hidden_{number}" in expected)
-        compared += parts_compared(folder, expected, "decoder", memory=expected[f"hidden_{last}"])
-    assert compared >= 3
+    kind = json.loads((folder / "config.json").read_text())["model_type"]
+    last = max(number for number in range(9) if f"hidden_{number}" in expected)
+    memory = {"decoder": expected[f"hidden_{last}"]}
+    for part in FAMILIES[kind]:
+        if not part or f"{part}_hidden_0" in expected:
+            assert parts_compared(folder, expected, part, memory.get(part)) >= 3
+
+
+def test_every_family_has_a_checkpoint():
+    """Without one nothing holds its entry to transformers: see `Add a family` in CONTRIBUTING.md."""
+    kinds = {json.loads((ROOT / name / "config.json").read_text())["model_type"] for name in NAMES}
+    assert kinds == FAMILIES.keys()
+    assert {case["name"] for case in CASES} == set(NAMES)
 
 
 def parts_compared(folder, expected, part, memory=None):

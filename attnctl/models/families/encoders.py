@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from attnctl.models.family import LAYER_NORM, Stack, changed, key
+from attnctl.models.family import LAYER_NORM, ROTARY_BY_TYPE, TYPES, Stack, changed
+from attnctl.models.keys import INDEX, by_layer, count, derived, epsilon, flag, number, text
 
 BERT = Stack(
     layer="encoder.layer.{i}.",
@@ -23,17 +24,18 @@ BERT = Stack(
         "mlp_sum_norm": "output.LayerNorm",
     },
     settings={
-        "norm": "layer",
-        "norm_bias": True,
-        "eps": key("layer_norm_eps", default=1e-12),
-        "act": key("hidden_act", default="gelu"),
+        **LAYER_NORM,
+        "eps": epsilon("layer_norm_eps", 1e-12),
+        "act": text("hidden_act", default="gelu"),
         "bias": True,
         "gated": False,
         "positions": "plain",
-        "causal": key("is_decoder", default=False),
+        "segments": count("type_vocab_size"),
+        "causal": flag("is_decoder"),
         "final_norm": False,
     },
-    only={"position_embedding_type": ("absolute",), "add_cross_attention": (False,)},
+    only={"position_embedding_type": "absolute", "add_cross_attention": False},
+    inert=("directionality",),
 )
 
 
@@ -41,12 +43,14 @@ ROBERTA = changed(
     BERT,
     settings={
         "positions": "after_pad",
-        "position_start": lambda c: key("pad_token_id", default=1).value(c) + 1,
+        "position_start": derived(lambda pad: pad + 1, count("pad_token_id", default=1, kind=INDEX)),
     },
 )
 
 ELECTRA = changed(
-    BERT, outer={"embed_project": "embeddings_project"}, settings={"embed_width": key("embedding_size")}
+    BERT,
+    outer={"embed_project": "embeddings_project"},
+    settings={"embed_width": count("embedding_size", default=128)},
 )
 
 DISTILBERT = Stack(
@@ -62,7 +66,18 @@ DISTILBERT = Stack(
         "down": "ffn.lin2",
         "mlp_sum_norm": "output_layer_norm",
     },
-    settings={**BERT.settings, "eps": 1e-12, "act": key("activation", default="gelu"), "causal": False},
+    settings={
+        **BERT.settings,
+        "layers": count("n_layers", "num_hidden_layers"),
+        "width": count("dim", "hidden_size"),
+        "heads": count("n_heads", "num_attention_heads"),
+        "intermediate": count("hidden_dim"),
+        "eps": 1e-12,
+        "act": text("activation", default="gelu"),
+        "segments": None,
+        "causal": False,
+    },
+    inert=("sinusoidal_pos_embds",),  # how its table of positions began
 )
 
 ALBERT = changed(
@@ -80,13 +95,14 @@ ALBERT = changed(
         "mlp_sum_norm": "full_layer_layer_norm",
     },
     settings={
-        "act": key("hidden_act", default="gelu_new"),
+        "act": text("hidden_act", default="gelu_new"),
         "causal": False,
-        "embed_width": key("embedding_size", default=128),
+        "embed_width": count("embedding_size", default=128),
         "project": True,
-        "shared_groups": key("num_hidden_groups", default=1),
+        "shared_groups": count("num_hidden_groups", default=1),
     },
-    only={"inner_group_num": (1,)},
+    only={"inner_group_num": 1, "position_embedding_type": "absolute"},
+    inert=("down_scale_factor",),
 )
 
 MODERNBERT = Stack(
@@ -105,25 +121,30 @@ MODERNBERT = Stack(
         "down": "mlp.Wo",
     },
     settings={
+        **ROTARY_BY_TYPE,
+        **TYPES,
         "norm": "layer",
-        "norm_bias": key("norm_bias", default=False),
-        "eps": key("norm_eps", default=1e-5),
+        "norm_bias": flag("norm_bias"),
+        "eps": epsilon("norm_eps", 1e-5),
         "first_norm": False,
-        "act": key("hidden_activation", default="gelu"),
+        "act": text("hidden_activation", default="gelu"),
         "qkv": "blocks",
-        "bias": key("attention_bias", default=False),
-        "mlp_bias": key("mlp_bias", default=False),
+        "bias": flag("attention_bias"),
+        "mlp_bias": flag("mlp_bias"),
         "causal": False,
-        "window": lambda c: (
-            key("sliding_window", default=key("local_attention", default=128).value(c) // 2).value(c) + 1
+        "window": derived(
+            lambda whole, half: (whole // 2 if half is None else half) + 1,
+            count("local_attention", default=128),
+            count("sliding_window"),
         ),
         "both_ways": True,
-        "sliding": lambda c, i: i % key("global_attn_every_n_layers", default=3).value(c) != 0,
-        "rotary": True,
-        "theta": key("global_rope_theta", default=160000.0),
-        "local_theta": key("local_rope_theta", default=10000.0),
-        "d_k": None,
+        "sliding": by_layer(
+            lambda layer, every: layer % every != 0, count("global_attn_every_n_layers", default=3)
+        ),
+        "theta": number("global_rope_theta", default=160000.0),
+        "local_theta": number("local_rope_theta", default=10000.0),
     },
+    only={"position_embedding_type": "absolute"},
 )
 
 
@@ -141,9 +162,11 @@ VIT = Stack(
     },
     settings={
         **LAYER_NORM,
-        "eps": key("layer_norm_eps", default=1e-12),
-        "act": key("hidden_act", default="gelu"),
-        "bias": key("qkv_bias", default=True),
+        "vocab": None,
+        "longest": None,
+        "eps": epsilon("layer_norm_eps", 1e-12),
+        "act": text("hidden_act", default="gelu"),
+        "bias": flag("qkv_bias", default=True),
         "out_bias": True,
         "mlp_bias": True,
         "gated": False,
@@ -166,8 +189,12 @@ CLIP_VISION = changed(
         "down": "mlp.fc2",
     },
     settings={
-        "eps": key("layer_norm_eps", default=1e-5),
-        "act": key("hidden_act", default="quick_gelu"),
+        "layers": count("num_hidden_layers", default=12),
+        "width": count("hidden_size", default=768),
+        "heads": count("num_attention_heads", default=12),
+        "intermediate": count("intermediate_size", default=3072),
+        "eps": epsilon("layer_norm_eps", 1e-5),
+        "act": text("hidden_act", default="quick_gelu"),
         "bias": True,
     },
 )
@@ -178,5 +205,13 @@ CLIP_TEXT = changed(
         "embed": "embeddings.token_embedding",
         "position": "embeddings.position_embedding",
     },
-    settings={"causal": True, "positions": "plain"},
+    settings={
+        "vocab": count("vocab_size", default=49408),
+        "width": count("hidden_size", default=512),
+        "heads": count("num_attention_heads", default=8),
+        "intermediate": count("intermediate_size", default=2048),
+        "longest": count("max_position_embeddings", default=77),
+        "causal": True,
+        "positions": "plain",
+    },
 )

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from operator import add, ge, mul
+from typing import Any
+
 from attnctl.models.families.llama import LLAMA, MISTRAL, QWEN3
-from attnctl.models.family import Config, When, always, changed, key, nullable, on_even_layers
+from attnctl.models.family import ROTARY, TYPES, When, always, changed, on_even_layers
+from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derived, epsilon, flag, number
 from attnctl.models.rope import mscaled
 
 MIXTRAL = changed(
@@ -15,10 +21,11 @@ MIXTRAL = changed(
         "expert_down": "block_sparse_moe.experts.{e}.w2",
     },
     settings={
-        "eps": key("rms_norm_eps", default=1e-5),
-        "window": key("sliding_window"),
-        "experts": key("num_local_experts", default=8),
-        "theta": key("rope_theta", default=1e6),
+        "eps": epsilon("rms_norm_eps", 1e-5),
+        "window": count("sliding_window"),
+        "experts": count("num_local_experts", "num_experts", default=8),
+        "chosen": count("num_experts_per_tok", default=2),
+        "theta": number("rope_theta", default=1e6),
     },
 )
 
@@ -31,19 +38,32 @@ QWEN3_MOE = changed(
         "expert_down": "mlp.experts.{e}.down_proj",
     },
     settings={
-        "d_k": key("head_dim"),
-        "kv_heads": key("num_key_value_heads", default=4),
+        "d_k": count("head_dim"),
+        "kv_heads": count("num_key_value_heads", default=4, nullable=True),
+        "types": None,
         "sliding": always,
-        "experts": key("num_experts", "num_local_experts", default=128),
-        "expert_size": key("moe_intermediate_size", default=768),
-        "expert_layer": lambda c, i: (
-            i not in (c.get("mlp_only_layers") or ())
-            and (i + 1) % key("decoder_sparse_step", default=1).value(c) == 0
+        "experts": count("num_experts", "num_local_experts", default=128),
+        "expert_size": count("moe_intermediate_size", default=768),
+        "expert_layer": by_layer(
+            lambda layer, dense, step: layer not in dense and (layer + 1) % step == 0,
+            Key(("mlp_only_layers",), INDICES, ()),
+            count("decoder_sparse_step", default=1),
         ),
-        "chosen": key("num_experts_per_tok", default=8),
-        "router_normalized": key("norm_topk_prob", default=False),
+        "chosen": count("num_experts_per_tok", default=8),
+        "router_normalized": flag("norm_topk_prob"),
     },
+    inert=("max_window_layers",),
 )
+
+CHOSEN = count("num_experts_per_tok", default=4)
+YARN = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "truncate": False,
+    "original_max_position_embeddings": 4096,
+}
 
 GPT_OSS = changed(
     LLAMA,
@@ -56,39 +76,45 @@ GPT_OSS = changed(
         "experts_down_bias": "mlp.experts.down_proj_bias!",
     },
     settings={
-        "eps": key("rms_norm_eps", default=1e-5),
-        "bias": key("attention_bias", default=True),
-        "d_k": key("head_dim", default=64),
-        "kv_heads": key("num_key_value_heads", default=8),
-        "window": nullable("sliding_window", 128),
+        **TYPES,
+        "act": "silu",  # of a kind of its own, which `clamp` is about
+        "mlp_bias": False,
+        "eps": epsilon("rms_norm_eps", 1e-5),
+        "bias": flag("attention_bias", default=True),
+        "d_k": count("head_dim", default=64),
+        "kv_heads": count("num_key_value_heads", default=8, nullable=True),
+        "window": count("sliding_window", default=128),
         "sliding": on_even_layers,
-        "theta": key("rope_theta", default=150000.0),
+        "rope": replace(ROTARY["rope"], default=YARN),
+        "theta": number("rope_theta", default=150000.0),
         "sink": True,
-        "experts": key("num_local_experts", "num_experts", default=128),
-        "chosen": key("num_experts_per_tok", "experts_per_token", default=4),
+        "experts": count("num_local_experts", "num_experts", default=128),
+        "chosen": CHOSEN,
         "router": "chosen",
         "router_bias": True,
-        "gate_up": "interleaved",
-        "clamp": lambda c: (
-            key("swiglu_alpha", default=1.702).value(c),
-            key("swiglu_limit", default=7.0).value(c),
+        "clamp": derived(
+            lambda *both: both, number("swiglu_alpha", default=1.702), number("swiglu_limit", default=7.0)
         ),
     },
+    only={"experts_per_token": CHOSEN},
+    inert=("hidden_act", "initial_context_length"),
 )
 
+OWN, ROTATED = count("qk_nope_head_dim", default=128), count("qk_rope_head_dim", default=64)
+"""Columns of a head of Q and K: those without positions, and those with."""
 
-def deepseek_scale(config: Config) -> float:
+
+def deepseek_scale(own: int, rotated: int, rope: Mapping[str, Any]) -> float:
     """1/√d_k, grown where YaRN stretches positions."""
-    size = key("qk_nope_head_dim", default=128).value(config) + key("qk_rope_head_dim", default=64).value(
-        config
-    )
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
+    scale = float((own + rotated) ** -0.5)
     mscale = rope.get("mscale_all_dim")
-    if kind == "default" or not mscale:
-        return float(size**-0.5)
-    return float(size**-0.5 * mscaled(rope.get("factor") or 1.0, mscale) ** 2)
+    if rope.get("rope_type", rope.get("type", "default")) == "default" or not mscale:
+        return scale
+    return scale * mscaled(rope.get("factor") or 1.0, mscale) ** 2
 
+
+RANK = count("q_lora_rank", default=1536, nullable=True)
+EXPERT_SIZE = count("moe_intermediate_size", default=2048)
 
 DEEPSEEK_V3 = changed(
     QWEN3_MOE,
@@ -106,35 +132,35 @@ DEEPSEEK_V3 = changed(
     },
     settings={
         "kv_heads": None,
-        "d_k": lambda c: (
-            key("qk_nope_head_dim", default=128).value(c) + key("qk_rope_head_dim", default=64).value(c)
-        ),
-        "d_v": key("v_head_dim", default=128),
-        "rank": lambda c: c.get("q_lora_rank", 1536),
-        "kv_rank": key("kv_lora_rank", default=512),
-        "d_rope": key("qk_rope_head_dim", default=64),
+        "d_k": derived(add, OWN, ROTATED),
+        "d_v": count("v_head_dim", default=128),
+        "rank": RANK,
+        "kv_rank": count("kv_lora_rank", default=512),
+        "d_rope": ROTATED,
         "qk_norm": None,
-        "scale": deepseek_scale,
-        "interleaved": key("rope_interleave", default=True),
-        "rotary_share": 1.0,
+        "scale": derived(deepseek_scale, OWN, ROTATED, replace(ROTARY["rope"], default={})),
+        "interleaved": flag("rope_interleave", default=True),
         "window": None,
-        "experts": key("n_routed_experts", "num_local_experts", default=256),
-        "expert_size": key("moe_intermediate_size", default=2048),
-        "expert_layer": lambda c, i: i >= key("first_k_dense_replace", default=3).value(c),
+        "experts": count("n_routed_experts", "num_local_experts", default=256),
+        "expert_size": EXPERT_SIZE,
+        "shared_size": derived(mul, EXPERT_SIZE, count("n_shared_experts", default=1)),
+        "expert_layer": by_layer(ge, count("first_k_dense_replace", default=3, kind=INDEX)),
+        "chosen": count("num_experts_per_tok", default=8),
         "router": "sigmoid",
-        "router_normalized": key("norm_topk_prob", default=True),
-        "router_scale": key("routed_scaling_factor", default=2.5),
-        "groups": key("n_group", default=8),
-        "chosen_groups": key("topk_group", default=4),
+        "router_normalized": flag("norm_topk_prob", default=True),
+        "router_scale": number("routed_scaling_factor", default=2.5),
+        "groups": count("n_group", default=8),
+        "chosen_groups": count("topk_group", default=4),
     },
     without=("k", "v", "q_norm", "k_norm"),
-    when=(
-        When(
-            lambda c: c.get("q_lora_rank", 1536),
-            None,
-            {},
-            {"q": "self_attn.q_proj"},
-            ("latent_q", "latent_q_norm"),
-        ),
-    ),
+    when=(When(RANK, None, {}, {"q": "self_attn.q_proj"}, ("latent_q", "latent_q_norm")),),
+    only={
+        "num_key_value_heads": count("num_attention_heads"),
+        "head_dim": ROTATED,
+        "qk_head_dim": derived(add, OWN, ROTATED),
+        "scoring_func": "sigmoid",
+        "topk_method": "noaux_tc",
+        "moe_layer_freq": 1,
+    },
+    inert=("ep_size", "num_nextn_predict_layers", "num_mtp_layers"),
 )

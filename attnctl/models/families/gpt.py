@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from attnctl.models.family import Stack, When, changed, key
+from attnctl.models.family import LAYER_NORM, ROTARY, Stack, When, changed
+from attnctl.models.keys import EVEN, Setting, count, derived, epsilon, flag, number, text
+
+GPT: dict[str, Setting] = {
+    "layers": count("n_layer", "num_hidden_layers"),
+    "width": count("n_embd", "hidden_size"),
+    "heads": count("n_head", "num_attention_heads"),
+    "longest": count("n_positions", "max_position_embeddings"),
+    "intermediate": derived(
+        lambda inner, width: inner or 4 * width, count("n_inner"), count("n_embd", "hidden_size")
+    ),
+    "norm": "layer",
+    "norm_bias": True,
+    "eps": epsilon("layer_norm_epsilon", 1e-5),
+    "act": text("activation_function", default="gelu_new"),
+    "gated": False,
+}
+"""The settings that GPT-2 and GPT-J share."""
 
 GPT2 = Stack(
     layer="h.{i}.",
@@ -16,19 +33,16 @@ GPT2 = Stack(
         "down": "mlp.c_proj",
     },
     settings={
-        "norm": "layer",
-        "norm_bias": True,
-        "eps": key("layer_norm_epsilon", default=1e-5),
-        "act": key("activation_function", default="gelu_new"),
+        **GPT,
         "transposed": True,
         "qkv": "blocks",
         "bias": True,
-        "gated": False,
         "positions": "plain",
-        "scale_over_layer": key("scale_attn_by_inverse_layer_idx", default=False),
+        "scale_over_layer": flag("scale_attn_by_inverse_layer_idx"),
     },
-    when=(When(key("scale_attn_weights", default=True), False, {"scale": 1.0}),),
-    only={"add_cross_attention": (False,)},
+    when=(When(flag("scale_attn_weights", default=True), False, {"scale": 1.0}),),
+    only={"add_cross_attention": False},
+    inert=("reorder_and_upcast_attn",),
     ignored=("attn.bias", "attn.masked_bias"),
 )
 
@@ -45,15 +59,18 @@ GPTJ = Stack(
         "down": "mlp.fc_out",
     },
     settings={
-        **{name: GPT2.settings[name] for name in ("norm", "norm_bias", "eps", "act", "gated")},
+        **GPT,
         "mlp_bias": True,
         "parallel": True,
         "rotary": True,
         "interleaved": True,
-        "rotary_size": key("rotary_dim", default=64),
+        "rotary_size": count("rotary_dim", default=64, kind=EVEN),
     },
+    only={"rotary": True, "scale_attn_weights": True},
     ignored=("attn.bias", "attn.masked_bias"),
 )
+
+BASE, SHARE = number("rotary_emb_base", default=10000.0), number("rotary_pct", default=0.25)
 
 GPT_NEOX = Stack(
     layer="layers.{i}.",
@@ -67,19 +84,19 @@ GPT_NEOX = Stack(
         "down": "mlp.dense_4h_to_h",
     },
     settings={
-        "norm": "layer",
-        "norm_bias": True,
-        "eps": key("layer_norm_eps", default=1e-5),
-        "act": key("hidden_act", default="gelu"),
+        **LAYER_NORM,
+        **ROTARY,
+        "act": text("hidden_act", default="gelu"),
         "qkv": "groups",
-        "bias": key("attention_bias", default=True),
+        "bias": flag("attention_bias", default=True),
         "mlp_bias": True,
         "gated": False,
-        "parallel": key("use_parallel_residual", default=True),
-        "rotary": True,
-        "theta": key("rotary_emb_base", "rope_theta", default=10000.0),
-        "rotary_share": key("rotary_pct", "partial_rotary_factor", default=0.25),
+        "parallel": flag("use_parallel_residual", default=True),
+        "theta": BASE,
+        "rotary_share": SHARE,
     },
+    only={"rope_theta": BASE, "partial_rotary_factor": SHARE},
+    inert=("is_decoder",),
     ignored=("attention.bias", "attention.masked_bias", "attention.rotary_emb.inv_freq"),
 )
 
@@ -102,30 +119,34 @@ OPT = Stack(
         "down": "fc2",
     },
     settings={
+        "intermediate": count("ffn_dim"),
+        "longest": derived(lambda longest: longest and longest + 2, count("max_position_embeddings")),
         "norm": "layer",
-        "norm_weight": key("layer_norm_elementwise_affine", default=True),
-        "norm_bias": key("layer_norm_elementwise_affine", default=True),
+        "norm_weight": flag("layer_norm_elementwise_affine", default=True),
+        "norm_bias": flag("layer_norm_elementwise_affine", default=True),
         "eps": 1e-5,
-        "act": key("activation_function", default="relu"),
-        "bias": key("enable_bias", default=True),
+        "act": text("activation_function", default="relu"),
+        "bias": flag("enable_bias", default=True),
         "gated": False,
         "positions": "plain",
         "position_start": 2,
-        "embed_width": key("word_embed_proj_dim"),
+        "embed_width": count("word_embed_proj_dim"),
         "project_first": True,
         "project_bias": False,
     },
     when=(
         When(
-            key("do_layer_norm_before", default=True),
+            flag("do_layer_norm_before", default=True),
             False,
             {"final_norm": False},
             {"attention_sum_norm": "self_attn_layer_norm", "mlp_sum_norm": "final_layer_norm"},
             ("attention_norm", "mlp_norm"),
         ),
-        When(key("_remove_final_layer_norm", default=False), True, {"final_norm": False}),
+        When(flag("_remove_final_layer_norm"), True, {"final_norm": False}),
     ),
 )
+
+WIDTH = count("hidden_size", "n_embed")
 
 BLOOM = Stack(
     layer="h.{i}.",
@@ -139,43 +160,48 @@ BLOOM = Stack(
         "down": "mlp.dense_4h_to_h",
     },
     settings={
-        "width": key("hidden_size", "n_embed"),
+        "layers": count("n_layer", "num_hidden_layers"),
+        "width": WIDTH,
+        "heads": count("n_head", "num_attention_heads"),
+        "intermediate": derived(lambda width: 4 * width, WIDTH),
+        "longest": None,
         "norm": "layer",
         "norm_bias": True,
-        "eps": key("layer_norm_epsilon", default=1e-5),
+        "eps": epsilon("layer_norm_epsilon", 1e-5),
         "act": "gelu_new",
         "qkv": "groups",
         "bias": True,
         "gated": False,
-        "intermediate": None,
         "alibi": "slopes",
-        "from_norm": key("apply_residual_connection_post_layernorm", default=False),
+        "from_norm": flag("apply_residual_connection_post_layernorm"),
     },
 )
+
+PARALLEL, NEW = flag("parallel_attn", default=True), flag("new_decoder_architecture")
+NORMS = count("num_ln_in_parallel_attn", default=2)
 
 FALCON = changed(
     BLOOM,
     without=("embed_norm",),
     settings={
-        "width": key("hidden_size", "n_embed"),
-        "act": key("activation", default="gelu"),
-        "bias": key("bias", default=False),
-        "intermediate": key("ffn_hidden_size"),
+        **ROTARY,
+        "layers": count("num_hidden_layers", "n_layer"),
+        "heads": count("num_attention_heads", "n_head"),
+        "longest": count("max_position_embeddings"),
+        "act": text("activation", default="gelu"),
+        "bias": flag("bias"),
+        "intermediate": derived(lambda inner, width: inner or 4 * width, count("ffn_hidden_size"), WIDTH),
         "alibi": None,
         "from_norm": False,
-        "rotary": True,
-        "parallel": key("parallel_attn", default=True),
-        "kv_heads": lambda c: 1 if key("multi_query", default=True).value(c) else None,
+        "parallel": PARALLEL,
+        "kv_heads": derived(lambda one: 1 if one else None, flag("multi_query", default=True)),
     },
     when=(
-        When(key("alibi", default=False), True, {"alibi": "keys", "rotary": False}),
-        When(key("parallel_attn", default=True), True, without=("mlp_norm",)),
-        When(key("new_decoder_architecture", default=False), True, {"kv_heads": key("num_kv_heads")}),
+        When(flag("alibi"), True, {"alibi": "keys", "rotary": False}),
+        When(PARALLEL, True, without=("mlp_norm",)),
+        When(NEW, True, {"kv_heads": count("num_kv_heads")}),
         When(
-            lambda c: (
-                key("new_decoder_architecture", default=False).value(c)
-                and key("num_ln_in_parallel_attn", default=2).value(c) == 2
-            ),
+            derived(lambda new, norms: new and norms == 2, NEW, NORMS),
             True,
             inner={"attention_norm": "ln_attn", "mlp_norm": "ln_mlp"},
         ),

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
+from operator import ge
 
 from attnctl.models.family import (
     LAYER_NORM,
-    Config,
+    ROTARY,
+    ROTARY_BY_TYPE,
+    TYPES,
     Stack,
     When,
     changed,
-    key,
-    nullable,
     on_even_layers,
 )
+from attnctl.models.keys import (
+    INDEX,
+    INDICES,
+    Key,
+    by_layer,
+    count,
+    derived,
+    epsilon,
+    flag,
+    number,
+    text,
+)
+
+USED_WINDOW = derived(
+    lambda used, size: size if used else None,
+    flag("use_sliding_window"),
+    count("sliding_window", default=4096, nullable=True),
+)
+"""A window that is there only where `use_sliding_window` says so."""
 
 LLAMA = Stack(
     layer="layers.{i}.",
@@ -30,10 +51,13 @@ LLAMA = Stack(
         "down": "mlp.down_proj",
     },
     settings={
-        "act": key("hidden_act", default="silu"),
-        "bias": key("attention_bias", default=False),
-        "mlp_bias": key("mlp_bias", default=False),
-        "rotary": True,
+        **ROTARY,
+        "kv_heads": count("num_key_value_heads"),
+        "d_k": count("head_dim"),
+        "act": text("hidden_act", default="silu"),
+        "eps": epsilon("rms_norm_eps", 1e-6),
+        "bias": flag("attention_bias"),
+        "mlp_bias": flag("mlp_bias"),
     },
     ignored=("self_attn.rotary_emb.inv_freq",),
 )
@@ -43,8 +67,8 @@ HEAD_NORMS = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
 MISTRAL = changed(
     LLAMA,
     settings={
-        "window": nullable("sliding_window", 4096),
-        "kv_heads": key("num_key_value_heads", default=8),
+        "window": count("sliding_window", default=4096, nullable=True),
+        "kv_heads": count("num_key_value_heads", default=8, nullable=True),
         "bias": False,
         "mlp_bias": False,
     },
@@ -54,13 +78,13 @@ MISTRAL = changed(
 QWEN2 = changed(
     LLAMA,
     settings={
+        **TYPES,
+        "kv_heads": count("num_key_value_heads", default=32, nullable=True),
         "bias": True,
         "out_bias": False,
         "mlp_bias": False,
-        "window": lambda c: (
-            key("sliding_window", default=4096).value(c) if c.get("use_sliding_window") else None
-        ),
-        "sliding": lambda c, i: i >= key("max_window_layers", default=28).value(c),
+        "window": USED_WINDOW,
+        "sliding": by_layer(ge, count("max_window_layers", default=28, kind=INDEX)),
     },
 )
 
@@ -68,41 +92,59 @@ QWEN3 = changed(
     QWEN2,
     inner=HEAD_NORMS,
     settings={
-        "bias": key("attention_bias", default=False),
-        "out_bias": key("attention_bias", default=False),
+        "bias": flag("attention_bias"),
+        "out_bias": flag("attention_bias"),
         "qk_norm": "row",
-        "d_k": key("head_dim", default=128),
+        "d_k": count("head_dim", default=128),
     },
 )
 
 
-GEMMA = changed(
+GELU = "gelu_pytorch_tanh"
+GEMMA_ACT = derived(lambda act: GELU if act == "gelu" else act, text("hidden_act", default=GELU))
+"""Gemma 1 was released with "gelu" where the one by a tanh is meant."""
+
+GEMMAS = changed(
     LLAMA,
     settings={
         "plus_one": True,
-        "act": key("hidden_activation", default="gelu_pytorch_tanh"),
         "mlp_bias": False,
-        "heads": key("num_attention_heads", default=8),
-        "d_k": key("head_dim", default=256),
-        "embed_scale": lambda c: sqrt(c["hidden_size"]),
+        "d_k": count("head_dim", default=256),
+        "embed_scale": derived(sqrt, count("hidden_size")),
     },
+    only={"use_bidirectional_attention": False},
 )
 
+GEMMA = changed(
+    GEMMAS,
+    settings={"act": GEMMA_ACT, "kv_heads": count("num_key_value_heads", default=16, nullable=True)},
+    only={"hidden_activation": GEMMA_ACT},
+)
+
+WIDTH, ACT = count("hidden_size", default=2304), text("hidden_activation", default=GELU)
+
 GEMMA2 = changed(
-    GEMMA,
+    GEMMAS,
     inner={
         "attention_out_norm": "post_attention_layernorm",
         "mlp_norm": "pre_feedforward_layernorm",
         "mlp_out_norm": "post_feedforward_layernorm",
     },
     settings={
-        "kv_heads": key("num_key_value_heads", default=4),
-        "scale": lambda c: key("query_pre_attn_scalar", default=256).value(c) ** -0.5,
-        "softcap": nullable("attn_logit_softcapping", 50.0),
-        "window": nullable("sliding_window", 4096),
+        **TYPES,
+        "act": ACT,
+        "width": WIDTH,
+        "embed_scale": derived(sqrt, WIDTH),
+        "intermediate": count("intermediate_size", default=9216),
+        "layers": count("num_hidden_layers", default=26),
+        "heads": count("num_attention_heads", default=8),
+        "kv_heads": count("num_key_value_heads", default=4, nullable=True),
+        "scale": derived(lambda size: size**-0.5, number("query_pre_attn_scalar", default=256)),
+        "softcap": number("attn_logit_softcapping", default=50.0, nullable=True),
+        "window": count("sliding_window", default=4096),
         "sliding": on_even_layers,
     },
-    only={"use_bidirectional_attention": (False,)},
+    only={"hidden_act": ACT},
 )
 
 GEMMA3 = changed(
@@ -110,19 +152,26 @@ GEMMA3 = changed(
     inner=HEAD_NORMS,
     settings={
         "qk_norm": "row",
-        "softcap": key("attn_logit_softcapping"),
-        "sliding": lambda c, i: (
-            (i + 1) % key("sliding_window_pattern", "_sliding_window_pattern", default=6).value(c) != 0
+        "softcap": None,
+        "sliding": by_layer(
+            lambda layer, every: (layer + 1) % every != 0, count("sliding_window_pattern", default=6)
         ),
-        "theta": key("rope_theta", default=1e6),
-        "local_theta": key("rope_local_base_freq", default=10000.0),
+        **ROTARY_BY_TYPE,
+        "rope_in_windows": False,
+        "theta": number("rope_theta", default=1e6),
+        "local_theta": number("rope_local_base_freq", default=10000.0),
     },
 )
 
 HUNYUAN = changed(
     LLAMA,
     inner={"q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm"},
-    settings={"qk_norm": "row", "norm_after_rotation": True},
+    settings={
+        "eps": epsilon("rms_norm_eps", 1e-5),
+        "mlp_bias": False,
+        "qk_norm": "row",
+        "norm_after_rotation": True,
+    },
 )
 
 PHI = changed(
@@ -131,17 +180,17 @@ PHI = changed(
     inner={"o": "self_attn.dense", "up": "mlp.fc1", "down": "mlp.fc2"},
     settings={
         **LAYER_NORM,
-        "act": key("hidden_act", default="gelu_new"),
+        "act": text("hidden_act", default="gelu_new"),
         "bias": True,
         "mlp_bias": True,
         "gated": False,
         "parallel": True,
-        "rotary_share": key("partial_rotary_factor", default=0.5),
+        "rotary_share": number("partial_rotary_factor", default=0.5),
     },
     without=("mlp_norm", "gate"),
     when=(
         When(
-            key("qk_layernorm", default=False),
+            flag("qk_layernorm"),
             True,
             {"qk_norm": "row", "qk_norm_bias": True},
             {"q_norm": "self_attn.q_layernorm", "k_norm": "self_attn.k_layernorm"},
@@ -153,12 +202,14 @@ PHI3 = changed(
     LLAMA,
     inner={"qkv": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"},
     settings={
-        "eps": key("rms_norm_eps", default=1e-5),
+        "eps": epsilon("rms_norm_eps", 1e-5),
         "qkv": "blocks",
         "bias": False,
         "mlp_bias": False,
-        "window": key("sliding_window"),
-        "rope_names": {"su": "longrope", "yarn": "longrope"},
+        "window": count("sliding_window"),
+        "rope_kinds": {"default": "default", **dict.fromkeys(("longrope", "su", "yarn"), "longrope")},
+        "rotary_share": number("partial_rotary_factor", default=1.0),
+        "original": count("original_max_position_embeddings", default=4096),
     },
     without=("q", "k", "v", "gate", "up"),
 )
@@ -170,7 +221,7 @@ OLMO2 = changed(
         "mlp_out_norm": "post_feedforward_layernorm",
         **HEAD_NORMS,
     },
-    settings={"eps": key("rms_norm_eps", default=1e-5), "qk_norm": "heads", "mlp_bias": False},
+    settings={"eps": epsilon("rms_norm_eps", 1e-5), "qk_norm": "heads", "mlp_bias": False},
     without=("attention_norm", "mlp_norm"),
 )
 
@@ -182,27 +233,28 @@ COHERE = changed(
         "mlp_bias": False,
         "parallel": True,
         "interleaved": True,
-        "theta": key("rope_theta", default=500000.0),
+        "theta": number("rope_theta", default=500000.0),
     },
     without=("mlp_norm",),
-    when=(When(key("use_qk_norm", default=False), True, {"qk_norm": "row"}, HEAD_NORMS),),
+    when=(When(flag("use_qk_norm"), True, {"qk_norm": "row"}, HEAD_NORMS),),
 )
 
 STABLELM = changed(
     LLAMA,
     settings={
         **LAYER_NORM,
-        "kv_heads": key("num_key_value_heads", default=32),
-        "bias": key("use_qkv_bias", default=False),
+        "kv_heads": count("num_key_value_heads", default=32, nullable=True),
+        "d_k": None,
+        "bias": flag("use_qkv_bias"),
         "out_bias": False,
         "mlp_bias": False,
-        "parallel": key("use_parallel_residual", default=False),
-        "rotary_share": key("partial_rotary_factor", "rope_pct", default=0.25),
+        "parallel": flag("use_parallel_residual"),
+        "rotary_share": number("partial_rotary_factor", default=0.25),
     },
     when=(
-        When(key("use_parallel_residual", default=False), True, without=("mlp_norm",)),
+        When(flag("use_parallel_residual"), True, without=("mlp_norm",)),
         When(
-            key("qk_layernorm", default=False),
+            flag("qk_layernorm"),
             True,
             {"qk_norm": "row"},
             {"q_norm": "self_attn.q_layernorm.norms.{h}", "k_norm": "self_attn.k_layernorm.norms.{h}"},
@@ -215,43 +267,52 @@ STARCODER2 = changed(
     inner={"up": "mlp.c_fc", "down": "mlp.c_proj"},
     settings={
         **LAYER_NORM,
-        "eps": key("norm_epsilon", default=1e-5),
-        "act": key("hidden_act", default="gelu_pytorch_tanh"),
-        "kv_heads": key("num_key_value_heads", default=2),
-        "bias": key("use_bias", default=True),
-        "mlp_bias": key("use_bias", default=True),
+        "eps": epsilon("norm_epsilon", 1e-5),
+        "act": text("hidden_act", default="gelu_pytorch_tanh"),
+        "kv_heads": count("num_key_value_heads", default=2, nullable=True),
+        "bias": flag("use_bias", default=True),
+        "mlp_bias": flag("use_bias", default=True),
         "gated": False,
-        "window": key("sliding_window"),
+        "window": count("sliding_window"),
     },
     without=("gate",),
+    only={"mlp_type": "default", "norm_type": "layer_norm", "scale_attn_weights": True},
+    inert=("activation_function", "layer_norm_epsilon"),  # of its predecessor; its files still have them
 )
 
 GRANITE = changed(
     LLAMA,
     settings={
-        "scale": key("attention_multiplier", default=1.0),
-        "residual": key("residual_multiplier", default=1.0),
-        "embed_scale": key("embedding_multiplier", default=1.0),
+        "scale": number("attention_multiplier", default=1.0),
+        "residual": number("residual_multiplier", default=1.0),
+        "embed_scale": number("embedding_multiplier", default=1.0),
     },
 )
 
 
-def smollm3_rotates(config: Config) -> list[int]:
-    """1 for each layer that rotates, 0 for the others."""
-    if config.get("no_rope_layers"):
-        return list(config["no_rope_layers"])
-    interval = key("no_rope_layer_interval", default=4).value(config)
-    layers = key("num_hidden_layers", default=36).value(config)
-    return [int((layer + 1) % interval != 0) for layer in range(layers)]
+def rotates(layer: int, listed: Sequence[int] | None, interval: int) -> bool:
+    """Whether a layer of SmolLM3 has rotary positions."""
+    if listed is None:
+        return (layer + 1) % interval != 0
+    if layer >= len(listed):
+        raise ValueError(f"no_rope_layers says nothing of layer {layer}")
+    return bool(listed[layer])
 
+
+ROTATED = Key(("no_rope_layers",), INDICES), count("no_rope_layer_interval", default=4)
 
 SMOLLM3 = changed(
     LLAMA,
     settings={
-        "kv_heads": key("num_key_value_heads", default=4),
-        "theta": key("rope_theta", default=2e6),
-        "rotated_layers": smollm3_rotates,
-        "window": lambda c: c.get("sliding_window") if c.get("use_sliding_window") else None,
-        "sliding": lambda c, i: not smollm3_rotates(c)[i],
+        **TYPES,
+        "kv_heads": count("num_key_value_heads", default=4, nullable=True),
+        "theta": number("rope_theta", default=2e6),
+        "rotated": by_layer(rotates, *ROTATED),
+        "window": count("sliding_window"),
+        "sliding": by_layer(
+            lambda layer, used, *said: used and not rotates(layer, *said),
+            flag("use_sliding_window"),
+            *ROTATED,
+        ),
     },
 )

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from attnctl.models.families.gpt import OPT
-from attnctl.models.family import LAYER_NORM, Config, Stack, When, changed, key
+from attnctl.models.family import LAYER_NORM, Stack, When, changed
+from attnctl.models.keys import FLAG, Key, count, derived, epsilon, text
+
+NETWORK = (text("feed_forward_proj"), text("model_type"))
 
 
-def t5_gated(config: Config) -> bool:
+def t5_network(network: str | None, family: str) -> str:
+    """The kind of its feed-forward network."""
+    return network or ("gated-gelu" if family == "mt5" else "relu")
+
+
+def t5_gated(network: str | None, family: str, gated: bool | None) -> bool:
     """Whether the feed-forward network has a gate."""
-    return str(config.get("feed_forward_proj", "relu")).startswith("gated-")
+    return t5_network(network, family).startswith("gated-") if gated is None else gated
 
 
-def t5_activation(config: Config) -> str:
+def t5_activation(network: str | None, family: str, act: str | None) -> str:
     """Its function; "gated-gelu" stands for the one by a tanh."""
-    kind = str(config.get("feed_forward_proj", "relu"))
-    return "gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-")
+    kind = t5_network(network, family)
+    return act or ("gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-"))
+
+
+GATED = derived(t5_gated, *NETWORK, Key(("is_gated_act",), FLAG))
+LAYERS = count("num_layers", "num_hidden_layers")
 
 
 T5_ENCODER = Stack(
@@ -35,19 +47,24 @@ T5_ENCODER = Stack(
         "down": "layer.1.DenseReluDense.wo",
     },
     settings={
-        "d_k": key("d_kv", default=64),
-        "intermediate": key("d_ff", default=2048),
-        "eps": key("layer_norm_epsilon", default=1e-6),
-        "act": t5_activation,
-        "gated": t5_gated,
+        "layers": LAYERS,
+        "width": count("d_model", "hidden_size"),
+        "heads": count("num_heads", "num_attention_heads"),
+        "d_k": count("d_kv", "head_dim", default=64),
+        "longest": None,
+        "intermediate": count("d_ff"),
+        "eps": epsilon("layer_norm_epsilon", 1e-6),
+        "act": derived(t5_activation, *NETWORK, text("dense_act_fn")),
+        "gated": GATED,
         "causal": False,
         "scale": 1.0,
-        "buckets": key("relative_attention_num_buckets", default=32),
-        "furthest": key("relative_attention_max_distance", default=128),
+        "buckets": count("relative_attention_num_buckets", default=32),
+        "furthest": count("relative_attention_max_distance", default=128),
     },
+    inert=("is_decoder", "output_past", "n_positions"),
     when=(
         When(
-            t5_gated,
+            GATED,
             True,
             {},
             {"gate": "layer.1.DenseReluDense.wi_0", "up": "layer.1.DenseReluDense.wi_1"},
@@ -77,10 +94,14 @@ T5_DECODER = changed(
         "up": "layer.2.DenseReluDense.wi",
         "down": "layer.2.DenseReluDense.wo",
     },
-    settings={"causal": True, "layers": key("num_decoder_layers", "num_layers", "num_hidden_layers")},
+    settings={
+        "causal": True,
+        "layers": derived(lambda own, shared: own or shared, count("num_decoder_layers"), LAYERS),
+    },
+    only={"is_encoder_decoder": True},
     when=(
         When(
-            t5_gated,
+            GATED,
             True,
             {},
             {"gate": "layer.2.DenseReluDense.wi_0", "up": "layer.2.DenseReluDense.wi_1"},
@@ -95,10 +116,12 @@ WHISPER_ENCODER = Stack(
     settings={
         **LAYER_NORM,
         "eps": 1e-5,
-        "layers": key("encoder_layers", default=4),
-        "heads": key("encoder_attention_heads", default=6),
-        "intermediate": key("encoder_ffn_dim", default=1536),
-        "act": key("activation_function", default="gelu"),
+        "layers": count("encoder_layers", "num_hidden_layers", default=4),
+        "width": count("d_model", "hidden_size", default=384),
+        "heads": count("encoder_attention_heads", "num_attention_heads", default=6),
+        "intermediate": count("encoder_ffn_dim", default=1536),
+        "longest": None,
+        "act": text("activation_function", default="gelu"),
         "bias": True,
         "k_bias": False,
         "gated": False,
@@ -122,11 +145,12 @@ WHISPER_DECODER = changed(
         "cross_o": "encoder_attn.out_proj",
     },
     settings={
-        "layers": key("decoder_layers", default=4),
-        "heads": key("decoder_attention_heads", default=6),
-        "intermediate": key("decoder_ffn_dim", default=1536),
+        "layers": count("decoder_layers", default=4),
+        "heads": count("decoder_attention_heads", default=6),
+        "intermediate": count("decoder_ffn_dim", default=1536),
+        "longest": count("max_target_positions", default=448),
         "causal": True,
         "positions": "plain",
     },
-    only={"scale_embedding": (False,)},
+    only={"scale_embedding": False},
 )

@@ -1,0 +1,163 @@
+"""Keys of a config.json: what they are called, what each may say, and what follows from several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from attnctl.words import quoted
+
+Config = Mapping[str, Any]
+"""A config.json, or the part of one that is about a stack of layers."""
+
+LARGEST, LARGEST_NUMBER = 2**31, 1e30
+
+
+class Kind(NamedTuple):
+    """What a key may say."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+
+
+def is_count(value: Any, least: int = 1) -> bool:
+    """Whether it is a whole number from `least` on that a model can have of anything."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < LARGEST
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number that float32 holds."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
+
+
+COUNT = Kind("a whole number from 1", is_count)
+INDEX = Kind("a whole number from 0", lambda value: is_count(value, 0))
+EVEN = Kind("an even number from 2", lambda value: is_count(value, 2) and value % 2 == 0)
+NUMBER = Kind("a number above 0", lambda value: is_number(value) and value > 0)
+AMOUNT = Kind("a number from 0", lambda value: is_number(value) and value >= 0)
+EPSILON = Kind("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+TABLE = Kind("an object", lambda value: isinstance(value, Mapping))
+UNTYPED = Kind(
+    "an object with rope_type, not type", lambda value: TABLE.fits(value) and "type" not in value
+)
+BY_TYPE = Kind(
+    "an object by type of layer",
+    lambda value: (
+        TABLE.fits(value)
+        and all(name.endswith("_attention") for name in value)
+        and all(each is None or TABLE.fits(each) for each in value.values())
+    ),
+)
+
+
+def listed(expected: str, kind: Kind) -> Kind:
+    """A list of such values."""
+    return Kind(expected, lambda value: isinstance(value, list) and all(map(kind.fits, value)))
+
+
+TEXTS = listed("a list of texts", TEXT)
+INDICES = listed("a list of whole numbers", INDEX)
+NUMBERS = listed("a list of numbers above 0", NUMBER)
+
+
+@dataclass(frozen=True)
+class Key:
+    """Where config.json says a setting: under the first of these names that it has.
+
+    null is as good as nothing where nothing stands for nothing; where it is `nullable`, null says
+    that there is none, although nothing stands for something.
+    """
+
+    names: tuple[str, ...]
+    kind: Kind
+    default: Any = None
+    nullable: bool = False
+
+    def given(self, config: Config) -> dict[str, Any]:
+        """What it says, by the names under which it says it."""
+        return {name: config[name] for name in self.names if config.get(name) is not None}
+
+    def value(self, config: Config) -> Any:
+        """What it comes to."""
+        for found in self.given(config).values():
+            return found
+        return None if self.nullable and any(name in config for name in self.names) else self.default
+
+    def problems(self, config: Config) -> Iterator[str]:
+        """Values that it cannot have, and names that say different things."""
+        given = self.given(config)
+        for name in self.names if self.default and not self.nullable else ():
+            if name in config and config[name] is None:
+                yield f"{name}: null, expected {self.kind.expected}"
+        for name, value in given.items():
+            if not self.kind.fits(value):
+                yield f"{name}: {quoted(str(value))}, expected {self.kind.expected}"
+            elif value != self.value(config):
+                (first, other), *_ = given.items()
+                yield f"{name}: {quoted(str(value))}, but {first} is {quoted(str(other))}; leave one out"
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A setting that follows from what keys say."""
+
+    rule: Callable[..., Any]
+    keys: tuple[Key, ...]
+
+    def value(self, config: Config) -> Any:
+        """What it comes to."""
+        return self.rule(*(each.value(config) for each in self.keys))
+
+
+Setting = Any
+"""A `Key`, what is `Derived` from some, or a value."""
+
+
+def value_of(setting: Setting, config: Config) -> Any:
+    """What a setting comes to."""
+    return setting.value(config) if isinstance(setting, (Key, Derived)) else setting
+
+
+def keys_of(setting: Setting) -> tuple[Key, ...]:
+    """The keys that a setting reads."""
+    if isinstance(setting, Derived):
+        return setting.keys
+    return (setting,) if isinstance(setting, Key) else ()
+
+
+def derived(rule: Callable[..., Any], *keys: Key) -> Derived:
+    """What a rule makes of these keys."""
+    return Derived(rule, keys)
+
+
+def by_layer(rule: Callable[..., bool], *keys: Key) -> Derived:
+    """What a rule makes of the number of a layer and of these keys, for each layer."""
+    return Derived(lambda *said: lambda layer: rule(layer, *said), keys)
+
+
+def count(*names: str, default: int | None = None, kind: Kind = COUNT, nullable: bool = False) -> Key:
+    """How many there are of something, from 1 on."""
+    return Key(names, kind, default, nullable)
+
+
+def number(*names: str, default: float | None = None, nullable: bool = False) -> Key:
+    """A factor, a scale or a base: above 0."""
+    return Key(names, NUMBER, default, nullable)
+
+
+def epsilon(name: str, default: float) -> Key:
+    """What a norm adds to the square that it divides by."""
+    return Key((name,), EPSILON, default)
+
+
+def flag(name: str, *, default: bool = False) -> Key:
+    """Something that is on or off."""
+    return Key((name,), FLAG, default)
+
+
+def text(*names: str, default: str | None = None) -> Key:
+    """A word."""
+    return Key(names, TEXT, default)

@@ -1,0 +1,145 @@
+"""Every key of every family's config.json: read as transformers reads it, or refused by name.
+
+What transformers makes of each move is in sweep.json.gz; `make_sweep.py` writes it.
+"""
+
+import numpy as np
+import pytest
+from sweep import (
+    LEFT_OUT,
+    bases,
+    figures,
+    hidden_states,
+    moved,
+    named,
+    read_frozen,
+    sections,
+    write_checkpoint,
+)
+
+from attnctl.errors import AttnError
+from attnctl.models.description import describe
+from attnctl.models.families import FAMILIES
+from attnctl.models.inert import INERT
+from attnctl.models.problems import unread
+
+BASES, FROZEN = bases(), read_frozen()
+NAMES = list(BASES)
+
+
+def moves(name, outcomes):
+    """The moves of a case with such outcomes: section, key, value, outcome, tensors that are others."""
+    for section, keys in FROZEN[name]["moves"].items():
+        for key, rows in keys.items():
+            for value, outcome, *shapes in rows:
+                if (outcome if isinstance(outcome, str) else "moved") in outcomes:
+                    yield section, key, value, outcome, shapes[0] if shapes else {}
+
+
+def described(name, config):
+    return [describe(config, part) for part in FAMILIES[BASES[name]["model_type"]]]
+
+
+def test_every_case_has_been_swept():
+    assert FROZEN.keys() == BASES.keys()
+    assert {base["model_type"] for base in BASES.values()} == FAMILIES.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_that_a_family_reads_has_been_moved(name):
+    """An entry that reads another key needs `make_sweep.py` again."""
+    for section, stacks in sections(BASES[name]["model_type"]).items():
+        swept = FROZEN[name]["moves"][section]
+        assert {key for stack in stacks for key in stack.understood} - {"model_type"} <= swept.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_refused_is_refused_by_name(name):
+    base = BASES[name]
+    for section, key, value, *_ in moves(name, {"refused"}):
+        config = moved(base, section, key, value)
+        with pytest.raises(AttnError) as caught:
+            described(name, config)
+        assert named(str(caught.value), key, config.get(section, config)), (key, value, str(caught.value))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_changes_nothing_is_let_pass(name):
+    for section, key, value, *_ in moves(name, {"same"}):
+        described(name, moved(BASES[name], section, key, value))
+
+
+def compare(name, chosen, folder):
+    """Hold the hidden states of these moves to those of transformers."""
+    frozen, kind = FROZEN[name], BASES[name]["model_type"]
+    for section, key, value, outcome, changes in chosen:
+        shapes = {
+            each: shape for each, shape in {**frozen["shapes"], **changes}.items() if shape is not None
+        }
+        write_checkpoint(folder, moved(BASES[name], section, key, value), shapes)
+        expected = frozen["figures"] if outcome == "same" else outcome
+        found = figures(hidden_states(folder, kind))
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5, err_msg=f"{key} {value}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_key_is_read_as_transformers_reads_it(name, tmp_path):
+    """One of the moves that change hidden states, and one that changes the tensors too."""
+    every = list(moves(name, {"moved"}))
+    larger = [move for move in every if move[-1]]
+    compare(name, [every[len(every) // 2], larger[len(larger) // 2]], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_is_read_as_transformers_reads_it(name, tmp_path):
+    changing = [
+        move
+        for move in moves(name, {"same"})
+        if described(name, moved(BASES[name], *move[:3])) != described(name, BASES[name])
+    ]
+    compare(name, [*moves(name, {"moved"}), *changing], tmp_path)
+
+
+EXAMPLES = {"true or false": True, "a text": "relu", "an object": {"rope_type": "linear", "factor": 2.0}}
+EVERY = {
+    name: EXAMPLES.get(key.kind.expected, 3)
+    for stacks in FAMILIES.values()
+    for stack in stacks.values()
+    for key in stack.keys
+    for name in key.names
+}
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_key_that_only_other_families_read_is_refused(kind):
+    for stacks in sections(kind).values():
+        understood = {name for stack in stacks for name in stack.understood}
+        for name in EVERY.keys() - understood:
+            if not INERT.fullmatch(name):
+                (problem,) = unread(kind, stacks[0], {name: EVERY[name]})
+                assert repr(name) in problem
+
+
+def test_a_key_that_nobody_knows_is_refused():
+    (problem,) = unread("llama", FAMILIES["llama"][""], {"attention_temprature": 2, "hidden_siz": None})
+    assert "'attention_temprature' is '2', but llama reads no such key" in problem
+    (problem,) = unread("llama", FAMILIES["llama"][""], {"hiden_act": "relu"})
+    assert "did you mean hidden_act" in problem
+
+
+def test_a_key_under_two_names_says_one_thing():
+    config = {**BASES["gpt2"], "hidden_size": BASES["gpt2"]["n_embd"]}
+    assert describe(config) == describe(BASES["gpt2"])
+    with pytest.raises(AttnError, match="hidden_size: '99', but n_embd is '16'"):
+        describe({**config, "hidden_size": 99})
+
+
+def test_null_is_no_value_where_something_stands_for_nothing():
+    with pytest.raises(AttnError, match="rms_norm_eps: null, expected a number from 0 to 1"):
+        describe({**BASES["llama"], "rms_norm_eps": None})
+    assert describe({**BASES["mistral"], "sliding_window": None}).layers[0].window is None
+
+
+def test_leaving_a_key_out_is_a_move():
+    assert any(value == LEFT_OUT for *_, value, _, _ in moves("llama", {"moved", "same", "refused"}))
