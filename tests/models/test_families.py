@@ -1,6 +1,8 @@
 """Every family and layer: attention weights and hidden states are those of transformers in float32."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from attnctl.models.families import FAMILIES
 from attnctl.models.forward import embedded, ended, states
 from attnctl.models.source import open_model
 
+REPOSITORY = Path(__file__).parents[2]
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 
 
@@ -32,6 +35,12 @@ def test_every_family_has_a_checkpoint():
     kinds = {json.loads((ROOT / name / "config.json").read_text())["model_type"] for name in NAMES}
     assert kinds == FAMILIES.keys()
     assert {case["name"] for case in CASES} == set(NAMES)
+
+
+def test_the_entry_that_contributing_shows_is_that_of_hunyuan():
+    shown = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (entry,) = re.findall(r"^```py\n(HUNYUAN = .*?)^```$", shown, re.MULTILINE | re.DOTALL)
+    assert entry in (REPOSITORY / "attnctl/models/families/llama.py").read_text(encoding="utf-8")
 
 
 def parts_compared(folder, expected, part, memory=None):

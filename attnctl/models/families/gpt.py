@@ -178,7 +178,7 @@ BLOOM = Stack(
 )
 
 PARALLEL, NEW = flag("parallel_attn", default=True), flag("new_decoder_architecture")
-NORMS = count("num_ln_in_parallel_attn", default=2)
+NORMS = count("num_ln_in_parallel_attn")
 
 FALCON = changed(
     BLOOM,
@@ -201,9 +201,13 @@ FALCON = changed(
         When(PARALLEL, True, without=("mlp_norm",)),
         When(NEW, True, {"kv_heads": count("num_kv_heads")}),
         When(
-            derived(lambda new, norms: new and norms == 2, NEW, NORMS),
+            derived(lambda new, norms: new and norms in {None, 2}, NEW, NORMS),
             True,
             inner={"attention_norm": "ln_attn", "mlp_norm": "ln_mlp"},
         ),
     ),
+    only={
+        "num_ln_in_parallel_attn": derived(lambda new, norms: 2 if new and norms != 1 else 1, NEW, NORMS),
+        "parallel_attn": derived(lambda new, parallel: new or parallel, NEW, PARALLEL),
+    },
 )
