@@ -14,6 +14,7 @@ from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
     Given,
+    MemoryOption,
     NameOption,
     TraceOption,
     command,
@@ -89,6 +90,7 @@ def check(  # noqa: PLR0913  (a group of options each)
     config: ConfigOption = None,
     attention: AttentionOptions,
     model: PortOptions,
+    max_memory: MemoryOption = None,
     output: Annotated[list[str] | None, findings_option("check")] = None,
 ) -> Exit:
     """Recompute every step of a dump; name the first wrong one and the mistake that explains it.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import TraceOption, command, findings_option, option, picked
+from attnctl.cli.options import MemoryOption, TraceOption, command, findings_option, option, picked
 from attnctl.errors import AttnError, Exit
 from attnctl.values import TOLERANCE
 from attnctl.words import plural
@@ -56,6 +56,7 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     b: Annotated[str, typer.Argument(help="The dump to hold it against.", metavar="B")],
     how: ComparisonOptions,
     trace: TraceOption = None,
+    max_memory: MemoryOption = None,
     full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False,
     quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False,
     json: Annotated[

@@ -17,6 +17,7 @@ from attnctl.cli.options import (
     ConfigOption,
     Given,
     LayerOption,
+    MemoryOption,
     NameOption,
     SentenceOptions,
     TraceOption,
@@ -73,6 +74,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     more: SentenceOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
+    max_memory: MemoryOption = None,
 ) -> None:
     """Show the arithmetic behind one cell of a dump, or of the run of a sentence.
 

@@ -17,6 +17,7 @@ from attnctl.cli.options import (
     ConfigOption,
     EditOptions,
     Given,
+    MemoryOption,
     NameOption,
     SentenceOptions,
     TraceOption,
@@ -55,6 +56,7 @@ def explore(  # noqa: PLR0913  (a group of options each)
     config: ConfigOption = None,
     attention: AttentionOptions,
     edits: EditOptions,
+    max_memory: MemoryOption = None,
     precision: Annotated[int | None, option("Digits after the point, 0 to 17 (4)."), PRECISION] = None,
 ) -> None:
     """Walk through attention in the terminal: every cell, and where its number came from.

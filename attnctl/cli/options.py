@@ -7,6 +7,7 @@ settings: a command takes such a group whole, as one parameter.
 
 # Typer reads these annotations as types: written as text, each would be compiled again.
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, NamedTuple, get_type_hints
@@ -120,14 +121,18 @@ def findings_option(verb: str) -> Any:
     )
 
 
+MemoryOption = Annotated[
+    int | None,
+    option("Refuse what needs more memory than this, like 512M or 8G (most of what is free)."),
+    BYTES,
+]
+"""`command` holds to it what is read; a command need not look at it."""
+
+
 class CostOptions(NamedTuple):
     """What a run may take, and what it would."""
 
-    max_memory: Annotated[
-        int | None,
-        option("Refuse what needs more memory than this, like 512M or 8G (most of what is free)."),
-        BYTES,
-    ] = None
+    max_memory: MemoryOption = None
     cost: Annotated[
         bool, option("Print each step's shape, bytes and operations instead of running.", "--cost")
     ] = False
@@ -249,10 +254,10 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
         @wraps(function)
         def run(**texts: Any) -> int:
             values = read_all(options, texts)
+            given = {name: gathered(*each, values) for name, each in taken.items()}
             try:
-                return int(
-                    function(**{name: gathered(*each, values) for name, each in taken.items()}) or Exit.OK
-                )
+                with memory_held_to(values.get("max_memory")):
+                    return int(function(**given) or Exit.OK)
             except BrokenPipeError as error:
                 raise PipeClosed from error
 
@@ -262,6 +267,15 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
         return run
 
     return register
+
+
+def memory_held_to(limit: int | None) -> AbstractContextManager[None]:
+    """What --max-memory says holds for everything that is read."""
+    if limit is None:
+        return nullcontext()
+    from attnctl.engine.memory import limited
+
+    return limited(limit)
 
 
 def options_of(parameter: Parameter) -> Iterator[Option]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import OutputOptions, TraceOption, ViewOptions, command, picked
+from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command, picked
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -21,6 +21,7 @@ def show(
     *,
     dump: Annotated[str, typer.Argument(help="A dump (.json .jsonl .npz .safetensors), or - for stdin.")],
     trace: TraceOption = None,
+    max_memory: MemoryOption = None,
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:

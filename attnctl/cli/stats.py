@@ -16,6 +16,7 @@ from attnctl.cli.options import (
     FORMAT_VARIABLE,
     PRECISION,
     ConfigOption,
+    MemoryOption,
     NameOption,
     TraceOption,
     command,
@@ -103,6 +104,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
     model: ModelOption = None,
     file: FileOption = None,
     config: ConfigOption = None,
+    max_memory: MemoryOption = None,
     corpus: CorpusOptions,
     output: Annotated[list[str] | None, findings_option("stats")] = None,
 ) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from attnctl.errors import AttnError
 from attnctl.words import quoted
@@ -32,8 +36,44 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 
+class Inflated:
+    """The arrays that came out of compressed files and are alive, and how many bytes they may come to."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.ceilings: list[int] = []
+
+    def add(self, array: Any) -> None:
+        """Count an array for as long as it lives."""
+        self.bytes += array.nbytes
+        weakref.finalize(array, self.drop, array.nbytes)
+
+    def drop(self, size: int) -> None:
+        """An array has gone."""
+        self.bytes -= size
+
+
+INFLATED = Inflated()
+
+
+@contextmanager
+def limited(limit: int) -> Iterator[None]:
+    """Let no more than this be `available`; what is inflated meanwhile counts against it."""
+    INFLATED.ceilings.append(INFLATED.bytes + limit)
+    try:
+        yield
+    finally:
+        INFLATED.ceilings.pop()
+
+
 def available() -> int:
-    """The memory a run may take by default, in bytes: most of what the machine has free."""
+    """The memory that may be taken by default, in bytes: most of what is free, and within every limit."""
+    left = [ceiling - INFLATED.bytes for ceiling in INFLATED.ceilings]
+    return max(0, min([free_memory(), *left]))
+
+
+def free_memory() -> int:
+    """Most of what the machine has free."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnctl.engine.memory import available, size_text
+import numpy as np
+
+from attnctl.array import Array
+from attnctl.engine.memory import INFLATED, available, size_text
 from attnctl.errors import AttnError
 
 MOST_PROBLEMS = 20
@@ -14,7 +17,15 @@ def hold(need: int, what: str, limit: int | None = None) -> None:
     """Raise AttnError if something needs more bytes than the limit (default: what is available)."""
     limit = available() if limit is None else limit
     if need > limit:
-        raise AttnError(f"{what} needs {size_text(need)}, and there are {size_text(limit)} for it")
+        raise AttnError(f"{what} needs {size_text(need)}, and {size_text(limit)} are left for it")
+
+
+def room(need: int, what: str) -> Array:
+    """Bytes for an array that is to be inflated. Raises AttnError if there are not so many."""
+    hold(need, what)
+    data: Array = np.empty(need, dtype=np.uint8)
+    INFLATED.add(data)
+    return data
 
 
 def raise_first(problems: Sequence[str]) -> None:

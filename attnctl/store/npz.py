@@ -17,11 +17,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.engine.memory import size_text
+from attnctl.engine.memory import available, size_text
 from attnctl.errors import AttnError
 from attnctl.store.codec import shown
 from attnctl.store.header import whole
-from attnctl.store.limits import hold
+from attnctl.store.limits import hold, room
 from attnctl.store.load_json import header_of
 from attnctl.store.members import assembled
 from attnctl.store.npy import Npy, check_bytes, npy_header
@@ -117,6 +117,8 @@ class Entry:
             return self.mapped()
         found = next((array for name, array in self.recent if name == self.info.filename), None)
         if found is None:
+            if self.npy.nbytes > available():
+                self.recent.clear()  # they can be inflated again
             found = inflated(self)
             self.recent.append((self.info.filename, found))
         return found
@@ -172,7 +174,7 @@ def header_in(archive: ZipFile, info: ZipInfo | None, place: str) -> dict[str, A
     """The header of a dump of ours, if this is one."""
     if info is None:
         return None
-    hold(info.file_size, f"{place}: its header", LONGEST_HEADER)
+    hold(info.file_size, f"{place}: its header", min(LONGEST_HEADER, available()))
     with archive.open(info) as entry:
         npy = npy_header(entry, f"{place}: {HEADER}")
         if npy.dtype.kind != "S" or npy.shape != ():
@@ -199,8 +201,7 @@ def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
 def inflated(entry: Entry) -> Array:
     """The numbers of a compressed member."""
     npy = entry.npy
-    hold(npy.nbytes, entry.place)
-    data = np.empty(npy.nbytes, dtype=np.uint8)
+    data = room(npy.nbytes, entry.place)
     with opened(entry.file) as archive, archive.open(entry.info) as stream:
         stream.read(npy.length)
         at = 0

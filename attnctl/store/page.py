@@ -22,7 +22,7 @@ from attnctl.array import Array
 from attnctl.errors import AttnError
 from attnctl.store.codec import decode, shown
 from attnctl.store.header import DTYPES, check_shape
-from attnctl.store.limits import hold
+from attnctl.store.limits import hold, room
 from attnctl.store.load_json import check_length, header_of
 from attnctl.store.members import assembled
 from attnctl.store.npz import MOST_INFLATED
@@ -86,7 +86,8 @@ class Packed:
         size = prod(self.shape) * self.dtype.itemsize
         if size > MOST_INFLATED * (len(self.text) + 8):
             raise AttnError(f"{self.place}: so many numbers cannot come out of a block this short")
-        hold(3 * size + len(self.text), self.place)
+        hold(2 * size + len(self.text), self.place)
+        numbers = room(size, self.place)
         try:
             stream = zlib.decompressobj()
             data = stream.decompress(b64decode(self.text, validate=True), max(1, size))
@@ -94,8 +95,10 @@ class Packed:
             raise AttnError(f"{self.place}: damaged: {error}") from None
         if len(data) != size or not stream.eof or stream.unused_data:
             raise AttnError(f"{self.place}: damaged: it does not hold the numbers that it says")
-        sorted_ = np.frombuffer(data, np.uint8).reshape(self.dtype.itemsize, -1).T.tobytes()
-        return array_from(memoryview(sorted_), self.shape, self.dtype.newbyteorder("<"))
+        numbers.reshape(-1, self.dtype.itemsize)[...] = (
+            np.frombuffer(data, np.uint8).reshape(self.dtype.itemsize, -1).T
+        )
+        return array_from(numbers.data, self.shape, self.dtype.newbyteorder("<"))
 
 
 def is_page(head: bytes) -> bool:

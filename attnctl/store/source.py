@@ -150,10 +150,11 @@ def text_in(head: bytes, stream: BinaryIO, place: str) -> str:
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:
     """All of a stream, which is read into memory only up to the longest text that is read at all."""
-    data = bytearray(head)
+    data, limit = bytearray(head), available()
     while piece := stream.read(CHUNK):
         data += piece
         check_length(len(data), place)
+        hold(len(data), f"{place}: reading it", limit)
     return data
 
 

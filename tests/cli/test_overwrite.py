@@ -1,6 +1,5 @@
 """What a command reads it does not overwrite: every option that writes × every file that is read."""
 
-import importlib
 import io
 import json
 import os
@@ -10,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from commands import commands
 from typer.models import OptionInfo
 
 import attnctl
-from attnctl.cli.app import COMMANDS
 from attnctl.cli.program import program
 from attnctl.store import arrays
 from attnctl.verbs.learn.lesson import shipped
@@ -70,16 +69,12 @@ SCENES = {
 
 def options():
     """Every option of every command: the command, its flags, and what Typer knows of it."""
-    for name in COMMANDS:
-        commands = importlib.import_module(f"attnctl.cli.{name}").app.registered_commands
-        for each in commands:
-            own = each.name or each.callback.__name__
-            for parameter in each.callback.__signature__.parameters.values():
-                info = parameter.annotation.__metadata__[0]
-                if isinstance(info, OptionInfo):
-                    named = [each for each in (info.default, *info.param_decls) if isinstance(each, str)]
-                    flags = named or [f"--{parameter.name}"]
-                    yield (name if len(commands) == 1 else f"{name} {own}"), flags, info
+    for command, run in commands():
+        for parameter in run.__signature__.parameters.values():
+            info = parameter.annotation.__metadata__[0]
+            if isinstance(info, OptionInfo):
+                named = [each for each in (info.default, *info.param_decls) if isinstance(each, str)]
+                yield command, named or [f"--{parameter.name}"], info
 
 
 def writes(info):

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.config.settings import FromFile, Settings
+from attnctl.engine.memory import limited
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import TABLE
 from attnctl.ops import Given
@@ -34,7 +35,7 @@ NOT_MARKED = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
 """What is said of steps that nobody fills in."""
 
 MOST_MEMORY = 2**28
-"""Bytes that a run of a hand-in's own config may take."""
+"""Bytes that a hand-in, and a run of its own config, may take."""
 
 
 BY_CONFIG, BY_SEAL, BY_ITSELF = "config", "seal", "itself"
@@ -103,10 +104,10 @@ class Sheet:
 def grade(file: str, asked: Asked = NOTHING_ASKED) -> Sheet:
     """The hand-in of a file, graded; an `error` in it where that cannot be done."""
     try:
-        exercise = read(file, {})
-        student = exercise.trace.header.get("student")
-        named = student if isinstance(student, str) and student.strip() else None
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), limited(MOST_MEMORY):
+            exercise = read(file, {})
+            student = exercise.trace.header.get("student")
+            named = student if isinstance(student, str) and student.strip() else None
             return graded(file, exercise, named, asked)
     except AttnError as error:
         return Sheet(file, Path(file).stem, error="; ".join(error.problems))

@@ -1,0 +1,93 @@
+"""What a compressed file holds counts against --max-memory before it is inflated, in every reader."""
+
+import gc
+import shutil
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import commands
+
+from attnctl import load
+from attnctl.engine.memory import INFLATED, limited
+from attnctl.errors import AttnError
+
+MIB = 2**20
+READING = {
+    "attend": "bomb.npz --max-memory 10M",
+    "check": "bomb.npz --max-memory 10M",
+    "diff": "bomb.npz bomb.npz --max-memory 10M",
+    "exercise grade": "bomb.npz",  # a hand-in has a limit of its own
+    "explain": "bomb.npz Q[0,0] --max-memory 10M",
+    "run": "I -c c.yaml --max-memory 10M",
+    "show": "bomb.npz --step Q --max-memory 10M",
+    "stats": "bomb.npz --max-memory 10M",
+}
+WITHOUT = {
+    "config check": "a config with the files it names: as much as is free",
+    "config init": "nothing is read but the config",
+    "config schema": "nothing is read",
+    "conform": "--replay reads what conform saved",
+    "examples": "nothing is read but the config",
+    "exercise make": "a config with the files it names: as much as is free",
+    "explore": "a terminal",
+    "learn": "lessons, and the dumps beside them",
+    "model": "no tensor is read",
+}
+"""Commands that are not held to it here, each with why."""
+
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory):
+    """A file that inflates a thousandfold."""
+    path = tmp_path_factory.mktemp("bomb") / "bomb.npz"
+    weights = np.zeros((2048, 2560))
+    np.savez_compressed(path, Q=weights, K=weights, V=weights, attention_weights=weights)
+    assert path.stat().st_size < MIB
+    return path
+
+
+@pytest.fixture
+def bombs(call, bomb, monkeypatch):
+    """A command line in a folder with this file, and a config that names it."""
+    shutil.copy(bomb, "bomb.npz")
+    Path("c.yaml").write_text("weights: {file: bomb.npz}\n")
+    monkeypatch.setattr(import_module("attnctl.verbs.exercise.grade"), "MOST_MEMORY", 10 * MIB)
+    return call
+
+
+def test_every_command_is_held_to_it_or_says_why_not():
+    with_option = {name for name, run in commands() if "max_memory" in run.__signature__.parameters}
+    assert set(READING) | set(WITHOUT) == {name for name, _ in commands()}
+    assert with_option == set(READING) - {"exercise grade"} | {"explore"}
+
+
+@pytest.mark.parametrize("command", READING)
+def test_what_a_reader_inflates_counts_before_it_is_inflated(bombs, command):
+    done = bombs(*command.split(), *READING[command].split())
+    assert done.code == 2
+    assert "needs 40.0 MiB, and 10.0 MiB are left for it" in done.err
+    gc.collect()
+    assert INFLATED.bytes == 0
+
+
+def test_what_is_alive_counts_together(bombs):
+    trace = load("bomb.npz")
+    with limited(100 * MIB):
+        q, k = trace["Q"], trace["K"]
+        with pytest.raises(AttnError, match=r"'V' needs 40.0 MiB, and 20.0 MiB are left for it"):
+            trace["V"]
+        del k
+        assert trace["V"].nbytes == q.nbytes  # K went: it can be inflated again
+    assert trace["K"] is not None
+    del q, trace
+    gc.collect()
+    assert INFLATED.bytes == 0
+
+
+def test_a_page_counts_too(call):
+    call("run", "a b c d", "--d-model", "64", "-o", "page.html")
+    refused = call("show", "page.html", "--max-memory", "10K")
+    assert refused.code == 2
+    assert call("show", "page.html", "--step", "X", "--max-memory", "10M").code == 0
