@@ -120,6 +120,33 @@ def fails_in_call_12(q, k, v):
     return good(q, k, v)
 
 
+def into(q, k, v, out):
+    """Needs a buffer, in which the output is."""
+    np.matmul(softmax(scores(q, k)), v, out=out)
+
+
+def into_if_given(q, k, v, causal=False, out=None):
+    found = good(q, k, v, causal)
+    if out is None:
+        return found
+    out[...] = found
+    return out
+
+
+def into_some(q, k, v, out):
+    out[..., :-1, :] = good(q, k, v)[..., :-1, :]
+
+
+def into_nothing(q, k, v, out=None):
+    return good(q, k, v)
+
+
+def into_what_is_there(q, k, v, out=None):
+    out = np.zeros(v.shape, v.dtype) if out is None else out
+    out += good(q, k, v)
+    return out
+
+
 def below():
     raise ValueError("from below")
 

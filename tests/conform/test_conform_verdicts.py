@@ -85,6 +85,26 @@ def test_what_is_wrong_is_found_and_named(kernel, feature, status, mistake):
     assert result.failure.explanation
 
 
+@pytest.mark.parametrize("into", [kernels.into, kernels.into_if_given])
+def test_a_buffer_for_the_output_is_handed_in(into):
+    found = conform(into, "attention", "grouped heads", "out", "pairs", "inputs kept", dtypes=("float16",))
+    assert found.agrees is True, str(found)
+    assert of(found, "out", "float16").status == "passed"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "mistake"),
+    [
+        (kernels.into_some, "memory-not-written"),
+        (kernels.into_nothing, "output-not-written"),
+        (kernels.into_what_is_there, "memory-not-written"),
+    ],
+    ids=lambda each: getattr(each, "__name__", None),
+)
+def test_what_is_not_written_to_a_buffer_is_found(kernel, mistake):
+    assert of(conform(kernel, "out"), "out").failure.mistake == mistake
+
+
 @pytest.mark.parametrize(
     ("kernel", "feature", "words"),
     [

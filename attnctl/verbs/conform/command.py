@@ -45,7 +45,7 @@ class Command:
     parameters: list[Parameter] | None = None
     unclaimed: str = "its --claims do not name it"
     cannot: dict[str, str] = field(
-        default_factory=lambda: {"memory layouts": IN_A_FILE, "inputs kept": IN_A_FILE}
+        default_factory=lambda: dict.fromkeys(("memory layouts", "inputs kept", "out"), IN_A_FILE)
     )
 
     def start(self) -> None:

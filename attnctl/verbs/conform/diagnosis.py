@@ -153,6 +153,10 @@ def unwritten(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     if beside is None:
         return None
     count = int(((found != beside) & ~(np.isnan(found) & np.isnan(beside))).sum())
+    if count == found.size and not np.ptp(beside):
+        return Diagnosis(
+            "output-not-written", "nothing is written to the output: it holds what memory held"
+        )
     words = (
         f"{count} of {found.size} numbers of the output follow what memory held before the call: "
         "they are never written, or what is there is added to or read first"

@@ -40,7 +40,7 @@ NAMES = (
 )
 """Every feature, in order."""
 
-OPTIONAL = {LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask"}
+OPTIONAL = {LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask", "out"}
 """Features that a target may refuse by an exception."""
 
 NEVER_TOGETHER = {frozenset(("window", "sliding_window"))}

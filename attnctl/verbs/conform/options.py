@@ -131,6 +131,11 @@ def ask_sinks(problem: Problem, value: bool) -> None:
     problem.passed["sinks"] = problem.arrays["sink"] = sinks
 
 
+def ask_out(problem: Problem, value: bool) -> None:
+    """A buffer for the output, which holds NaN."""
+    problem.passed["out"] = np.full((*problem.scores[:3], problem.case.d_v), np.nan)
+
+
 def on(_: Case) -> Sequence[bool]:
     """Only one value is worth a case."""
     return (True,)
@@ -157,6 +162,7 @@ LIBRARY_OPTIONS = (
             "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",)),
     Option("cache", ("past_key", "past_value"), ask_cache, lambda case: (1, case.keys // 2)),
     Option("sinks", ("sinks", "sink", "s_aux"), ask_sinks, on),
+    Option("out", ("out", "output", "o"), ask_out, on),
 )  # fmt: skip
 
 

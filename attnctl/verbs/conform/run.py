@@ -339,7 +339,7 @@ class Run:
         if name == INPUTS_KEPT:
             what = ", ".join(wrong[0].answer.changed)
             return Diagnosis("inputs-changed", f"it changes its inputs: {what} is not what it was before")
-        if name in OPTIONS and name != "cache" and self.suite.ignores(name, wrong):
+        if name in OPTIONS and name not in {"cache", "out"} and self.suite.ignores(name, wrong):
             keyword = self.suite.signature.keywords[name]
             return Diagnosis(IGNORED_OPTION, f"{keyword} is taken and changes nothing")
         if found := self.of_attention(told, others):

@@ -56,6 +56,8 @@ class Signature:
     def with_options(self, problem: Problem) -> dict[str, Any]:
         """The keywords of a call, arrays among them."""
         out: dict[str, Any] = dict(self.library.always(problem.case))
+        if "out" in self.required:
+            OPTIONS["out"].ask(problem, True)
         passed = dict(problem.passed)
         if "causal" in self.keywords:
             passed.setdefault("causal", False)  # whatever its default is
