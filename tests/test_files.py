@@ -163,6 +163,8 @@ ELSEWHERE = {
     ("verbs/conform/worker.py", "pickle.load"): "a pipe of our own",
     ("verbs/conform/worker.py", "os.fdopen"): "a pipe of our own",
     ("verbs/conform/worker.py", "os.open"): "nothing: /dev/null",
+    ("verbs/exercise/seal.py", "os.open"): "the key of seals, made for this user alone",
+    ("verbs/exercise/seal.py", "os.fdopen"): "the same",
     ("cli/__init__.py", "os.open"): "nothing: /dev/null",
     ("cli/__init__.py", "os.fdopen"): "nothing: /dev/null",
     ("cli/program.py", "os.open"): "nothing: /dev/null",
