@@ -103,6 +103,27 @@ def test_a_convention_is_failed_only_where_it_is_declared(call, tmp_path):
     assert "Causal corner is declared top-left and found bottom-right." in done.out
 
 
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("answers_wide", "float64"),
+        ("widens_with_causal", "the inputs' or float64 with causal True"),
+    ],
+)
+def test_the_type_of_the_output_is_said_and_held_to_what_is_declared(call, tmp_path, name, found):
+    words = ("conform", target(name), *QUICK[:1], "--dtype", "float16", "--feature", "conventions")
+    words += ("--feature", "causal") if "causal" in name else ("--feature", "attention")
+    done = call(*words)
+    assert done.code == 0
+    assert f"Convention: output type: {found} (float16)." in done.out
+    (tmp_path / "claims.yaml").write_text('conventions: {output type: "the inputs\'"}\n')
+    done = call(*words, "--claims", "claims.yaml")
+    assert done.code == 1
+    assert f"Output type is declared the inputs' and found {found}." in done.out
+    (tmp_path / "claims.yaml").write_text("conventions: {output type: float64}\n")
+    assert call(*words, "--claims", "claims.yaml").code == int("causal" in name)
+
+
 def test_what_its_claims_leave_out_is_skipped(call, tmp_path):
     (tmp_path / "claims.yaml").write_text("without: [causal]\n")
     words = ("conform", target("ignores"), *QUICK, "--feature", "causal")

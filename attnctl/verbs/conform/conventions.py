@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.verbs.conform.call import Answer, output_of
-from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.call import NUMPY, Answer, output_of
+from attnctl.verbs.conform.case import TYPES, Case, Problem
 from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.judge import expected, judged
 from attnctl.verbs.conform.options import OPTIONS
@@ -22,6 +22,8 @@ CORNER, HIDDEN_ROWS, PADDING = "causal corner", "rows that see nothing", "NaN in
 LENGTHS_CORNER = "causal with key lengths"
 SLIDING, AHEAD, FLOAT_MASK = "sliding window", "ahead of a sliding window", "float mask"
 
+OUTPUT_TYPE, THE_INPUTS = "output type", "the inputs'"
+
 NEITHER, ADDED, TRUTHS = "neither", "added", "read as truth values"
 
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -32,6 +34,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
     SLIDING: ("W", "W + 1"),
     AHEAD: ("none", "the same", "all"),
     FLOAT_MASK: (ADDED, TRUTHS),
+    OUTPUT_TYPE: (THE_INPUTS, *TYPES),
 }
 """Every convention with the values that may be declared."""
 
@@ -58,14 +61,19 @@ def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Told:
 
 
 def in_words(told: Mapping[str, Told]) -> Told:
-    """What was found out in all types, by convention; where they differ, with the types."""
+    """What was found out in all types, by convention; where they differ, with the types.
+
+    That outputs are of the inputs' type goes without saying.
+    """
     words = {}
     for name in dict.fromkeys(name for each in told.values() for name in each):
         types: dict[str, list[str]] = {}
         for dtype, each in told.items():
             if name in each:
                 types.setdefault(each[name], []).append(dtype)
-        several = len(types) > 1
+        if set(types) == {THE_INPUTS}:
+            continue
+        several = len(types) > 1 or name == OUTPUT_TYPE
         parts = (f"{value} ({', '.join(of)})" if several else value for value, of in types.items())
         words[name] = ", ".join(parts)
     return words
@@ -83,6 +91,20 @@ def is_right(problem: Problem, answer: Answer) -> bool:
     case = problem.case
     dtype = "float32" if case.dtype == "float64" else case.dtype
     return judged(expected(replace(problem, case=replace(case, dtype=dtype))), answer).right
+
+
+def output_type(seen: Mapping[str, Case], dtype: str, declared: str | None) -> Told:
+    """Of which type outputs are, by the first case of each: the inputs', another, or one or another."""
+    own = {dtype, NUMPY.get(dtype, dtype)} - {declared}
+    kinds = {THE_INPUTS if name in own else name: case for name, case in seen.items() if name in TYPES}
+    if not kinds:
+        return {}
+    first, *others = kinds
+    asked = {
+        name: ", ".join(f"{option} {value}" for option, value in kinds[name].options) for name in kinds
+    }
+    words = [first, *(f"{name} with {asked[name] or kinds[name]}" for name in others)]
+    return {OUTPUT_TYPE: " or ".join(words)}
 
 
 def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,15 @@ from pathlib import Path
 from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.case import Case, Conventions
-from attnctl.verbs.conform.conventions import FLOAT_MASK, TRUTHS, broken, found_out, in_words
+from attnctl.verbs.conform.conventions import (
+    FLOAT_MASK,
+    OUTPUT_TYPE,
+    TRUTHS,
+    broken,
+    found_out,
+    in_words,
+    output_type,
+)
 from attnctl.verbs.conform.diagnosis import (
     ENDINGS,
     LOW_PRECISION,
@@ -164,6 +172,9 @@ class Run:
         for each in self.mapped(lambda one: self.cases(one[0], one[1], refused), work):
             told.append(each)
             progress(len(told), total)
+        for dtype in taken:
+            seen, declared = self.suite.output_types[dtype], self.asked.declared.get(OUTPUT_TYPE)
+            found[dtype] |= output_type(seen, dtype, declared)
         results = [self.result(each, told) for each in told]
         results += [each for dtype in taken for each in self.declared(dtype, found[dtype])]
         return Conformance(

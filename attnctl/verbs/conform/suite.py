@@ -97,6 +97,8 @@ class Suite:
     """By type: a call that changed its inputs."""
     extras: dict[int, str] = field(default_factory=dict)
     """What the outputs behind the first are, by place, as far as they are known."""
+    output_types: dict[str, dict[str, Case]] = field(default_factory=dict)
+    """By type: the types of outputs, each with the first case that gave it."""
     hangs: int = 0
 
     @property
@@ -129,6 +131,7 @@ class Suite:
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
         found = Outcome(problem.case, answer, judgement)
+        self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype, problem.case)
         if answer.changed:
             self.changed.setdefault(case.dtype, found)
         return found
