@@ -292,6 +292,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     names: Mapping[str, str] | None = None,
     framework: str = "numpy",
     device: str | None = None,
+    returns: Sequence[str] | None = None,
     claims: str | PathLike[str] | None = None,
     xfail: str | PathLike[str] | None = None,
     features: Sequence[str] = (),
@@ -306,9 +307,9 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     A function is called in this process; the name of one, "module:function" or "file.py:function",
     in a process of its own with a time limit for each call. It takes Q, K and V, each (batch, head,
     n, d) unless a `layout` (bnhd, hnd, nd) says otherwise; what else it can do is read from its
-    signature, `names` says theirs -> ours. `claims` and `xfail` are YAML files. Failing cases are
-    saved in the folder `save`, where one is given. Raises AttnError where the function cannot be
-    called, and for names that there are not.
+    signature, `names` says theirs -> ours, `returns` what comes back, the output first. `claims` and
+    `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. Raises
+    AttnError where the function cannot be called, and for names that there are not.
     """
     from attnctl.verbs.conform.ask import asked, target_for
     from attnctl.verbs.conform.run import run as run_suite
@@ -317,6 +318,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         layout=layout,
         like=like,
         names=names or {},
+        returns=returns,
         claims=None if claims is None else fspath(claims),
         xfail=None if xfail is None else fspath(xfail),
         features=features,

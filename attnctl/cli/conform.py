@@ -39,6 +39,10 @@ class TargetOptions(NamedTuple):
             "A parameter of it by our name (causal, window, …); may be repeated.", metavar="THEIRS=OURS"
         ),
     ] = None
+    returns: Annotated[
+        str | None,
+        option("What it returns, in order, like output,logsumexp; - is not judged.", metavar="NAME,…"),
+    ] = None
     framework: Annotated[
         str | None,
         option("Whose arrays it takes: numpy (the default), torch or jax."),
@@ -196,6 +200,7 @@ def asked_of(target: list[str], how: TargetOptions, what: SuiteOptions, report: 
         layout=how.layout,
         like=how.like,
         names=renames(how.map or [], "--map"),
+        returns=how.returns,
         claims=what.claims,
         xfail=what.xfail,
         features=what.feature or (),
@@ -212,6 +217,7 @@ def flags_of(how: TargetOptions, what: SuiteOptions) -> list[str]:
     given = {
         "layout": how.layout,
         "like": how.like,
+        "returns": how.returns,
         "framework": how.framework,
         "device": how.device,
         "timeout": how.timeout,

@@ -10,6 +10,7 @@ from attnctl.verbs.conform.call import Framework
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.claims import Claims, read_claims, read_xfail
 from attnctl.verbs.conform.command import Command
+from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
 from attnctl.verbs.conform.layout import AXES
 from attnctl.verbs.conform.library import LIBRARIES
@@ -29,6 +30,7 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
     layout: str | None = None,
     like: str | None = None,
     names: Mapping[str, str],
+    returns: str | Sequence[str] | None = None,
     claims: str | None = None,
     xfail: str | None = None,
     features: Sequence[str] = (),
@@ -48,6 +50,7 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
         ]
     )
     library = LIBRARIES[like or ""]
+    claimed = read_claims(claims) if claims else Claims()
     return Asked(
         layout=layout or library.layout or None,
         library=library,
@@ -55,12 +58,24 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
         dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),
         only=tuple(features),
         quick=quick,
-        claims=read_claims(claims) if claims else Claims(),
+        claims=claimed,
+        returns=read_returns(returns) if returns else claimed.returns,
         xfail=read_xfail(xfail) if xfail else {},
         save=save,
         called=(tuple(called[0]), tuple(called[1])),
         jobs=jobs,
     )
+
+
+def read_returns(said: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of outputs, the output first. Raises AttnError for others."""
+    names = tuple(said.split(",") if isinstance(said, str) else said)
+    raise_all(unknown("returns", names, RETURNS))
+    if not names or names[0] != RETURNS[0]:
+        raise AttnError(
+            f"--returns {','.join(names)}: the output comes first; write {RETURNS[0]},… or wrap it"
+        )
+    return names
 
 
 def unknown(what: str, given: Iterable[str], there: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ claims:
     features: [grouped heads, lengths]      # must be there: an exception is a failure
     without: [bias]                         # taken, but not claimed: skipped
     conventions: {causal corner: bottom-right}
+    returns: [output, logsumexp]            # what comes back, in order; - is not judged
 
 xfail, known and filed; a feature with why, or with the types it is about:
 
@@ -24,6 +25,7 @@ from attnctl.files import open_input
 from attnctl.values import Path, json_path, shown
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.conventions import KNOWN
+from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
 from attnctl.words import nearest
 
@@ -37,6 +39,7 @@ class Claims:
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     conventions: Mapping[str, str] = field(default_factory=dict)
+    returns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ def read_claims(path: str) -> Claims:
         tuple(map(str, data.get("features", ()))),
         tuple(map(str, data.get("without", ()))),
         {str(name): str(value) for name, value in data.get("conventions", {}).items()},
+        tuple(map(str, data.get("returns", ()))),
     )
 
 
@@ -82,6 +86,15 @@ def read(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
     return dict(data)
 
 
+def returns_problems(key: str, value: Any) -> Problems:
+    """What is wrong with a list of outputs."""
+    if not isinstance(value, list) or value[:1] != [RETURNS[0]]:
+        yield (key,), f"expected a list with the output first, like [{RETURNS[0]}, {RETURNS[1]}]"
+        return
+    for at, name in enumerate(value):
+        yield from unknown((key, at), name, RETURNS)
+
+
 def claims_problems(data: Any) -> Problems:
     """What is wrong with a file of claims."""
     if not isinstance(data, dict):
@@ -101,8 +114,10 @@ def claims_problems(data: Any) -> Problems:
             for name, said in value.items():
                 problems = list(unknown((key, name), name, list(KNOWN)))
                 yield from problems or unknown((key, name), said, KNOWN[name])
+        elif key == "returns":
+            yield from returns_problems(key, value)
         else:
-            yield from unknown((key,), key, ("features", "without", "conventions"))
+            yield from unknown((key,), key, ("features", "without", "conventions", "returns"))
 
 
 def xfail_problems(data: Any) -> Problems:

@@ -64,7 +64,7 @@ def diagnosed(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
         return ended(wrong[0])
     outputs = [each for each in answered if each.judgement.extra is None]
     if not outputs:
-        return explain_extra(suite, answered[0])
+        return explain_extra(suite, min(answered, key=simplicity))
     misshaped = [each for each in outputs if suite.output_of(each) is None]
     if misshaped:
         return Diagnosis("wrong-shape", misshaped[0].judgement.words)
