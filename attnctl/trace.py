@@ -84,6 +84,17 @@ class Trace(Mapping[str, Array]):
         return config
 
     @property
+    def edited(self) -> frozenset[str]:
+        """The steps whose numbers were edited."""
+        edits = self.header.get("edits")
+        told = (
+            [each.get("step") for each in edits if isinstance(each, dict)]
+            if isinstance(edits, list)
+            else []
+        )
+        return frozenset(step for step in told if isinstance(step, str))
+
+    @property
     def derivation(self) -> Derivation:
         """The lines that are recorded here."""
         return Derivation(tuple(self.steps.values()))

@@ -47,17 +47,21 @@ def verify(claim, data, variant):
     """Hold one claim to the numbers."""
     array = data[claim.step]
     match claim:
-        case made.Extremes(_, largest, most, smallest, least):
+        case made.Extremes(_, largest, most, smallest, least, whole):
             values = array[np.isfinite(array)]
+            assert whole == (values.size == array.size)
             assert (most, least) == (values.max(), values.min())
             assert (array[largest], array[smallest]) == (most, least)
             assert most > least
-        case made.AllAlike(_, value):
+        case made.AllAlike(_, value, whole):
+            assert whole == np.isfinite(array).all()
             assert set(array[np.isfinite(array)].tolist()) == {value}
-        case made.Moved(_, source, cell, before, after):
+        case made.Moved(_, source, cell, before, after, whole):
             assert (data[source][cell], array[cell]) == (before, after)
-            with np.errstate(invalid="ignore"):
-                assert np.nanmax(np.abs(array - data[source])) == abs(after - before) > 0
+            finite = np.isfinite(array) & np.isfinite(data[source])
+            assert whole == finite.all()
+            gaps = np.abs(array[finite].astype(float) - data[source][finite].astype(float))
+            assert gaps.max() == abs(after - before) > 0
         case made.Unchanged(_, source):
             assert array.tolist() == data[source].tolist()
         case made.NotFinite(_, count):

@@ -46,7 +46,7 @@ def walked(
     trace, settings = reading.trace, reading.settings
     intent = intent or intended(trace, settings)
     blanks = {name: np.isnan(intent.trace[name]) for name in begun if name in intent.trace}
-    record = Record(intent.trace, intent.sizes, intent.derivation, strictness, blanks, edited(intent.trace))
+    record = Record(intent.trace, intent.sizes, intent.derivation, strictness, blanks, intent.trace.edited)
     dtype = settings.dtype if settings else trace.config.get("dtype")
     record = with_precisions(record, DTYPES.get(str(dtype), FLOAT64))
     walk = Walker(record).walk(record.intended)
@@ -175,10 +175,3 @@ def offset_of(value: Any) -> Any:
     if value is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
         raise AttnError(f"$.config.causal_offset: {value!r} is not a number of keys")
     return tuple(several) if isinstance(value, list) else value
-
-
-def edited(trace: Trace) -> frozenset[str]:
-    """The steps whose numbers were edited: they are what they are."""
-    edits = trace.header.get("edits")
-    told = [each.get("step") for each in edits if isinstance(each, dict)] if isinstance(edits, list) else []
-    return frozenset(step for step in told if isinstance(step, str))

@@ -12,6 +12,8 @@ from attnctl.verbs.exercise.grade import Sheet
 from attnctl.verbs.exercise.make import seed_from
 from attnctl.words import all_of
 
+ANOTHER = "another exercise than most of these"
+
 
 def with_copies(sheets: Sequence[Sheet]) -> list[Sheet]:
     """The hand-ins, each with a note where its numbers, or the sheet itself, are somebody else's."""
@@ -20,8 +22,7 @@ def with_copies(sheets: Sequence[Sheet]) -> list[Sheet]:
         replace(
             sheet,
             notes=(*sheet.notes, *whose_sheet(sheet, sheets), *alike.get(at, ())),
-            asides=("another exercise than most of these",)
-            * (usual is not None and sheet.task not in {usual, ""}),
+            asides=(ANOTHER,) if usual and sheet.task not in {usual, ""} else (),
         )
         for at, sheet in enumerate(sheets)
     ]

@@ -12,20 +12,26 @@ import numpy as np
 from attnctl.array import Array, Cell
 from attnctl.derivation import Step
 from attnctl.display import Displayed
-from attnctl.names import HEAD_OUTPUTS, MASK, WEIGHTS
-from attnctl.ops import Copy, Given, Hide, MatMul, Merge, Repeat, SinkSoftmax, Softmax
+from attnctl.names import HEAD_OUTPUTS, WEIGHTS
+from attnctl.ops import Copy, Given, Hide, MatMul, Merge, Repeat
 from attnctl.trace import Trace
 from attnctl.verbs.story.claims import (
     Blind,
     Claim,
+    Empty,
     Hidden,
     Look,
+    Mix,
     NotFinite,
+    Unmixed,
     extremes,
     mix,
     moved,
+    same_mixture,
     tied,
 )
+from attnctl.verbs.story.visible import Visible
+from attnctl.words import all_of
 
 MOST_ROWS = 12
 """Rows of a step that are told one by one."""
@@ -108,49 +114,46 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.hiding = next((step for step in trace.steps.values() if isinstance(step.op, Hide)), None)
+        self.visible = Visible(trace)
 
     def __call__(self, steps: list[Step]) -> Chapter:
         """The chapter of these steps."""
         names = " and ".join(filter(None, [", ".join(s.name for s in steps[:-1]), steps[-1].name]))
         step, happens = steps[0], what_happens(steps[0], names)
+        if edited := [each.name for each in steps if each.name in self.trace.edited]:
+            happens = f"{happens} Then {all_of(edited)} {'was' if len(edited) == 1 else 'were'} edited."
         if len(steps) > 1:
             return Chapter(tuple(steps), happens)
-        claims = list(islice(self.claims(step), MOST_ROWS + 4))
-        rows = [claim for claim in claims if not isinstance(claim, NotFinite | Blind)]
-        return Chapter((step,), happens, tuple(claims), max(0, self.row_count(step) - len(rows)))
+        claims = tuple(self.claims(step))
+        told = sum(isinstance(claim, Look | Mix) for claim in claims)
+        named = sum(len(claim.rows) for claim in claims if isinstance(claim, Blind | Empty | Unmixed))
+        return Chapter((step,), happens, claims, self.row_count(step) - told - named)
 
     def row_count(self, step: Step) -> int:
         """How many rows could be told of a step, one by one; 0 where it is told as a whole."""
-        array = self.trace[step.name]
-        if not self.by_row(step):
-            return 0
-        return int(np.prod(array.shape[:-1])) - len(self.blind_rows())
-
-    def by_row(self, step: Step) -> bool:
-        """Whether a step is told row by row."""
-        mixing = step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul) and WEIGHTS in self.trace
-        return step.name == WEIGHTS or mixing
+        if step.name == WEIGHTS:
+            return int(np.prod(self.trace[WEIGHTS].shape[:-1]))
+        return len(self.mixed_rows(step)) if self.is_mixture(step) else 0
 
     def claims(self, step: Step) -> Iterator[Claim]:
         """What can be said of the numbers of a step."""
         array = self.trace[step.name]
         if array.dtype == bool or not array.size:
             return
-        strange = np.isnan(array) | np.isposinf(array)
-        if not step.name.endswith("scores"):
-            strange |= np.isneginf(array)
+        scores = step.name.endswith("scores")
+        strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not scores))
         if strange.any():
             yield NotFinite(step.name, int(strange.sum()))
         if step.name == WEIGHTS:
-            yield from self.blind()
+            yield from self.without_weight(array)
             yield from islice(self.looks(step, array), MOST_ROWS)
-        elif self.by_row(step):
-            yield from islice(self.mixes(step, array), MOST_ROWS)
-        elif isinstance(step.op, Hide):
-            yield self.hidden(step, array)
+        elif self.is_mixture(step):
+            yield from self.mixes(step)
         else:
-            yield from self.of_the_whole(step, array)
+            if isinstance(step.op, Hide) or (scores and np.isneginf(array).any()):
+                yield self.hidden(step, array)
+            if not isinstance(step.op, Hide):
+                yield from self.of_the_whole(step, array)
 
     def of_the_whole(self, step: Step, array: Array) -> Iterator[Claim]:
         """How a step differs from what it was made of, or how far its numbers reach."""
@@ -168,47 +171,31 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
     # --- who sees whom ---
 
     def hidden(self, step: Step, array: Array) -> Hidden:
-        """How many cells are hidden, and by which rule."""
-        reasons = self.reasons(array.shape)
-        counts = tuple((word, int((reasons == at).sum())) for at, word in enumerate(self.rule_words()))
+        """How many cells are hidden, and by what."""
+        words, reasons = self.visible.reasons(step.name)
+        counts = tuple((word, int((reasons == at).sum())) for at, word in enumerate(words))
         return Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
 
-    def rule_words(self) -> list[str]:
-        """The names of what hides, in the order in which reasons count them."""
-        if self.hiding is None or not isinstance(self.hiding.op, Hide):
-            return []
-        return [rule.name for rule in self.hiding.op.rules] + [MASK] * (len(self.hiding.inputs) > 1)
-
-    def reasons(self, shape: tuple[int, ...]) -> Array:
-        """For each cell the number of the rule that hides it, −1 where none does."""
-        if self.hiding is None or not isinstance(self.hiding.op, Hide):
-            return np.full(shape, -1)
-        masks = [self.trace[name] for name in self.hiding.inputs[1:] if name in self.trace]
-        return self.hiding.op.hidden_by(shape, *masks)
-
-    def blind_rows(self) -> list[Cell]:
-        """The rows that see nothing."""
-        if self.hiding is None or WEIGHTS not in self.trace:
-            return []
-        seen = (self.reasons(self.trace[WEIGHTS].shape) < 0).any(axis=-1)
-        return [tuple(map(int, row)) for row in np.argwhere(~seen)]
-
-    def blind(self) -> Iterator[Blind]:
-        """That rows see nothing, where they do."""
-        rows = self.blind_rows()
-        if rows:
-            yield Blind(WEIGHTS, tuple(rows))
+    def without_weight(self, weights: Array) -> Iterator[Blind | Empty]:
+        """The rows whose weights are all 0: as they see nothing, or for another reason."""
+        nothing, source = np.asarray(~weights.any(axis=-1)), self.visible.source
+        blind = np.zeros_like(nothing)
+        if source:
+            blind = nothing & np.isneginf(self.trace[source]).all(axis=-1)
+        if blind.any():
+            yield Blind(WEIGHTS, rows_of(blind))
+        if (nothing & ~blind).any():
+            yield Empty(WEIGHTS, rows_of(nothing & ~blind))
 
     # --- row by row ---
 
     def looks(self, step: Step, array: Array) -> Iterator[Look]:
         """What each row looks at."""
-        reasons, words = self.reasons(array.shape), self.rule_words()
-        softmax = isinstance(step.op, Softmax | SinkSoftmax) and step.inputs[0] in self.trace
-        source = step.inputs[0] if softmax else ""
+        source = self.visible.source
+        words, reasons = self.visible.reasons(source) if source else ([], np.full(array.shape, -1))
         for row in np.ndindex(*array.shape[:-1]):
             weights, why = array[row], reasons[row]
-            if not np.isfinite(weights).all() or not (why < 0).any():
+            if not np.isfinite(weights).all() or not weights.max() > 0:
                 continue
             keys = tied(weights)
             hidden = tuple(
@@ -228,10 +215,38 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         larger = not others.size or own.min() > others.max()
         return tuple(map(float, own)) if larger and np.isfinite(own).all() else ()
 
-    def mixes(self, step: Step, array: Array) -> Iterator[Claim]:
+    def is_mixture(self, step: Step) -> bool:
+        """True for outputs that weights made of values."""
+        made = step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul) and WEIGHTS in self.trace
+        return made and self.trace[WEIGHTS].shape[:-1] == self.trace[step.name].shape[:-1]
+
+    def mixes(self, step: Step) -> Iterator[Mix | Unmixed]:
         """What each row of the outputs is made of."""
+        rows = self.mixed_rows(step)
+        unmixed = tuple(row for row in rows if not self.is_mixed(step, row))
+        if unmixed:
+            yield Unmixed(step.name, unmixed)
+        told = [row for row in rows if row not in unmixed]
         weights = self.trace[WEIGHTS]
-        for row in np.ndindex(*array.shape[:-1]):
-            own = weights[row] if weights.shape[:-1] == array.shape[:-1] else np.array([np.nan])
-            if np.isfinite(own).all() and own.any():
-                yield mix(step.name, row, own, MOST_PARTS)
+        yield from (mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
+
+    def mixed_rows(self, step: Step) -> list[Cell]:
+        """The rows of outputs of which weights can say what they are made of: none of these is below 0."""
+        weights = self.trace[WEIGHTS]
+        return [
+            row
+            for row in np.ndindex(*self.trace[step.name].shape[:-1])
+            if np.isfinite(weights[row]).all() and weights[row].any() and (weights[row] >= 0).all()
+        ]
+
+    def is_mixed(self, step: Step, row: Cell) -> bool:
+        """True where a row is what its weights make of the values, but for rounding."""
+        values = self.trace.arrays.get(step.inputs[1])
+        if values is None:
+            return step.name not in self.trace.edited
+        return same_mixture(self.trace[step.name][row], self.trace[WEIGHTS][row], values[row[:-1]])
+
+
+def rows_of(where: Array) -> tuple[Cell, ...]:
+    """The indices that are true."""
+    return tuple(tuple(map(int, row)) for row in np.argwhere(where))

@@ -17,13 +17,17 @@ ULPS = 8
 
 @dataclass(frozen=True)
 class Extremes:
-    """The largest and the smallest finite number of a step, and the first cell that holds each."""
+    """The largest and the smallest finite number of a step, and the first cell that holds each.
+
+    `whole` says that all are finite, here as in other claims.
+    """
 
     step: str
     largest: Cell
     most: float
     smallest: Cell
     least: float
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,19 @@ class AllAlike:
 
     step: str
     value: float
+    whole: bool
 
 
 @dataclass(frozen=True)
 class Moved:
-    """The cell of a step that differs most from the same cell of what it was made of."""
+    """The cell of a step that differs most from the same cell of what it was made of, both finite."""
 
     step: str
     source: str
     cell: Cell
     before: float
     after: float
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class Hidden:
-    """How many cells of a step are hidden, and by which rule, as the first of those that would."""
+    """How many cells of a step are −∞, and what made them so first: a rule, a mask, a bias, an edit."""
 
     step: str
     by: tuple[tuple[str, int], ...]
@@ -64,7 +70,15 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Blind:
-    """The rows of a step that see nothing."""
+    """The rows of weights whose scores are all −∞, and whose weights are all 0."""
+
+    step: str
+    rows: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Empty:
+    """Other rows of weights that are all 0."""
 
     step: str
     rows: tuple[Cell, ...]
@@ -74,8 +88,9 @@ class Blind:
 class Look:
     """Which keys a row of weights looks at most (several where they tie), with which share.
 
-    `seen` are the keys that are not hidden, `hidden` those that are, with the rule. `scores` are the
-    scores of `keys` where these are the largest of the row, and so the reason; none where they are not.
+    `seen` are the keys whose scores are not −∞, `hidden` the others, with what hides them; where the
+    scores are not known, none is hidden. `scores` are the scores of `keys` where these are the largest
+    of the row, and so the reason; none where they are not.
     """
 
     step: str
@@ -90,13 +105,24 @@ class Look:
 
 @dataclass(frozen=True)
 class Mix:
-    """What a row of head outputs is made of: the keys with the largest weights, first the largest."""
+    """What a row of head outputs is made of: the keys with the largest weights, first the largest.
+
+    The row is the sum of their values, each times its weight, where values are recorded.
+    """
 
     step: str
     row: Cell
     parts: tuple[tuple[int, float], ...]
     rest: float
     """The weights of the other keys together."""
+
+
+@dataclass(frozen=True)
+class Unmixed:
+    """The rows of head outputs that are not what the weights make of the values."""
+
+    step: str
+    rows: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -107,7 +133,7 @@ class NotFinite:
     count: int
 
 
-Claim = Extremes | AllAlike | Moved | Unchanged | Hidden | Blind | Look | Mix | NotFinite
+Claim = Extremes | AllAlike | Moved | Unchanged | Hidden | Blind | Empty | Look | Mix | Unmixed | NotFinite
 
 
 def extremes(step: str, array: Array) -> Extremes | AllAlike | None:
@@ -119,7 +145,8 @@ def extremes(step: str, array: Array) -> Extremes | AllAlike | None:
     low = np.where(finite, array, np.inf)
     top, bottom = index_of(high.argmax(), array), index_of(low.argmin(), array)
     most, least = float(array[top]), float(array[bottom])
-    return AllAlike(step, most) if most == least else Extremes(step, top, most, bottom, least)
+    whole = bool(finite.all())
+    return AllAlike(step, most, whole) if most == least else Extremes(step, top, most, bottom, least, whole)
 
 
 def index_of(flat: np.intp, array: Array) -> Cell:
@@ -139,7 +166,7 @@ def moved(step: str, source: str, array: Array, before: Array) -> Moved | Unchan
     if not gap.max() > 0:
         return Unchanged(step, source) if np.array_equal(array, before, equal_nan=True) else None
     cell = index_of(gap.argmax(), array)
-    return Moved(step, source, cell, float(before[cell]), float(array[cell]))
+    return Moved(step, source, cell, float(before[cell]), float(array[cell]), bool(both.all()))
 
 
 def tied(row: Array) -> tuple[int, ...]:
@@ -155,3 +182,10 @@ def mix(step: str, row: Cell, weights: Array, most: int) -> Mix:
     parts = tuple((int(key), float(weights[key])) for key in order if weights[key] > 0)
     rest = float(weights.sum(dtype=np.float64)) - sum(share for _, share in parts)
     return Mix(step, row, parts, max(rest, 0.0))
+
+
+def same_mixture(output: Array, weights: Array, values: Array) -> bool:
+    """True where an output row is Σ weight · value, but for rounding in its type."""
+    terms = np.abs(weights.astype(np.float64)[:, None] * values).sum(axis=0)
+    off = np.abs(weights.astype(np.float64) @ values - output)
+    return bool((off <= ULPS * np.finfo(output.dtype).eps * (len(weights) + 1) * terms).all())

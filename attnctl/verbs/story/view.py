@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attnctl.cells import Speller, spellings
+from attnctl.cells import Speller, numbered
 from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import folded
@@ -16,6 +17,7 @@ from attnctl.verbs.story.claims import (
     AllAlike,
     Blind,
     Claim,
+    Empty,
     Extremes,
     Hidden,
     Look,
@@ -23,6 +25,7 @@ from attnctl.verbs.story.claims import (
     Moved,
     NotFinite,
     Unchanged,
+    Unmixed,
 )
 from attnctl.words import all_of, plural
 
@@ -36,6 +39,9 @@ MOST_KEYS = 4
 """Keys that are named one by one."""
 
 UNBROKEN = "\N{NO-BREAK SPACE}"
+
+WORD = re.compile(r"[\w'’-]*\w[\w'’-]*")
+"""A token that stands in a sentence as it is."""
 
 LEAST_TOLD = 0.00005
 """A share below it is not said."""
@@ -59,7 +65,7 @@ def opening(story: Story, screen: Screen) -> Iterator[Element]:
     yield from headline(story.trace, screen._replace(fits=True, width=width))
     tokens, ids = story.trace.tokens, story.trace.ids
     if tokens:
-        words = [screen.token(each) for each in tokens[:WIDEST]]
+        words = [name_of(screen.token(each)) for each in tokens[:WIDEST]]
         if ids and len(ids) == len(tokens):
             words = [f"{word} ({number})" for word, number in zip(words, ids, strict=False)]
         more = f" and {len(tokens) - WIDEST} more" if len(tokens) > WIDEST else ""
@@ -115,28 +121,31 @@ class Writer:
                 return self.mix(claim)
             case Hidden():
                 return self.hidden(claim)
-            case Blind():
-                rows = [self.row(claim.step, row) for row in claim.rows[:MOST_KEYS]]
-                more = len(claim.rows) - len(rows)
-                named = "; ".join([*rows, f"{plural(more, 'row')} more"] if more else rows)
-                return (
-                    f"{plural(len(claim.rows), 'row')} may look at nothing, and all weights are 0: {named}."
-                )
+            case Blind(step, rows):
+                start = f"{plural(len(rows), 'row')} may look at nothing, and all weights are 0"
+                return f"{start}: {self.rows(step, rows)}."
+            case Empty(step, rows):
+                return f"All weights of {plural(len(rows), 'row')} are 0: {self.rows(step, rows)}."
+            case Unmixed(step, rows):
+                be = "is" if len(rows) == 1 else "are"
+                start = f"{plural(len(rows), 'row')} {be} not what the weights make of the values"
+                return f"{start}: {self.rows(step, rows)}."
             case _:
                 return self.of_the_whole(claim)
 
     def of_the_whole(self, claim: Claim) -> str:
         """What is said of a step as a whole."""
         match claim:
-            case Extremes(step, largest, most, smallest, least):
+            case Extremes(step, largest, most, smallest, least, whole):
                 high, low = self.cell(step, largest), self.cell(step, smallest)
-                reach = f"The largest number is {number(most)} at {high}"
+                reach = f"The largest {'' if whole else 'finite '}number is {number(most)} at {high}"
                 return f"{reach}, the smallest {number(least)} at {low}."
-            case AllAlike(_, value):
-                return f"Every number is {number(value)}."
-            case Moved(step, _, cell, before, after):
+            case AllAlike(_, value, whole):
+                return f"Every {'' if whole else 'finite '}number is {number(value)}."
+            case Moved(step, _, cell, before, after, whole):
                 was, now = number(before), number(after)
-                return f"What changes most is {self.cell(step, cell)}: {was} becomes {now}."
+                start = "What changes" if whole else "Of what is finite, what changes"
+                return f"{start} most is {self.cell(step, cell)}: {was} becomes {now}."
             case Unchanged(_, source):
                 return f"The numbers are those of {plainly(source)}."
             case NotFinite(_, count):
@@ -161,7 +170,8 @@ class Writer:
             return f"{who} sees {keys} alone: {share}{self.hiding(claim)}."
         if len(claim.keys) == claim.seen and claim.seen > 1:
             alike = f"{who} looks at {keys} alike: {share} each"
-            same = ", because their scores are the same" if claim.scores else ""
+            equal = len(set(map(number, claim.scores))) == 1
+            same = ", because their scores are the same" if equal else ""
             return f"{alike}{same}{self.hiding(claim)}."
         if len(claim.keys) > 1:
             why = self.because(claim) + self.hiding(claim)
@@ -199,17 +209,23 @@ class Writer:
     def row(self, step: str, row: tuple[int, ...]) -> str:
         """love; love in head 1, where there are several; query 2, where there are no tokens."""
         axes, shape = self.trace.steps[step].axes, self.trace[step].shape
-        words = self.spell.words(step, len(row) - 1)
-        name = f"query {row[-1]}" if words is None else self.screen.ours(words[row[-1]])
+        words = self.trace.tokens_along(step, len(row) - 1)
+        name = f"query {row[-1]}" if words is None else self.screen.ours(names_of(words)[row[-1]])
         where = [f"{axes[at]} {row[at]}" for at in range(len(row) - 1) if shape[at] > 1]
         return f"{', '.join(where)}: {name}" if where else name
+
+    def rows(self, step: str, rows: Sequence[tuple[int, ...]]) -> str:
+        """Rows by name, the first few."""
+        named = [self.row(step, row) for row in rows[:MOST_KEYS]]
+        more = len(rows) - len(named)
+        return "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
 
     def key(self, at: int) -> str:
         """A key by its token, or by its number."""
         words = self.trace.key_tokens
         if words is None or at >= len(words):
             return f"key {at}"
-        return self.screen.ours(spellings(words)[at])
+        return self.screen.ours(names_of(words)[at])
 
     def keys(self, step: str, keys: Sequence[int]) -> str:
         """Keys one by one, or how many."""
@@ -217,6 +233,16 @@ class Writer:
             shown = [self.key(at) for at in keys[: MOST_KEYS - 1]]
             return all_of([*shown, f"{len(keys) - len(shown)} more"])
         return all_of(self.key(at) for at in keys)
+
+
+def name_of(token: str) -> str:
+    """A token within a sentence: in quotes where its signs would be read as the sentence's."""
+    return token if WORD.fullmatch(token) else f'"{token}"'
+
+
+def names_of(tokens: Sequence[str]) -> list[str]:
+    """The tokens within a sentence, a repeated one with its number."""
+    return numbered(list(map(name_of, tokens)))
 
 
 def percent(share: float) -> str:
