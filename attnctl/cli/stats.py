@@ -213,7 +213,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
         give(Found(report), out, how)
         return
     with progress("random tokens") as moved:
-        found = battery(name, open_model(name).description["vocab"], settings, moved)
+        found = battery(name, open_model(name).rows("embed"), settings, moved)
     more = {"texts": len(texts), "battery": battery_data(found)}
     if texts or out.wanted == "json":
         give(Found(report, more=more), out, how)

@@ -70,6 +70,11 @@ class Stack:
         """The names of config.json that mean something here, or are known to mean nothing."""
         return frozenset((*(name for each in self.keys for name in each.names), *self.only, *self.inert))
 
+    def called(self, name: str) -> str:
+        """What config.json of this family calls a setting."""
+        keys = keys_of({**DEFAULTS, **self.settings}[name])
+        return keys[0].names[0] if keys else name
+
     def every_setting(self) -> Iterator[Setting]:
         """Each setting that it may come to, and what decides."""
         yield from {**DEFAULTS, **self.settings}.values()
@@ -176,6 +181,7 @@ DEFAULTS: dict[str, Setting] = {
     "kv_rank": None,
     "d_rope": None,
     "latent_eps": 1e-6,
+    "spare": 0,  # layers after the last, which guess tokens further ahead
     "shared_groups": None,  # of layers that share their tensors (ALBERT)
 }
 """Every setting of a stack; the keys are those that all families read, unless they say otherwise."""

@@ -30,10 +30,6 @@ def embedded(model: Model, ids: Sequence[int], segments: Sequence[int] | None = 
     Raises AttnError where the model takes no tokens, for ids it does not have, and for too many.
     """
     d = model.description
-    if "embed" not in d.shared:
-        raise AttnError(
-            f"{model.name}: {d.family} takes no tokens here; give what came into a layer as `hidden`"
-        )
     width = d["embed_width"]
     x = rows(model, "embed", "token", ids, width) * np.dtype(model.dtype).type(d["embed_scale"])
     if d["project"] and d["project_first"]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 from attnctl.array import Array, Shape
+from attnctl.errors import AttnError
 from attnctl.models.description import Description, Layer
 from attnctl.models.tensors import Checkpoint, foreign, prefix_of
 from attnctl.ops import LayerNorm, RMSNorm
 from attnctl.store.limits import raise_first
+
+ROWS = {"embed": "vocab", "position": "longest", "segment": "segments"}
+"""The setting that says how many rows a table has."""
 
 
 @dataclass
@@ -37,10 +42,34 @@ class Model:
         return self.checkpoint.read(name, shape, self.dtype, part)
 
     def rows(self, use: str) -> int:
-        """The number of rows that a table outside of layers has."""
+        """The number of rows of a table outside of layers, as config.json or else the checkpoint has it.
+
+        Raises AttnError where there is none.
+        """
+        if use not in self.description.shared:
+            raise AttnError(
+                f"{self.name}: {self.description.family} takes no tokens here; "
+                "give what came into a layer as `hidden`"
+            )
+        said = self.description[ROWS[use]]
+        if said is not None:
+            return int(said)
         name = f"{self.prefix}{self.description.shared[use]}.weight"
         tensor = self.checkpoint.tensors.get(name)
         return tensor.shape[0] if tensor is not None and tensor.shape else 0
+
+    def refuse_layers(self) -> None:
+        """Refuse a checkpoint with other layers than config.json says."""
+        d, under = self.description, self.checkpoint.under
+        name = d.stack.called("shared_groups" if d["shared_groups"] else "layers")
+        said = d["shared_groups"] or len(d.layers)
+        layers = (self.prefix + d.stack.layer.format(i=index) for index in range(said + d["spare"] + 1))
+        found = sum(1 for _ in takewhile(under, layers))
+        if not said <= found <= said + d["spare"]:
+            there = f"more than {said}" if found > said else found
+            raise AttnError(
+                f"{self.checkpoint.folder}: config.json: {name} is {said}, but there are tensors of {there}"
+            )
 
     def layer(self, index: int) -> LayerTensors:
         """The tensors of a layer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attnctl.models.activations import ACTIVATIONS
@@ -46,12 +46,7 @@ def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
 
 def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     """What no model can have, though each key by itself says what it may."""
-
-    def told(name: str) -> str:
-        """What config.json of this family calls a setting."""
-        keys = keys_of({**DEFAULTS, **stack.settings}[name])
-        return keys[0].names[0] if keys else name
-
+    told = stack.called
     if s["act"] not in ACTIVATIONS:
         yield (
             f"{told('act')}: the function {quoted(str(s['act']))} is not known; "
@@ -68,13 +63,14 @@ def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
         if s[name] is not None and s[name] > most:
             yield f"{told(name)}: {s[name]}; {most} are the most"
     if s["experts"] is not None:
-        yield from impossible_experts(s, told)
+        yield from impossible_experts(s, stack)
     if s["types"] is not None:
         yield from impossible_types(s["types"], s["layers"], s["window"])
 
 
-def impossible_experts(s: Mapping[str, Any], told: Callable[[str], str]) -> Iterator[str]:
+def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     """Numbers of experts that do not go together."""
+    told = stack.called
     experts, groups, chosen_groups, chosen = (
         s[name] for name in ("experts", "groups", "chosen_groups", "chosen")
     )

@@ -129,6 +129,7 @@ def plans(name: str, source: Input, layers: str, settings: Settings) -> list[Pre
     dtype, limit = settings.dtype, settings.max_memory
     wanted = wanted_layers(layers, lambda of: len(open_model(name, of).description.layers))
     model = open_model(name, wanted.part, dtype, limit)
+    model.checkpoint.looks = False
     count = len(tokens_of(name, source.text, source.ids, source.pair).ids)
     keys = count
     if wanted.cross:

@@ -33,7 +33,9 @@ def open_model(name: str, part: str = "", dtype: str = "float32", max_memory: in
     folder = folder_of(name)
     path = inside(folder, CONFIG)
     description = describe(json_file(path, LONGEST_CONFIG), part, str(path))
-    return Model(name, description, Checkpoint(folder), dtype, max_memory)
+    model = Model(name, description, Checkpoint(folder), dtype, max_memory)
+    model.refuse_layers()
+    return model
 
 
 def folder_of(name: str) -> Path:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from attnctl.errors import AttnError
+from attnctl.errors import AttnError, raise_all
 from attnctl.files import note_input
 from attnctl.models.tensors import inside
+from attnctl.words import quoted
 
 TOKENIZER = "tokenizer.json"
 
@@ -30,8 +32,13 @@ class Tokens:
 
 
 def plain_ids(ids: Sequence[int]) -> Tokens:
-    """Ids that are given; each is its own label."""
-    return Tokens(list(ids), [str(each) for each in ids], [0] * len(ids))
+    """Ids that are given; each is its own label. Raises AttnError where there are none, or others."""
+    wrong = [
+        f"ids: {quoted(str(each))} is no whole number" for each in ids if not isinstance(each, Integral)
+    ]
+    raise_all(wrong or ([] if ids else ["ids: none; give one or more"]))
+    ids = [int(each) for each in ids]
+    return Tokens(ids, [str(each) for each in ids], [0] * len(ids))
 
 
 def tokenized(folder: Path, text: str, pair: str | None = None) -> Tokens:

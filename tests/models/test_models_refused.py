@@ -5,6 +5,7 @@ import pickle
 import shutil
 import struct
 
+import numpy as np
 import pytest
 from checkpoints import ROOT
 
@@ -81,6 +82,9 @@ def with_header(folder, change):
         ),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": -1}}, "rope_theta: '-1', expected"),
         ({"attention_bias": False}, "config.json says that there is none"),
+        ({"num_hidden_layers": 9}, "num_hidden_layers is 9, but there are tensors of 2"),
+        ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but there are tensors of more than 1"),
+        ({"vocab_size": 30}, "embed_tokens.weight is 32 × 16, but config.json asks for 30 × 16"),
     ],
 )
 def test_a_config_that_is_not_understood(llama, changes, said):
@@ -127,6 +131,63 @@ def final(folder):
     with pytest.raises(AttnError) as caught:
         ended(model, __import__("numpy").zeros((2, 16), "float32"))
     return str(caught.value)
+
+
+def with_number(folder, name, at, value):
+    """The model with another number at an index of a tensor of float32."""
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    (length,) = struct.unpack("<Q", data[:8])
+    entry = json.loads(data[8 : 8 + length])[name]
+    place = 8 + length + entry["data_offsets"][0] + 4 * int(np.ravel_multi_index(at, entry["shape"]))
+    data[place : place + 4] = struct.pack("<f", value)
+    path.write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [
+        ("layers.0.self_attn.q_proj.weight", (3, 7)),
+        ("layers.0.self_attn.k_proj.bias", (2,)),
+        ("layers.0.post_attention_layernorm.weight", (15,)),
+        ("layers.0.mlp.down_proj.weight", (0, 23)),
+        ("embed_tokens.weight", (5, 1)),
+    ],
+)
+def test_weights_that_are_no_numbers_are_named(llama, name, at, value):
+    assert f"{name}{[*at]} is {value}; weights are finite" in refusal(with_number(llama, name, at, value))
+
+
+def test_an_expert_is_named_by_its_number(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "gpt-oss", folder, copy_function=shutil.copyfile)
+    with_number(folder, "model.layers.0.mlp.experts.down_proj", (3, 0, 1), np.nan)
+    assert "model.layers.0.mlp.experts.down_proj[3, 0, 1] is nan" in refusal(folder)
+
+
+def test_only_the_numbers_that_are_used_are_looked_at(llama):
+    with_number(llama, "embed_tokens.weight", (30, 1), np.nan)
+    with_number(llama, "layers.1.mlp.up_proj.weight", (0, 0), np.nan)
+    run_model(str(llama), IDS, "0")
+    assert "layers.1.mlp.up_proj.weight[0, 0]" in refusal_of_states(llama)
+
+
+def refusal_of_states(folder):
+    """What is said when every layer is run to its end."""
+    from attnctl.models.forward import embedded, states
+    from attnctl.models.source import open_model
+
+    model = open_model(str(folder))
+    with pytest.raises(AttnError) as caught:
+        list(states(model, embedded(model, IDS.ids)))
+    return str(caught.value)
+
+
+def test_large_weights_are_numbers(llama):
+    """Their squares are not."""
+    run_model(str(with_number(llama, "layers.0.self_attn.v_proj.weight", (0, 0), 3e38)), IDS, "0")
 
 
 def test_a_header_that_is_longer_than_its_file(llama):
@@ -205,6 +266,8 @@ def test_layers_that_are_not_there(llama, layers, said):
     ("source", "said"),
     [
         (Input(ids=(3, 32)), "no token 32; there are 32"),
+        (Input(ids=()), "ids: none; give one or more"),
+        (Input(ids=(3, "x")), "ids: 'x' is no whole number"),
         (Input(), "SENTENCE: missing"),
         (Input("hello"), "no tokenizer.json"),
         (Input(ids=(3,), context_ids=(4,)), "only a decoder"),
@@ -216,6 +279,23 @@ def test_input_that_a_model_does_not_take(llama, source, said):
 
 def test_an_image_model_takes_no_tokens():
     assert "takes no tokens" in refusal(ROOT / "vit")
+
+
+def test_layers_that_share_their_tensors_are_counted_by_group(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "albert", folder, copy_function=shutil.copyfile)
+    assert run_model(str(folder), IDS, "2")
+    assert "num_hidden_groups is 2, but there are tensors of 1" in refusal(
+        with_config(folder, num_hidden_groups=2)
+    )
+
+
+def test_layers_that_guess_further_ahead_may_follow(tmp_path):
+    """DeepSeek-V3 has one, which transformers leaves aside too."""
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "deepseek-v3", folder, copy_function=shutil.copyfile)
+    assert run_model(str(with_config(folder, num_hidden_layers=1)), IDS, "0")
+    assert "num_hidden_layers is 1" in refusal(with_config(folder, num_nextn_predict_layers=0), "0")
 
 
 @pytest.mark.parametrize("name", ["no/such/model/here", "./nothing", "/nothing", "a\0b"])

@@ -131,6 +131,7 @@ DEEPSEEK_V3 = changed(
         "shared_down": "mlp.shared_experts.down_proj",
     },
     settings={
+        "spare": count("num_nextn_predict_layers", "num_mtp_layers", default=1, kind=INDEX),
         "kv_heads": None,
         "d_k": derived(add, OWN, ROTATED),
         "d_v": count("v_head_dim", default=128),
@@ -162,5 +163,5 @@ DEEPSEEK_V3 = changed(
         "topk_method": "noaux_tc",
         "moe_layer_freq": 1,
     },
-    inert=("ep_size", "num_nextn_predict_layers", "num_mtp_layers"),
+    inert=("ep_size",),
 )

@@ -80,6 +80,7 @@ def about(name: str) -> About:
 
 def trace_size(model: Model, tokens: int) -> int:
     """Bytes of the trace of layer 0 on so many tokens, every step kept."""
+    model.checkpoint.looks = False
     row = np.zeros(1, np.float32)
     hidden = np.broadcast_to(row, (tokens, model.description["width"]))
     return peak(prepared(model.layer(0), hidden).costs(), SCRATCH_BYTES)
