@@ -162,7 +162,7 @@ def conform(
     made, name = target_for(named(target), framework, how.device, how.timeout, asked.jobs, options)
     with progress("cases") as moved:
         if what.replay:
-            found = run.replay(made, name, asked, *replayed(what.replay))
+            found = run.replay(made, name, asked, what.replay, *replayed(what.replay))
         elif what.suite:
             found = others.run(made, name, asked, what.suite, moved)
         else:

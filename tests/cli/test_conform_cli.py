@@ -62,6 +62,27 @@ def test_a_failing_case_is_small_saved_and_replayed(call, tmp_path):
     assert report.mistake == "no-scale"
 
 
+def test_a_replay_says_what_the_report_said(call):
+    """Of two queries alone another mistake might fit."""
+    words = ("--quick", "--dtype", "float64", "--feature", "attention", "--feature", "lengths", "--json")
+    data = json.loads(call("conform", target("single"), *words).out)
+    for each in data["features"]:
+        again = json.loads(call(*shlex.split(each["replay"])[1:], "--json").out)["features"][0]
+        assert (again["mistake"], again["explanation"]) == (each["mistake"], each["explanation"])
+
+
+def test_a_second_output_is_declared(call, tmp_path):
+    words = ("conform", target("with_wrong_sum"), "--quick", "--dtype", "float64", "--feature", "causal")
+    done = call(*words, "--returns", "output,logsumexp")
+    assert done.code == 1
+    assert "lse-other-scores: causal, in float64" in done.out
+    assert "--returns output,logsumexp --replay" in done.out
+    (tmp_path / "claims.yaml").write_text("returns: [output, logsumexp]\n")
+    assert call(*words, "--claims", "claims.yaml").code == 1
+    assert call(*words, "--returns", "output,-").code == 0
+    assert "did you mean logsumexp?" in call(*words, "--returns", "output,logsumex").err
+
+
 def test_what_is_no_saved_case_is_refused(call, tmp_path):
     call("run", "I love AI", "-o", "run.json")
     done = call("conform", target("good"), "--replay", "run.json")
@@ -142,6 +163,8 @@ def test_what_its_claims_leave_out_is_skipped(call, tmp_path):
         ("--claims", "conventions:\n  causal corner: left\n", ["f.yaml:2", "did you mean top-left?"]),
         ("--claims", "conventions:\n  corner: left\n", ["f.yaml:2 $.conventions.corner", "is not known"]),
         ("--claims", "- a\n", ["f.yaml:1 $: expected features:"]),
+        ("--claims", "returns: logsumexp\n", ["f.yaml:1 $.returns: expected a list with the output first"]),
+        ("--claims", "returns: [output, lse]\n", ["f.yaml:1 $.returns[1]"]),
         ("--claims", "a: [\n", ["f.yaml:"]),
         ("--xfail", "causal:\n", ["f.yaml:1 $.causal: say why"]),
         ("--xfail", "causal: [1]\n", ["f.yaml:1 $.causal: expected why"]),

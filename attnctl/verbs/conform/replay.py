@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from attnctl.errors import AttnError
 from attnctl.names import HEAD_OUTPUTS
 from attnctl.trace import Trace
 from attnctl.verbs.conform.case import Case, Conventions, Problem
-from attnctl.verbs.conform.diagnosis import intent_of
+from attnctl.verbs.conform.diagnosis import Diagnosis, intent_of
+from attnctl.verbs.conform.judge import compared
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import Outcome, Suite
@@ -24,7 +25,7 @@ FOLDER = "attnctl-conform"
 """Where failing cases are saved."""
 
 
-def save(suite: Suite, outcome: Outcome, feature: str, target: str) -> Path:
+def save(suite: Suite, outcome: Outcome, feature: str, target: str, said: Diagnosis) -> Path:
     """Write what a case was given and what came back; the file holds what `replayed` needs.
 
     Raises AttnError where the folder cannot be written.
@@ -42,7 +43,7 @@ def save(suite: Suite, outcome: Outcome, feature: str, target: str) -> Path:
     found = None if outcome.answer.error else suite.output_of(outcome)
     intent = intent_of(problem, {} if found is None else {HEAD_OUTPUTS: np.asarray(found)})
     header = {
-        "conform": told(problem, feature),
+        "conform": told(problem, feature) | {"said": asdict(said)},
         "config": config_of(suite, outcome),
     }
     path = folder / f"{slug(target)}-{slug(feature)}-{outcome.case.dtype}.npz"
@@ -83,6 +84,21 @@ def replayed(path: str) -> tuple[Case, str, Conventions]:
     except TypeError as error:
         raise AttnError(f"{path}: conform.conventions: {error}") from None
     return Case.of(header.get("case")), str(header.get("feature", "")), conventions
+
+
+def said_before(path: str, suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis | None:
+    """What was said of a case when it was saved, if the output is still the one that was found then."""
+    from attnctl.store import read_one
+
+    dump = read_one(path)
+    said = dump.header["conform"].get("said")
+    if not wrong or not isinstance(said, dict) or HEAD_OUTPUTS not in dump:
+        return None
+    wanted = replace(suite.wanted(wrong[0].case), output=np.asarray(dump[HEAD_OUTPUTS], dtype=np.float64))
+    now = suite.output_of(wrong[0])
+    if now is None or now.shape != wanted.output.shape or not compared(wanted, now).ratio <= 1:
+        return None
+    return Diagnosis(said.get("mistake"), str(said.get("explanation", "")))
 
 
 def command(called: tuple[Sequence[str], Sequence[str]], path: Path) -> str:

@@ -40,7 +40,7 @@ from attnctl.verbs.conform.features import (
 )
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.repeat import CALLS, MISSED, RATE, chance_missed
-from attnctl.verbs.conform.replay import command, save
+from attnctl.verbs.conform.replay import command, said_before, save
 from attnctl.verbs.conform.report import (
     FAILED,
     IGNORED,
@@ -115,9 +115,12 @@ def run(target: Target, name: str, asked: Asked, progress: Progress | None = Non
 
 
 def replay(
-    target: Target, name: str, asked: Asked, case: Case, feature: str, conventions: Conventions
+    target: Target, name: str, asked: Asked, path: str, case: Case, feature: str, conventions: Conventions
 ) -> Conformance:
-    """Run one case again. Raises AttnError where the target cannot be called."""
+    """Run the case of a file again; what gives the same output is called what it was.
+
+    Raises AttnError where the target cannot be called.
+    """
     with started(target, asked) as signature:
         suite = Suite(target, asked, signature)
         suite.conventions[case.dtype] = conventions
@@ -129,6 +132,7 @@ def replay(
         told = (
             found.repeated(one, case.dtype) if feature == REPEATABLE else found.cases(one, case.dtype, {})
         )
+        found.said = said_before(path, suite, told.wrong)
         return Conformance(name, (found.result(told, [told]),))
 
 
@@ -142,6 +146,8 @@ class Run:
     small: dict[str, Outcome] = field(default_factory=dict)
     reused: bool = False
     """Whether an output is overwritten by the next call."""
+    said: Diagnosis | None = None
+    """What was said before of the one case that is run again."""
     hung: list[Told] = field(default_factory=list)
     """Plain attention in each type in which it never came back."""
 
@@ -330,7 +336,7 @@ class Run:
         if not told.wrong:
             return passed
         found = self.diagnosis(told, others)
-        saved = self.saved(told)
+        saved = self.saved(told, found)
         failure = Failure(
             told.wrong[0].case,
             told.wrong[0].judgement.words or found.explanation,
@@ -345,6 +351,8 @@ class Run:
     def diagnosis(self, told: Told, others: Sequence[Told]) -> Diagnosis:
         """What explains the failing cases of a feature."""
         name, wrong = told.feature.name, told.wrong
+        if self.said:
+            return self.said
         if name == REPEATABLE:
             return not_repeatable(wrong[0].answer)
         if name == INPUTS_KEPT:
@@ -388,7 +396,7 @@ class Run:
         same = [each for each in others if each.feature.name == name and each.dtype == told.dtype]
         return same[0] if same and same[0].wrong else None
 
-    def saved(self, told: Told) -> Path | None:
+    def saved(self, told: Told, found: Diagnosis) -> Path | None:
         """The file of a small failing case, where such files are wanted."""
         name = told.feature.name
         if self.asked.save is None:
@@ -402,7 +410,7 @@ class Run:
                 again = shrunk(outcome, self.suite)
                 self.small[name] = again
             outcome = again
-        return save(self.suite, outcome, name, self.name)
+        return save(self.suite, outcome, name, self.name, found)
 
     def declared(self, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
         """Whether the conventions that are declared hold."""
