@@ -12,7 +12,7 @@ from typing import Any
 
 from attnctl.forms import Choice, Form, word_or_mapping
 from attnctl.rules import Rule
-from attnctl.setting import ARRAYS, Flag, Setting
+from attnctl.setting import Flag, Setting
 from attnctl.values import POSITIVE, REAL, SWITCH, Reader, words
 
 RMS, LAYER = NORMS = ("rms", "layer")
@@ -39,6 +39,16 @@ class HeadNorm:
             name: value for name, value in vars(self).items() if value is not None and value is not False
         }
         return self.kind if len(said) == 1 else said
+
+    @property
+    def flags(self) -> str:
+        """How a person asks for it: --qk-norm rms --qk-norm-eps 1e-05."""
+        asked = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        words = [f"--qk-norm {asked.pop('kind')}"]
+        for name, value in asked.items():
+            flag = QK_NORM_OPTIONS.keys[name].flag_name
+            words.append(flag if value is True else f"{flag} {value}")
+        return " ".join(words)
 
 
 QK_NORM_OPTIONS = Form(
@@ -105,7 +115,7 @@ CACHE_UNROTATED = Setting(
     SWITCH,
     "past_key holds keys as they were before the rotary positions, which turn them all.",
     True,
-    Flag("--cache-unrotated", ARRAYS),
+    Flag("--cache-unrotated"),
 )
 
 

@@ -17,12 +17,14 @@ from attnctl.arrays.layout import Reading, Search, Sizes, search
 from attnctl.arrays.problems import (
     has_batch,
     has_vectors,
+    heads_asked,
     inputs_among,
     misfits,
     missing,
     mixed,
     unlike_layout,
     unrotatable,
+    unsplit,
     unusable,
 )
 from attnctl.config.settings import Settings
@@ -36,6 +38,8 @@ from attnctl.names import (
     MASK,
     MEMORY,
     OUTPUT,
+    PAST_KEY,
+    PAST_VALUE,
     PROJECTED,
     TABLE,
     WEIGHTS,
@@ -154,7 +158,8 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     batch; `notes` of what is laid out say so. Raises AttnError naming an array that does not go
     with the others all the same.
     """
-    arrays, notes = by_kind(found)
+    arrays, notes = by_kind(in_layout(found, settings))
+    batch_first |= (settings.layout or "").startswith("b")
     refused: AttnError | None = None
     for changed, said in readings(arrays):
         try:
@@ -166,6 +171,29 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
                 return replace(laid, notes=(*notes, *said))
     assert refused is not None
     raise refused
+
+
+def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Array]:
+    """The arrays, Q, K, V and a cache by head where a layout is said; what else there is, a search finds.
+
+    Raises AttnError for an array that has not this layout.
+    """
+    layout = settings.layout
+    if layout is None:
+        return found
+    raise_all(unlike_layout(shapes_of(found), settings))
+    out = heads_first(found, settings)
+    for name in (*PROJECTED, PAST_KEY, PAST_VALUE) if "h" not in layout else ():
+        if name in out and out[name].ndim == len(layout):
+            heads = heads_asked(name, settings)
+            raise_all([unsplit(name, out[name].shape, settings)] if out[name].shape[-1] % heads else [])
+            out[name] = split(out[name], heads)
+    return out
+
+
+def split(array: Array, heads: int) -> Array:
+    """(…, n, heads·d) -> (…, head, n, d)."""
+    return np.moveaxis(array.reshape(*array.shape[:-1], heads, -1), -2, -3)
 
 
 def searched(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> Reading:
@@ -280,7 +308,7 @@ def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
     turned = has_vectors if settings.layout == "bnhd" else lambda _: False
     return {
-        name: array.swapaxes(1, 2) if turned(name) and array.ndim == 4 else array
+        name: array.swapaxes(1, 2) if name in TABLE and turned(name) and array.ndim == 4 else array
         for name, array in arrays.items()
     }
 

@@ -66,10 +66,12 @@ def attend(  # noqa: PLR0913  (a group of options each)
     """Attend over arrays: the reference to hold a kernel against.
 
     The file holds Q, K and V, or X (and memory for the keys) with W_Q, W_K, W_V [W_O, b_Q b_K b_V
-    b_O]; beside them, where wanted, mask, bias, past_key, past_value and key_lengths.
+    b_O]; beside them, where wanted, mask, bias, sink (a number for each head), Q_norm_weight and
+    K_norm_weight (with --qk-norm), past_key, past_value and key_lengths.
 
     Arrays are (n, d), (head, n, d), (batch, head, n, d), or (n, heads·d) and (batch, n, heads·d)
-    with --heads; --layout says which where sizes do not tell. Weights are (d_model, heads·d), or
+    with --heads; (batch, n, head, d) where nothing else fits. --layout says which where sizes do not
+    tell. Weights are (d_model, heads·d), or
     (heads·d, d_model) as nn.Linear keeps them where their sides tell.
 
     A boolean mask is true where a query MAY attend, and so is one of 0 and 1 alone; any other

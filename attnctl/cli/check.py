@@ -11,6 +11,7 @@ import typer
 from attnctl.cli.models import IDS, SECTION
 from attnctl.cli.options import (
     SECTIONS,
+    ArrayOptions,
     AttentionOptions,
     ConfigOption,
     Given,
@@ -87,6 +88,7 @@ def check(  # noqa: PLR0913  (a group of options each)
     how: CheckOptions,
     trace: TraceOption = None,
     name: NameOption = None,
+    layout: ArrayOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
     model: PortOptions,
@@ -119,13 +121,14 @@ def check(  # noqa: PLR0913  (a group of options each)
     from attnctl.verbs.check.exercise import read
 
     raise_all(senseless(how))
-    raise_all(useless(model, config, attention))
+    asked = {**layout, **attention}
+    raise_all(useless(model, config, asked))
     files, printed = files_for("check", output)
     exercise = read(picked(dump, trace), renames(name or []))
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
         return layers_checked(model.model, exercise.trace, how)
-    settings, arrays = settings_for(exercise.trace, config, attention), exercise.trace
+    settings, arrays = settings_for(exercise.trace, config, asked), exercise.trace
     if model.model is None:
         arrays = under_our_names(arrays, settings, layer_number(model.layer))
     report = check_trace(

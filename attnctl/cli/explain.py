@@ -13,6 +13,7 @@ import typer
 
 from attnctl.cli.options import (
     PRECISION,
+    ArrayOptions,
     AttentionOptions,
     ConfigOption,
     Given,
@@ -72,6 +73,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     name: NameOption = None,
     layer: LayerOption = None,
     more: SentenceOptions,
+    layout: ArrayOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
     max_memory: MemoryOption = None,
@@ -100,14 +102,16 @@ def explain(  # noqa: PLR0913  (a group of options each)
     from attnctl.verbs.explain import Explainer
 
     sentence = is_sentence(dump)
-    raise_all(unused(how, {"--trace": trace, "--name": name, "--layer": layer}, more, sentence=sentence))
+    of_files = {"--trace": trace, "--name": name, "--layer": layer, "--layout": layout.get("layout")}
+    raise_all(unused(how, of_files, more, sentence=sentence))
     address = parse(cell)
     if sentence:
         from attnctl.api import run
 
         explainer = Explainer(run(dump, settings_from(config, {**more, **attention})), full=how.full)
     else:
-        meant = settings_from(config, attention) if config or attention else None
+        asked = {**layout, **attention}
+        meant = settings_from(config, asked) if config or asked else None
         found = read_one(picked(dump, trace), rename=renames(name or []))
         explainer = Explainer(under_our_names(found, meant, layer), meant, full=how.full)
     roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]

@@ -105,6 +105,9 @@ def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool
     settings overrule what steps say of themselves.
     """
     raise_all(unmeant_cache(trace, settings))
+    if settings.layout is not None and trace.config:
+        place = settings.where(("layout",))
+        raise AttnError(f"{place}: a dump of attnctl says itself how its arrays are laid out; leave it out")
     laid = read_any(
         with_written(trace, settings, lengths),
         settings,
@@ -130,7 +133,7 @@ def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...
     if there and settings.qk_norm is None:
         settings = replace(settings, qk_norm=HeadNorm())
         notes = (f"Read {' '.join(there)} as {USUAL_NORM}; --qk-norm says otherwise.",)
-    return with_norm_rows(settings, laid), notes
+    return with_norm_rows(settings, one_row=laid.one_row), notes
 
 
 def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Array]:

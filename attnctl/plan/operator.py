@@ -13,6 +13,7 @@ from attnctl.arrays.problems import adds_positions
 from attnctl.arrays.reader import Facts, as_array, read_strictly, written_masks
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.errors import AttnError
+from attnctl.kind import HEADS
 from attnctl.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, POSITIONS, X, where
 from attnctl.ops import Sinusoid
 from attnctl.plan.prepared import (
@@ -43,7 +44,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     Raises AttnError with every array that is missing, not finite or does not fit.
     """
     laid = read_strictly(read(arrays, settings), settings)
-    settings = with_norm_rows(settings, laid)
+    settings = with_norm_rows(settings, one_row=laid.one_row or has_one_row(header))
     facts, lengths = laid.facts, laid.lengths
     named = {name: (array, "given") for name, array in laid.arrays.items()}
     offset = causal_offset(settings, facts, lengths)
@@ -65,6 +66,12 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
         settings.max_memory,
         what_if_of(settings),
     )
+
+
+def has_one_row(header: Mapping[str, Any]) -> bool:
+    """Whether a dump says that its norms of Q and K take all heads as one row."""
+    said = header.get("config", {}).get("qk_norm")
+    return isinstance(said, dict) and said.get("over") == HEADS
 
 
 def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnctl.arrays.problems import rotary
-from attnctl.arrays.reader import Facts, Laid
+from attnctl.arrays.reader import Facts
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.derivation import Axes, LayerParts, Variant
 from attnctl.kind import HEADS, chosen
@@ -38,9 +38,9 @@ def variant(
     )
 
 
-def with_norm_rows(asked: Settings, laid: Laid) -> Settings:
-    """The settings with what weights of norms say of their rows, where nobody else does."""
-    if asked.qk_norm is None or asked.qk_norm.over is not None or not laid.one_row:
+def with_norm_rows(asked: Settings, *, one_row: bool) -> Settings:
+    """The settings with norms that take all heads as one row, where nobody says what else is one."""
+    if asked.qk_norm is None or asked.qk_norm.over is not None or not one_row:
         return asked
     return asked.with_(qk_norm=replace(asked.qk_norm, over=HEADS))
 

@@ -72,3 +72,44 @@ def test_the_offset_of_lengths(workplace):
     for flags, offset in (([], 0), (["--causal-offset", "lengths"], -1), (["--causal-offset", "2"], 2)):
         done = workplace.run("attend", "x.npz", "--causal", *flags, "--json", "--step", "scores")
         assert json.loads(done.stdout)["config"]["causal_offset"] == offset
+
+
+def test_sinks_norms_and_an_unrotated_cache_by_flags_and_by_a_config(call, tmp_path):
+    draw = np.random.RandomState(0)
+    arrays = {name: draw.standard_normal((2, 3, 4)) for name in ("Q", "K", "V", "past_key", "past_value")}
+    arrays |= {"sinks": draw.standard_normal(2), "q_norm.weight": np.ones(4), "k_norm.weight": np.ones(4)}
+    np.savez(tmp_path / "x.npz", **arrays)
+    config = "{positions: rope, qk_norm: {kind: layer, eps: 1e-3}, cache_unrotated: true, rules: [causal]}"
+    (tmp_path / "c.yaml").write_text(config)
+    normed = ["--qk-norm", "layer", "--qk-norm-eps", "1e-3"]
+    flags = ["--causal", "--positions", "rope", *normed, "--cache-unrotated"]
+    by_flags = call("attend", "x.npz", *flags, "--json")
+    assert by_flags.out == call("attend", "x.npz", "-c", "c.yaml", "--json").out
+    dump = json.loads(by_flags.out)
+    assert (dump["config"]["cache_unrotated"], dump["config"]["qk_norm"]) == (
+        True,
+        {"kind": "layer", "eps": 1e-3},
+    )
+    assert dump["steps"]["K_rotated"]["shape"] == [2, 6, 4]
+    (tmp_path / "d.json").write_text(by_flags.out)
+    shown = call("show", "d.json", "--step", "sink_weights").out
+    assert "rotary positions · causal · Q and K normed (layer, eps 0.001) · cache unrotated" in shown
+    assert call("check", "d.json").code == 0
+    assert call("check", "d.json", "--qk-norm", "rms").code == 1
+    assert "LayerNorm(K)" in call("explain", "d.json", "K_normed[1,0,2]").out
+    theirs = dict(np.load(tmp_path / "x.npz"))
+    theirs["K_rotated"] = np.array(dump["steps"]["K_rotated"]["data"])
+    theirs["attn_weights"] = np.array(dump["steps"]["attention_weights"]["data"])
+    np.savez(tmp_path / "y.npz", **theirs)
+    assert call("check", "y.npz", *flags).code == 0
+    assert call("check", "y.npz", *flags[:-1]).code == 2  # K_rotated has rows that it should not have
+
+
+def test_a_layout_is_said_for_check_and_explain_too(call, tmp_path):
+    q = np.random.RandomState(0).standard_normal((1, 3, 2, 4))
+    np.savez(tmp_path / "x.npz", Q=q, K=q, V=q, scores=np.einsum("bihd,bjhd->bhij", q, q))
+    assert call("check", "x.npz", "--layout", "bnhd").code == 0
+    found = json.loads(call("explain", "x.npz", "scores[0,1,2,0]", "--layout", "bnhd", "--json").out)
+    assert found["value"] == np.einsum("bihd,bjhd->bhij", q, q)[0, 1, 2, 0]
+    call("run", "I love AI", "-o", "d.json")
+    assert "leave it out" in call("check", "d.json", "--layout", "bnhd").err

@@ -63,7 +63,7 @@ def check(
     whole = seen = walked(Reading(trace, settings), strictness, begun, intent)
     if is_foreign(trace) and not (begun or unfilled or intent):
         seen = best_reading(without_unasked(whole, strictness), strictness)
-    unknown = unknown_names(trace) if seen.intent.trace is not trace else []
+    unknown = unknown_names(seen.reading.trace) if seen.intent.trace is not trace else []
     if nothing_checked(seen.walk.steps.values()):
         blank = [name for name in seen.walk.steps if name in unfilled]
         raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))

@@ -17,15 +17,19 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.config.settings import NONE, Settings
 from attnctl.derivation import Derivation, Rotary
+from attnctl.kind import NORMS, HeadNorm
 from attnctl.names import (
     BIASED,
     CONCAT,
     HEAD_OUTPUTS,
     MASKED,
+    NORM_WEIGHTS,
     OUTPUT,
+    PAST_KEY,
     PROJECTED,
     ROTATED,
     SCALED,
+    SINK,
     SOFTCAPPED,
     TABLE,
     W_O,
@@ -100,7 +104,12 @@ def is_foreign(trace: Trace) -> bool:
 def agreeing(first: Reading, sizes: Mapping[str, int], walk: Walk, look: Look) -> Reading | None:
     """The first reading in which nothing is wrong, and all that was wrong or could not be judged agrees."""
     settings = first.settings or Settings()
-    others = chain(layouts(first, sizes), with_options(first, settings, sizes))
+    others = chain(
+        layouts(first, sizes),
+        with_sink(first, sizes),
+        with_norms_read(first, settings),
+        with_options(first, settings, sizes),
+    )
     for base in chain((first,), others if walk.wrong else ()):
         plain = walk if base is first else look(base, walk.wrong[0])
         for reading in by_names(base, plain.derivation) if plain else ():
@@ -260,11 +269,45 @@ def heads_of_thirds(parts: list[Array], heads: int) -> list[Array]:
     return [by_head[..., at, :].reshape(parts[0].shape) for at in range(3)]
 
 
+# --- sinks and norms ---
+
+
+def with_sink(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
+    """An array of no known name that has a number for each head, as a sink."""
+    for name in first.trace if SINK not in first.trace else ():
+        if name not in TABLE and first.trace[name].size == sizes.get("head"):
+            named = renamed(first.trace, {name: SINK})
+            yield replace(first, trace=named, words=f"{name} as {SINK}")
+
+
+EPS = (None, 1e-6, 1e-5, 2.0**-23)
+"""What a norm adds below its root: as is usual for its kind, or for the other; float32's unit (torch)."""
+
+
+def head_norms(settings: Settings, *eps: float | None) -> Iterator[HeadNorm]:
+    """Norms of Q and K: before the rotation, and after it where there is one."""
+    if settings.qk_norm is None:
+        turns = (False, True) if isinstance(settings.positions, Rotary) else (False,)
+        for each, after, kind in product(eps, turns, NORMS):
+            yield HeadNorm(kind, each, after_rotation=after)
+
+
+def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
+    """Weights of norms of Q and K of which nobody says what they are."""
+    there = [name for name in NORM_WEIGHTS if name in first.trace]
+    if there:
+        for how, plus_one in product(head_norms(settings, *EPS), (False, True)):
+            norm = replace(how, plus_one=plus_one)
+            words = f"{' and '.join(there)} by {norm.flags}"
+            yield replace(first, settings=settings.with_(qk_norm=norm), words=words)
+
+
 # --- options ---
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
     """The same arrays with an option that was not given, or two."""
+    trace = first.trace
     masks = [(settings, ())] if hides(settings) else [(settings, ()), causal(settings)]
     turns = [(None, ()), *((turn, (said,)) for turn, said in rotations(settings, sizes))]
     for base, mask in masks:
@@ -277,6 +320,12 @@ def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -
             settings=base.with_(rules=(*base.rules, Alibi())),
             unasked=(Unasked("--positions alibi", "alibi-unasked", "the scores have ALiBi added"), *mask),
         )
+        if isinstance(settings.positions, Rotary) and PAST_KEY in trace and not settings.cache_unrotated:
+            said = Unasked("--cache-unrotated", "cache-unasked", "past_key is yet to be rotated")
+            yield replace(first, settings=base.with_(cache_unrotated=True), unasked=(said, *mask))
+        for norm in head_norms(settings, None, EPS[-1]):
+            said = Unasked(norm.flags, "norm-unasked", "Q and K are normed")
+            yield replace(first, settings=base.with_(qk_norm=norm), unasked=(said, *mask))
     yield from with_names(first, settings)
     yield from with_heads(first, settings, sizes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from attnctl.array import Array
@@ -77,26 +77,36 @@ def other_norm(
 
     def plants(case: Case) -> Iterator[Plant]:
         right = norms(case, names)
-        both = tuple(name for name in HEAD_NORMED if name in right)
-        for group in dict.fromkeys([*([both] if len(both) > 1 else []), *((name,) for name in right)]):
+        for group in groups(right):
             yield Plant(case.put_all({name: make(right[name]) for name in group}), " and ".join(group))
 
     return plants
 
 
+def groups(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Norms that may be wrong together: those of Q and K, and each alone."""
+    alone: list[tuple[str, ...]] = [(name,) for name in names]
+    both = tuple(name for name in HEAD_NORMED if (name,) in alone)
+    return [both, *alone] if len(both) > 1 else alone
+
+
 def without_factors(case: Case) -> Iterator[Plant]:
     """A norm without its weight, or without its bias."""
-    for name, op in norms(case).items():
-        inputs = case.derivation[name].inputs
-        for count in range(1, len(inputs)):
+    right = norms(case)
+    inputs = {name: case.derivation[name].inputs for name in right}
+    for group in groups(right):
+        for count in range(1, min(len(inputs[name]) for name in group)):
+            kept = {name: inputs[name][:count] for name in group}
             lost = "bias" if count == 2 else "weight"
-            yield Plant(case.put(name, op, inputs[:count]), f"the {lost} of {name}")
+            ops = {name: right[name] for name in group}
+            yield Plant(case.put_all(ops, kept), f"the {lost} of {' and '.join(group)}")
 
 
 def norm_missing(case: Case) -> Iterator[Plant]:
     """No norm at all."""
-    for name in norms(case):
-        yield Plant(case.put(name, Copy(), case.derivation[name].inputs[:1]), name)
+    for group in groups(norms(case)):
+        inputs = {name: case.derivation[name].inputs[:1] for name in group}
+        yield Plant(case.put_all(dict.fromkeys(group, Copy()), inputs), " and ".join(group))
 
 
 def other_kind(op: RMSNorm | LayerNorm) -> Op:
