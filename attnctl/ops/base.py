@@ -113,7 +113,7 @@ class Copy(RowWise):
     signature = "(...) -> (...)"
     words = "{name} is {0} as it is."
 
-    def apply(self, a: Array, out: Array | None = None) -> Array:
+    def apply(self, a: Array, *, out: Array | None = None) -> Array:
         if out is None:
             return a.copy()
         np.copyto(out, a)
@@ -130,7 +130,7 @@ class Add(RowWise):
     signature = "(...), (...) -> (...)"
     words = "{1} is added to {0}, number by number."
 
-    def apply(self, a: Array, b: Array, out: Array | None = None) -> Array:
+    def apply(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
         return np.add(a, b, out=out)
 
     def form(self, cell: Places, a: Input, b: Input) -> Term:

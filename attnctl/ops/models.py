@@ -29,7 +29,7 @@ class SinkSoftmax(RowWise):
         """The same op for the block of scores that starts here."""
         return replace(self, at=at)
 
-    def apply(self, s: Array, sink: Array, out: Array | None = None) -> Array:
+    def apply(self, s: Array, sink: Array, *, out: Array | None = None) -> Array:
         own = sink[:, None, None] if self.at is None else sink[self.at.head]
         top = np.maximum(s.max(axis=-1, keepdims=True), own)
         e = np.subtract(s, top, out=out)
@@ -101,7 +101,7 @@ class Buckets(Placed):
         )
         return start + np.where(distance < exact, distance, np.minimum(exact + growth, count - 1))
 
-    def apply(self, s: Array, table: Array, out: Array | None = None) -> Array:
+    def apply(self, s: Array, table: Array, *, out: Array | None = None) -> Array:
         query, key = self.positions(s.shape)
         buckets = self.buckets(np.asarray(key - query), table.shape[-1])
         own = np.take(table if self.at is None else table[self.at.head], buckets, axis=-1)

@@ -62,7 +62,7 @@ class Slope(Placed):
             return alibi_slopes(self.at.heads)[self.at.head]
         return alibi_slopes(shape[-3])[:, None, None]
 
-    def apply(self, s: Array, out: Array | None = None) -> Array:
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
         lost = np.empty_like(s)
         np.multiply(self.slopes(s.shape), self.distances(s.shape), out=lost, casting="same_kind")
         return np.subtract(s, lost, out=lost if out is None else out)

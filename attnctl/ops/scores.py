@@ -20,7 +20,7 @@ class MatMulT(RowWise):
         "Each query is multiplied by each key, column by column, and the products are added up: one score."
     )
 
-    def apply(self, q: Array, k: Array, out: Array | None = None) -> Array:
+    def apply(self, q: Array, k: Array, *, out: Array | None = None) -> Array:
         return np.matmul(q, k.swapaxes(-1, -2), out=out)
 
     def form(self, cell: Places, q: Input, k: Input) -> Term:
@@ -73,7 +73,7 @@ class Scale(RowWise):
         root = f"√d_k = √{self.d_k} = {sqrt(self.d_k):.4g}"
         return f"Each of the {{0}} is divided by {root}, so that they do not grow with d_k."
 
-    def apply(self, s: Array, out: Array | None = None) -> Array:
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
         if self.factor is None:
             return np.divide(s, s.dtype.type(sqrt(self.d_k)), out=out)
         return np.multiply(s, s.dtype.type(self.factor), out=out)
@@ -98,7 +98,7 @@ class Squeeze(RowWise):
 
     cap: float
 
-    def apply(self, s: Array, out: Array | None = None) -> Array:
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
         wide = np.result_type(s, np.float32)  # half precision has no room for a small cap
         cap = wide.type(self.cap)
         squeezed = np.divide(s, cap, out=out if wide == s.dtype else None)
@@ -123,7 +123,7 @@ class Softmax(RowWise):
     signature = "(..., key) -> (..., key)"
     words = "Softmax turns each row of scores into shares: exp(score), divided by the sum of the row."
 
-    def apply(self, s: Array, out: Array | None = None) -> Array:
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
         top = s.max(axis=-1, keepdims=True)
         e = np.subtract(s, np.where(np.isneginf(top), s.dtype.type(0), top), out=out)
         np.exp(e, out=e)

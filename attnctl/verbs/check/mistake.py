@@ -68,7 +68,7 @@ class Case:
         probe = Probe(self.record, self.walk, derivation)
         try:
             value = probe.computed(self.first)
-        except (ValueError, IndexError):  # shapes that only the right derivation brings together
+        except (ValueError, IndexError, TypeError):  # shapes, or inputs, that only the right op takes
             return None
         finally:
             self.effort.numbers += max(probe.numbers, LEAST_EFFORT) if probe.anew else 0

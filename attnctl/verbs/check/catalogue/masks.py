@@ -60,7 +60,8 @@ def ignored(case: Case) -> Iterator[Plant]:
     """Nothing hidden, where more was meant than padding."""
     hide = masked(case)
     if hide and (given_mask(case) or any(not isinstance(rule, Padding) for rule in hide.rules)):
-        yield Plant(case.put(MASKED, Copy()), "the mask is ignored")
+        scores = case.derivation[MASKED].inputs[:1]
+        yield Plant(case.put(MASKED, Copy(), scores), "the mask is ignored")
 
 
 def partly_ignored(case: Case) -> Iterator[Plant]:
