@@ -31,6 +31,6 @@ NAMES = (
     r"\w*softmax_in_fp32|\w+_fusion|slow_but_exact|deterministic_flash_attn|reference_compile",
     r"repad_logits_with_grad|skip_bias_add\w*",
     # lengths of training, which no table has
-    r"n_ctx|seq_length|model_max_length",
+    r"n_ctx|seq_length|model_max_length|max_sequence_length",
 )
 INERT = re.compile("|".join(NAMES))

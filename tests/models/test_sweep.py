@@ -128,6 +128,26 @@ def test_a_key_that_nobody_knows_is_refused():
     assert "did you mean hidden_act" in problem
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("llama", {"is_llama_config": True, "rope_interleaved": False, "transformers.js_config": {"a": 1}}),
+        ("llama", {"unsloth_fixed": True, "max_sequence_length": 2048, "pretraining_tp": 1}),
+        ("gpt-neox", {"rotary_emb_base": 10000, "rope_theta": 10000, "partial_rotary_factor": 0.5}),
+        ("starcoder2", {"mlp_type": "default", "norm_type": "layer_norm", "activation_function": "gelu"}),
+        ("stablelm", {"rope_pct": 0.25, "rotary_scaling_factor": 1.0, "norm_eps": 1e-5}),
+        ("gemma", {"hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh"}),
+        ("gpt-oss", {"experts_per_token": 2, "initial_context_length": 4096}),
+        ("deepseek-v3", {"scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1}),
+        ("bloom", {"offset_alibi": 100, "masked_softmax_fusion": True, "seq_length": 2048}),
+        ("t5", {"n_positions": 512, "output_past": True, "task_specific_params": {"a": 1}}),
+    ],
+)
+def test_keys_that_released_files_have_besides_are_no_offence(kind, said):
+    base = BASES[kind] | ({"rotary_pct": 0.5} if kind == "gpt-neox" else {})
+    assert describe({**base, **said}) == describe(base)
+
+
 def test_a_key_under_two_names_says_one_thing():
     config = {**BASES["gpt2"], "hidden_size": BASES["gpt2"]["n_embd"]}
     assert describe(config) == describe(BASES["gpt2"])

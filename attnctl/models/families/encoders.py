@@ -105,6 +105,8 @@ ALBERT = changed(
     inert=("down_scale_factor",),
 )
 
+NORM_EPS = epsilon("norm_eps", 1e-5)
+
 MODERNBERT = Stack(
     layer="layers.{i}.",
     outer={
@@ -125,7 +127,7 @@ MODERNBERT = Stack(
         **TYPES,
         "norm": "layer",
         "norm_bias": flag("norm_bias"),
-        "eps": epsilon("norm_eps", 1e-5),
+        "eps": NORM_EPS,
         "first_norm": False,
         "act": text("hidden_activation", default="gelu"),
         "qkv": "blocks",
@@ -144,7 +146,7 @@ MODERNBERT = Stack(
         "theta": number("global_rope_theta", default=160000.0),
         "local_theta": number("local_rope_theta", default=10000.0),
     },
-    only={"position_embedding_type": "absolute"},
+    only={"position_embedding_type": "absolute", "layer_norm_eps": NORM_EPS},
 )
 
 

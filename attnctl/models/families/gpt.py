@@ -175,6 +175,7 @@ BLOOM = Stack(
         "alibi": "slopes",
         "from_norm": flag("apply_residual_connection_post_layernorm"),
     },
+    inert=("offset_alibi",),
 )
 
 PARALLEL, NEW = flag("parallel_attn", default=True), flag("new_decoder_architecture")
@@ -206,6 +207,7 @@ FALCON = changed(
             inner={"attention_norm": "ln_attn", "mlp_norm": "ln_mlp"},
         ),
     ),
+    inert=(),
     only={
         "num_ln_in_parallel_attn": derived(lambda new, norms: 2 if new and norms != 1 else 1, NEW, NORMS),
         "parallel_attn": derived(lambda new, parallel: new or parallel, NEW, PARALLEL),

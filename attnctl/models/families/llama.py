@@ -239,6 +239,8 @@ COHERE = changed(
     when=(When(flag("use_qk_norm"), True, {"qk_norm": "row"}, HEAD_NORMS),),
 )
 
+SHARE = number("partial_rotary_factor", default=0.25)
+
 STABLELM = changed(
     LLAMA,
     settings={
@@ -249,7 +251,7 @@ STABLELM = changed(
         "out_bias": False,
         "mlp_bias": False,
         "parallel": flag("use_parallel_residual"),
-        "rotary_share": number("partial_rotary_factor", default=0.25),
+        "rotary_share": SHARE,
     },
     when=(
         When(flag("use_parallel_residual"), True, without=("mlp_norm",)),
@@ -260,6 +262,7 @@ STABLELM = changed(
             {"q_norm": "self_attn.q_layernorm.norms.{h}", "k_norm": "self_attn.k_layernorm.norms.{h}"},
         ),
     ),
+    only={"rope_pct": SHARE, "rotary_scaling_factor": 1.0, "norm_eps": LAYER_NORM["eps"]},
 )
 
 STARCODER2 = changed(
@@ -315,4 +318,5 @@ SMOLLM3 = changed(
             *ROTATED,
         ),
     },
+    inert=("max_window_layers",),
 )
