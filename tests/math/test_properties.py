@@ -40,7 +40,8 @@ def test_rows_of_weights_sum_to_one_or_are_zero(case):
     sums = weights.sum(axis=-1)
     empty = [tuple(row) for row in trace.header.get("empty_rows", [])]
     for row in np.ndindex(sums.shape):
-        assert abs(sums[row] - (row not in empty)) < 1e-12
+        share = trace["sink_weights"][row] if "sink" in trace else float(row in empty)
+        assert abs(sums[row] + share - 1) < 1e-12
     assert ((weights >= 0) & (weights <= 1)).all()
     assert all(np.isfinite(trace[name]).all() for name in ("attention_weights", "head_outputs", "concat"))
     assert not any(trace["head_outputs"][row].any() for row in empty)
