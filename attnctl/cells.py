@@ -290,12 +290,15 @@ def numbered(tokens: Sequence[str]) -> list[str]:
 
 
 def spelling(token: str) -> str:
-    """The token as an address names it: bare where that reads back as the same token, else quoted."""
+    """The token as an address names it: bare where that reads back as the same token, else quoted.
+
+    What cannot be printed is written as JSON does.
+    """
     try:
-        if parse_part(f"{token}]", 0) == (Token(token), len(token)):
+        if token.isprintable() and parse_part(f"{token}]", 0) == (Token(token), len(token)):
             return token
     except AttnError:
         pass
     import json
 
-    return json.dumps(token, ensure_ascii=False)
+    return json.dumps(token, ensure_ascii=not token.isprintable())

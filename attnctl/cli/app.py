@@ -75,8 +75,10 @@ app = typer.Typer(
 
 def show_version(value: bool) -> None:
     """Print the version and end."""
+    from attnctl.screen.output import say
+
     if value:
-        typer.echo(f"attnctl {__version__}")
+        say(f"attnctl {__version__}")
         raise typer.Exit
 
 
@@ -91,5 +93,7 @@ def root(
     ),
 ) -> None:
     """Show help where no command is given."""
+    from attnctl.screen.output import say
+
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(*context.get_help().split("\n"))

@@ -189,6 +189,7 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
     from attnctl.models.layers import check_layers, recorded_states
     from attnctl.models.source import open_model
+    from attnctl.screen.output import say
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.check.precision import coarser, own
 
@@ -209,12 +210,10 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
             verdict = "agrees" if each.agrees else "WRONG"
             where = ", ".join(map(str, each.at))
             off = f"off by {each.largest:.3g} at [{where}], allowed {each.allowed:.3g}"
-            sys.stdout.write(f"layer {each.layer}: {verdict}, {off}\n")
+            say(f"layer {each.layer}: {verdict}, {off}")
         if wrong:
-            sys.stdout.write(
-                f"\nLayer {wrong[0].layer} is the first wrong one. Dump a few arrays of it (hidden, X, "
-                f"Q, K, attention_weights, output) and add --layer {wrong[0].layer}.\n"
-            )
+            more = "Dump a few arrays of it (hidden, X, Q, K, attention_weights, output) and add --layer"
+            say("", f"Layer {wrong[0].layer} is the first wrong one. {more} {wrong[0].layer}.")
     return Exit.DIFFERS if wrong else Exit.OK
 
 

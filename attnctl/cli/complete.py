@@ -33,8 +33,8 @@ def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: 
 
 
 def begun(words: Iterable[str], incomplete: str) -> list[str]:
-    """The words that begin so."""
-    return [word for word in words if word.startswith(incomplete)]
+    """The words that begin so; none that a terminal would act on when a shell lists it."""
+    return [word for word in words if word.startswith(incomplete) and word.isprintable()]
 
 
 def one_more(names: Iterable[str], incomplete: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -77,9 +76,11 @@ def beside(path: str) -> Callable[[str], str]:
 
 def print_config(text: str, *, force: bool) -> None:
     """Write a config on stdout."""
+    from attnctl.screen.output import say
+
     if force:
         raise AttnError("--force: goes with -o FILE")
-    sys.stdout.write(text)
+    say(*text.removesuffix("\n").split("\n"))
 
 
 def write_config(text: str, path: str, *, force: bool) -> None:
@@ -109,6 +110,7 @@ def check(
     """Validate configs and say every problem, each with its line."""
     from attnctl.config.load import load
     from attnctl.plan.sentence import prepare
+    from attnctl.screen.output import say
 
     def problems(path: str) -> tuple[str, ...]:
         try:
@@ -119,7 +121,7 @@ def check(
         return ()
 
     raise_all(problem for path in file for problem in problems(path))
-    typer.echo("\n".join(f"{path}: fine" for path in file))
+    say(*(f"{path}: fine" for path in file))
 
 
 def known_token(settings: Settings) -> str:

@@ -38,6 +38,7 @@ def examples(
     """
     from attnctl.cli.config import print_config, write_config
     from attnctl.config.examples import about, names, text_of
+    from attnctl.screen.output import say
 
     if name is not None:
         if output is None or output == STDOUT:
@@ -48,5 +49,4 @@ def examples(
     if output is not None:
         raise AttnError("-o: there is no config to write; name one, like india-is-great")
     width = max(map(len, names()))
-    for each in names():
-        typer.echo(f"{each:{width}}  {about(each)}")
+    say(*(f"{each:{width}}  {about(each)}" for each in names()))

@@ -73,6 +73,7 @@ def make(
     from attnctl.cli.output import wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.settings import settings_from
+    from attnctl.screen.output import say
     from attnctl.store import write_text
     from attnctl.verbs import exercise
     from attnctl.verbs.exercise.make import DECIMALS as USUAL
@@ -95,7 +96,7 @@ def make(
             f"note: the sheet has no seal, so that it will vouch for itself: {'; '.join(error.problems)}"
         )
     if output in {None, STDOUT}:
-        sys.stdout.write(exercise.sheet_text(made))
+        say(*exercise.sheet_text(made).removesuffix("\n").split("\n"))
     else:
         write_text(exercise.sheet_text(made), str(output))
 
@@ -174,7 +175,7 @@ def show(sheets: list[Sheet], csv: str | None, *, json: bool) -> None:
     """Print the grades, and write them where they are asked for."""
     import io
 
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.screen.output import output_for, print_lines, say, screen_of
     from attnctl.store import write_text
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.exercise import view
@@ -183,7 +184,7 @@ def show(sheets: list[Sheet], csv: str | None, *, json: bool) -> None:
         text = io.StringIO()
         view.write_csv(sheets, text)
         if csv == "-":
-            sys.stdout.write(text.getvalue())
+            say(*text.getvalue().removesuffix("\n").split("\n"))
         else:
             write_text(text.getvalue(), csv)
     if json:

@@ -161,6 +161,7 @@ def of_dump(path: str, names: list[str], layer: str | None, config: str | None, 
 
 def walked(source: Source, precision: int, *, from_stdin: bool) -> None:
     """Explore on the terminal; then print the commands that were asked for."""
+    from attnctl.screen.output import say
     from attnctl.verbs.explore import explored
     from attnctl.verbs.explore.tui.app import explore as walk_on
 
@@ -168,4 +169,4 @@ def walked(source: Source, precision: int, *, from_stdin: bool) -> None:
     if from_stdin:  # the keys come from the terminal itself
         os.dup2(os.open("/dev/tty", os.O_RDWR), sys.__stdin__.fileno() if sys.__stdin__ else 0)
     for each in walk_on(walk, precision, sys.stdout.encoding or "utf-8"):
-        typer.echo(each)
+        say(*each.split("\n"))

@@ -6,11 +6,12 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from attnctl.screen.output import say
+
 
 def pressed(prompt: str) -> str:
     """The key that a person presses after this prompt, which is gone then; "" at the end of the input."""
-    sys.stdout.write(f"\n{prompt} ")
-    sys.stdout.flush()
+    say("", prompt, end=" ")
     try:
         return read_key()
     finally:

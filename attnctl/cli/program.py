@@ -79,7 +79,9 @@ def guarded(args: list[str]) -> Exit:
 def command(args: list[str]) -> Exit:
     """Parse and dispatch."""
     if args == ["--version"]:  # without the weight of a parser
-        sys.stdout.write(f"attnctl {__version__}\n")
+        from attnctl.screen.output import say
+
+        say(f"attnctl {__version__}")
         return Exit.OK
     raise_all(not_utf_8(args))
     from typer import TyperException
@@ -135,11 +137,11 @@ def what_is_wrong(error: TyperException) -> str:
 
 def complain(message: str) -> None:
     """Say it on stderr, as text: whatever it holds, the terminal is not told to do anything."""
+    from attnctl.screen.output import say
     from attnctl.screen.text import visible
 
     try:
-        sys.stderr.write(f"attnctl: {visible(message)}\n")
-        sys.stderr.flush()
+        say(f"attnctl: {visible(message)}", stream=sys.stderr)
     except OSError:  # nobody can be told; the exit code still tells
         abandon(sys.stderr)
 

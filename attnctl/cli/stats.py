@@ -220,8 +220,8 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     if out.printed and out.wanted == "table":
         from attnctl.screen.output import output_for, print_lines, screen_of
 
-        sys.stdout.write("\n" if texts else "")
         output = output_for(sys.stdout, os.environ)
+        print_lines([[]] if texts else [], output)
         print_lines(battery_lines(found, screen_of(output)), output)
 
 

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from attnctl.errors import AttnError, Exit
+from attnctl.screen.output import say
 
 if TYPE_CHECKING:
     from attnctl.screen.output import Element
@@ -48,15 +49,9 @@ def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> E
     return Exit.OK
 
 
-def say(text: str) -> None:
-    """A line on the terminal."""
-    sys.stdout.write(f"{text}\n")
-
-
 def asked(prompt: str) -> str | None:
     """The line that a person types; None at the end of the input."""
-    sys.stdout.write(prompt)
-    sys.stdout.flush()
+    say(prompt, end="")
     line = sys.stdin.readline()
     return line.strip() if line else None
 

@@ -7,11 +7,13 @@ of the time that a short run takes.
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from attnctl.screen.frame import Frame
 from attnctl.screen.screen import Line, Screen
+from attnctl.screen.text import safe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,10 +78,15 @@ def screen_of(output: Console | Plain) -> Screen:
 def plain_text(elements: Iterable[Element]) -> Iterator[str]:
     """Lines and tables as lines of plain text."""
     for element in elements:
-        if isinstance(element, Frame):
-            yield from element.text()
-        else:
-            yield "".join([text for text, _ in element])
+        lines = element.text() if isinstance(element, Frame) else ["".join([text for text, _ in element])]
+        yield from map(safe, lines)
+
+
+def say(*lines: str, stream: TextIO | None = None, end: str = "\n") -> None:
+    """Write lines of text, on stdout unless a stream is given; no terminal is told to do anything."""
+    stream = sys.stdout if stream is None else stream
+    stream.write("\n".join(map(safe, lines)) + end)
+    stream.flush()
 
 
 def print_lines(elements: Iterable[Element], output: Console | Plain) -> None:

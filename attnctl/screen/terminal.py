@@ -15,6 +15,7 @@ from rich.table import Table
 from attnctl.screen.frame import Frame, border
 from attnctl.screen.palette import STYLES, backgrounds, ramp
 from attnctl.screen.screen import Box, Line
+from attnctl.screen.text import safe
 
 Styles = Mapping[str, Style]
 """A Rich style for each name; a name that is missing has none."""
@@ -38,7 +39,7 @@ class CaptionBox(RichBox):
     def get_top(self, widths: Sequence[int]) -> str:  # type: ignore[override]
         """The border above the first band; Rich asks for it before any other."""
         self.rest = iter(self.captions)
-        return border(self.box.top, widths, next(self.rest))
+        return safe(border(self.box.top, widths, next(self.rest)))
 
     def get_row(  # type: ignore[override]
         self,
@@ -47,7 +48,7 @@ class CaptionBox(RichBox):
         edge: bool = True,
     ) -> str:
         """The border below the headings, or the one above the next band."""
-        return border(self.box.separator, widths, () if level == "head" else next(self.rest))
+        return safe(border(self.box.separator, widths, () if level == "head" else next(self.rest)))
 
 
 def renderable(element: Line | Frame, styles: Styles) -> Segments | Table:
@@ -59,7 +60,7 @@ def renderable(element: Line | Frame, styles: Styles) -> Segments | Table:
 
 def segments(line: Line, styles: Styles) -> list[Segment]:
     """A line in its styles; segments are neither wrapped nor cropped, and take half the time of a Text."""
-    return [Segment(text, styles.get(style)) for text, style in line]
+    return [Segment(safe(text), styles.get(style)) for text, style in line]
 
 
 def rich_table(frame: Frame, styles: Styles) -> Table:

@@ -5,6 +5,7 @@ Nothing here knows Rich's markup, so `[red]` and `:smile:` are just words.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 
@@ -76,6 +77,35 @@ def visible(text: str) -> str:
         else:
             seen.append(char)
     return "".join(seen)
+
+
+def safe(line: str) -> str:
+    """The line as it is, unless a terminal would act on something in it: then all of it made visible.
+
+    Views make what they say visible themselves; this stands where things are printed.
+    """
+    return line if line.isprintable() else visible(line)
+
+
+def shell_line(words: Iterable[str]) -> str:
+    """The words as a line of a shell, each quoted where it must be."""
+    return " ".join(map(shell_word, words))
+
+
+def shell_word(word: str) -> str:
+    r"""One word: its bytes in $'…' where some of it cannot be seen, else as `shlex` quotes it."""
+    if word == visible(word):
+        return shlex.quote(word)
+    return f"$'{''.join(map(shell_char, word))}'"
+
+
+def shell_char(char: str) -> str:
+    """A character within $'…', which bash, zsh and POSIX 2024 know."""
+    if char in "\\'":
+        return f"\\{char}"
+    if char == visible(char):
+        return char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def encodable(text: str, encoding: str) -> str:

@@ -7,7 +7,6 @@ import shlex
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from commands import commands
@@ -136,7 +135,7 @@ def stocked(tmp_path_factory):
         "exercise make heads.json --blank scores -o sheet.json",
         "run --model m --layer 0 --ids 4,5 -o x.json --step X",
     ]
-    with chdir(folder), mock.patch.dict(os.environ, {"XDG_DATA_HOME": str(folder)}):
+    with chdir(folder):
         for line in made:
             assert run(line)[0] == 0, line
         assert run("conform k.py:f --quick --dtype float64 --feature attention --save cases")[0] == 1
@@ -179,7 +178,7 @@ def test_what_is_read_is_not_overwritten(stocked, tmp_path, command, flag, line,
     folder = shutil.copytree(stocked, tmp_path / "work")
     before = contents(folder)
     options, dashes, called = line.partition("-- ")
-    with chdir(folder), mock.patch.dict(os.environ, {"XDG_DATA_HOME": str(folder)}):
+    with chdir(folder):
         for number, path in enumerate(inputs.split()):
             link = Path(f"link-{number}.json")
             link.symlink_to(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 
 from attnctl.errors import AttnError
 from attnctl.names import HEAD_OUTPUTS
+from attnctl.screen.text import shell_line
 from attnctl.trace import Trace
 from attnctl.verbs.conform.case import Case, Conventions, Problem
 from attnctl.verbs.conform.diagnosis import Diagnosis, intent_of
@@ -104,7 +104,7 @@ def said_before(path: str, suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis 
 def command(called: tuple[Sequence[str], Sequence[str]], path: Path) -> str:
     """The line that runs the case of a file again; `called` is how the target was named."""
     before, after = called
-    return shlex.join(["attnctl", "conform", *before, "--replay", str(path), *after])
+    return shell_line(["attnctl", "conform", *before, "--replay", str(path), *after])
 
 
 def slug(text: str) -> str:

@@ -15,7 +15,7 @@ from attnctl.ops import Given
 from attnctl.plan.sentence import prepare
 from attnctl.store.digits import pieces
 from attnctl.store.header import entry, heading
-from attnctl.store.strict_json import json_text
+from attnctl.store.strict_json import encoded, json_text
 from attnctl.trace import Trace, require_steps
 
 SEEDS = 2**31
@@ -97,7 +97,8 @@ def sheet_text(exercise: Exercise) -> str:
     trace = exercise.trace
     lines = [f"{json_text(key)}: {json_text(value)}" for key, value in heading(trace).items()]
     steps = [step_text(trace, name, blank=name in exercise.blank) for name in trace]
-    return "{\n" + ",\n".join([*lines, '"steps": {\n' + ",\n".join(steps) + "}"]) + "}\n"
+    text = "{\n" + ",\n".join([*lines, '"steps": {\n' + ",\n".join(steps) + "}"]) + "}\n"
+    return encoded(text).decode()
 
 
 def step_text(trace: Trace, name: str, *, blank: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,8 @@ from attnctl.config.rules import SETTABLE
 from attnctl.config.settings import NONE, Settings
 from attnctl.derivation import Rotary
 from attnctl.rules import Rule
+from attnctl.screen.text import shell_line
+from attnctl.store.strict_json import encoded
 from attnctl.verbs.explore.layer import Made
 from attnctl.verbs.explore.remake import here, in_order
 from attnctl.verbs.explore.source import OfArrays, OfModel, OfSentence
@@ -74,7 +75,7 @@ def run_words(walk: Walk, made: Made) -> tuple[list[str], str]:
     given = flags(settings, base)
     if given is not None:
         return [*start, *options, *given], ""
-    return [*start, "-c", "-"], json.dumps(settings.to_dict(), ensure_ascii=False)
+    return [*start, "-c", "-"], encoded(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
 
 
 def model_words(walk: Walk, source: OfModel, made: Made) -> list[str]:
@@ -193,7 +194,7 @@ def edit_words(settings: Settings, base: Settings) -> Spelled:
 def line(words: list[str], pipe: str = "", config: str = "") -> str:
     """The words as a line of shell and what it is piped to; a config that it reads stands below."""
     start, document = (" <<'CONFIG'", f"\n{config}\nCONFIG") if config else ("", "")
-    return shlex.join(guarded(words)) + start + pipe + document
+    return shell_line(guarded(words)) + start + pipe + document
 
 
 def guarded(words: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TextIO
 from attnctl.derivation import Step
 from attnctl.screen.grid import Kind
 from attnctl.screen.screen import Screen
-from attnctl.screen.text import distinct, token_text, visible
+from attnctl.screen.text import distinct, safe, token_text, visible
 from attnctl.trace import Trace
 from attnctl.verbs.show.frames import number_format
 from attnctl.verbs.show.headline import facts
@@ -32,7 +32,7 @@ def write_markdown(
     Raises AttnError for a step or head that is not there.
     """
     for trace in traces:
-        stream.writelines(f"{line}\n" for line in trace_lines(trace, precision, view or View()))
+        stream.writelines(f"{safe(line)}\n" for line in trace_lines(trace, precision, view or View()))
 
 
 def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str]:
