@@ -13,6 +13,9 @@ work so). How far these runs scatter around the exact one is how far a decent pr
   the share of the number that numbers of its matrix are off by (one weight may outdo its row).
 - A number may be off by `FACTOR` times that scatter; all of them together, as a root mean square,
   by `typical` times: that is what finds noise that no single number shows.
+- Where all numbers together are right and a few are not, these outdo their rows and columns, as a weight
+  does that many roundings lead to. Then each number is held to what the runs show of it alone, with the
+  quantile of so few.
 
 Right programs of ten kinds (tests/check/programs.py) stay within 5.4 times the scatter in any
 number and 0.65 in the root mean square, float16 and bfloat16, d_model 64 to 1024.
@@ -32,7 +35,7 @@ from zlib import crc32
 import numpy as np
 
 from attnctl.array import Array
-from attnctl.ops import MatMul, MatMulT, Op, Project
+from attnctl.ops import MatMul, MatMulT, Op, Project, Rotate
 from attnctl.verbs.check.precision import FLOAT32
 
 FACTOR = 6.0
@@ -85,13 +88,25 @@ class Known:
         """The same of few runs, which is enough to see what is far off."""
         return self.scatter if self.value.size < LARGE else self.scatter_in(ROUGH_RUNS)
 
+    @cached_property
+    def own_scatter(self) -> Array:
+        """The same, at least what the runs show of each number alone."""
+        with np.errstate(all="ignore"):
+            squares = self.squares_in(RUNS)
+            own = np.where(np.isfinite(squares), squares, 0.0) * few(np.array(RUNS))
+            return np.maximum(pooled(squares, self.value, RUNS), np.sqrt(own))
+
     def scatter_in(self, runs: int) -> Array:
         """The scatter of so many runs."""
         with np.errstate(all="ignore"):
-            squares = np.zeros(self.value.shape)
-            for number in range(runs):
-                squares += squared_distance(self.run(number), self.value)
-            return pooled(squares / runs, self.value, runs)
+            return pooled(self.squares_in(runs), self.value, runs)
+
+    def squares_in(self, runs: int) -> Array:
+        """The mean squares of how far so many runs are off."""
+        squares = np.zeros(self.value.shape)
+        for number in range(runs):
+            squares += squared_distance(self.run(number), self.value)
+        return squares / runs
 
     @cached_property
     def reach(self) -> tuple[Array, Array]:
@@ -167,6 +182,8 @@ def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factor
     sums = min(unit, FLOAT32.unit) * sqrt(terms)
     product = isinstance(op, (MatMul, MatMulT, Project))
     inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factors.unit if product else 0.0)
+    if isinstance(op, Rotate):
+        inside = max(inside, sqrt(2) * unit)  # products with cos and sin, which were rounded themselves
 
     def run(number: int) -> Array:
         with np.errstate(all="ignore"):
