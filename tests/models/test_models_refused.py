@@ -75,6 +75,7 @@ def with_header(folder, change):
         ({"head_dim": 7}, "head_dim: 7 columns of a head do not turn in pairs"),
         ({"rms_norm_eps": "small"}, "rms_norm_eps: 'small', expected a number from 0 to 1"),
         ({"rms_norm_eps": -1}, "rms_norm_eps: '-1', expected a number from 0 to 1"),
+        ({"rms_norm_eps": 2.0}, "rms_norm_eps: '2.0', expected a number from 0 to 1"),
         ({"attention_bias": "no"}, "expected true or false"),
         (
             {"rope_parameters": {"rope_type": "yarn", "factor": "x"}},
@@ -183,6 +184,16 @@ def refusal_of_states(folder):
     with pytest.raises(AttnError) as caught:
         list(states(model, embedded(model, IDS.ids)))
     return str(caught.value)
+
+
+def test_what_a_layer_costs_takes_no_numbers(llama):
+    from attnctl.config.settings import Settings
+    from attnctl.models.run import plans
+    from attnctl.verbs.models.about import about
+
+    with_number(llama, "layers.0.self_attn.q_proj.weight", (0, 0), np.nan)
+    assert about(str(llama)).parameters
+    assert plans(str(llama), IDS, "0", Settings(dtype="float32"))
 
 
 def test_large_weights_are_numbers(llama):

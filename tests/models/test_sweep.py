@@ -161,5 +161,20 @@ def test_null_is_no_value_where_something_stands_for_nothing():
     assert describe({**BASES["mistral"], "sliding_window": None}).layers[0].window is None
 
 
+def test_a_factor_of_one_says_nothing():
+    assert describe({**BASES["llama"], "partial_rotary_factor": 1.0}) == describe(BASES["llama"])
+
+
+def test_rope_scaling_of_gemma_is_not_about_windows():
+    config = moved(BASES["gemma3"], "", "rope_scaling", {"rope_type": "linear", "factor": 4.0})
+    kinds = {(each.window is None, each.rope.kind) for each in describe(config).layers}
+    assert kinds == {(True, "linear"), (False, "default")}
+
+
+def test_whether_t5_has_a_gate_may_be_said_by_itself():
+    assert describe({**BASES["t5"], "is_gated_act": True})["gated"]
+    assert not describe({**BASES["t5-gated"], "is_gated_act": False})["gated"]
+
+
 def test_leaving_a_key_out_is_a_move():
     assert any(value == LEFT_OUT for *_, value, _, _ in moves("llama", {"moved", "same", "refused"}))
