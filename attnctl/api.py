@@ -288,6 +288,10 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     target: str | Callable[..., Any],
     *,
     layout: str | None = None,
+    head_sizes: Sequence[int] | None = None,
+    multiple_of: int | None = None,
+    mask_shape: str | None = None,
+    always: Mapping[str, Any] | None = None,
     like: str | None = None,
     names: Mapping[str, str] | None = None,
     framework: str = "numpy",
@@ -305,17 +309,28 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     """Hold an attention function to a suite of cases: what is right, what is wrong and why.
 
     A function is called in this process; the name of one, "module:function" or "file.py:function",
-    in a process of its own with a time limit for each call. It takes Q, K and V, each (batch, head,
-    n, d) unless a `layout` (bnhd, hnd, nd) says otherwise; what else it can do is read from its
-    signature, `names` says theirs -> ours, `returns` what comes back, the output first. `claims` and
-    `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. Raises
+    in a process of its own with a time limit for each call. It takes Q, K and V, in axes that `layout`
+    says or that are found out; `head_sizes`, `multiple_of` and `mask_shape` say what else it takes,
+    `always` the options of `attend` that are on whatever it is called with. What else it can do is read
+    from its signature, `names` says theirs -> ours, `returns` what comes back, the output first. `claims`
+    and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. Raises
     AttnError where the function cannot be called, and for names that there are not.
     """
     from attnctl.verbs.conform.ask import asked, target_for
+    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
     from attnctl.verbs.conform.run import run as run_suite
 
+    said = {
+        "layout": layout,
+        "head_sizes": head_sizes,
+        "multiple_of": multiple_of,
+        "mask_shape": mask_shape,
+    }
+    given = read_options(said, {name: each.reader for name, each in ARRAYS.items()})
+    on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
     wanted = asked(
-        layout=layout,
+        given=given,
+        always=lambda claimed: laid(claimed, on),
         like=like,
         names=names or {},
         returns=returns,
@@ -355,18 +370,24 @@ def chosen(
     Raises AttnError with every option that there is not, or that has no meaning.
     """
     base = settings or Settings()
+    every = {"dtype": base.dtype, **options}  # NumPy knows types that have no steps
+    return laid(base, read_options(every, {name: READERS[name] for name in known}))
+
+
+def read_options(options: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    """The values of keywords that are given. Raises AttnError with every problem."""
     given: dict[str, Any] = {}
     problems: list[str] = []
-    for name, value in {"dtype": base.dtype, **options}.items():  # NumPy knows types that have no steps
-        if name not in known:
-            problems.append(unknown(name, known))
+    for name, value in options.items():
+        if name not in readers:
+            problems.append(unknown(name, list(readers)))
         elif value is not None:
             try:
-                given[name] = read_option(name, value)
+                given[name] = read_option(name, value, readers[name])
             except BadValueError as wrong:
                 problems += (f"{dotted((name, *path))}: {text}" for path, text in wrong.problems)
     raise_all(problems)
-    return laid(base, given)
+    return given
 
 
 def unknown(name: str, known: Collection[str]) -> str:
@@ -376,7 +397,7 @@ def unknown(name: str, known: Collection[str]) -> str:
     return f"{name}: no such option; {hint}"
 
 
-def read_option(name: str, value: Any) -> Any:
+def read_option(name: str, value: Any, read: Callable[[Any], Any]) -> Any:
     """A keyword's value: as in a config, or an object that `Settings` holds, which stays as it is."""
     parts = value if isinstance(value, (list, tuple)) else [value]
     if any(map(is_dataclass, parts)):
@@ -386,7 +407,7 @@ def read_option(name: str, value: Any) -> Any:
     data = as_data(value)
     if name == "positions" and isinstance(data, list):
         data = {"learned": data}
-    return READERS[name](data)
+    return read(data)
 
 
 def as_data(value: Any) -> Any:

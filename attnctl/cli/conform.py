@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import SECTIONS, command, findings_option, option
+from attnctl.cli.options import SECTIONS, Given, command, findings_option, option
 from attnctl.errors import AttnError, Exit
 from attnctl.values import POSITIVE, whole, words
+from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
+from attnctl.verbs.conform.layout import USUAL
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.report import Conformance
@@ -23,15 +25,12 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 class TargetOptions(NamedTuple):
     """How the target is called."""
 
-    layout: Annotated[
-        str | None,
-        option("The axes of its arrays: bhnd (batch, head, n, d), the default, bnhd, hnd or nd."),
-        words("bhnd", "bnhd", "hnd", "nd"),
-    ] = None
     like: Annotated[
         str | None,
-        option("It takes its options as this library's attention does: sdpa, flash, onnx or jax."),
-        words("sdpa", "flash", "onnx", "jax"),
+        option(
+            "It takes its options as this library's attention does: sdpa, flash, onnx, jax or transformers."
+        ),
+        words("sdpa", "flash", "onnx", "jax", "transformers"),
     ] = None
     map: Annotated[
         list[str] | None,
@@ -106,7 +105,7 @@ class ReportOptions(NamedTuple):
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
 
 
-SECTIONS |= {TargetOptions: "The target", SuiteOptions: "What is run", ReportOptions: "Output"}
+SECTIONS |= {TargetOptions: TARGET, SuiteOptions: "What is run", ReportOptions: "Output"}
 
 
 @command(
@@ -122,6 +121,8 @@ def conform(
         typer.Argument(help="module:function or file.py:function; or -- CMD {in} {out}", metavar="TARGET"),
     ] = None,
     how: TargetOptions,
+    arrays: Annotated[Given, ARRAYS],
+    always: Annotated[Given, ALWAYS],
     what: SuiteOptions,
     report: ReportOptions,
     output: Annotated[list[str] | None, findings_option("conform")] = None,
@@ -156,13 +157,13 @@ def conform(
     if what.suite and what.replay:
         raise AttnError("--replay: it runs one case; leave out --suite")
     files, printed = files_for("conform", output)
-    asked = asked_of(target, how, what, report)
+    asked = asked_of(target, how, what, report, given=arrays, always=always)
     framework = how.framework or "numpy"
     options = asked.claims.features if is_command(target) else ()
     made, name = target_for(named(target), framework, how.device, how.timeout, asked.jobs, options)
     with progress("cases") as moved:
         if what.replay:
-            found = run.replay(made, name, asked, what.replay, *replayed(what.replay))
+            found = run.replay(made, name, asked, what.replay, replayed(what.replay))
         elif what.suite:
             found = others.run(made, name, asked, what.suite, moved)
         else:
@@ -188,16 +189,26 @@ def named(target: list[str]) -> str | list[str]:
     return target if len(target) > 1 else shlex.split(target[0])
 
 
-def asked_of(target: list[str], how: TargetOptions, what: SuiteOptions, report: ReportOptions) -> Asked:
+def asked_of(
+    target: list[str],
+    how: TargetOptions,
+    what: SuiteOptions,
+    report: ReportOptions,
+    *,
+    given: Given,
+    always: Given,
+) -> Asked:
     """How the suite is to be run. Raises AttnError for names that there are not."""
     from attnctl.cli.attend import renames
+    from attnctl.cli.settings import settings_from
     from attnctl.verbs.conform.ask import asked
     from attnctl.verbs.conform.replay import FOLDER
 
     flags = flags_of(how, what)
     called = (flags, ["--", *target]) if is_command(target) else ([*target, *flags], [])
     return asked(
-        layout=how.layout,
+        given={"layout": USUAL} | given if is_command(target) else given,
+        always=lambda claimed: settings_from(None, always, claimed),
         like=how.like,
         names=renames(how.map or [], "--map"),
         returns=how.returns,
@@ -215,7 +226,6 @@ def asked_of(target: list[str], how: TargetOptions, what: SuiteOptions, report: 
 def flags_of(how: TargetOptions, what: SuiteOptions) -> list[str]:
     """The flags that say how the target is called, to be said again."""
     given = {
-        "layout": how.layout,
         "like": how.like,
         "returns": how.returns,
         "framework": how.framework,

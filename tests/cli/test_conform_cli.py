@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 import attnctl
+from attnctl.verbs.conform.declared import ARRAYS
 
 KERNELS = Path(__file__).parent.parent / "conform" / "kernels_here.py"
 QUICK = ("--quick", "--dtype", "float64", "--feature", "attention")
@@ -236,3 +238,82 @@ def test_the_cases_of_others_that_it_does_not_take_are_counted(call):
 
 def test_a_wrong_kernel_fails_the_cases_of_others(call):
     assert call("conform", target("bad"), "--suite", "torch").code == 1
+
+
+def test_a_case_of_what_is_always_on_is_replayed_with_it(call, tmp_path):
+    (tmp_path / "k.py").write_text(
+        "import attnctl\n"
+        "def f(q, k, v):\n"
+        "    trace = attnctl.attend({'Q': q, 'K': k, 'V': v}, causal=True, softcap=0.7)\n"
+        "    return trace['head_outputs']\n"
+    )
+    words = ("conform", "k.py:f", "--quick", "--dtype", "float64", "--feature", "attention", "--causal")
+    done = call(*words, "--softcap", "0.8", "--json")
+    (failed,) = json.loads(done.out)["features"]
+    assert (done.code, failed["mistake"]) == (1, "softcap-other"), done.out
+    replay = failed["replay"].split()
+    assert "--softcap" not in replay  # the file holds it
+    again = call(*replay[1:], "--json")
+    assert [each["mistake"] for each in json.loads(again.out)["features"]] == ["softcap-other"]
+    assert call(*words, "--softcap", "0.7").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--positions", "sinusoidal"], "--positions: such positions are added to X"),
+        (["--heads", "4", "--kv-heads", "3"], "--kv-heads: 3 cannot be shared by 4 heads"),
+        (["--theta", "100"], "--theta: only rotary positions have that"),
+        (["--head-sizes", "64,x"], "--head-sizes: x is not a whole number"),
+        (["--multiple-of", "0"], "--multiple-of: 0 is too small"),
+        (["--layout", "bhnd:bhdn"], "--layout: "),
+        (["--mask-shape", "mn"], "--mask-shape: "),
+    ],
+)
+def test_what_has_no_meaning_is_refused(call, words, problem):
+    done = call("conform", target("good"), *words)
+    assert (done.code, done.out) == (2, "")
+    assert problem in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("always: {causl: true}", "f.yaml:1 $.always.causl: unknown key; did you mean causal?"),
+        ("always:\n  scale: x", "f.yaml:2 $.always.scale: "),
+        ("head_sizes: [64, 0]", "f.yaml:1 $.head_sizes[1]: 0 is too small"),
+        ("mask_shap: nm", "did you mean mask_shape?"),
+    ],
+)
+def test_what_is_wrong_in_claims_is_said_with_its_line(call, tmp_path, text, problem):
+    (tmp_path / "f.yaml").write_text(text + "\n")
+    done = call("conform", target("good"), "--claims", "f.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert problem in done.err
+
+
+SCRIPT = """
+import sys
+import numpy as np
+q, k, v = (np.load(sys.argv[1])[name] for name in "QKV")
+if q.shape != k.shape: sys.exit("one length only")
+s = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+e = np.exp(s - s.max(-1, keepdims=True))
+np.savez(sys.argv[2], out=e / e.sum(-1, keepdims=True) @ v)
+"""
+
+
+@pytest.mark.slow
+def test_a_command_refuses_by_its_exit_code(call, tmp_path):
+    (tmp_path / "k.py").write_text(SCRIPT)
+    words = ("--quick", "--dtype", "float32", "--feature", "lengths", "--feature", "large scores", "--json")
+    done = call("conform", *words, "--", sys.executable, "k.py", "{in}", "{out}")
+    lengths, large = json.loads(done.out)["features"]
+    assert (done.code, lengths["status"], large["status"]) == (0, "skipped", "passed")
+    assert lengths["explanation"] == "it ended with 1: one length only"
+
+
+def test_every_declaration_is_an_option_and_a_claim(call):
+    words = call("conform", "--help").out
+    for setting in ARRAYS.values():
+        assert setting.flag.name in words

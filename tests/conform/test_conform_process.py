@@ -280,7 +280,7 @@ def test_an_exception_of_a_function_says_where_it_is_from(worker):
     ("text", "limit", "error", "words"),
     [
         ("import sys; sys.exit('no memory')", 30.0, "exit", "it ended with 1: no memory"),
-        ("pass", 30.0, "exit", "it wrote no file"),
+        ("pass", 30.0, "unreadable", "it wrote no file"),
         ("import sys; open(sys.argv[2], 'w').write('x')", 30.0, "unreadable", "its output"),
         ("import time; time.sleep(60)", 0.5, "hang", "no end within 0.5 s"),
     ],

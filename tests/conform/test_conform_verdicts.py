@@ -245,7 +245,7 @@ def test_names_are_renamed():
         ({"names": {"causal": "caus"}}, "did you mean causal?"),
         ({"features": ["casual"]}, "did you mean causal?"),
         ({"dtypes": ["float8"]}, "--dtype float8"),
-        ({"layout": "bhdn"}, "--layout bhdn"),
+        ({"layout": "bhdn"}, 'layout: "bhdn" is not one of the choices'),
         ({"like": "flsh"}, "did you mean flash?"),
         ({"framework": "tensorflow"}, "numpy, torch, jax"),
     ],

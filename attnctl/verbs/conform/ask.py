@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from attnctl.config.settings import Settings
 from attnctl.errors import AttnError, raise_all
 from attnctl.verbs.conform.call import Framework
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.claims import Claims, read_claims, read_xfail
 from attnctl.verbs.conform.command import Command
+from attnctl.verbs.conform.declared import senseless
 from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
-from attnctl.verbs.conform.layout import AXES
 from attnctl.verbs.conform.library import LIBRARIES
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.suite import Asked
@@ -27,7 +29,8 @@ SECONDS = 20.0
 
 def asked(  # noqa: PLR0913  (everything that can be asked)
     *,
-    layout: str | None = None,
+    given: Mapping[str, Any],
+    always: Callable[[Settings], Settings] = lambda claimed: claimed,
     like: str | None = None,
     names: Mapping[str, str],
     returns: str | Sequence[str] | None = None,
@@ -40,10 +43,13 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
     called: tuple[Sequence[str], Sequence[str]] = ((), ()),
     jobs: int = 1,
 ) -> Asked:
-    """How the suite is to be run. Raises AttnError with every name that there is not."""
+    """How the suite is to be run. Raises AttnError with every name that there is not.
+
+    `given` holds what arrays are taken (see `declared.ARRAYS`); `always` lays options over what claims
+    say is always on.
+    """
     raise_all(
         [
-            *unknown("layout", [layout] if layout else (), AXES),
             *unknown("like", [like] if like else (), [name for name in LIBRARIES if name]),
             *unknown("feature", features, NAMES),
             *unknown("dtype", dtypes, list(TYPES)),
@@ -51,8 +57,10 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
     )
     library = LIBRARIES[like or ""]
     claimed = read_claims(claims) if claims else Claims()
+    said = claimed.said.over(given, always(claimed.said.always))
+    raise_all(f"{said.always.where(path)}: {what}" for path, what in senseless(said.always))
     return Asked(
-        layout=layout or library.layout or None,
+        said=said if said.layout else replace(said, layout=library.layout or None),
         library=library,
         renames=names,
         dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),

@@ -13,7 +13,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.verbs.conform.case import Problem
 from attnctl.verbs.conform.last_words import place_of
-from attnctl.verbs.conform.layout import axes_in, axes_out, back, laid_out, of_scores
+from attnctl.verbs.conform.layout import axes_in, axes_out, back, in_one, laid_out, of_mask, of_scores
 from attnctl.verbs.conform.memory import NAN, filled
 from attnctl.verbs.conform.repeat import Repeats, alike, bits, repeat
 from attnctl.verbs.conform.signature import PARTS, Signature
@@ -27,6 +27,7 @@ class Call:
     """What a target is called with; arrays hold numbers of the type, in float64."""
 
     inputs: tuple[Array, ...]
+    """Q, K and V, or one array of them."""
     keywords: Mapping[str, Any]
     names: tuple[str, ...] = ()
     """Of the inputs, where they are not given by place."""
@@ -55,6 +56,8 @@ class Answer:
     """What came of the same call, made again and again."""
     error: str = ""
     """The kind of what went wrong: crash, hang, exit, or the name of an exception."""
+    kind: str = ""
+    """The exception of Python's own that it is, where it is a library's."""
     message: str = ""
     place: str = ""
     """The file and line where it raised."""
@@ -115,11 +118,15 @@ def call_of(problem: Problem, signature: Signature, **made: Any) -> Call:
             return np.ascontiguousarray(laid_out(value, axes_out(problem.conventions.layout)))
         if name in (signature.keywords.get(part) for part in PARTS):
             return np.ascontiguousarray(laid_out(value, axes))
+        if name in (signature.keywords.get(mask) for mask in ("mask", "float_mask")):
+            return np.ascontiguousarray(of_mask(value, problem.conventions.mask, axes))
         return np.ascontiguousarray(of_scores(value, axes))
 
     keywords = {name: fitted(name, value) for name, value in signature.with_options(problem).items()}
     case = problem.case
-    inputs = tuple(laid_out(problem.arrays[name], axes) for name in "QKV")
+    qkv = [problem.arrays[name] for name in "QKV"]
+    packed = problem.conventions.packed
+    inputs = (in_one(qkv, packed, axes),) if packed else tuple(laid_out(each, axes) for each in qkv)
     kept = inputs if case.memory == "broadcast" else tuple(map(np.ascontiguousarray, inputs))
     buffer = signature.keywords.get("out", "")
     out = buffer if keywords.get(buffer) is not None else ""
@@ -178,16 +185,15 @@ def ready(call: Call, framework: Framework) -> Ready:
             return np.lib.stride_tricks.as_strided(own, own.shape, strides)
         return in_memory(own, memory)
 
-    memories = [call.memory, call.memory, call.memory]
-    if call.memory == "broadcast":
-        memories[0] = "plain"
-    owned = {name: cast(each, how) for name, each, how in zip("QKV", call.inputs, memories, strict=True)}
+    names = "QKV" if len(call.inputs) > 1 else ("QKV",)
+    memories = ["plain" if call.memory == "broadcast" and name == "Q" else call.memory for name in names]
+    owned = {name: cast(each, how) for name, each, how in zip(names, call.inputs, memories, strict=True)}
     more = {name: cast(value, "plain") for name, value in call.keywords.items()}
     arrays = owned | {name: value for name, value in more.items() if isinstance(value, np.ndarray)}
     if call.out:
         arrays[call.out].view(np.uint8)[...] = call.fill
     given = {name: framework.give(array, call.dtype) for name, array in arrays.items()}
-    inputs = [given[name] for name in "QKV"]
+    inputs = [given[name] for name in names]
     keywords = {name: given.get(name, value) for name, value in more.items()}
     if call.names:
         keywords |= dict(zip(call.names, inputs, strict=True))
@@ -251,7 +257,8 @@ def repeated(
 
 def raised(error: Exception) -> Answer:
     """An exception as an answer."""
-    return Answer(error=type(error).__name__, message=str(error), place=place_of(error))
+    own = next(each.__name__ for each in type(error).__mro__ if each.__module__ == "builtins")
+    return Answer(error=type(error).__name__, kind=own, message=str(error), place=place_of(error))
 
 
 def spoil(output: Any) -> None:

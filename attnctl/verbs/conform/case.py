@@ -10,14 +10,15 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.arrays.reader import Facts
-from attnctl.config.settings import Settings
-from attnctl.derivation import Derivation, Variant
+from attnctl.config.settings import LENGTHS, Settings
+from attnctl.derivation import Derivation, Rotary, Variant
 from attnctl.errors import AttnError
 from attnctl.names import BIAS, MASK, PAST_KEY, PAST_VALUE
 from attnctl.plan.variant import variant
-from attnctl.rules import PerBatch, Rule
+from attnctl.rules import Causal, PerBatch, Rule
 from attnctl.verbs.check.precision import BFLOAT16, DTYPES, Precision, rounded
-from attnctl.verbs.conform.layout import USUAL
+from attnctl.verbs.conform.declared import NOTHING
+from attnctl.verbs.conform.layout import MASKS, USUAL
 
 TYPES: dict[str, Precision] = {
     **{name: DTYPES[name] for name in ("float64", "float32", "float16")},
@@ -26,8 +27,13 @@ TYPES: dict[str, Precision] = {
 """The types that a target is called with, the finest first."""
 
 LARGE, BELOW, APART = 2496.0, 3008.0, 512.0
-"""Q of the fill `large`: with 16 columns of ±1 scores are about ±1e4, apart by 256 in every type, and those
-of odd queries are all below −1e4."""
+MOST_LARGE = 16
+"""Q of the fill `large`, which is 0 from column 16 on: with 16 columns of ±1 scores are about ±1e4, apart
+by 256 in every type, and those of odd queries are all below −1e4."""
+
+
+MASK_KINDS = ("boolean", "1 and 0", "added")
+"""How a mask that says who sees whom may be given: as truth values, as numbers, or as 0 and −∞."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,23 @@ class Conventions:
     """Where the diagonal is with key lengths: counted from the first key, or ending at each length."""
     layout: str = USUAL
     """The axes of its arrays, as `attnctl.verbs.conform.layout` has them."""
+    packed: str = ""
+    """The axes of Q, K and V in one array, heads in an axis of their own; 3 is that of Q, K and V."""
+    mask: str = MASKS[0]
+    """The shape of a mask."""
+    mask_kind: str = "boolean"
+    """A mask that is no bias is given as `boolean`, as `1 and 0`, or as 0 and −∞ which are `added`."""
+    true: str = "may attend"
+    """Where a boolean mask is true: a query may attend there, or the key is hidden."""
+    masked: str = "both"
+    """What holds where attention that is always causal is given a mask: both, or the mask alone."""
 
-    def offset(self, case: Case) -> PerBatch:
-        """The number of keys before query 0."""
-        if self.lengths == "each length" and "key_lengths" in case.asked and not case.past:
+    def offset(self, case: Case, asked: int | str | None = None) -> PerBatch:
+        """The number of keys before query 0; `asked` is that of the attention that is always on."""
+        if isinstance(asked, int):
+            return asked
+        each = LENGTHS if self.lengths == "each length" and not case.past else asked
+        if each == LENGTHS and "key_lengths" in case.asked:
             return tuple(length - case.queries for length in case.lengths)
         return case.past if case.past or self.corner == "top-left" else case.keys - case.queries
 
@@ -145,6 +164,8 @@ class Problem:
     rules: list[Rule] = field(default_factory=list)
     scale: float | None = None
     offset: PerBatch = 0
+    always: Settings = NOTHING
+    """The attention that is always on, whatever is passed."""
 
     @property
     def starts(self) -> Array:
@@ -168,6 +189,10 @@ class Problem:
             return wide.astype(self.case.dtype).astype(np.float64)
         return rounded(wide, TYPES[self.case.dtype])
 
+    def add_rule(self, rule: Rule) -> None:
+        """Add a rule; it replaces its like."""
+        self.rules = [each for each in self.rules if type(each) is not type(rule)] + [rule]
+
     def add_bias(self, bias: Array) -> None:
         """Add something to the scores."""
         self.arrays[BIAS] = self.arrays.get(BIAS, 0.0) + np.broadcast_to(bias, self.scores)
@@ -177,13 +202,17 @@ class Problem:
         self.arrays[MASK] = self.arrays.get(MASK, True) & np.broadcast_to(allowed, self.scores)
 
     @property
+    def meant(self) -> Settings:
+        """What is asked of attention, always and in this case."""
+        return replace(self.always, scale=self.scale, rules=tuple(self.rules))
+
+    @property
     def variant(self) -> Variant:
         """The kind of attention that is meant."""
         case = self.case
         facts = Facts(case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.d_k, case.past)
         named = {name: (array, "given") for name, array in self.arrays.items()}
-        asked = Settings(scale=self.scale, rules=tuple(self.rules))
-        return variant(asked, facts, named, self.offset)
+        return variant(self.meant, facts, named, self.offset)
 
     @property
     def derivation(self) -> Derivation:
@@ -191,12 +220,14 @@ class Problem:
         return self.variant.derivation
 
 
-def problem_of(case: Case, conventions: Conventions) -> Problem:
-    """The arrays of a case, and what is meant by it."""
+def problem_of(case: Case, conventions: Conventions, always: Settings = NOTHING) -> Problem:
+    """The arrays of a case, and what is meant by it where this attention is always on."""
     from attnctl.verbs.conform.options import OPTIONS
 
-    problem = Problem(case, conventions, {})
-    problem.offset = conventions.offset(case)
+    problem = Problem(case, conventions, {}, scale=always.scale, always=always)
+    alone = conventions.masked == "the mask alone" and {"mask", "float_mask"} & case.asked.keys()
+    problem.rules = [rule for rule in always.rules if not (alone and isinstance(rule, Causal))]
+    problem.offset = conventions.offset(case, always.causal_offset)
     problem.arrays |= FILLS[case.fill](problem)
     if case.memory == "broadcast":
         problem.arrays |= {
@@ -259,15 +290,19 @@ def large(problem: Problem) -> dict[str, Array]:
     """Scores of ±1e4 with one key ahead of the others: the output is that key's row of V, exactly.
 
     Keys are different rows of ±1 that begin with 1. Even queries are large multiples of one key;
-    odd ones are that key, and far below 0 with every key.
+    odd ones are that key, and far below 0 with every key. Rotary positions make any key the first,
+    and a score as much as √2 larger: half of that stays in range.
     """
     case = problem.case
+    used = min(case.d_k, MOST_LARGE)
     bits = (np.arange(case.keys)[:, None] >> np.arange(case.d_k - 1)) & 1
     keys = np.concatenate([np.ones((case.keys, 1)), 2.0 * bits - 1.0], axis=1)
     meant = (7 * np.arange(case.queries) + 3) % case.keys
     odd = np.arange(case.queries)[:, None] % 2 == 1
     q = np.where(odd, APART * keys[meant], LARGE * keys[meant])
-    q[:, 0] = np.where(odd[:, 0], -BELOW * case.d_k, q[:, 0])
+    q[:, 0] = np.where(odd[:, 0], -BELOW * used, q[:, 0])
+    q[:, used:] = 0.0
+    q *= 0.5 if isinstance(problem.always.positions, Rotary) else 1.0
     shape = (case.batch, case.kv_heads, case.keys, case.d_k)
     queries = np.broadcast_to(q, (case.batch, case.heads, case.queries, case.d_k)).copy()
     return drawn(problem) | {"Q": queries, "K": np.broadcast_to(keys, shape).copy()}

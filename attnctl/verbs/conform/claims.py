@@ -6,6 +6,8 @@ claims:
     without: [bias]                         # taken, but not claimed: skipped
     conventions: {causal corner: bottom-right}
     returns: [output, logsumexp]            # what comes back, in order; - is not judged
+    head_sizes: [64, 128]                   # and multiple_of, layout, mask_shape, as the options say them
+    always: {causal: true, window: [3, 0]}  # what is on whatever it is called with
 
 xfail, known and filed; a feature with why, or with the types it is about:
 
@@ -22,9 +24,10 @@ from typing import Any
 from attnctl.config import yaml
 from attnctl.errors import AttnError, raise_all
 from attnctl.files import open_input
-from attnctl.values import Path, json_path, shown
+from attnctl.values import BadValueError, Path, json_path, shown
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.conventions import KNOWN
+from attnctl.verbs.conform.declared import FORM, Declared
 from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
 from attnctl.words import nearest
@@ -40,6 +43,7 @@ class Claims:
     without: tuple[str, ...] = ()
     conventions: Mapping[str, str] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
+    said: Declared = Declared()  # noqa: RUF009  (frozen)
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,13 @@ def read_claims(path: str) -> Claims:
         tuple(map(str, data.get("without", ()))),
         {str(name): str(value) for name, value in data.get("conventions", {}).items()},
         tuple(map(str, data.get("returns", ()))),
+        Declared(**FORM(declared_in(data))),
     )
+
+
+def declared_in(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """What a file of claims says of arrays and of what is always on."""
+    return {key: value for key, value in data.items() if key in FORM.keys}
 
 
 def read_xfail(path: str) -> dict[str, Known]:
@@ -95,29 +105,48 @@ def returns_problems(key: str, value: Any) -> Problems:
         yield from unknown((key, at), name, RETURNS)
 
 
+def features_problems(key: str, value: Any) -> Problems:
+    """What is wrong with a list of features."""
+    if not isinstance(value, list):
+        yield (key,), f"expected a list of features, like [{NAMES[0]}]"
+        return
+    for at, name in enumerate(value):
+        yield from unknown((key, at), name, NAMES)
+
+
+def conventions_problems(key: str, value: Any) -> Problems:
+    """What is wrong with conventions."""
+    if not isinstance(value, dict):
+        yield (key,), "expected names with values, like {causal corner: bottom-right}"
+        return
+    for name, said in value.items():
+        problems = list(unknown((key, name), name, list(KNOWN)))
+        yield from problems or unknown((key, name), said, KNOWN[name])
+
+
+CHECKS: dict[str, Callable[[str, Any], Problems]] = {
+    "features": features_problems,
+    "without": features_problems,
+    "conventions": conventions_problems,
+    "returns": returns_problems,
+}
+"""The keys of claims that `declared` has no setting for, each with what says what is wrong with it."""
+
+
 def claims_problems(data: Any) -> Problems:
     """What is wrong with a file of claims."""
     if not isinstance(data, dict):
-        yield (), "expected features:, without: and conventions:"
+        yield (), "expected features:, without:, conventions: and the like"
         return
+    try:
+        FORM(declared_in(data))
+    except BadValueError as wrong:
+        yield from wrong.problems
     for key, value in data.items():
-        if key in {"features", "without"}:
-            if not isinstance(value, list):
-                yield (key,), f"expected a list of features, like [{NAMES[0]}]"
-                continue
-            for at, name in enumerate(value):
-                yield from unknown((key, at), name, NAMES)
-        elif key == "conventions":
-            if not isinstance(value, dict):
-                yield (key,), "expected names with values, like {causal corner: bottom-right}"
-                continue
-            for name, said in value.items():
-                problems = list(unknown((key, name), name, list(KNOWN)))
-                yield from problems or unknown((key, name), said, KNOWN[name])
-        elif key == "returns":
-            yield from returns_problems(key, value)
+        if key in CHECKS:
+            yield from CHECKS[key](key, value)
         else:
-            yield from unknown((key,), key, ("features", "without", "conventions", "returns"))
+            yield from unknown((key,), key, (*CHECKS, *FORM.keys))
 
 
 def xfail_problems(data: Any) -> Problems:

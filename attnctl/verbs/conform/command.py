@@ -44,6 +44,7 @@ class Command:
     limit: float = 20.0
     parameters: list[Parameter] | None = None
     unclaimed: str = "its --claims do not name it"
+    refuses: frozenset[str] = frozenset({"exit"})
     cannot: dict[str, str] = field(
         default_factory=lambda: dict.fromkeys(("memory layouts", "inputs kept", "out"), IN_A_FILE)
     )
@@ -159,7 +160,7 @@ def read(path: Path) -> Answer:
     from attnctl.store import arrays
 
     if not path.is_file():
-        return Answer(error="exit", message="it wrote no file")
+        return Answer(error="unreadable", message="it wrote no file")
     try:
         found = arrays(path)
     except AttnError as error:

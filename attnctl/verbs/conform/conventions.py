@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnctl.array import Array
+from attnctl.config.settings import NONE
+from attnctl.rules import Causal
 from attnctl.verbs.conform.call import NUMPY, Answer, output_of
-from attnctl.verbs.conform.case import TYPES, Case, Problem
-from attnctl.verbs.conform.features import BASE
+from attnctl.verbs.conform.case import MASK_KINDS, TYPES, Case, Problem
+from attnctl.verbs.conform.features import BASE, LENGTHS
 from attnctl.verbs.conform.judge import expected, judged
-from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.layout import MASKS
+from attnctl.verbs.conform.options import OPTIONS, drawn_mask, give_mask
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import Suite
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 CORNER, HIDDEN_ROWS, PADDING = "causal corner", "rows that see nothing", "NaN in padding"
 LENGTHS_CORNER = "causal with key lengths"
 SLIDING, AHEAD, FLOAT_MASK = "sliding window", "ahead of a sliding window", "float mask"
+MASK_KIND, MASK_SHAPE, TRUE = "mask", "mask shape", "true in a mask"
+MASKED = "always causal, given a mask"
 
 OUTPUT_TYPE, THE_INPUTS = "output type", "the inputs'"
 
@@ -35,6 +40,10 @@ KNOWN: dict[str, tuple[str, ...]] = {
     AHEAD: ("none", "the same", "all"),
     FLOAT_MASK: (ADDED, TRUTHS),
     OUTPUT_TYPE: (THE_INPUTS, *TYPES),
+    MASK_KIND: MASK_KINDS,
+    MASK_SHAPE: MASKS,
+    TRUE: ("may attend", "hidden"),
+    MASKED: ("both", "the mask alone"),
 }
 """Every convention with the values that may be declared."""
 
@@ -45,8 +54,15 @@ Told = dict[str, str]
 
 def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Told:
     """Find out what the target does in a type; what is declared is what it is judged by."""
-    told = dict([*corner(suite, dtype), *sliding_window(suite, dtype)])
-    usual = suite.conventions_in(dtype)
+    told = dict(mask_form(suite, dtype, declared))
+    usual = suite.usual
+    suite.conventions[dtype] = usual = replace(
+        usual,
+        mask_kind=told.get(MASK_KIND, usual.mask_kind),
+        mask=told.get(MASK_SHAPE, usual.mask),
+        masked=told.get(MASKED, usual.masked),
+    )
+    told |= dict([*corner(suite, dtype), *sliding_window(suite, dtype)])
     meant = {**told, **declared}
     suite.conventions[dtype] = replace(
         usual,
@@ -83,7 +99,7 @@ def right_with(suite: Suite, case: Case, **conventions: str) -> bool | None:
     """Whether the target answers what is meant with these conventions; None where it takes no such call."""
     problem = suite.problem(case, **conventions)
     answer = suite.call(problem)
-    return None if answer.error else is_right(problem, answer)
+    return None if output_of(problem, answer) is None else is_right(problem, answer)
 
 
 def is_right(problem: Problem, answer: Answer) -> bool:
@@ -107,15 +123,63 @@ def output_type(seen: Mapping[str, Case], dtype: str, declared: str | None) -> T
     return {OUTPUT_TYPE: " or ".join(words)}
 
 
-def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Where the diagonal begins when there are more keys than queries."""
-    names = [name for name in ("causal", "window", "sliding_window") if name in suite.signature.claimed]
+def mask_form(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The shape of a mask; whether truth values are taken, where they are refused; what of causal is left.
+
+    transformers calls a mask that is added `attention_mask`: under that name it may be one.
+    """
+    names = [name for name in ("mask", "float_mask") if name in suite.signature.claimed]
     if not names:
         return
+    usual = suite.usual
+    case = replace(BASE, dtype=dtype).having(**{names[0]: "each"})
+    shapes = [usual.mask] if MASK_SHAPE in declared else MASKS
+    kinds = [usual.mask_kind] if MASK_KIND in declared or names[0] != "mask" else MASK_KINDS
+    is_causal = MASKED not in declared and Causal() in suite.asked.said.always.rules
+    ways = KNOWN[MASKED] if is_causal else (usual.masked,)
+    for kind in kinds:
+        shape, masked, right = taken(suite, case, kind, shapes, ways)
+        if right or (shape and suite.signature.keywords[names[0]] != "attention_mask"):
+            yield from [(MASK_KIND, kind)] if kind != usual.mask_kind else []
+            yield from [(MASK_SHAPE, shape)] if shape != usual.mask else []
+            yield from [(MASKED, masked)] if masked != usual.masked else []
+            return
+
+
+def taken(
+    suite: Suite, case: Case, kind: str, shapes: Sequence[str], ways: Sequence[str]
+) -> tuple[str, str, bool]:
+    """The shape of a mask that is taken, what of causal is left, and whether the answer is right.
+
+    Where the first shape is answered it is the one: who reads only a part of it is wrong. Of others
+    the first that is right, or else answered.
+    """
+    answered = ""
+    for shape in shapes:
+        rights = [right_with(suite, case, mask_kind=kind, mask=shape, masked=way) for way in ways]
+        if True in rights:
+            return shape, ways[rights.index(True)], True
+        if False in rights:
+            answered = answered or shape
+            if shape == shapes[0]:
+                break
+    return answered, ways[0], False
+
+
+def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Where the diagonal begins when there are more keys than queries."""
+    if LENGTHS in suite.asked.claims.without:
+        return
     case = replace(BASE, dtype=dtype, fill="who", queries=5)
-    value = OPTIONS[names[0]].values(case)[0]
+    names = [name for name in ("causal", "window", "sliding_window") if name in suite.signature.claimed]
+    if names:
+        case = case.having(**{names[0]: OPTIONS[names[0]].values(case)[0]})
+    elif suite.asked.said.always.positions != NONE:
+        case = replace(case, fill="random")
+    elif not any(rule.relative for rule in suite.asked.said.always.rules):
+        return
     for name in KNOWN[CORNER]:
-        right = right_with(suite, case.having(**{names[0]: value}), corner=name)
+        right = right_with(suite, case, corner=name)
         if right is None:
             return
         if right:
@@ -172,10 +236,11 @@ def float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
 def hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """What the output of a query is that sees no key at all."""
     case = replace(BASE, dtype=dtype)
-    if "mask" in suite.signature.claimed:
-        problem = suite.problem(case.having(mask="same"))
-        problem.passed["mask"][..., 4, :] = False
-        problem.hide(problem.passed["mask"])
+    problem = suite.problem(case)
+    if "mask" in suite.signature.claimed and "n" in problem.conventions.mask:
+        allowed = drawn_mask(problem, "same")
+        allowed[..., 4, :] = False
+        give_mask(problem, allowed)
     elif "causal" in suite.signature.claimed and suite.conventions_in(dtype).corner == "bottom-right":
         problem = suite.problem(replace(case, keys=5).having(causal=True))
     else:

@@ -19,6 +19,7 @@ from attnctl.verbs.check.precision import on_grid
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Case, Problem
+from attnctl.verbs.conform.conventions import TRUE
 from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
 from attnctl.verbs.conform.judge import Expected, compared, expected, judged
 from attnctl.verbs.conform.memory import OTHER
@@ -214,8 +215,9 @@ def weights_told(suite: Suite, case: Case) -> Array | None:
 def by_check(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """The mistake that `check` finds in the weights and the output, or in the output alone."""
     problem = suite.problem(outcome.case)
-    found = (checked(problem, each, pairs=False) for each in recorded(suite, outcome))
-    return next(filter(None, found), None)
+    told = (checked(problem, each, pairs=False) for each in recorded(suite, outcome))
+    found = next(filter(None, told), None)
+    return with_hint(suite, outcome, found) if found else None
 
 
 def by_check_of_pairs(suite: Suite, outcome: Outcome) -> Diagnosis | None:
@@ -267,6 +269,18 @@ def spoken(findings: Sequence[Finding]) -> Diagnosis:
     sentences = [f"{each.words}: {each.fix}" if each.fix else each.words for each in findings]
     names = dict.fromkeys(each.mistake for each in findings if each.mistake)
     return Diagnosis(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
+
+
+def with_hint(suite: Suite, outcome: Outcome, found: Diagnosis) -> Diagnosis:
+    """A mistake that is none where it is meant, with how to say so."""
+    keyword = suite.signature.keywords.get("mask")
+    how = {
+        "mask-added": f"say --map {keyword}=float_mask if it takes only masks that are added",
+        "mask-inverted": f"claim {{{TRUE}: hidden}} among the conventions of --claims if that is meant",
+    }
+    if "mask" not in outcome.case.asked or found.mistake not in how:
+        return found
+    return replace(found, explanation=f"{found.explanation}; or {how[found.mistake]}")
 
 
 def coarse_numbers(suite: Suite, outcome: Outcome) -> Diagnosis | None:

@@ -40,7 +40,7 @@ NAMES = (
 )
 """Every feature, in order."""
 
-OPTIONAL = {LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask", "out"}
+OPTIONAL = {HEAD_SIZES, LENGTHS, OTHER_D_V, GROUPED, LAYOUTS, PAIRS, RANDOM, "float_mask", "out"}
 """Features that a target may refuse by an exception."""
 
 NEVER_TOGETHER = {frozenset(("window", "sliding_window"))}
@@ -69,8 +69,8 @@ def square(n: int, d: int = 8, **others: object) -> Case:
     return replace(BASE, queries=n, keys=n, d_k=d, d_v=d, **others)  # type: ignore[arg-type]
 
 
-def own_features(*, quick: bool) -> Iterator[Feature]:
-    """What every attention has."""
+def own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[Feature]:
+    """What every attention has; `head_sizes` are those that are taken, where others are not."""
     plain = [
         replace(BASE, fill="who"),
         replace(BASE, fill="identity"),
@@ -80,7 +80,7 @@ def own_features(*, quick: bool) -> Iterator[Feature]:
     ]
     more = [square(n, 16, batch=1, heads=2, kv_heads=2, seed=n) for n in (31, 63, 64, 127, 128, 257, 513)]
     yield Feature(ATTENTION, tuple(plain if quick else plain + more))
-    sizes = (
+    sizes = tuple(head_sizes) or (
         (1, 12, 20, 64, 80, 128, 256)
         if quick
         else (1, 2, 3, 4, 12, 16, 20, 24, 32, 64, 72, 80, 96, 128, 192, 256)

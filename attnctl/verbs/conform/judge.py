@@ -22,7 +22,7 @@ from attnctl.verbs.check.judge import root_mean_square, spread
 from attnctl.verbs.check.rounding import FACTOR, Known, carried, exactly, typical
 from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Problem
-from attnctl.verbs.conform.layout import axes_out, laid_out
+from attnctl.verbs.conform.layout import AXES, axes_in, axes_out, back, laid_out
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -112,12 +112,22 @@ def judged(wanted: Expected, answer: Answer) -> Judgement:
         return Judgement(inf, words="it returns no array")
     given = output_of(wanted.problem, answer)
     if given is None:
-        axes = axes_out(wanted.problem.conventions.layout)
-        want = list(laid_out(wanted.output, axes).shape)
-        return Judgement(inf, words=f"the output has the shape {list(found.shape)}, not {want}")
+        return Judgement(inf, words=misshapen(wanted, found))
     if given.dtype.kind not in "fiu":
         return Judgement(inf, words=f"the output has the type {given.dtype}")
     return compared(wanted, given)
+
+
+def misshapen(wanted: Expected, found: Array) -> str:
+    """What is wrong with the shape of an output, and in which layout it would be right."""
+    layout, heads = wanted.problem.conventions.layout, wanted.problem.case.heads
+    want = list(laid_out(wanted.output, axes_out(layout)).shape)
+    read = {axes: back(found, axes, heads) for axes in AXES}
+    other = next(
+        (axes for axes, out in read.items() if out is not None and out.shape == wanted.output.shape), None
+    )
+    hint = f"; if that is how it answers, say --layout {axes_in(layout)}:{other}" if other else ""
+    return f"the output has the shape {list(found.shape)}, not {want}{hint}"
 
 
 def compared(wanted: Expected, found: Array) -> Judgement:

@@ -6,6 +6,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from attnctl.array import Array
 
 AXES = ("bhnd", "bnhd", "bnd", "nbd", "hnd", "nd")
@@ -14,7 +18,7 @@ AXES = ("bhnd", "bnhd", "bnd", "nbd", "hnd", "nd")
 MASKS = ("bhnm", "b1nm", "bnm", "nm", "b11m", "bm")
 """How a mask may be; 1 is an axis of one."""
 
-USUAL = "bhnd"
+USUAL, MERGED = "bhnd", "bnd"
 
 
 def axes_in(layout: str) -> str:
@@ -45,6 +49,27 @@ def laid_out(array: Array, axes: str) -> Array:
     kept = [letter for letter in USUAL if letter in whole]
     turned = one.transpose([kept.index(letter) for letter in whole])
     return turned.reshape(*turned.shape[:-2], -1) if is_merged(axes) else turned
+
+
+def in_one(arrays: Sequence[Array], packed: str, axes: str) -> Array:
+    """Q, K and V, each (batch, head, n, d), in one array; 3 is their axis among those of `packed`."""
+    if in_columns(packed, axes):
+        return np.concatenate([laid_out(each, axes) for each in arrays], axis=-1)
+    stacked = np.stack([laid_out(each, packed.replace("3", "")) for each in arrays], axis=packed.index("3"))
+    return stacked.reshape(*stacked.shape[:2], -1) if is_merged(axes) else stacked
+
+
+def in_columns(packed: str, axes: str) -> bool:
+    """Whether the columns of Q, of K and of V stand side by side, however many they are."""
+    return is_merged(axes) and packed.endswith("3hd")
+
+
+def packings(axes: str) -> list[str]:
+    """How Q, K and V may stand in one array: one after the other, or by head."""
+    if axes == USUAL:
+        return ["3bhnd", "b3hnd"]
+    whole = apart(axes)
+    return [whole.replace("h", "3h"), whole.replace("d", "3d")] if "h" in whole else []
 
 
 def back(array: Array, axes: str, heads: int) -> Array | None:

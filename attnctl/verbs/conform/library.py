@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from attnctl.verbs.conform.case import Case
@@ -30,9 +31,13 @@ class Library:
     """What its documentation says where programs differ."""
     bool_mask_only: bool = False
 
+    gives: Callable[[Case], dict[str, Any]] = lambda _: {}
+    """What else goes with the sizes of a case."""
+
     def always(self, case: Case) -> dict[str, Any]:
         """Keywords that go with the sizes of a case."""
-        return {self.grouped: True} if self.grouped and case.heads != case.kv_heads else {}
+        grouped = {self.grouped: True} if self.grouped and case.heads != case.kv_heads else {}
+        return {**grouped, **self.gives(case)}
 
 
 def whole(keyword: str, value: Any) -> dict[str, Any]:
@@ -43,6 +48,13 @@ def whole(keyword: str, value: Any) -> dict[str, Any]:
 def two_ends(keyword: str, value: tuple[int, int]) -> dict[str, Any]:
     """The two ends of a window apart."""
     return {keyword: value[0], "right_window_size": value[1]}
+
+
+def module(case: Case) -> dict[str, Any]:
+    """The layer that an attention function of transformers is handed, as far as it reads it."""
+    share = case.heads // case.kv_heads
+    layer = {"num_key_value_groups": share, "training": False, "is_causal": False, "layer_idx": 0}
+    return {"module": SimpleNamespace(**layer)}
 
 
 LIBRARIES = {
@@ -70,6 +82,13 @@ LIBRARIES = {
             names={"window": "left_window_size"},
             hand={"causal": whole, "window": two_ends},
             conventions={"causal corner": "top-left"},
+        ),
+        Library(
+            "transformers",
+            layout="bhnd:bnhd",
+            parameters=("module", "query", "key", "value", "attention_mask", "scaling"),
+            conventions={"mask": "added"},
+            gives=module,
         ),
         Library(
             "jax",

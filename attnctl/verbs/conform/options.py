@@ -30,21 +30,21 @@ class Option:
     """Lay it down in a problem: what is passed, and what it means."""
     values: Callable[[Case], Sequence[Any]]
     """Values worth a case each, for a case of these sizes."""
-    words: str = ""
-    """What it is, for the list of features."""
+    neutral: Callable[[Problem], Any] = lambda _: None
+    """What changes nothing, for a function that must be given it."""
 
 
 def ask_causal(problem: Problem, value: bool) -> None:
     """A query sees no later key."""
     problem.passed["causal"] = value
     if value:
-        problem.rules.append(Causal())
+        problem.add_rule(Causal())
 
 
 def ask_window(problem: Problem, value: tuple[int, int]) -> None:
     """A query sees so many keys back and ahead, ends included."""
     problem.passed["window"] = value
-    problem.rules.append(Window(*value))
+    problem.add_rule(Window(*value))
 
 
 def ask_sliding_window(problem: Problem, value: int) -> None:
@@ -52,25 +52,47 @@ def ask_sliding_window(problem: Problem, value: int) -> None:
     problem.passed["sliding_window"] = value
     reach = value - 1 if problem.conventions.window == "W" else value
     ahead = {"none": 0, "the same": reach, "all": None}[problem.conventions.ahead]
-    problem.rules.append(Window(reach, ahead))
+    problem.add_rule(Window(reach, ahead))
 
 
 def ask_mask(problem: Problem, value: str) -> None:
     """Keys that a query may attend to, drawn: the same for all, or one by member and head."""
-    problem.passed["mask"] = allowed = drawn_mask(problem, value)
+    give_mask(problem, drawn_mask(problem, value))
+
+
+def give_mask(problem: Problem, allowed: Array) -> None:
+    """Hide what is not allowed, and pass that in the way that the target takes it."""
     problem.hide(allowed)
+    problem.passed["mask"] = as_passed(problem, allowed)
+
+
+def as_passed(problem: Problem, allowed: Array) -> Array:
+    """What is allowed, as truth values or as numbers."""
+    match problem.conventions.mask_kind:
+        case "added":
+            return np.where(allowed, 0.0, -np.inf)
+        case "1 and 0":
+            return allowed.astype(np.float64)
+        case _:
+            return allowed if problem.conventions.true == "may attend" else ~allowed
+
+
+def varying(problem: Problem, value: str) -> list[int]:
+    """The sizes (batch, head, query, key) of a mask, 1 along the axes where it is all the same."""
+    axes = set(problem.conventions.mask) & set("bhnm" if value == "each" else "nm")
+    return [size if axis in axes else 1 for axis, size in zip("bhnm", problem.scores, strict=True)]
 
 
 def drawn_mask(problem: Problem, value: str) -> Array:
     """About two of three keys are seen; every query sees one that the other rules leave it."""
-    _, _, queries, keys = problem.scores
-    lead = problem.scores[:2] if value == "each" else (1, 1)
+    sizes = varying(problem, value)
+    queries, keys = sizes[2:]
     seed = np.random.RandomState(problem.case.seed + 77)
-    allowed = seed.uniform(size=(*lead, queries, keys)) < 2 / 3
+    allowed = seed.uniform(size=sizes) < 2 / 3
     for start in problem.starts.ravel():
         own = np.clip(np.arange(queries) + start, 0, keys - 1)
         allowed[..., np.arange(queries), own] = True
-    if "key_lengths" in problem.case.asked:
+    if "key_lengths" in problem.case.asked or "n" not in problem.conventions.mask:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
 
@@ -78,8 +100,7 @@ def drawn_mask(problem: Problem, value: str) -> Array:
 def ask_float_mask(problem: Problem, value: str) -> None:
     """A mask that is added: 0 or a number where a query may attend, −∞ elsewhere."""
     allowed = drawn_mask(problem, value)
-    lead = problem.scores[:2] if value == "each" else (1, 1)
-    numbers = problem.draw("float mask", *lead, *problem.scores[2:])
+    numbers = problem.draw("float mask", *varying(problem, value))
     problem.passed["float_mask"] = mask = np.where(allowed, numbers, -np.inf)
     problem.add_bias(mask)
 
@@ -100,20 +121,20 @@ def ask_scale(problem: Problem, value: float) -> None:
 def ask_softcap(problem: Problem, value: float) -> None:
     """Scores are squeezed into (−cap, cap)."""
     problem.passed["softcap"] = value
-    problem.rules.append(Softcap(value))
+    problem.add_rule(Softcap(value))
 
 
 def ask_alibi(problem: Problem, value: bool) -> None:
     """Scores lose slope · distance, with the slopes of ALiBi's paper."""
     problem.passed["alibi"] = alibi_slopes(problem.case.heads)
-    problem.rules.append(Alibi())
+    problem.add_rule(Alibi())
 
 
 def ask_key_lengths(problem: Problem, value: str) -> None:
     """Keys from a length on are padding, with garbage in them."""
     lengths = problem.case.lengths
     problem.passed["key_lengths"] = np.array(lengths, dtype=np.int64)
-    problem.rules.append(Padding(lengths))
+    problem.add_rule(Padding(lengths))
     for name in "KV":
         array = np.array(problem.arrays[name])
         for member, length in enumerate(lengths):
@@ -136,6 +157,11 @@ def ask_out(problem: Problem, value: bool) -> None:
     problem.passed["out"] = np.full((*problem.scores[:3], problem.case.d_v), np.nan)
 
 
+def no_bias(problem: Problem) -> Array:
+    """Zeros for every score."""
+    return np.zeros(problem.scores)
+
+
 def on(_: Case) -> Sequence[bool]:
     """Only one value is worth a case."""
     return (True,)
@@ -151,15 +177,19 @@ LIBRARY_OPTIONS = (
     Option("window", ("window", "window_size", "local_window_size"), ask_window,
            lambda case: ((2, 1), (3, 0), (case.keys // 2, 2))),
     Option("sliding_window", ("sliding_window",), ask_sliding_window, lambda case: (4, case.keys // 2 + 1)),
-    Option("mask", ("mask", "attn_mask", "attention_mask"), ask_mask, shared_or_each),
-    Option("float_mask", (), ask_float_mask, shared_or_each),
-    Option("bias", ("bias", "attn_bias"), ask_bias, shared_or_each),
-    Option("scale", ("scale", "softmax_scale", "sm_scale"), ask_scale, lambda _: (0.75, 0.0625)),
+    Option("mask", ("mask", "attn_mask", "attention_mask"), ask_mask, shared_or_each,
+           lambda problem: as_passed(problem, np.ones(problem.scores, dtype=bool))),
+    Option("float_mask", (), ask_float_mask, shared_or_each, no_bias),
+    Option("bias", ("bias", "attn_bias"), ask_bias, shared_or_each, no_bias),
+    Option("scale", ("scale", "softmax_scale", "sm_scale", "scaling"), ask_scale, lambda _: (0.75, 0.0625),
+           lambda problem: problem.case.d_k**-0.5 if problem.scale is None else problem.scale),
     Option("softcap", ("softcap", "logits_soft_cap", "logit_softcap"), ask_softcap, lambda _: (1.5, 30.0)),
-    Option("alibi", ("alibi_slopes", "alibi"), ask_alibi, on),
+    Option("alibi", ("alibi_slopes", "alibi"), ask_alibi, on,
+           lambda problem: np.zeros(problem.case.heads)),
     Option("key_lengths",
            ("key_lengths", "seqlens", "seqlens_k", "cache_seqlens", "key_value_seq_lengths",
-            "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",)),
+            "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",),
+           lambda problem: np.full(problem.case.batch, problem.case.keys)),
     Option("cache", ("past_key", "past_value"), ask_cache, lambda case: (1, case.keys // 2)),
     Option("sinks", ("sinks", "sink", "s_aux"), ask_sinks, on),
     Option("out", ("out", "output", "o"), ask_out, on),
@@ -176,7 +206,7 @@ def of_rules() -> Iterable[Option]:
 
         def ask(problem: Problem, value: Any, rule: Any = rule, name: str = name) -> None:
             problem.passed[name] = value
-            problem.rules.append(rule.of(value))
+            problem.add_rule(rule.of(value))
 
         values = lambda _, example=setting.example: (example,)  # noqa: E731  (one value, as the config has it)
         yield Option(name, tuple(dict.fromkeys((name, setting.keyword))), ask, values)

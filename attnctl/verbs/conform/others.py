@@ -30,7 +30,7 @@ from attnctl.verbs.conform.report import (
     left_out,
 )
 from attnctl.verbs.conform.signature import Signature
-from attnctl.verbs.conform.suite import REFUSALS, Asked, started
+from attnctl.verbs.conform.suite import Asked, started
 from attnctl.verbs.conform.target import Target
 
 RTOL = {"float64": 1e-10, "float32": 1e-5, "float16": 2.0**-9, "bfloat16": 2.0**-6}
@@ -61,7 +61,7 @@ def run(
 ) -> Conformance:
     """Every case of a suite of others. Raises AttnError where it is not installed."""
     cases = list(SUITES[suite]())
-    layout = asked.layout or USUAL
+    layout = asked.said.layout or USUAL
     with started(target, asked) as signature:
         results: dict[tuple[str, str], list[FeatureResult]] = {}
         for done, case in enumerate(cases, start=1):
@@ -86,7 +86,7 @@ def result_of(target: Target, signature: Signature, layout: str, suite: str, cas
     own = sized(case)
     problem = Problem(own, Conventions(layout=layout), dict(case.inputs), dict(case.options))
     answer = target.call(call_of(problem, signature))
-    if answer.error in REFUSALS:
+    if not target.refuses.isdisjoint({answer.error, answer.kind}):
         return replace(skipped, reason=f"{answer.error}: {answer.message}")
     ratio, words = compared(case, problem, answer)
     if ratio <= 1:

@@ -22,7 +22,7 @@ from attnctl.errors import AttnError
 from attnctl.files import note_input
 from attnctl.verbs.conform.call import Answer, Call, Framework
 from attnctl.verbs.conform.last_words import read_last_words
-from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, Parameter
+from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, REFUSALS, Parameter
 from attnctl.verbs.conform.worker import LENGTH
 
 LOADING = 300.0
@@ -66,6 +66,7 @@ class Worker:
     """What the function takes; None where it does not say."""
     cannot: dict[str, str] = field(default_factory=dict)
     unclaimed: str = NOT_IN_SIGNATURE
+    refuses: frozenset[str] = REFUSALS
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""

@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
 from attnctl.names import HEAD_OUTPUTS
 from attnctl.screen.text import shell_line
 from attnctl.trace import Trace
+from attnctl.values import json_path
 from attnctl.verbs.conform.case import Case, Conventions, Problem
+from attnctl.verbs.conform.declared import unusual
 from attnctl.verbs.conform.diagnosis import Diagnosis, intent_of
 from attnctl.verbs.conform.judge import compared
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import Outcome, Suite
+
+Saved = tuple[Case, str, Conventions, Settings]
+"""A case, its feature, what the target does where programs differ, and the attention that is always on."""
 
 FOLDER = "attnctl-conform"
 """Where failing cases are saved."""
@@ -54,8 +60,12 @@ def save(suite: Suite, outcome: Outcome, feature: str, target: str, said: Diagno
 
 def told(problem: Problem, feature: str) -> dict[str, Any]:
     """What a dump says of the case that made it."""
-    conventions = asdict(problem.conventions)
-    return {"feature": feature, "case": problem.case.to_dict(), "conventions": conventions}
+    return {
+        "feature": feature,
+        "case": problem.case.to_dict(),
+        "conventions": asdict(problem.conventions),
+        "always": unusual(problem.always),
+    }
 
 
 def config_of(suite: Suite, outcome: Outcome) -> dict[str, Any]:
@@ -63,17 +73,16 @@ def config_of(suite: Suite, outcome: Outcome) -> dict[str, Any]:
     problem = suite.problem(outcome.case)
     case = outcome.case
     rules = [rule.plain() for rule in problem.rules if rule.name != "padding"]
-    config: dict[str, Any] = {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
-    if problem.scale is not None:
-        config["scale"] = problem.scale
+    config = unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
     if "key_lengths" in problem.passed:
         config["key_lengths"] = problem.passed["key_lengths"].tolist()
     offset = problem.offset if isinstance(problem.offset, int) else list(problem.offset)
     return config | {"causal_offset": offset}
 
 
-def replayed(path: str) -> tuple[Case, str, Conventions]:
+def replayed(path: str) -> Saved:
     """The case of a dump that `save` wrote. Raises AttnError for what is none."""
+    from attnctl.config.schema import validate
     from attnctl.store import read_one
 
     header = read_one(path).header.get("conform")
@@ -83,7 +92,10 @@ def replayed(path: str) -> tuple[Case, str, Conventions]:
         conventions = Conventions(**header["conventions"])
     except TypeError as error:
         raise AttnError(f"{path}: conform.conventions: {error}") from None
-    return Case.of(header.get("case")), str(header.get("feature", "")), conventions
+    always = validate(
+        header.get("always", {}), lambda place: f"{path}: conform.always{json_path(place)[1:]}"
+    )
+    return Case.of(header.get("case")), str(header.get("feature", "")), conventions, always
 
 
 def said_before(path: str, suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis | None:

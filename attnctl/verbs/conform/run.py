@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
-from attnctl.verbs.conform.case import Case, Conventions
+from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.conventions import (
     FLOAT_MASK,
     OUTPUT_TYPE,
@@ -19,6 +19,7 @@ from attnctl.verbs.conform.conventions import (
     in_words,
     output_type,
 )
+from attnctl.verbs.conform.declared import unusual
 from attnctl.verbs.conform.diagnosis import (
     ENDINGS,
     LOW_PRECISION,
@@ -34,13 +35,15 @@ from attnctl.verbs.conform.features import (
     CONVENTIONS,
     GROUPED,
     INPUTS_KEPT,
+    LENGTHS,
     REPEATABLE,
     SMALL,
     Feature,
 )
+from attnctl.verbs.conform.fit import fit
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.repeat import CALLS, MISSED, RATE, chance_missed
-from attnctl.verbs.conform.replay import command, said_before, save
+from attnctl.verbs.conform.replay import Saved, command, said_before, save
 from attnctl.verbs.conform.report import (
     FAILED,
     IGNORED,
@@ -53,8 +56,9 @@ from attnctl.verbs.conform.report import (
     left_out,
 )
 from attnctl.verbs.conform.shrink import shrunk
-from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, REFUSALS, Asked, Outcome, Suite, started
+from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, Asked, Outcome, Suite, started
 from attnctl.verbs.conform.target import Target
+from attnctl.verbs.show.headline import kind_words, positions
 
 Progress = Callable[[int, int], None]
 
@@ -114,13 +118,13 @@ def run(target: Target, name: str, asked: Asked, progress: Progress | None = Non
         )
 
 
-def replay(
-    target: Target, name: str, asked: Asked, path: str, case: Case, feature: str, conventions: Conventions
-) -> Conformance:
+def replay(target: Target, name: str, asked: Asked, path: str, saved: Saved) -> Conformance:
     """Run the case of a file again; what gives the same output is called what it was.
 
     Raises AttnError where the target cannot be called.
     """
+    case, feature, conventions, always = saved
+    asked = replace(asked, said=replace(asked.said, always=always))
     with started(target, asked) as signature:
         suite = Suite(target, asked, signature)
         suite.conventions[case.dtype] = conventions
@@ -148,6 +152,8 @@ class Run:
     """Whether an output is overwritten by the next call."""
     said: Diagnosis | None = None
     """What was said before of the one case that is run again."""
+    unequal: dict[bool, str] = field(default_factory=dict)
+    """Whether there are more queries than keys or fewer, where that is refused, with why."""
     hung: list[Told] = field(default_factory=list)
     """Plain attention in each type in which it never came back."""
 
@@ -158,6 +164,7 @@ class Run:
 
     def carried_out(self, progress: Progress) -> Conformance:
         """Every feature in every type that the target takes."""
+        fitted = fit(self.suite)
         refused = self.refused_types()
         taken = [dtype for dtype in self.asked.dtypes if dtype not in refused]
         if not taken:
@@ -186,7 +193,7 @@ class Run:
         return Conformance(
             self.name,
             tuple(known_to_fail(each, self.asked) for each in results),
-            in_words(found),
+            {**fitted, **in_words(found)},
             (*said, *self.notes(told)),
         )
 
@@ -207,7 +214,7 @@ class Run:
         out = {}
         plain = {dtype: self.suite.outcome(replace(BASE, dtype=dtype)) for dtype in self.asked.dtypes}
         for dtype, each in plain.items():
-            if each.refused:
+            if self.suite.is_refusal(each.answer):
                 out[dtype] = each.judgement.words
             elif each.answer.error == "hang":
                 once = Feature(ATTENTION, (BASE,))
@@ -235,7 +242,9 @@ class Run:
 
     def notes(self, told: Sequence[Told]) -> tuple[str, ...]:
         """What else there is to say."""
-        out = []
+        config = unusual(self.asked.said.always)
+        on = [*positions(config.get("positions")), *kind_words(config)]
+        out = [f"Always on: {', '.join(on)}."] if on else []
         if self.reused:
             out.append("Its output is in the same memory in every call: the next call overwrites it.")
         if calls := [each.calls for each in told if each.feature.name == REPEATABLE and each.calls]:
@@ -247,7 +256,9 @@ class Run:
         asked, suite = self.asked, self.suite
         claimed = [name for name in suite.signature.claimed if name not in asked.claims.without]
         base = replace(BASE, dtype=dtype)
-        lengths = suite.has(replace(base, queries=5)) and suite.has(replace(base, keys=5))
+        lacking = suite.sizes.lacking(suite.conventions_in(dtype))
+        self.unequal = self.refused_unequal(dtype)
+        lengths = LENGTHS not in {*lacking, *asked.claims.without} and not self.unequal
         groups = suite.has(replace(base, heads=4, kv_heads=2))
         widths = suite.has(replace(base, d_v=16))
         skips = dict.fromkeys((name for name in OPTIONS if name not in claimed), suite.target.unclaimed)
@@ -255,11 +266,9 @@ class Run:
         if told.get(FLOAT_MASK) == TRUTHS and not self.takes_float_masks():
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
-        if (layout := suite.conventions_in(dtype).layout) == "nd":
-            skips[GROUPED] = f"the layout {layout} has one head"
-        skips |= suite.target.cannot
+        skips |= {**lacking, **suite.target.cannot}
         found = [
-            *features.own_features(quick=asked.quick),
+            *features.own_features(suite.sizes.head_sizes, quick=asked.quick),
             *(features.of_option(name, claimed, lengths=lengths, quick=asked.quick) for name in OPTIONS),
             features.pairs(claimed),
             features.random(claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick),
@@ -268,6 +277,15 @@ class Run:
         ]
         found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
         return [each for each in found if not asked.only or each.name in asked.only]
+
+    def refused_unequal(self, dtype: str) -> dict[bool, str]:
+        """Whether there are more queries than keys or fewer, where that is refused, with why."""
+        if LENGTHS in {*self.asked.claims.features, *self.asked.claims.without}:
+            return {}
+        cases = (replace(BASE, dtype=dtype, keys=5), replace(BASE, dtype=dtype, queries=5))
+        outcomes = {case.queries > case.keys: self.suite.outcome(case) for case in cases}
+        refused = {more: each for more, each in outcomes.items() if self.suite.is_refusal(each.answer)}
+        return {more: each.judgement.words for more, each in refused.items()}
 
     def takes_float_masks(self) -> bool:
         """Whether masks of numbers are said to be added: by its claims, or as libraries name them."""
@@ -284,12 +302,13 @@ class Run:
             return told
         if feature.name in {REPEATABLE, INPUTS_KEPT}:
             return self.repeated(feature, dtype)
-        may_refuse = feature.optional and feature.name not in self.asked.claims.features
         evidence, ended = False, 0
         for case in cases:
-            found = self.suite.outcome(case)
-            if found.answer.error in ({*REFUSALS, NOT_CALLED} if may_refuse else {*ABSENT, NOT_CALLED}):
-                told.skipped = told.skipped or found.judgement.words
+            rows = case.keys - case.past
+            refusal = self.unequal.get(case.queries > rows, "") if case.queries != rows else ""
+            found = None if refusal else self.suite.outcome(case)
+            if found is None or self.is_passed_over(feature, found):
+                told.skipped = told.skipped or (refusal if found is None else found.judgement.words)
                 told.refused += 1
                 continue
             told.cases += 1
@@ -305,6 +324,15 @@ class Run:
             return Told(feature, dtype, of=told.of, skipped="rounding hides it in this type")
         return told
 
+    def is_passed_over(self, feature: Feature, found: Outcome) -> bool:
+        """Whether a case counts for nothing: the target refuses what it may, or is not called any more."""
+        if found.answer.error in {*ABSENT, NOT_CALLED}:
+            return True
+        case, claimed = found.case, self.asked.claims.features
+        unequal = case.queries != case.keys - case.past and LENGTHS not in claimed
+        may_refuse = unequal or (feature.optional and feature.name not in claimed)
+        return may_refuse and self.suite.is_refusal(found.answer)
+
     def repeated(self, feature: Feature, dtype: str) -> Told:
         """Whether the same call gives the same bits again; of inputs that are kept it is made once."""
         cases = [replace(each, dtype=dtype) for each in feature.cases]
@@ -312,7 +340,11 @@ class Run:
         outcomes = [
             self.suite.outcome(case, **(many if feature.name == REPEATABLE else {})) for case in cases
         ]
-        ran = [each for each in outcomes if each.answer.error not in {*REFUSALS, NOT_CALLED}]
+        ran = [
+            each
+            for each in outcomes
+            if not (self.suite.is_refusal(each.answer) or each.answer.error == NOT_CALLED)
+        ]
         if not ran:
             return Told(feature, dtype, of=len(cases), skipped=outcomes[0].judgement.words)
         calls = sum(each.answer.repeats.calls for each in ran)

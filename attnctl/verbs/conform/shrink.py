@@ -26,7 +26,9 @@ def shrunk(first: Outcome, suite: Suite) -> Outcome:
     again = True
     while again and left:
         again = False
-        for case in smaller(best.case):
+        for case in map(suite.sized, smaller(best.case)):
+            if case == best.case:
+                continue
             left -= 1
             found = suite.outcome(case)
             if alike(found, first, suite):

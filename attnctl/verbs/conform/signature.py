@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import sqrt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from attnctl.errors import AttnError
+from attnctl.rules import Causal
 from attnctl.verbs.conform.case import Case, Problem
-from attnctl.verbs.conform.layout import apart
 from attnctl.verbs.conform.library import Library
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.words import nearest
@@ -22,6 +21,30 @@ INPUTS = {
 """What Q, K and V are called, in lower case."""
 
 NOT_IN_SIGNATURE = "nothing in its signature asks for it"
+
+REFUSALS = frozenset(
+    {"NotImplementedError", "ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
+)
+"""Exceptions by which a function says that it does not have what nobody claimed."""
+
+PACKED = "QKV"
+"""What Q, K and V in one array are called."""
+
+SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], int]]] = {
+    "heads": (("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "NH"),
+              lambda case: case.heads),
+    "kv_heads": (("num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads", "num_key_value_heads"),
+                 lambda case: case.kv_heads),
+    "kv_share": (("num_key_value_groups", "n_rep"), lambda case: case.heads // case.kv_heads),
+    "d_k": (("head_dim", "head_size", "dim_head", "d_head", "d_k"), lambda case: case.d_k),
+    "d_model": (("embed_dim", "d_model", "n_embd", "C"), lambda case: case.heads * case.d_k),
+    "batch": (("batch_size", "bsz", "B"), lambda case: case.batch),
+    "queries": (("seq_len", "seqlen", "T"), lambda case: case.queries),
+}  # fmt: skip
+"""Sizes that a function wants to be told: their names in libraries, and what they are of a case."""
+
+OFF = {"dropout": 0.0, "dropout_p": 0.0, "attn_dropout": 0.0, "dropout_rate": 0.0, "training": False}
+"""What must be given to some and has no part in attention."""
 
 PARTS = {"past_key": ("past_key", "past_k", "k_cache"), "past_value": ("past_value", "past_v", "v_cache")}
 """The two keywords of a cache."""
@@ -47,6 +70,12 @@ class Signature:
     required: tuple[str, ...] = ()
     """Options that must always be given."""
     library: Library = Library()  # noqa: RUF009  (frozen)
+    is_packed: bool = False
+    """Whether Q, K and V come in one array."""
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    """The keyword of each size that it wants to be told."""
+    off: Mapping[str, Any] = field(default_factory=dict)
+    """What else it must be given."""
 
     @property
     def claimed(self) -> tuple[str, ...]:
@@ -55,16 +84,20 @@ class Signature:
 
     def with_options(self, problem: Problem) -> dict[str, Any]:
         """The keywords of a call, arrays among them."""
-        out: dict[str, Any] = dict(self.library.always(problem.case))
+        case = problem.case
+        out: dict[str, Any] = {**self.library.always(case), **self.off}
+        out |= {theirs: SIZES[ours][1](case) for ours, theirs in self.sizes.items()}
         if "out" in self.required:
             OPTIONS["out"].ask(problem, True)
         passed = dict(problem.passed)
-        if "causal" in self.keywords:
+        if "causal" in self.keywords and Causal() not in problem.rules:
             passed.setdefault("causal", False)  # whatever its default is
-        if "scale" in self.required:
-            passed.setdefault("scale", 1 / sqrt(problem.case.d_k))
-        for name in self.required:
-            passed.setdefault(name, None)
+        taken = {self.keywords[name] for name in passed}
+        passed |= {
+            name: OPTIONS[name].neutral(problem)
+            for name in self.required
+            if self.keywords[name] not in taken
+        }
         for name, value in passed.items():
             if name == "cache":
                 out |= {
@@ -92,34 +125,60 @@ def read_signature(
         inputs: tuple[str, ...] = ()
     else:
         inputs = inputs_of(parameters, renames)
-    known = {*OPTIONS, *PARTS, *INPUTS}
+    known = {*OPTIONS, *PARTS, *INPUTS, *SIZES, PACKED}
     for theirs, ours in renames.items():
         if ours not in known:
             near = nearest(ours, sorted(known), most=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
             raise AttnError(f"--map {theirs}={ours}: attnctl has no {ours}; {hint}")
-    keywords = keywords_of([each.name for each in parameters], library, renames)
-    taken = {*inputs, *keywords.values(), *renames}
-    ours_of = {theirs: ours for ours, theirs in keywords.items()}
-    others = [each for each in parameters if each.required and each.name not in taken]
-    unknown = [each.name for each in (others if inputs else others[3:])]
+    names = [each.name for each in parameters]
+    keywords = keywords_of(names, library, renames)
+    must = [each.name for each in parameters if each.required]
+    sizes = sizes_of(names, must, renames)
+    off = {name: OFF[name] for name in must if name in OFF}
+    packed = packed_among(names, renames)
+    first = inputs or ([packed] if packed else names[:3])
+    taken = {*first, *keywords.values(), *sizes.values(), *off, *renames, *library.always(Case())}
+    unknown = [name for name in must if name not in taken]
     if unknown:
         raise AttnError(
             f"it must be given {', '.join(unknown)}, which attnctl does not know; --map {unknown[0]}=OURS"
         )
-    required = tuple(ours_of[each.name] for each in parameters if each.required and each.name in ours_of)
-    return Signature(inputs, keywords, required, library)
+    required = tuple(
+        next(ours for ours, theirs in keywords.items() if theirs == name)
+        for name in must
+        if name in keywords.values()
+    )
+    return Signature(inputs, keywords, required, library, bool(packed), sizes, off)
+
+
+def packed_among(names: Sequence[str], renames: Mapping[str, str]) -> str:
+    """The parameter that Q, K and V are given in at once, empty where there is none."""
+    return next((name for name in names if renames.get(name, name.upper()) == PACKED), "")
+
+
+def sizes_of(names: Sequence[str], must: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
+    """The keyword of each size that is among these names; one letter may mean something else."""
+    out: dict[str, str] = {}
+    for ours, (theirs, _) in SIZES.items():
+        said = [name for name, meant in renames.items() if meant == ours]
+        mine = [*said, *(name for name in theirs if name in (names if len(name) > 2 else must))]
+        if mine:
+            out[ours] = mine[0]
+    return out
 
 
 def inputs_of(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tuple[str, ...]:
-    """The keywords of Q, K and V; empty where the first three parameters are to be taken by place."""
+    """The keywords of Q, K and V; empty where the first parameters are to be taken by place."""
+    names = [each.name for each in parameters]
+    if packed := packed_among(names, renames):
+        return () if names[0] == packed and parameters[0].positional else (packed,)
     found = []
-    for ours, names in INPUTS.items():
+    for ours, others in INPUTS.items():
         said = [theirs for theirs, name in renames.items() if name == ours]
-        mine = [each.name for each in parameters if each.name in said or each.name.lower() in names]
-        found += mine[:1]
+        found += [name for name in names if name in said or name.lower() in others][:1]
     by_name = [each.name for each in parameters if each.name in found and not each.positional]
-    if len(found) == 3 and (by_name or [each.name for each in parameters[:3]] != found):
+    if len(found) == 3 and (by_name or names[:3] != found):
         return tuple(found)
     if len(parameters) < 3 or not all(each.positional for each in parameters[:3]):
         raise AttnError("it does not take Q, K and V: its first three parameters are not them")
@@ -146,13 +205,3 @@ def keywords_of(names: Sequence[str], library: Library, renames: Mapping[str, st
     if "mask" in out and not library.bool_mask_only:
         out["float_mask"] = out["mask"]
     return out
-
-
-def sizes_for(case: Case, axes: str) -> Case:
-    """The case in what axes have room for: (head, n, d) has no batch, (n, d) one head."""
-    if "h" not in apart(axes):
-        case = replace(case, heads=1, kv_heads=1)
-    if "b" not in axes:
-        case = replace(case, batch=1)
-    apart_in_memory = case.batch > 1 and axes[0] == "b"
-    return case if apart_in_memory or case.memory != "broadcast" else replace(case, memory="plain")

@@ -9,21 +9,21 @@ from typing import Any
 
 from attnctl.array import Array
 from attnctl.verbs.conform.call import Answer, call_of, output_of
-from attnctl.verbs.conform.case import TYPES, Case, Conventions, Problem, problem_of
+from attnctl.verbs.conform.case import MASK_KINDS, TYPES, Case, Conventions, Problem, problem_of
 from attnctl.verbs.conform.claims import Claims, Known
+from attnctl.verbs.conform.conventions import MASK_KIND, MASK_SHAPE, MASKED, TRUE
+from attnctl.verbs.conform.declared import Declared
 from attnctl.verbs.conform.extra_outputs import judge_extras
 from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
-from attnctl.verbs.conform.layout import USUAL, axes_in
+from attnctl.verbs.conform.layout import MASKS, MERGED, USUAL, axes_in, packings
 from attnctl.verbs.conform.library import LIBRARIES, Library
 from attnctl.verbs.conform.repeat import alike
-from attnctl.verbs.conform.signature import Signature, read_signature, sizes_for
+from attnctl.verbs.conform.signature import Signature, read_signature
+from attnctl.verbs.conform.sizes import Sizes
 from attnctl.verbs.conform.target import Target
 
 ABSENT = {"NotImplementedError"}
 """By this exception a target says that it does not have what it takes a keyword for."""
-
-REFUSALS = ABSENT | {"ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
-"""Exceptions by which a target says that it does not have what nobody claimed."""
 
 NOT_CALLED = "not called"
 """What stands for the answer of a target that is not asked any more."""
@@ -36,8 +36,8 @@ MOST_HANGS = 2
 class Asked:
     """How a suite is to be run."""
 
-    layout: str | None = None
-    """The axes of its arrays, where that is said."""
+    said: Declared = Declared()  # noqa: RUF009  (frozen)
+    """What arrays it takes and what is always on, by options and claims."""
     returns: tuple[str, ...] = ()
     """What it returns, where that is declared."""
     library: Library = LIBRARIES[""]
@@ -56,8 +56,9 @@ class Asked:
 
     @property
     def declared(self) -> dict[str, str]:
-        """The conventions that are declared, by the library or by claims."""
-        return {**self.library.conventions, **self.claims.conventions}
+        """The conventions that are declared, by the library, by claims or by options."""
+        shape = {MASK_SHAPE: self.said.mask_shape} if self.said.mask_shape else {}
+        return {**self.library.conventions, **self.claims.conventions, **shape}
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,6 @@ class Outcome:
     case: Case
     answer: Answer
     judgement: Judgement
-
-    @property
-    def refused(self) -> bool:
-        """Whether the target said that it does not have this."""
-        return self.answer.error in REFUSALS
 
 
 @contextmanager
@@ -91,8 +87,11 @@ class Suite:
     target: Target
     asked: Asked
     signature: Signature
+    usual: Conventions = field(init=False)
+    """What it does where programs differ, in every type."""
     conventions: dict[str, Conventions] = field(default_factory=dict)
-    """By type: what it does where programs differ."""
+    """By type: the same, as far as it was found out in that type."""
+    sizes: Sizes = field(init=False)
     changed: dict[str, Outcome] = field(default_factory=dict)
     """By type: a call that changed its inputs."""
     extras: dict[int, str] = field(default_factory=dict)
@@ -101,6 +100,19 @@ class Suite:
     """By type: the types of outputs, each with the first case that gave it."""
     hangs: int = 0
 
+    def __post_init__(self) -> None:
+        declared = self.asked.declared
+        layout = self.asked.said.layout or (MERGED if self.signature.is_packed else USUAL)
+        self.sizes = Sizes.of(self.asked.said, self.signature.sizes)
+        self.usual = Conventions(
+            layout=layout,
+            packed=packings(axes_in(layout))[0] if self.signature.is_packed else "",
+            mask=declared.get(MASK_SHAPE, MASKS[0]),
+            mask_kind=declared.get(MASK_KIND, MASK_KINDS[0]),
+            true=declared.get(TRUE, "may attend"),
+            masked=declared.get(MASKED, "both"),
+        )
+
     @property
     def is_let_be(self) -> bool:
         """Whether the target hung so often that nothing is asked of it any more."""
@@ -108,15 +120,16 @@ class Suite:
 
     def conventions_in(self, dtype: str) -> Conventions:
         """What is known so far of what it does where programs differ."""
-        return self.conventions.get(dtype, Conventions(layout=self.asked.layout or USUAL))
+        return self.conventions.get(dtype, self.usual)
 
     def problem(self, case: Case, **otherwise: str) -> Problem:
         """A case in sizes that the target takes, as it is meant, or would be with other conventions."""
-        return problem_of(self.sized(case), replace(self.conventions_in(case.dtype), **otherwise))
+        conventions = replace(self.conventions_in(case.dtype), **otherwise)
+        return problem_of(self.sizes.fit(case, conventions), conventions, self.asked.said.always)
 
     def sized(self, case: Case) -> Case:
         """The case in sizes that the target takes."""
-        return sizes_for(case, axes_in(self.conventions_in(case.dtype).layout))
+        return self.sizes.fit(case, self.conventions_in(case.dtype))
 
     def wanted(self, case: Case) -> Expected:
         """What attention gives in a case."""
@@ -152,9 +165,13 @@ class Suite:
         """An output over (batch, head, query, d_v), None where there is none of that shape."""
         return output_of(self.problem(outcome.case), outcome.answer)
 
+    def is_refusal(self, answer: Answer) -> bool:
+        """Whether the target says that it does not take this."""
+        return not self.target.refuses.isdisjoint({answer.error, answer.kind})
+
     def has(self, case: Case) -> bool:
         """Whether the target takes a case at all, right or wrong."""
-        return not self.outcome(case).refused
+        return not self.is_refusal(self.answer(case))
 
     def ignores(self, option: str, wrong: list[Outcome]) -> bool:
         """Whether an option is taken and changes nothing: the answers are those without it."""

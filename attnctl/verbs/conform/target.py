@@ -11,12 +11,15 @@ from attnctl.errors import AttnError
 from attnctl.files import note_input
 from attnctl.verbs.conform.call import Answer, Call, Framework, invoke
 from attnctl.verbs.conform.process import Worker
-from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, Parameter
+from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, REFUSALS, Parameter
 from attnctl.verbs.conform.worker import parameters_of
 
 
 class Target(Protocol):
     """Something that answers calls."""
+
+    refuses: frozenset[str]
+    """The errors by which it says that it does not take a call."""
 
     parameters: list[Parameter] | None
     cannot: dict[str, str]
@@ -43,6 +46,7 @@ class InProcess:
     parameters: list[Parameter] | None = None
     cannot: dict[str, str] = field(default_factory=dict)
     unclaimed: str = NOT_IN_SIGNATURE
+    refuses: frozenset[str] = REFUSALS
 
     def start(self) -> None:
         """Read its signature."""
@@ -81,6 +85,7 @@ class Pool:
     parameters: list[Parameter] | None = None
     cannot: dict[str, str] = field(default_factory=dict)
     unclaimed: str = NOT_IN_SIGNATURE
+    refuses: frozenset[str] = REFUSALS
 
     def start(self) -> None:
         """Start them all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attnctl.kind import KIND
@@ -23,7 +23,6 @@ def facts(trace: Trace) -> list[str]:
     config = trace.config
     if not config:
         return []
-    rules = config.get("rules")
     crossed = MEMORY in trace or "key_ids" in trace.header
     said = ["cross-attention" if crossed else "self-attention"]
     heads, kv_heads = config.get("heads"), config.get("kv_heads")
@@ -37,11 +36,18 @@ def facts(trace: Trace) -> list[str]:
     said += positions(config.get("positions"))
     if OUTPUT in trace and isinstance(trace.steps[OUTPUT].op, Copy):
         said.append("no output projection")
-    said += [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
+    said += kind_words(config)
+    said += [f"seed {config['seed']}"] if config.get("seed") is not None else []
+    return said + ([str(config["dtype"])] if config.get("dtype") not in (None, "float64") else [])
+
+
+def kind_words(config: Mapping[str, Any]) -> list[str]:
+    """Rules, scale and what else a config asks of attention itself, each in a few words."""
+    rules = config.get("rules")
+    said = [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
     asked = ((setting, config.get(name)) for name, setting in KIND.items() if name not in SAID_APART)
     said += [setting.said(value) for setting, value in asked if setting and value not in (None, False)]
-    said += [f"{name} {config[name]}" for name in ("scale", "seed") if config.get(name) is not None]
-    return said + ([str(config["dtype"])] if config.get("dtype") not in (None, "float64") else [])
+    return said + ([f"scale {config['scale']}"] if config.get("scale") is not None else [])
 
 
 def positions(setting: Any) -> list[str]:

@@ -1,0 +1,130 @@
+"""What may be declared of a target, by options and in claims alike: its arrays, and what is always on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnctl.config.fields import FIELDS, KEYWORDS, flagged, laid
+from attnctl.config.settings import SINUSOIDAL, Settings
+from attnctl.forms import Form
+from attnctl.kind import KIND
+from attnctl.setting import ATTENTION, Flag, Setting
+from attnctl.values import SIZE, BadValueError, Plain, Reader, each, shown, words
+from attnctl.verbs.conform.layout import AXES, MASKS
+
+TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
+
+NOTHING = Settings()
+"""Of attention that is always on: none."""
+
+
+def unusual(settings: Settings) -> dict[str, Any]:
+    """The settings that are not as usual, as a config has them."""
+    usual = NOTHING.to_dict()
+    return {name: value for name, value in settings.to_dict().items() if usual.get(name) != value}
+
+
+def read_layout(value: Any) -> str:
+    """The axes of Q, K and V, and those of the output where they are others: bhnd, bhnd:bnhd."""
+    parts = value.split(":") if isinstance(value, str) else [value]
+    if len(parts) > 2:
+        raise BadValueError(f"{shown(value)} is not IN or IN:OUT; write axes like bhnd, or bhnd:bnhd")
+    return ":".join(map(words(*AXES), parts))
+
+
+def read_sizes(value: Any) -> tuple[int, ...]:
+    """A number, several with commas between them, or a list of them."""
+    parts = [Plain(part.strip()) for part in value.split(",")] if isinstance(value, str) else value
+    return tuple(sorted(set(each(parts if isinstance(parts, list) else [parts], SIZE))))
+
+
+ARRAYS = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "layout",
+            Reader(read_layout, {}, f"<{'|'.join(AXES)}>[:OUT]"),
+            "The axes of its arrays (batch, head, n, d), :OUT those of its output where they are others; "
+            "left out, found out.",
+            "bhnd",
+            Flag("--layout", TARGET),
+        ),
+        Setting(
+            "head_sizes",
+            Reader(read_sizes, {}, "N,…"),
+            "The only head sizes that it takes.",
+            [64, 128],
+            Flag("--head-sizes", TARGET),
+        ),
+        Setting(
+            "multiple_of",
+            SIZE,
+            "It takes numbers of queries and keys that are multiples of this.",
+            16,
+            Flag("--multiple-of", TARGET),
+        ),
+        Setting(
+            "mask_shape",
+            words(*MASKS),
+            "The axes of its mask (m keys); left out, found out.",
+            "bhnm",
+            Flag("--mask-shape", TARGET),
+        ),
+    )
+}
+"""The options that say what arrays it takes, by keyword."""
+
+
+def settings() -> Iterator[Setting]:
+    """The settings of attention, under their keywords, as a section of their own."""
+    of_kind = {each.keyword: each for each in KIND.values() if each is not None}
+    for name, setting in {**flagged(ATTENTION), **of_kind}.items():
+        if setting.flag and setting is not FIELDS["dtype"]:  # the cases say which type
+            more = (
+                "" if name in {"heads", "kv_heads"} else setting.flag.more
+            )  # they say these, too, if no one does
+            yield replace(setting, name=name, flag=replace(setting.flag, group=ALWAYS_ON, more=more))
+
+
+ALWAYS = {setting.name: setting for setting in settings()}
+"""The options of `attend` that may be always on, by keyword."""
+
+ALWAYS_FORM = Form(
+    "AlwaysForm",
+    ALWAYS_ON,
+    [setting for name, setting in ALWAYS.items() if name in KEYWORDS],
+    lambda given: laid(NOTHING, given),
+)
+"""The same in claims, where what flags give in parts is one key."""
+
+FORM = Form(
+    "DeclaredForm",
+    TARGET,
+    [*ARRAYS.values(), Setting("always", ALWAYS_FORM, "Attention that is always on.")],
+)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is declared of a target; left out, found out, or all of it."""
+
+    layout: str | None = None
+    head_sizes: tuple[int, ...] = ()
+    multiple_of: int = 1
+    mask_shape: str | None = None
+    always: Settings = NOTHING
+
+    def over(self, given: Mapping[str, Any], always: Settings) -> Declared:
+        """The same with values of `ARRAYS` and an attention laid over it."""
+        return replace(self, **given, always=always)
+
+
+def senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What has no meaning for a function of Q, K and V, by setting."""
+    if always.positions == SINUSOIDAL or isinstance(always.positions, list):
+        yield ("positions",), "such positions are added to X, and a target is given Q, K and V"
+    heads, kv_heads = always.heads, always.kv_heads
+    if heads and kv_heads and heads % kv_heads:
+        yield ("kv_heads",), f"{kv_heads} cannot be shared by {heads} heads; write a divisor of {heads}"

@@ -1,0 +1,271 @@
+"""What a target takes: found out where it refuses the usual, or declared by options and in claims."""
+
+from __future__ import annotations
+
+import kernels_here as kernels
+import numpy as np
+import pytest
+
+import attnctl
+from attnctl.verbs.conform import run
+from attnctl.verbs.conform.declared import ALWAYS_FORM
+from attnctl.verbs.conform.diagnosis import Diagnosis
+from attnctl.verbs.conform.layout import AXES, MASKS, back, laid_out
+
+
+def conform(function, *only, dtypes=("float32",), **more):
+    return attnctl.conform(function, quick=True, features=only, dtypes=dtypes, **more)
+
+
+@pytest.fixture
+def _unexplained(monkeypatch):
+    """The search for a name takes longest where there is none."""
+    monkeypatch.setattr(run, "diagnosed", lambda *_: Diagnosis(None, ""))
+
+
+def of(found, feature):
+    return next(each for each in found.features if each.feature == feature)
+
+
+# --- always on ---
+
+
+def attends(layout="bhnd", **options):
+    """attnctl's own attention with these options always on."""
+
+    def kernel(q, k, v):
+        trace = attnctl.attend({"Q": q, "K": k, "V": v}, layout=layout, dtype=q.dtype.name, **options)
+        out = np.asarray(trace["head_outputs"])
+        return laid_out(out, layout) if layout != "bhnd" else out
+
+    return kernel
+
+
+ALWAYS = {
+    "heads": ({"heads": 4}, "bnd"),
+    "kv_heads": ({"heads": 4, "kv_heads": 2}, "bnd"),
+    "positions": ({"positions": {"rope": {"interleaved": True}}}, "bhnd"),
+    "scale": ({"scale": 0.9}, "bhnd"),
+    "causal": ({"causal": True}, "bhnd"),
+    "window": ({"window": [2, 1]}, "bhnd"),
+    "dilation": ({"dilation": 2}, "bhnd"),
+    "softcap": ({"softcap": 0.7}, "bhnd"),
+    "qk_norm": ({"qk_norm": "rms"}, "bhnd"),
+    "causal_offset": ({"causal": True, "causal_offset": 2}, "bhnd"),
+}
+"""Of each option a value, with the others that it needs, and a layout."""
+
+OF_A_CACHE = {"cache_unrotated"}
+
+
+def test_every_option_of_attention_may_be_always_on():
+    assert set(ALWAYS) | OF_A_CACHE == set(ALWAYS_FORM.keys)
+
+
+@pytest.mark.usefixtures("_unexplained")
+@pytest.mark.parametrize("name", ALWAYS)
+def test_what_is_always_on_is_added_to_every_case(name):
+    options, layout = ALWAYS[name]
+    kernel = attends(layout, **options)
+    found = conform(kernel, "memory layouts", always=options, layout=layout)
+    assert found.agrees is True, str(found)
+    rest = {each: value for each, value in options.items() if each != name}
+    if layout == "bhnd":  # how many heads there are is found out
+        assert conform(kernel, "memory layouts", always=rest).agrees is False
+
+
+def always_causal(q, k, v):
+    """One length only, as minGPT."""
+    n = q.shape[2]
+    s = np.where(np.tril(np.ones((n, n), dtype=bool)), kernels.scores(q, k), -np.inf)
+    return kernels.softmax(s) @ v
+
+
+def test_what_is_always_on_is_said_in_claims_and_in_the_report(tmp_path):
+    (tmp_path / "claims.yaml").write_text("always: {causal: true, window: [3, 0]}\n")
+    found = conform(attends(causal=True, window=[3, 0]), "attention", claims=tmp_path / "claims.yaml")
+    assert found.agrees is True, str(found)
+    assert found.notes == ("Always on: causal, window 3, 0.",)
+
+
+# --- sizes ---
+
+
+def blocks(q, k, v, *, head_sizes=(64, 128), block=16):
+    """Head sizes and lengths as a kernel without bounds checks has them."""
+    assert q.shape[-1] in head_sizes, f"head size {q.shape[-1]}"
+    assert q.shape[2] % block == 0 == k.shape[2] % block, f"lengths {q.shape[2]} and {k.shape[2]}"
+    return kernels.good(q, k, v)
+
+
+def test_the_usual_sizes_are_tried_where_others_are_refused():
+    found = conform(lambda q, k, v: blocks(q, k, v, block=16), "large scores")
+    assert found.agrees is True, str(found)
+    assert found.conventions == {"lengths": "multiples of 16", "head sizes": "64, 128"}
+
+
+@pytest.mark.parametrize("how", ["options", "claims"])
+def test_sizes_are_declared(how, tmp_path):
+    said = {"head_sizes": [24, 40], "multiple_of": 7}
+    if how == "claims":
+        (tmp_path / "claims.yaml").write_text("head_sizes: [24, 40]\nmultiple_of: 7\n")
+        said = {"claims": tmp_path / "claims.yaml"}
+    sizes = set()
+
+    def kernel(q, k, v):
+        sizes.add((q.shape[2] % 7, k.shape[2] % 7, q.shape[3]))
+        return blocks(q, k, v, head_sizes=(24, 40), block=7)
+
+    found = conform(kernel, **said)
+    assert found.agrees is True, str(found)
+    assert of(found, "head sizes").cases == 2
+    assert sizes == {(0, 0, 24), (0, 0, 40)}
+
+
+def test_what_is_refused_in_every_size_is_not_run():
+    def kernel(q, k, v):
+        raise ValueError("no")
+
+    found = conform(kernel)
+    assert found.agrees is None
+    assert of(found, "attention").reason == "ValueError: no"
+
+
+# --- unequal sides ---
+
+
+def square_when_causal(q, k, v, causal=False):
+    if causal and q.shape[2] != k.shape[2]:
+        raise ValueError("causal: q and k must have one length")
+    return kernels.good(q, k, v, causal)
+
+
+def test_a_refusal_of_unequal_sides_is_no_failure_in_any_feature():
+    found = conform(square_when_causal, "causal", "random", "lengths")
+    assert found.agrees is True, str(found)
+    why = "2 of its cases are refused: ValueError: causal: q and k must have one length"
+    assert of(found, "causal").reason == why
+
+
+@pytest.mark.parametrize(
+    ("claims", "agrees"), [("without: [lengths]", True), ("features: [lengths]", False)]
+)
+def test_unequal_sides_are_claimed_or_not(claims, agrees, tmp_path):
+    (tmp_path / "claims.yaml").write_text(claims)
+    unequal = []
+
+    def kernel(q, k, v, causal=False):
+        unequal.append(q.shape[2] != k.shape[2])
+        return square_when_causal(q, k, v, causal)
+
+    found = conform(kernel, "causal", claims=tmp_path / "claims.yaml")
+    assert found.agrees is agrees, str(found)
+    assert any(unequal) is not agrees
+
+
+def test_a_triangle_that_is_cut_to_one_query_is_not_asked_for_more_keys():
+    """[:T, :T] of one query hides nothing, and is refused for any other number of keys."""
+    found = conform(always_causal, "lengths", "large scores", always={"causal": True})
+    assert found.agrees is True, str(found)
+    assert of(found, "lengths").status == "skipped"
+
+
+# --- layouts and masks ---
+
+
+def laid(layout, heads):
+    """A function in a layout; where heads stand side by side it knows how many there are, or is told."""
+
+    def told(q, k, v, num_heads):
+        if q.ndim != len(layout):
+            raise ValueError(f"{q.ndim} axes")
+        return laid_out(kernels.good(*(back(x, layout, num_heads) for x in (q, k, v))), layout)
+
+    return told if heads is None else lambda q, k, v: told(q, k, v, heads)
+
+
+@pytest.mark.parametrize(("layout", "heads"), [*((axes, None) for axes in AXES), ("bnd", 4), ("nbd", 12)])
+def test_layouts_are_found_out(layout, heads):
+    found = conform(laid(layout, heads), "large scores")
+    assert found.agrees is True, str(found)
+    assert found.conventions.get("layout", "bhnd") == layout
+    assert found.conventions.get("heads") == (str(heads) if heads else None)
+
+
+def test_a_layout_of_the_output_is_declared_and_hinted_at():
+    def kernel(q, k, v):
+        return np.swapaxes(kernels.good(q, k, v), 1, 2)
+
+    assert conform(kernel, "attention", layout="bhnd:bnhd").agrees is True
+    found = conform(kernel, "attention")
+    assert of(found, "attention").failure.mistake == "wrong-shape"
+    assert "say --layout bhnd:bnhd" in str(found)
+
+
+@pytest.mark.usefixtures("_unexplained")
+def test_what_mixes_members_up_is_not_called_right_in_arrays_of_one():
+    found = conform(lambda q, k, v: kernels.good(q[::-1], k, v), "attention")
+    assert found.agrees is False
+    assert "layout" not in found.conventions
+
+
+def masked(shape):
+    """A function of a mask of this shape and no other."""
+
+    def kernel(q, k, v, mask=None):
+        s = kernels.scores(q, k)
+        if mask is None:
+            return kernels.softmax(s) @ v
+        sizes = dict(zip("bhnm", s.shape, strict=True)) | {"1": 1}
+        if mask.shape != tuple(sizes[axis] for axis in shape):
+            raise ValueError(f"a mask of {mask.shape}")
+        own = tuple(slice(None) if axis in shape else None for axis in "bhnm")
+        seen = np.broadcast_to(mask if len(shape) == 4 else mask[own], s.shape)
+        s = np.where(seen, s, -np.inf) if mask.dtype == bool else s + seen
+        top = np.maximum(s.max(-1, keepdims=True), np.finfo(s.dtype).min)
+        e = np.exp(s - top)
+        return (e / np.maximum(e.sum(-1, keepdims=True), 1e-30) @ v).astype(q.dtype)
+
+    return kernel
+
+
+@pytest.mark.parametrize("shape", MASKS)
+def test_the_shape_of_a_mask_is_found_out_or_declared(shape):
+    found = conform(masked(shape), "mask", "float_mask")
+    assert found.agrees is True, str(found)
+    assert found.conventions.get("mask shape", "bhnm") == shape
+    assert conform(masked(shape), "mask", mask_shape=shape).agrees is True
+    other = next(each for each in MASKS if each != shape)
+    assert conform(masked(shape), "mask", mask_shape=other).agrees is False
+
+
+@pytest.mark.usefixtures("_unexplained")
+def test_a_mask_that_is_read_in_part_is_not_called_one_of_another_shape():
+    def first_head(q, k, v, mask=True):
+        seen = mask if mask is True else mask[:, :1]
+        return kernels.softmax(np.where(seen, kernels.scores(q, k), -np.inf)) @ v
+
+    found = conform(first_head, "mask")
+    assert found.agrees is False
+    assert "mask shape" not in found.conventions
+
+
+def test_a_mask_that_must_be_given_hides_nothing():
+    def kernel(q, k, v, mask):
+        return kernels.softmax(np.where(mask, kernels.scores(q, k), -np.inf)) @ v
+
+    def added(q, k, v, attention_mask):
+        if attention_mask.dtype == bool:
+            raise TypeError("a mask of 0 and 1, please")
+        return kernels.softmax(kernels.scores(q, k) + (1.0 - attention_mask) * -1e30) @ v
+
+    assert conform(kernel, "attention", "mask").agrees is True
+    found = conform(added, "attention", "mask")
+    assert found.agrees is True, str(found)
+    assert found.conventions["mask"] == "1 and 0"
+
+
+def test_a_mask_that_is_added_is_hinted_at():
+    found = conform(lambda q, k, v, mask=0.0: kernels.softmax(kernels.scores(q, k) + mask) @ v, "mask")
+    assert of(found, "mask").failure.mistake == "mask-added"
+    assert "say --map mask=float_mask" in str(found)
