@@ -134,11 +134,15 @@ def word_or_mapping(known: Sequence[str], word: Reader, mapping: Reader) -> Call
 
 
 class ListOf(Reader):
-    """A list of values of one kind; `check` refuses those that do not go together."""
+    """A list of values of one kind, of `least` or more; `check` refuses those that do not go together."""
 
-    def __init__(self, item: Reader, check: Callable[[list[Any]], None] | None = None) -> None:
-        super().__init__(self.read_list, {"type": "array", "items": item.schema})
-        self.item, self.check = item, check
+    def __init__(
+        self, item: Reader, check: Callable[[list[Any]], None] | None = None, least: int = 0
+    ) -> None:
+        super().__init__(
+            self.read_list, {"type": "array", "items": item.schema} | ({"minItems": least} if least else {})
+        )
+        self.item, self.check, self.least = item, check, least
 
     def read_list(self, value: Any) -> tuple[Any, ...]:
         """Every item read."""
@@ -147,6 +151,8 @@ class ListOf(Reader):
                 f"{shown(value)} is not a list; write one like [a, b], "
                 "or a line that begins with - for each"
             )
+        if len(value) < self.least:
+            raise BadValueError(f"a list of {len(value)}; write {self.least} or more")
         items = every(enumerate(value), self.item)
         if self.check is not None:
             self.check(items)

@@ -69,6 +69,11 @@ class Setting:
         return self.flag.name if self.flag else f"--{self.name.replace('_', '-')}"
 
     @property
+    def in_config(self) -> Any:
+        """How a list of a config has it: causal, {window: [3, 0]}."""
+        return self.name if self.switch else {self.name: self.example}
+
+    @property
     def at_example(self) -> Any:
         """What its example means; on, of a switch."""
         return True if self.switch else self.reader(self.example)

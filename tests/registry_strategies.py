@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from attnctl.errors import AttnError
 from attnctl.ops import Block
 from attnctl.ops.signature import LEAD, parsed
-from attnctl.rules import RULES, PerBatch, VisibilityRule
+from attnctl.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
 
 VALUES = {
     int: st.integers(1, 6),
@@ -32,16 +32,26 @@ VALUES = {
 def instances(draw, kind):
     """An op or a rule of this class with any parameters that it takes."""
     hints = get_type_hints(kind)
-    values = {each.name: draw(VALUES[hints[each.name]]) for each in fields(kind)}
+    own = TOGETHER if issubclass(kind, Composed) else VALUES
+    values = {each.name: draw(own[hints[each.name]]) for each in fields(kind)}
     try:
         return kind(**values)
     except AttnError:  # its own bounds
         return draw(st.nothing())
 
 
-def visibility():
+def visibility(*without):
     """A rule that hides keys."""
-    return st.one_of([instances(kind) for kind in RULES.values() if issubclass(kind, VisibilityRule)])
+    hiding = [kind for kind in RULES.values() if issubclass(kind, VisibilityRule) and kind not in without]
+    return st.one_of([instances(kind) for kind in hiding])
+
+
+TOGETHER = {
+    tuple[VisibilityRule, ...]: st.deferred(
+        lambda: st.lists(visibility(Padding), min_size=1, max_size=2).map(tuple)
+    )
+}
+"""What a rule is made of that is made of others."""
 
 
 def by_member(op):

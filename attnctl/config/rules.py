@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attnctl.config.flow import flow
 from attnctl.config.tables import BIAS, MASK, repeats
 from attnctl.forms import Choice, Form, ListOf, word_or_mapping
-from attnctl.rules import RULES, Rule
+from attnctl.rules import RULES, AllOf, AnyOf, Padding, Rule, VisibilityRule
 from attnctl.setting import Setting
 from attnctl.values import Json, Reader, refuse, words
 from attnctl.words import one_of
 
 SETTABLE = {rule.setting: rule for rule in RULES.values() if rule.setting is not None}
-"""The rules that a person can ask for."""
+"""The rules that a person can ask for, but for those that are made of others."""
 
 RULE_TABLES = (
     Setting("mask", MASK, "A row for each query: 1 may attend, 0 may not.", [[1, 0]]),
     Setting("bias", BIAS, "A row for each query, added to its scores; -.inf hides.", [[0]]),
 )
-RULE_WORDS = tuple(setting.name for setting in SETTABLE if setting.switch)
-RULE_WORD = Reader(lambda word: RULES[word].of(value=True), words(*RULE_WORDS).schema)
-RULE_KEYS = (*(setting for setting in SETTABLE if not setting.switch), *RULE_TABLES)
 
 
 def rule_of(given: Json) -> Any:
@@ -30,7 +28,49 @@ def rule_of(given: Json) -> Any:
     return RULES[name].of(value) if name in RULES else given
 
 
-RULE_FORM = Form("RuleForm", "A rule with a number or a table.", RULE_KEYS, rule_of, just_one=True)
+def word_of(settings: Sequence[Setting]) -> Reader:
+    """Reads the name of a rule that is a word by itself."""
+    names = [setting.name for setting in settings if setting.switch]
+    return Reader(lambda name: RULES[name].of(value=True), words(*names).schema)
+
+
+def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Choice:
+    """Reads one of these rules, by its name alone or in a mapping, which the schema calls `form`."""
+    alone = [setting for setting in settings if setting.switch]
+    others = [setting for setting in settings if not setting.switch]
+    word, mapping = word_of(alone), Form(form, about, others, rule_of, just_one=True)
+    written = one_of((flow(each.in_config) for each in (*alone, *others)), most=len(settings))
+    pick = word_or_mapping([each.name for each in alone], word, mapping)
+    return Choice(pick, [word, mapping], f"a rule; write {written}")
+
+
+def composed(inside: Reader) -> tuple[Setting, ...]:
+    """The settings of rules that are made of others."""
+    example = ["causal", {"window": [3, 3]}]
+    return tuple(
+        Setting(kind.name, ListOf(inside, least=1), f"{kind.words}.", example) for kind in (AnyOf, AllOf)
+    )
+
+
+HIDING = [
+    setting
+    for setting, kind in SETTABLE.items()
+    if issubclass(kind, VisibilityRule) and kind is not Padding  # which nobody sees, whatever else
+]
+"""The rules that may be put together."""
+
+
+def within(value: Any) -> Any:
+    """A rule within another one, which may be made of rules again."""
+    return VISIBILITY(value)
+
+
+FORM = "VisibilityForm"
+WITHIN = Reader(within, {"oneOf": [word_of(HIDING).schema, {"$ref": f"#/$defs/{FORM}"}]})
+VISIBILITY = rule_reader(FORM, "A rule of who sees whom.", [*HIDING, *composed(WITHIN)])
+
+RULE_SETTINGS = (*SETTABLE, *composed(VISIBILITY), *RULE_TABLES)
+RULE = rule_reader("RuleForm", "A rule with a number, rules or a table.", RULE_SETTINGS)
 
 
 def kind_of(rule: Any) -> str:
@@ -48,14 +88,7 @@ def once(rules: list[Any]) -> None:
 
 def rule_examples() -> list[Any]:
     """Every rule that has a flag, as a config has it."""
-    asked = [setting for setting in SETTABLE if setting.flag]
-    return [each.name if each.switch else {each.name: each.example} for each in asked]
+    return [setting.in_config for setting in SETTABLE if setting.flag]
 
 
-RULE_FORMS = [*RULE_WORDS, *(flow({each.name: each.example}) for each in RULE_KEYS)]
-RULE = Choice(
-    word_or_mapping(RULE_WORDS, RULE_WORD, RULE_FORM),
-    [RULE_WORD, RULE_FORM],
-    f"a rule; write {one_of(RULE_FORMS, most=len(RULE_FORMS))}",
-)
 LIST_OF_RULES = ListOf(RULE, once)

@@ -10,7 +10,7 @@ from typing import Any
 from attnctl.config.fields import FIELDS, TOKENIZER, laid
 from attnctl.config.flow import flow
 from attnctl.config.positions import ROPE_OPTIONS
-from attnctl.config.rules import RULE_KEYS, RULE_WORDS
+from attnctl.config.rules import RULE_SETTINGS
 from attnctl.config.settings import FromFile, Settings, Weights
 from attnctl.config.tensors import WEIGHTS
 from attnctl.errors import AttnError
@@ -21,8 +21,7 @@ from attnctl.values import BadValueError, Json, Path, Problem, json_path
 from attnctl.words import dims, plural
 
 ELSEWHERE = {
-    **{word: f"rules: [{word}]" for word in RULE_WORDS},
-    **{rule.name: f"rules: [{flow({rule.name: rule.example})}]" for rule in RULE_KEYS},
+    **{each.name: f"rules: [{flow(each.in_config)}]" for each in RULE_SETTINGS},
     **{name: f"weights: {{{name}: …}}" for name in WEIGHTS.keys if name not in FIELDS},
     **{name: f"positions: {{rope: {{{name}: …}}}}" for name in ROPE_OPTIONS.keys},
     **{name: f"tokenizer: {{{name}: …}}" for name in TOKENIZER.keys},

@@ -22,6 +22,9 @@ from attnctl.words import number_text
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How a number that JSON has no digits for is written: as one of these strings."""
 
+DEEPEST = 32
+"""How deep rules may stand within rules, as deep as a config can say."""
+
 
 def name_of(kind: type) -> str:
     """What a dataclass is called in a dump: its own `name` if it has one (rules do)."""
@@ -57,17 +60,17 @@ def op_of(data: Any, path: str) -> Op:
     return record(OPS, data, path)
 
 
-def decode(kind: Any, data: Any, path: str) -> Any:
+def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:
     """JSON data as a value of this annotated type; AttnError with the path where it is none."""
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     options = tuple(each for option in options for each in kinds_of(option))
     named = {name_of(each): each for each in options if isinstance(each, type) and is_dataclass(each)}
     if named and (isinstance(data, dict) or len(named) == len(options)):
-        return record(named, data, path)
+        return record(named, data, path, depth)
     for option in options:
         if get_origin(option) is tuple and isinstance(data, list):
             inside = get_args(option)[0]
-            return tuple(decode(inside, each, f"{path}[{i}]") for i, each in enumerate(data))
+            return tuple(decode(inside, each, f"{path}[{i}]", depth) for i, each in enumerate(data))
         if option is float and type(data) is int:
             return number(data, path)
         if option is float and isinstance(data, str) and data in NOT_FINITE:
@@ -84,8 +87,10 @@ def kinds_of(option: Any) -> list[Any]:
     return [option]
 
 
-def record(kinds: dict[str, type], data: Any, path: str) -> Any:
+def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
     """The dataclass that an object names, with its fields."""
+    if depth > DEEPEST:
+        raise AttnError(f"{path[:60]}…: rules within rules, more than {DEEPEST} deep")
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise AttnError(f'{path}: expected an object with a "name", found {shown(data)}')
     name = data["name"]
@@ -98,7 +103,9 @@ def record(kinds: dict[str, type], data: Any, path: str) -> Any:
     if unknown or missing:
         problems = [f"{under(path, key)}: {name} has no such field" for key in unknown]
         raise AttnError(problems + [f"{path}.{key}: {name} needs this field" for key in missing])
-    values = {key: decode(hints[key], data[key], f"{path}.{key}") for key in known if key in data}
+    values = {
+        key: decode(hints[key], data[key], f"{path}.{key}", depth + 1) for key in known if key in data
+    }
     try:
         return kind(**values)
     except AttnError as error:  # the dataclass's own checks

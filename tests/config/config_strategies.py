@@ -1,10 +1,11 @@
 """Settings of every kind, for Hypothesis."""
 
 from hypothesis import strategies as st
+from registry_strategies import instances
 
 from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.derivation import Rotary
-from attnctl.rules import Alibi, Causal, Dilated, Softcap, Window
+from attnctl.rules import Alibi, AllOf, AnyOf, Causal, Dilated, Softcap, Window
 
 MOST = 2**31 - 1
 
@@ -60,6 +61,8 @@ rules = st.tuples(
     st.builds(Window, sides, sides),
     st.builds(Dilated, sizes),
     st.builds(Softcap, st.floats(0, exclude_min=True, allow_infinity=False)),
+    instances(AnyOf),
+    instances(AllOf),
 ).flatmap(lambda each: st.lists(st.sampled_from(each), unique=True).map(tuple))
 rotary = st.builds(
     Rotary,

@@ -9,10 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_strategies import instances as rules_of
 
+import attnctl
 from attnctl.derivation import Variant, derive
 from attnctl.engine.execute import carry_out
+from attnctl.errors import AttnError
+from attnctl.formats import write
 from attnctl.ops import Block, Hide
-from attnctl.rules import RULES, Causal, Padding, Rule, VisibilityRule, Window
+from attnctl.rules import (
+    RULES,
+    AllOf,
+    AnyOf,
+    Causal,
+    Dilated,
+    Padding,
+    Rule,
+    VisibilityRule,
+    Window,
+    all_of,
+    any_of,
+)
 from attnctl.store.codec import op_of, plain
 
 HIDING = [rule for rule in RULES.values() if issubclass(rule, VisibilityRule)]
@@ -217,3 +232,33 @@ def test_rules_without_holes_promise_all_that_is_so(rule):
 
 def test_every_rule_is_of_one_kind():
     assert all(issubclass(kind, Rule) and kind.name == name for name, kind in RULES.items())
+
+
+# --- rules made of rules ---
+
+NESTED = {"any_of": [{"dilated": 3}, {"all_of": ["causal", {"window": [1, 5]}]}]}
+AT, KEY = np.arange(6)[:, None], np.arange(6)
+NESTED_MASK = ((AT - KEY) % 3 == 0) | ((KEY <= AT) & (KEY >= AT - 1))
+
+
+def test_rules_that_are_put_together_see_what_their_masks_see_together(tmp_path):
+    sentence = "the cat sat on the mat"
+    expected = attnctl.run(sentence, mask=NESTED_MASK.tolist(), heads=2)["attention_weights"]
+    made = any_of(Dilated(3), all_of(Causal(), Window(1, 5)))
+    for rule in (NESTED, made):
+        trace = attnctl.run(sentence, rules=[rule], heads=2)
+        np.testing.assert_array_equal(trace["attention_weights"], expected)
+        assert trace.config["rules"] == [NESTED] == [made.plain()]
+    write([trace], tmp_path / "x.json")
+    again = attnctl.load(tmp_path / "x.json")
+    assert again.steps["masked_scores"].op == trace.steps["masked_scores"].op
+    assert attnctl.check(again).agrees
+
+
+@pytest.mark.parametrize("kind", [AnyOf, AllOf])
+@pytest.mark.parametrize(
+    ("rules", "said"), [((), "no rules"), ((Causal(), Padding(3)), "nobody sees padding")]
+)
+def test_what_cannot_be_put_together_is_refused(kind, rules, said):
+    with pytest.raises(AttnError, match=f"{kind.name}: {said}"):
+        kind(rules)

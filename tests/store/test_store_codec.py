@@ -8,7 +8,7 @@ import pytest
 
 from attnctl.errors import AttnError
 from attnctl.ops import OPS, Given, Hide, Repeat, Rotate, Scale, Sinusoid, Softmax
-from attnctl.rules import RULES, Causal, Padding, VisibilityRule, Window
+from attnctl.rules import RULES, Causal, Composed, Padding, VisibilityRule, Window
 from attnctl.store.codec import decode, op_of, plain
 
 TYPED = [
@@ -46,7 +46,10 @@ def value_of(kind):
     if get_origin(kind) is UnionType:
         return value_of(next(each for each in get_args(kind) if each is not type(None)))
     if kind == tuple[VisibilityRule, ...]:
-        return tuple(filled(rule) for rule in RULES.values() if issubclass(rule, VisibilityRule))
+        hiding = [rule for rule in RULES.values() if issubclass(rule, VisibilityRule)]
+        made = tuple(filled(rule) for rule in hiding if not issubclass(rule, Composed))
+        together = tuple(rule for rule in made if not isinstance(rule, Padding))
+        return (*made, *(rule(together) for rule in hiding if issubclass(rule, Composed)))
     if get_origin(kind) is tuple:
         return (value_of(get_args(kind)[0]),)
     if is_dataclass(kind):
@@ -111,3 +114,12 @@ def test_a_long_value_is_told_short():
     with pytest.raises(AttnError) as found:
         decode(int, "x" * 1000, "$")
     assert len(str(found.value)) < 100
+
+
+@pytest.mark.parametrize("depth", [100, 600])
+def test_rules_within_rules_have_an_end(depth):
+    rule = {"name": "causal"}
+    for _ in range(depth):
+        rule = {"name": "any_of", "rules": [rule]}
+    with pytest.raises(AttnError, match="rules within rules, more than 32 deep"):
+        op_of({"name": "Hide", "rules": [rule]}, "$.op")

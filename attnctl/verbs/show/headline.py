@@ -8,6 +8,7 @@ from typing import Any
 from attnctl.kind import KIND
 from attnctl.names import BIAS, MASK, MEMORY, OUTPUT
 from attnctl.ops import Copy
+from attnctl.rules import RULES, Composed, Rule
 from attnctl.screen.screen import Line, Screen
 from attnctl.screen.text import folded
 from attnctl.trace import Trace
@@ -59,14 +60,17 @@ def positions(setting: Any) -> list[str]:
 
 
 def rule_words(rule: Any) -> str:
-    """A rule of the config in a few words: causal, window 3 0, softcap 30."""
+    """A rule of the config in a few words: causal, softcap 30, (causal or window 2)."""
     if not isinstance(rule, dict) or len(rule) != 1:
         return str(rule)
     ((name, value),) = rule.items()
     if name in {MASK, BIAS}:
         return f"given {name}"
     values = value if isinstance(value, list) else [value]
-    return " ".join([str(name), ", ".join("∞" if each is None else str(each) for each in values)])
+    kind = RULES.get(str(name), Rule)
+    if issubclass(kind, Composed):
+        return f"({f' {kind.between} '.join(map(rule_words, values))})"
+    return f"{name} {', '.join('∞' if each is None else rule_words(each) for each in values)}"
 
 
 def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Line]:
