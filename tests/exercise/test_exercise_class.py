@@ -135,6 +135,8 @@ def test_the_gradebook_has_a_row_for_each(graded):
     assert len(rows) == 30
     assert rows["right 5"]["right"] == rows["right 5"]["of"] == "6"
     assert rows["no scale 1"]["mistakes"] == "scaled_scores: no-scale"
+    both = "scaled_scores: scale-by-d_k; also fits: scale-by-sqrt-d_model"  # d_k 2 is the root of d_model 4
+    assert rows["by d_k"]["mistakes"].startswith(both)
     assert rows["blank"]["output"] == "not filled in"
 
 

@@ -70,6 +70,8 @@ class Mark:
     verdict: str
     mistake: str | None = None
     words: str = ""
+    also: tuple[str, ...] = ()
+    """Other mistakes that would give the same numbers."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +273,8 @@ def mark_of(name: str, report: Report | None) -> Mark:
             gap = report.steps[name].gap
             off = "" if gap is None else f"{gap.differing} of {gap.filled} numbers differ"
             return Mark(name, WRONG, None, off)
-        return Mark(name, WRONG, found.mistake, f"it is what you get when {found.words}: {found.fix}")
+        words = f"it is what you get when {found.words}: {found.fix}"
+        return Mark(name, WRONG, found.mistake, words, found.also)
     if step.gap is not None and step.gap.filled < step.gap.of:
         return Mark(name, BLANK, words=f"{step.gap.filled} of {plural(step.gap.of, 'number')} filled in")
     return Mark(name, RIGHT if step.verdict is Verdict.AGREES else UNTOLD)

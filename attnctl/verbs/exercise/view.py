@@ -84,8 +84,13 @@ def remark(mark: Mark) -> str:
         return ""
     if mark.verdict == UNTOLD:
         return f"{mark.step}: cannot be told from what is written before it."
-    name = f" ({mark.mistake})" if mark.mistake else ""
+    name = f" ({named(mark)})" if mark.mistake else ""
     return f"{mark.step}: {mark.words or 'wrong'}{name}."
+
+
+def named(mark: Mark) -> str:
+    """The mistake, and those that would give the same numbers."""
+    return f"{mark.mistake}{'; also fits: ' * bool(mark.also)}{', '.join(mark.also)}"
 
 
 def summary(sheets: Sequence[Sheet]) -> str:
@@ -103,7 +108,7 @@ def write_csv(sheets: Sequence[Sheet], stream: IO[str]) -> None:
     rows.writerow(["name", "file", *steps, "right", "of", "mistakes", "notes"])
     for sheet in sheets:
         marks = {mark.step: mark.verdict for mark in sheet.marks}
-        mistakes = [f"{mark.step}: {mark.mistake}" for mark in sheet.marks if mark.mistake]
+        mistakes = [f"{mark.step}: {named(mark)}" for mark in sheet.marks if mark.mistake]
         notes = [sheet.error] if sheet.error else [*sheet.notes, *sheet.asides]
         texts = [sheet.student, sheet.file, *(marks.get(step, "") for step in steps)]
         right = sum(verdict == RIGHT for verdict in marks.values())
@@ -140,6 +145,7 @@ def as_data(sheets: Sequence[Sheet]) -> dict[str, Any]:
                     mark.step: {
                         "verdict": mark.verdict,
                         "mistake": mark.mistake,
+                        "also": list(mark.also),
                         "words": mark.words or None,
                     }
                     for mark in sheet.marks
