@@ -154,7 +154,7 @@ ELSEWHERE = {
     ("store/npz.py", "ZipFile"): "a stream that is open",
     ("store/npz.py", "zipfile.ZipFile"): "a stream that is open",
     ("store/npz.py", "archive.open"): "a member of an archive",
-    ("models/tokens.py", "Tokenizer.from_file"): "a library opens it: noted before",
+    ("models/tokens.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
     ("engine/memory.py", "Path('/proc/meminfo').read_text"): "the system's",
     ("report/write.py", "(files('attnctl.report') / 'page' / name).read_text"): "installed with attnctl",
     ("verbs/conform/others.py", "path.read_text"): "installed with attnctl",

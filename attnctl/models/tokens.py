@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from attnctl.errors import AttnError, raise_all
-from attnctl.files import note_input
 from attnctl.models.tensors import inside
 from attnctl.words import quoted
 
@@ -100,7 +99,6 @@ def load(folder: Path) -> Any:
             "tokenizers is not installed; pip install 'attnctl[hf]', or give the ids of tokens: --ids 1,2,3"
         ) from None
     path = inside(folder, TOKENIZER)
-    note_input(path)
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # noqa: BLE001  (tokenizers raises plain Exception)

@@ -68,6 +68,8 @@ def run_words(walk: Walk, made: Made) -> tuple[list[str], str]:
         case OfModel():
             return model_words(walk, source, made), ""
         case OfSentence(sentence, _, config, base):
+            if sentence is not None and "\0" in sentence:  # no word of a shell can hold it
+                return ["attnctl", "run", "-c", "-"], document(settings.with_(sentence=sentence))
             start = ["attnctl", "run", *([sentence] if sentence is not None else [])]
             options = ["-c", config] if config else []
         case OfArrays():
@@ -75,7 +77,12 @@ def run_words(walk: Walk, made: Made) -> tuple[list[str], str]:
     given = flags(settings, base)
     if given is not None:
         return [*start, *options, *given], ""
-    return [*start, "-c", "-"], encoded(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
+    return [*start, "-c", "-"], document(settings)
+
+
+def document(settings: Settings) -> str:
+    """The settings as a config of one line."""
+    return encoded(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
 
 
 def model_words(walk: Walk, source: OfModel, made: Made) -> list[str]:
@@ -193,8 +200,8 @@ def edit_words(settings: Settings, base: Settings) -> Spelled:
 
 def line(words: list[str], pipe: str = "", config: str = "") -> str:
     """The words as a line of shell and what it is piped to; a config that it reads stands below."""
-    start, document = (" <<'CONFIG'", f"\n{config}\nCONFIG") if config else ("", "")
-    return shell_line(guarded(words)) + start + pipe + document
+    start, below = (" <<'CONFIG'", f"\n{config}\nCONFIG") if config else ("", "")
+    return shell_line(guarded(words)) + start + pipe + below
 
 
 def guarded(words: list[str]) -> list[str]:

@@ -1,0 +1,70 @@
+"""Lines reach a terminal through one function, which escapes them; what else writes says why it may."""
+
+import ast
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import attnctl
+from attnctl.screen.output import Plain, output_for, print_lines, say
+
+PACKAGE = Path(attnctl.__file__).parent
+STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
+WORTH_A_LOOK = re.compile(r"std(out|err)|print\(|echo")
+HARMLESS = {"output_for", "isinstance"}
+ASKED = {"isatty", "fileno", "encoding", "reconfigure", "flush"}
+"""What a stream is asked or told beside being written to."""
+
+ELSEWHERE = {
+    ("cli/program.py", "say"): "messages on stderr, through the function that prints",
+    ("cli/program.py", "abandon"): "a stream that nobody reads is closed",
+    ("cli/keys.py", "sys.stdout.write"): "takes our own prompt away",
+    ("cli/output.py", "write"): "a format, which escapes as it must: JSON, CSV, Markdown",
+    ("cli/explain.py", "sink"): "JSON, which is encoded",
+    ("cli/stats.py", "sink"): "JSON, which is encoded",
+    ("cli/stats.py", "write_csv"): "CSV, whose cells are encoded",
+    ("store/strict_json.py", "sink"): "JSON, which is encoded",
+    ("cli/progress.py", "Console"): "a bar with a label of ours",
+}
+"""What writes, or is given a stream to write to, beside views; each with why it may."""
+
+
+def writings():
+    """Where something is printed: the file, and what is called."""
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE).as_posix()
+        text = path.read_text()
+        calls = ast.walk(ast.parse(text)) if WORTH_A_LOOK.search(text) else ()
+        for node in calls:
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            on, _, name = called.rpartition(".")
+            passed = [*node.args, *(each.value for each in node.keywords)]
+            given = {ast.unparse(each) for each in passed if isinstance(each, ast.Attribute)}
+            if called == "print" or name in {"echo", "secho"} or (on in STREAMS and name not in ASKED):
+                yield place, called
+            elif given & STREAMS and name not in HARMLESS:
+                yield place, name
+
+
+def test_lines_are_printed_in_one_place():
+    assert set(writings()) == set(ELSEWHERE)
+
+
+HOSTILE = ["\x1b]0;t\x07", "\u009b31m", "\u2066a\u2069", "\u202eb", "a\nb", "\r", "\x7f", "\u2028"]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("forced", ["", "1"])
+def test_no_line_tells_a_terminal_anything(text, forced):
+    stream = io.StringIO()
+    say(text, stream=stream)
+    print_lines(
+        [[(text, ""), (" and more", "name")]], output_for(stream, {"FORCE_COLOR": forced, "COLUMNS": "99"})
+    )
+    print_lines([[(text, "")]], Plain(stream))
+    assert text not in stream.getvalue()
+    assert stream.getvalue().count("\n") == 3
