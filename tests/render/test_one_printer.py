@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import attnctl
+from attnctl.cells import parse, spelling
+from attnctl.cli.complete import begun
 from attnctl.screen.output import Plain, output_for, print_lines, say
 
 PACKAGE = Path(attnctl.__file__).parent
@@ -68,3 +70,11 @@ def test_no_line_tells_a_terminal_anything(text, forced):
     print_lines([[(text, "")]], Plain(stream))
     assert text not in stream.getvalue()
     assert stream.getvalue().count("\n") == 3
+
+
+@pytest.mark.parametrize("token", HOSTILE, ids=ascii)
+def test_addresses_and_completions_hold_what_can_be_printed(token):
+    address = f"scores[{spelling(token)},0]"
+    assert address.isprintable()
+    assert parse(address).parts[0].text == token
+    assert begun([token, "a"], "") == ["a"]
