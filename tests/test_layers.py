@@ -59,14 +59,69 @@ def dotted(path):
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path):
-    if path.parent == PACKAGE and path.stem in {"__init__", "__main__"}:
-        return
-    for name in imports(path):
-        if name.startswith("attnctl.") and name != "attnctl.__version__":
-            target = name.removeprefix("attnctl.")
-            assert layer_of(target) <= layer_of(dotted(path)), f"{path.name} imports {name}"
+def test_imports_point_one_way():
+    wrong = [
+        f"{dotted(path)} imports {name}"
+        for path in modules()
+        if path.parent != PACKAGE or path.stem not in {"__init__", "__main__"}
+        for name in imports(path)
+        if name.startswith("attnctl.") and name != "attnctl.__version__"
+        if layer_of(name.removeprefix("attnctl.")) > layer_of(dotted(path))
+    ]
+    assert wrong == []
+
+
+def named(path):
+    """Every module that a file imports, lazily and for types too, or names as text to import later."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.partition(":")[0]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield str(node.module)
+
+
+def circles(graph):
+    """Modules that lead back to themselves, each with the others on its way (Tarjan 1972)."""
+    number, lowest, stack, found = {}, {}, [], []
+
+    def visit(module):
+        number[module] = lowest[module] = len(number)
+        stack.append(module)
+        for other in graph[module]:
+            if other not in number:
+                visit(other)
+            if other in stack:
+                lowest[module] = min(lowest[module], lowest[other])
+        if lowest[module] == number[module]:
+            ring = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            found.extend([sorted(ring)] if len(ring) > 1 else [])
+
+    for module in graph:
+        if module not in number:
+            visit(module)
+    return found
+
+
+def test_there_are_no_circles():
+    files = {f"attnctl.{dotted(path)}".removesuffix(".__init__"): path for path in modules()}
+    packages = {name for name, path in files.items() if path.stem == "__init__"}
+    graph = {}
+    for module, path in files.items():
+        others = {name for name in named(path) if name in files and name != module}
+        # `from package import module` names both: what is meant is the module
+        inner = {name.rpartition(".")[0] for name in others}
+        graph[module] = {
+            name for name in others if name not in packages & inner and name != "attnctl.__init__"
+        }
+    assert circles(graph) == []
+
+
+def test_a_circle_is_found():
+    assert circles({"a": ["b"], "b": ["c"], "c": ["a", "d"], "d": []}) == [["a", "b", "c"]]
 
 
 @pytest.mark.parametrize("part", sorted(MATH))

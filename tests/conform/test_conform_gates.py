@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from attnctl.verbs.check.precision import BFLOAT16, DTYPES, rounded
+from attnctl.verbs.conform.build import problem_of
 from attnctl.verbs.conform.call import Answer
-from attnctl.verbs.conform.case import TYPES, Case, Conventions, problem_of
+from attnctl.verbs.conform.case import TYPES, Case, Conventions
 from attnctl.verbs.conform.judge import expected, judged
 
 PRECISIONS = {**DTYPES, "bfloat16": BFLOAT16}

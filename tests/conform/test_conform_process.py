@@ -299,7 +299,8 @@ def test_a_command_needs_places_for_its_files():
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_safetensors_hold_every_type(tmp_path, dtype):
     """The command copies V; a bfloat16 is there by its bits."""
-    from attnctl.verbs.conform.case import Case, Conventions, problem_of
+    from attnctl.verbs.conform.build import problem_of
+    from attnctl.verbs.conform.case import Case, Conventions
 
     path = tmp_path / "in.safetensors"
     problem = problem_of(Case(dtype=dtype, batch=1, heads=1, kv_heads=1), Conventions())

@@ -13,10 +13,11 @@ from typing import Any
 
 from attnctl.verbs.conform.call import output_of
 from attnctl.verbs.conform.case import MASK_KINDS, Conventions
-from attnctl.verbs.conform.conventions import MASK_KIND, MASK_SHAPE, Told, is_right
+from attnctl.verbs.conform.conventions import MASK_KIND, MASK_SHAPE
 from attnctl.verbs.conform.diagnosis import ENDINGS
 from attnctl.verbs.conform.features import BASE
 from attnctl.verbs.conform.layout import AXES, MASKS, USUAL, apart, axes_in, is_merged, packings
+from attnctl.verbs.conform.probes import Told, is_right
 from attnctl.verbs.conform.sizes import Sizes
 from attnctl.verbs.conform.suite import NOT_CALLED, Suite
 

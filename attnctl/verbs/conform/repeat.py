@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from attnctl.verbs.conform.call import Answer
 
 RATE, MISSED = 0.02, 0.01
 """A fault in so many of all calls is to be missed with this chance at most."""
@@ -23,6 +20,17 @@ CALLS = ceil(log(MISSED) / log(1 - RATE))
 def chance_missed(calls: int) -> float:
     """How likely no one of so many calls has a fault that one in fifty has."""
     return float((1 - RATE) ** calls)
+
+
+class Answer(Protocol):
+    """What came of a call: arrays, or how it failed."""
+
+    @property
+    def outputs(self) -> tuple[Any, ...]: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def message(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,7 @@ from pathlib import Path
 from attnctl.errors import AttnError
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.case import Case
-from attnctl.verbs.conform.conventions import (
-    FLOAT_MASK,
-    OUTPUT_TYPE,
-    TRUTHS,
-    broken,
-    found_out,
-    in_words,
-    output_type,
-)
+from attnctl.verbs.conform.conventions import FLOAT_MASK, OUTPUT_TYPE, TRUTHS
 from attnctl.verbs.conform.declared import unusual
 from attnctl.verbs.conform.diagnosis import (
     ENDINGS,
@@ -42,6 +34,7 @@ from attnctl.verbs.conform.features import (
 )
 from attnctl.verbs.conform.fit import fit
 from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.probes import broken, found_out, in_words, output_type
 from attnctl.verbs.conform.repeat import CALLS, MISSED, RATE, chance_missed
 from attnctl.verbs.conform.replay import Saved, command, said_before, save
 from attnctl.verbs.conform.report import (

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnctl.array import Array
+from attnctl.verbs.conform.build import problem_of
 from attnctl.verbs.conform.call import Answer, call_of, output_of
-from attnctl.verbs.conform.case import MASK_KINDS, TYPES, Case, Conventions, Problem, problem_of
+from attnctl.verbs.conform.case import MASK_KINDS, TYPES, Case, Conventions, Problem
 from attnctl.verbs.conform.claims import Claims, Known
 from attnctl.verbs.conform.conventions import MASK_KIND, MASK_SHAPE, MASKED, TRUE
 from attnctl.verbs.conform.declared import Declared
