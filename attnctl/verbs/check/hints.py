@@ -10,6 +10,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.ops import Given
+from attnctl.verbs.check.catalogue.softmax import dropped_later
 from attnctl.verbs.check.fit import in_digits
 from attnctl.verbs.check.mistake import Case
 from attnctl.verbs.check.places import few, spread
@@ -47,6 +48,7 @@ def related(search: Search) -> str:
         or other_place(case)
         or by_axis(case)
         or sums(case)
+        or dropout(case)
     )
     where = few(case)
     if relation:
@@ -218,6 +220,16 @@ def by_axis(case: Case) -> str:
             gaps = np.where(told, found - right, 0.0).sum(axis=sizes, keepdims=True) / np.maximum(counts, 1)
             if same(found - right, np.where(told, gaps, 0.0)):
                 return f"By {words}, the numbers are off by one amount: {span(gaps)}."
+    return ""
+
+
+def dropout(case: Case) -> str:
+    """That the rows that see few keys are made of weights with dropout; the others do not tell."""
+    if found := dropped_later(case):
+        return (
+            f"Where few keys are seen, dropout (p = {found.p}) after the weights were written down gives "
+            "these numbers: call model.eval(), or write the weights down after it."
+        )
     return ""
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.array import Array
 from attnctl.derivation import Derivation
-from attnctl.names import WEIGHTS
+from attnctl.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.ops import Copy, Softmax
 from attnctl.verbs.check import wrong
 from attnctl.verbs.check.fit import planted_fit
@@ -42,6 +43,9 @@ def made_by(*functions: Callable[[Array], Array]) -> Plants:
     return plants
 
 
+CUT = 0.5
+"""What is left of a weight that dropout took, and what is left of one that it kept: less, or more."""
+
 LEAST_DROPPED = 1.001
 """Weights that grow by less are as they were: what is 0 was lost in another way."""
 
@@ -58,6 +62,54 @@ def dropout(case: Case) -> Iterator[Plant]:
         if factor > LEAST_DROPPED and np.isfinite(factor):
             op = wrong.Dropped(kept, factor)
             yield Plant(case.put(WEIGHTS, op), f"{1 - 1 / factor:.3g}")
+
+
+def later_dropout(case: Case) -> Iterator[Plant]:
+    """Dropout after the weights were written down, where the outputs tell every weight that made them."""
+    if (found := dropped_later(case)) and found.told.all():
+        op = wrong.By(lambda a: np.where(found.kept, a * found.factor, 0.0))
+        yield Plant(case.reading(HEAD_OUTPUTS, WEIGHTS, op), found.p)
+
+
+class Dropout(NamedTuple):
+    """Which weights were kept, where that is told, and by what they grew."""
+
+    kept: Array
+    told: Array
+    factor: float
+
+    @property
+    def p(self) -> str:
+        """The share that was dropped."""
+        return f"{1 - 1 / self.factor:.3g}"
+
+
+def dropped_later(case: Case) -> Dropout | None:
+    """The dropout between recorded weights and the outputs made of them; None where it shows none.
+
+    A row that sees no more keys than a value has columns tells by how much each weight was multiplied.
+    """
+    values = case.derivation[HEAD_OUTPUTS].inputs[1] if case.first == HEAD_OUTPUTS else ""
+    known = case.walk.values.get(values)
+    v = case.record.value(values) if values in case.record else known.value if known else None
+    if WEIGHTS not in case.record or v is None:
+        return None
+    weights = case.record.value(WEIGHTS)
+    kept, told = np.zeros(weights.shape, dtype=bool), np.zeros((*weights.shape[:-1], 1), dtype=bool)
+    grown: list[float] = []
+    lost = 0
+    for at in np.ndindex(*weights.shape[:-1]):
+        seen = weights[at] > 0
+        if seen.sum() > v.shape[-1] or not np.isfinite(case.found[at]).all():
+            continue
+        times = case.found[at] @ np.linalg.pinv(v[at[:-1]][seen]) / weights[at][seen]
+        grown += times[times > CUT].tolist()
+        lost += int((times <= CUT).sum())
+        if grown and (np.abs(times - grown[0] * (times > CUT)) > CUT / 2).any():
+            return None
+        kept[at], told[at] = np.isin(np.arange(seen.size), np.flatnonzero(seen)[times > CUT]), True
+    factor = float(np.median(grown)) if grown and lost else 0.0
+    return Dropout(kept, told, factor) if factor > LEAST_DROPPED else None
 
 
 def overflowing(case: Case) -> Iterator[Plant]:
@@ -240,6 +292,13 @@ SOFTMAX = (
         "dropout is on (p = {}), so that some weights are 0 and the others too large",
         "call model.eval(), or set dropout to 0",
         dropout,
+    ),
+    Mistake(
+        "dropout-left-on",
+        (HEAD_OUTPUTS,),
+        "dropout is on (p = {}), after the weights were written down",
+        "call model.eval(), or write the weights down after it",
+        later_dropout,
     ),
 )
 
