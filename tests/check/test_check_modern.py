@@ -152,6 +152,16 @@ def test_a_mistake_in_it_is_named(program, mistake):
     assert (report.agrees, report.first, report.mistake) == (False, "attention_weights", mistake)
 
 
+def test_the_other_kind_of_norm_is_known_by_its_own_epsilon_too():
+    program = Program(norm="rms", eps=1e-6, factors="one row")
+    arrays = program()
+    arrays["Q"] = arrays["Q"] * 0.01  # so small that epsilon counts
+    arrays["Q_normed"] = program.normed(arrays["Q"], "Q", arrays)
+    kept = {name: arrays[name] for name in ("Q", "K", "V", "Q_norm_weight", "K_norm_weight", "Q_normed")}
+    report = attnctl.check(kept, qk_norm="layer")
+    assert (report.first, report.mistake) == ("Q_normed", "norm-kind-wrong")
+
+
 @pytest.mark.parametrize("name", ["sinks", "s_aux", "attention_sinks"])
 def test_a_sink_goes_by_other_names(name):
     arrays = SINK()

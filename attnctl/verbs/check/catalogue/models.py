@@ -109,10 +109,15 @@ def norm_missing(case: Case) -> Iterator[Plant]:
         yield Plant(case.put_all(dict.fromkeys(group, Copy()), inputs), " and ".join(group))
 
 
-def other_kind(op: RMSNorm | LayerNorm) -> Op:
-    """LayerNorm for RMSNorm, and RMSNorm for LayerNorm."""
+def other_kind(case: Case) -> Iterator[Plant]:
+    """LayerNorm for RMSNorm, and RMSNorm for LayerNorm, with the same ε and with the usual one."""
+    yield from other_norm(lambda op: of_other_kind(op, op.eps))(case)
+    yield from other_norm(lambda op: of_other_kind(op, 1e-5 if isinstance(op, RMSNorm) else 1e-6))(case)
+
+
+def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:
     kind = LayerNorm if isinstance(op, RMSNorm) else RMSNorm
-    return kind(op.eps, op.heads, op.plus_one)
+    return kind(eps, op.heads, op.plus_one)
 
 
 def sink_missing(case: Case) -> Iterator[Plant]:
@@ -163,7 +168,7 @@ MODELS = (
         NORMED,
         "{}: LayerNorm for RMSNorm, or RMSNorm for LayerNorm",
         "LayerNorm takes off the mean first, RMSNorm does not",
-        other_norm(other_kind),
+        other_kind,
     ),
     Mistake(
         "norm-over-wrong",
