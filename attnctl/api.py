@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl.array import Array
 from attnctl.config.fields import KEYWORDS, LAYOUT, laid
-from attnctl.config.settings import Settings, dotted
+from attnctl.config.settings import Settings, dotted_path
 from attnctl.engine.tiles import Progress
 from attnctl.errors import AttnError, raise_all
 from attnctl.options import ArrayOptions, Options, spelled_out
@@ -79,7 +79,7 @@ def run_many(
     check_words(*sentences)
     asked = chosen(settings, options)
     if padded:
-        asked, sentences = batch.padded(asked, sentences)
+        asked, sentences = batch.pad_batch(asked, sentences)
     if len(sentences) < 2:
         return [run(sentences[0] if sentences else None, asked, keep=keep, progress=progress)]
     return list(map(Trace.of, batch.run_batch(asked, sentences, keep, progress)))
@@ -194,9 +194,9 @@ def stats(trace: AnyTrace) -> DumpStats:
 
     Raises AttnError where the trace has no attention weights, or impossible ones.
     """
-    from attnctl.verbs.stats import measured
+    from attnctl.verbs.stats import measure_heads
 
-    return measured(trace)
+    return measure_heads(trace)
 
 
 def story(trace: AnyTrace, *, steps: Sequence[str] | None = None) -> Story:
@@ -275,11 +275,11 @@ def check(
     """
     from attnctl.plan.intended import anyones, under_our_names
     from attnctl.verbs.check.check import check as check_steps
-    from attnctl.verbs.check.meant import configured
+    from attnctl.verbs.check.intent import settings_of
     from attnctl.verbs.check.record import Strictness
 
     trace = trace if isinstance(trace, AnyTrace) else anyones(trace)
-    asked = chosen(settings or configured(trace), options) if options else settings
+    asked = chosen(settings or settings_of(trace), options) if options else settings
     trace = under_our_names(trace, asked, layer)
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
@@ -316,7 +316,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. Raises
     AttnError where the function cannot be called, and for names that there are not.
     """
-    from attnctl.verbs.conform.ask import asked, target_for
+    from attnctl.verbs.conform.ask import ask_of, target_for
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
     from attnctl.verbs.conform.run import run as run_suite
 
@@ -328,7 +328,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     }
     given = read_options(said, {name: each.reader for name, each in ARRAYS.items()})
     on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
-    wanted = asked(
+    wanted = ask_of(
         given=given,
         always=lambda claimed: laid(claimed, on),
         like=like,
@@ -380,17 +380,17 @@ def read_options(options: Mapping[str, Any], readers: Mapping[str, Callable[[Any
     problems: list[str] = []
     for name, value in options.items():
         if name not in readers:
-            problems.append(unknown(name, list(readers)))
+            problems.append(unknown_option(name, list(readers)))
         elif value is not None:
             try:
                 given[name] = read_option(name, value, readers[name])
             except BadValueError as wrong:
-                problems += (f"{dotted((name, *path))}: {text}" for path, text in wrong.problems)
+                problems += (f"{dotted_path((name, *path))}: {text}" for path, text in wrong.problems)
     raise_all(problems)
     return given
 
 
-def unknown(name: str, known: Collection[str]) -> str:
+def unknown_option(name: str, known: Collection[str]) -> str:
     """That there is no such option, and which is meant."""
     near = nearest(name, list(known), most=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"

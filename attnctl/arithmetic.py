@@ -2,7 +2,7 @@
 
 An expression is a tree of numbers, sums, products, quotients and the functions exp, sqrt, tanh,
 cos and sin. `code` writes it in full digits so that any calculator evaluates it; `display` writes
-it for people; `abridged` makes long sums short; `evaluate` gives what an expression comes to, and how
+it for people; `abridge` makes long sums short; `evaluate` gives what an expression comes to, and how
 far rounding may have moved that. A
 Number that was read from a step's input remembers where it came from, which is how an explanation
 goes back along the derivation.
@@ -85,12 +85,12 @@ LONGEST_SUM = 1000
 """Terms in a row: what evaluates an expression may give up on deeper nesting than its own stack."""
 
 
-def grouped(parts: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def group_terms(parts: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The parts of a sum, in sums of their own where there are very many."""
     if len(parts) <= LONGEST_SUM:
         return parts
     starts = range(0, len(parts), LONGEST_SUM)
-    return grouped(tuple(Sum(parts[start : start + LONGEST_SUM]) for start in starts))
+    return group_terms(tuple(Sum(parts[start : start + LONGEST_SUM]) for start in starts))
 
 
 def code(expr: Expr) -> str:
@@ -100,7 +100,7 @@ def code(expr: Expr) -> str:
             text = number_text(value) if value or copysign(1, value) < 0 else "0"
             return f"({text})" if text.startswith("-") and not isinf(value) else text
         case Sum(parts):
-            return "(" + " + ".join(map(code, grouped(parts))) + ")" if parts else "0"
+            return "(" + " + ".join(map(code, group_terms(parts))) + ")" if parts else "0"
         case Difference(left, right):
             return f"({code(left)} - {code(right)})"
         case Product(parts):
@@ -141,7 +141,7 @@ def display(expr: Expr, text_of: Callable[[Number | Rest], str], *, top: bool = 
             return f"{name}({display(inside, text_of)})"
 
 
-def abridged(expr: Expr, most: int, longest: int | None = None) -> Expr:
+def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
     """The expression with the `most` largest terms of a long sum in their order, and the rest as one.
 
     A sum is long that has more than `longest` terms (None: more than `most`).
@@ -149,7 +149,7 @@ def abridged(expr: Expr, most: int, longest: int | None = None) -> Expr:
     longest = most if longest is None else longest
 
     def inner(part: Expr) -> Expr:
-        return abridged(part, most, longest)
+        return abridge(part, most, longest)
 
     match expr:
         case Sum(parts) if len(parts) > longest:
@@ -177,7 +177,7 @@ def largest(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Rest]:
     shown = set(by_size[:most])
     others = [at for at in range(len(parts)) if at not in shown]
     count = sum(part.terms if isinstance(part := parts[at], Rest) else 1 for at in others)
-    return [parts[at] for at in sorted(shown)], Rest(added([values[at] for at in others]), count)
+    return [parts[at] for at in sorted(shown)], Rest(add_up([values[at] for at in others]), count)
 
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
@@ -210,7 +210,7 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
             found = [evaluate(part, eps, tiny) for part in parts]
             size = sum(abs(value) for value, _ in found)
             error = sum(slack for _, slack in found)
-            return added([value for value, _ in found]), error + eps * len(parts) * size
+            return add_up([value for value, _ in found]), error + eps * len(parts) * size
         case Difference(left, right):
             (a, a_error), (b, b_error) = evaluate(left, eps, tiny), evaluate(right, eps, tiny)
             return rounded(a - b, a_error + b_error)
@@ -228,7 +228,7 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
             return rounded(a / b, (a_error + b_error * abs(a / b)) / abs(b))
         case Call(name, inside):
             value, error = evaluate(inside, eps, tiny)
-            return called(name, value, error, eps)
+            return call_with_error(name, value, error, eps)
 
 
 def uncertainty(number: Number | Rest, eps: float, tiny: float) -> float:
@@ -238,15 +238,15 @@ def uncertainty(number: Number | Rest, eps: float, tiny: float) -> float:
     return 0.0 if number.source else eps * (abs(number.value) + number.spread) + tiny
 
 
-def added(values: list[float]) -> float:
+def add_up(values: list[float]) -> float:
     """The sum from left to right, in the groups that `code` writes."""
     if len(values) <= LONGEST_SUM:
         return reduce(add, values, 0.0)
     starts = range(0, len(values), LONGEST_SUM)
-    return added([added(values[start : start + LONGEST_SUM]) for start in starts])
+    return add_up([add_up(values[start : start + LONGEST_SUM]) for start in starts])
 
 
-def called(name: str, value: float, error: float, eps: float) -> tuple[float, float]:
+def call_with_error(name: str, value: float, error: float, eps: float) -> tuple[float, float]:
     """A function of a number that may be off by `error`, and how far off the result may be."""
     try:
         result = FUNCTIONS[name](value)

@@ -17,7 +17,7 @@ from math import prod
 from attnctl.array import Cell
 from attnctl.errors import AttnError
 from attnctl.trace import Trace
-from attnctl.words import MOST_NAMED, did_you_mean, one_of, quoted
+from attnctl.words import MOST_NAMED, did_you_mean, one_of, quote
 
 STEP = re.compile(r'[^\[\]=,"\s]+')
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:#([0-9]{1,9}))?\s*(?=[,\]])', re.DOTALL)
@@ -89,7 +89,7 @@ class Address:
         array = trace[self.step]
         if any(isinstance(place, slice) for place in places):
             size = prod(n for n, place in zip(array.shape, places, strict=True) if isinstance(place, slice))
-            example = spelled(trace, self.step, (0,) * array.ndim) if array.size else self.step
+            example = spell_cell(trace, self.step, (0,) * array.ndim) if array.size else self.step
             raise AttnError(
                 f"{self.step}: {size} cells, expected one; name a place along each of "
                 f"({', '.join(trace.steps[self.step].axes)}), like {example}"
@@ -122,7 +122,7 @@ def parse(text: str) -> Address:
     """The address that a text spells. Raises AttnError where it spells none."""
     address, rest = parse_start(text)
     if rest.strip():
-        raise AttnError(f"{quoted(text)}: {quoted(rest.strip())} after the cell; {LIKE}")
+        raise AttnError(f"{quote(text)}: {quote(rest.strip())} after the cell; {LIKE}")
     return address
 
 
@@ -134,7 +134,7 @@ def parse_start(text: str) -> tuple[Address, str]:
     start = len(text) - len(text.lstrip())
     step = STEP.match(text, start)
     if not step:
-        raise AttnError(f"{quoted(text)}: no step to begin with; {LIKE}")
+        raise AttnError(f"{quote(text)}: no step to begin with; {LIKE}")
     at = step.end()
     if text[at : at + 1] != "[":
         return Address(step[0]), text[at:]
@@ -151,12 +151,12 @@ def parse_part(text: str, at: int) -> tuple[Part, int]:
     if text[at : at + 1] == '"':
         found = QUOTED.match(text, at)
         if not found:
-            raise AttnError(f'{quoted(text)}: a quoted token must end in " and then , or ]; {LIKE}')
-        return Token(unquoted(found[1], text), None if found[2] is None else int(found[2])), found.end()
+            raise AttnError(f'{quote(text)}: a quoted token must end in " and then , or ]; {LIKE}')
+        return Token(unquote(found[1], text), None if found[2] is None else int(found[2])), found.end()
     bare = BARE.match(text, at)
     if not bare:
         raise AttnError(
-            f"{quoted(text)}: a place is missing, or its bracket is not closed; {LIKE} "
+            f"{quote(text)}: a place is missing, or its bracket is not closed; {LIKE} "
             '(a token with , [ ] or " in it goes in double quotes)'
         )
     return part_of(bare[1].strip(), text), bare.end()
@@ -168,24 +168,23 @@ def part_of(word: str, text: str) -> Part:
         return Whole()
     if WHOLE_NUMBER.fullmatch(word):
         if len(word) > MOST_DIGITS:
-            raise AttnError(f"{quoted(text)}: {word[:MOST_DIGITS]}… is too large for an index")
+            raise AttnError(f"{quote(text)}: {word[:MOST_DIGITS]}… is too large for an index")
         return Index(int(word))
     numbered = NUMBERED.fullmatch(word)
     if numbered:
         return Token(numbered[1], int(numbered[2]))
     if not word:
-        raise AttnError(f"{quoted(text)}: a place is missing; {LIKE}")
+        raise AttnError(f"{quote(text)}: a place is missing; {LIKE}")
     return Token(word)
 
 
-def unquoted(inside: str, text: str) -> str:
-    """The token between double quotes."""
+def unquote(inside: str, text: str) -> str:
     import json
 
     try:
         token: str = json.loads(f'"{inside}"', strict=False)
     except ValueError:
-        raise AttnError(f"{quoted(text)}: a \\ in quotes that means nothing; write \\\\ for it") from None
+        raise AttnError(f"{quote(text)}: a \\ in quotes that means nothing; write \\\\ for it") from None
     return token
 
 
@@ -207,8 +206,7 @@ def place_of(part: Part, trace: Trace, step: str, axis: int) -> Place:
             tokens = trace.tokens_along(step, axis)
             if tokens is None:
                 raise AttnError(
-                    f"{step}: {axis_name} has no tokens, so {quoted(text)} is not on it; "
-                    "use an index from 0"
+                    f"{step}: {axis_name} has no tokens, so {quote(text)} is not on it; use an index from 0"
                 )
             return place_of_token(text, nth, tokens, f"{step}: {axis_name}")
 
@@ -218,21 +216,18 @@ def place_of_token(text: str, nth: int | None, tokens: Sequence[str], place: str
     found = [at for at, token in enumerate(tokens) if token == text]
     if not found:
         written = text if nth is None else f"{text}#{nth}"
-        raise AttnError(
-            f"{place}: no token {quoted(written)}; {nearest_or_all(written, spellings(tokens))}"
-        )
+        raise AttnError(f"{place}: no token {quote(written)}; {nearest_or_all(written, spellings(tokens))}")
     if nth is None and len(found) == 1:
         return found[0]
     choices = [spellings(tokens)[at] for at in found]
     if nth is None or not 1 <= nth <= len(found):
         times = "once" if len(found) == 1 else f"{len(found)} times"
-        raise AttnError(f"{place}: {quoted(text)} stands there {times}; write {one_of(choices)}")
+        raise AttnError(f"{place}: {quote(text)} stands there {times}; write {one_of(choices)}")
     return found[nth - 1]
 
 
 def unknown_step(name: str, trace: Trace) -> str:
-    """That there is no such step, and which one may be meant."""
-    return f"no step {quoted(name)} in this dump; {nearest_or_all(name, list(trace.steps))}"
+    return f"no step {quote(name)} in this dump; {nearest_or_all(name, list(trace.steps))}"
 
 
 def nearest_or_all(word: str, known: Sequence[str]) -> str:
@@ -268,17 +263,17 @@ class Speller:
         return f"{step}[{','.join(places)}]" if places else step
 
 
-def spelled(trace: Trace, step: str, cell: Cell) -> str:
+def spell_cell(trace: Trace, step: str, cell: Cell) -> str:
     """The address of a cell, by token where its axes have tokens."""
     return Speller(trace)(step, cell)
 
 
 def spellings(tokens: Sequence[str]) -> list[str]:
     """What to write for each of these tokens: quoted where it must be, numbered where it is repeated."""
-    return numbered([spelling(token) for token in tokens])
+    return number_repeats([spelling(token) for token in tokens])
 
 
-def numbered(tokens: Sequence[str]) -> list[str]:
+def number_repeats(tokens: Sequence[str]) -> list[str]:
     """The tokens, a repeated one with its number: the, cat, the -> the#1, cat, the#2."""
     total = Counter(tokens)
     seen: Counter[str] = Counter()

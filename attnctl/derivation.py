@@ -187,7 +187,7 @@ def sentence(v: Variant, at: Latest) -> Lines:
         yield line("positions", v.sinusoid, (), "sin, cos(pos / 10000^(2i/d_model))")
     yield from given(v, "hidden")
     if "hidden" in v.given and "X" not in v.given:
-        yield from normed(v, at, v.layer.norm, "X", "H", "norm")
+        yield from norm_line(v, at, v.layer.norm, "X", "H", "norm")
         if v.layer.norm is None:
             yield line("X", Copy(), (at["H"],), at["H"])
     elif "embeddings" not in v.given:
@@ -199,7 +199,7 @@ def sentence(v: Variant, at: Latest) -> Lines:
     yield from given(v, "memory")
 
 
-def normed(v: Variant, at: Latest, norm: Op | None, name: str, source: str, by: str) -> Lines:
+def norm_line(v: Variant, at: Latest, norm: Op | None, name: str, source: str, by: str) -> Lines:
     """The norm of the latest step of a symbol, with the weight and bias that are given."""
     if norm is None:
         return
@@ -223,10 +223,10 @@ def latents(v: Variant, at: Latest) -> Lines:
     """Queries, and keys with values, through rows of few columns (DeepSeek-V2 2024, section 2.1)."""
     if "W_latent_Q" in v.given:
         yield from linear(v, at, "latent_Q", "X")
-        yield from normed(v, at, v.layer.latent_norm, "latent_Q_normed", "C_Q", "latent_Q_norm")
+        yield from norm_line(v, at, v.layer.latent_norm, "latent_Q_normed", "C_Q", "latent_Q_norm")
     if "W_latent_KV" in v.given:
         yield from linear(v, at, "latent_KV", "X")
-        yield from normed(v, at, v.layer.latent_norm, "latent_KV_normed", "C_KV", "latent_KV_norm")
+        yield from norm_line(v, at, v.layer.latent_norm, "latent_KV_normed", "C_KV", "latent_KV_norm")
         yield from linear(v, at, "K_rope", "X")
         if v.rotary:
             formula = f"{at['R']} {v.rotary.formula}"
@@ -297,7 +297,7 @@ def head_norms(v: Variant, at: Latest, how: HeadNorm) -> Lines:
     make, usual = (LayerNorm, 1e-5) if how.kind == LAYER else (RMSNorm, 1e-6)
     op = make(usual if how.eps is None else how.eps, how.over == HEADS, how.plus_one)
     for symbol in "QK":
-        yield from normed(v, at, op, f"{symbol}_normed", symbol, f"{symbol}_norm")
+        yield from norm_line(v, at, op, f"{symbol}_normed", symbol, f"{symbol}_norm")
 
 
 def cache(v: Variant, at: Latest) -> Lines:
@@ -381,10 +381,10 @@ def merging(v: Variant, at: Latest) -> Lines:
         formula = " + ".join([f"{at['Z']} W_O", *bias])
         yield line("output", MatMul(), (at["Z"], "W_O", *bias), formula)
     elif "W_Q" in v.given:
-        yield unprojected(at["Z"])
+        yield without_projection(at["Z"])
 
 
-def unprojected(concat: str) -> Step:
+def without_projection(concat: str) -> Step:
     """The output where there is no output projection: the heads side by side."""
     row = names.TABLE["output"]
     return Step("output", Copy(), (concat,), names.TABLE["concat"].axes, concat, row.symbol)
@@ -394,7 +394,7 @@ def residual(v: Variant, at: Latest) -> Lines:
     """The output, or its norm, added to what came into the layer."""
     if "hidden" not in v.given or "W_O" not in v.given:
         return
-    yield from normed(v, at, v.layer.output_norm, "output_normed", "Y", "output_norm")
+    yield from norm_line(v, at, v.layer.output_norm, "output_normed", "Y", "output_norm")
     start, factor = "X" if v.layer.from_norm else "H", v.layer.residual
     op = Add() if factor == 1 else AddScaled(factor)
     added = at["Y"] if factor == 1 else f"{factor:g} · {at['Y']}"
@@ -424,11 +424,11 @@ def derive(v: Variant) -> Derivation:
     for part in PARTS:
         for step in part(v, at):
             at[step.symbol] = step.name
-            steps.append(batched(step) if v.batch else step)
+            steps.append(with_batch(step) if v.batch else step)
     return Derivation(tuple(steps))
 
 
-def batched(step: Step) -> Step:
+def with_batch(step: Step) -> Step:
     """The same line with a leading batch axis, where the batch has one of it for each member."""
     if names.TABLE[step.name].once or step.axes[0] == "batch":
         return step

@@ -20,7 +20,7 @@ from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import BIAS, WEIGHTS
 from attnctl.trace import Trace
-from attnctl.words import dims, quoted
+from attnctl.words import dims, quote
 
 Header = dict[str, Any]
 
@@ -42,7 +42,6 @@ class Edit:
 
     @property
     def step(self) -> str:
-        """The step whose numbers change."""
         return self.address.step
 
     def apply(self, array: Array, step: Step, header: Header) -> Array:
@@ -62,11 +61,10 @@ class Edit:
                         out[places] = value
             self.check_result(out[places])
         except AttnError as error:
-            raise AttnError(f"edit {quoted(self.text)}: {problem}" for problem in error.problems) from None
+            raise AttnError(f"edit {quote(self.text)}: {problem}" for problem in error.problems) from None
         return out
 
     def patch(self, other: Trace) -> Array:
-        """The same cells of another dump, found by its own tokens."""
         if self.step not in other:
             raise AttnError(f"the other one: {unknown_step(self.step, other)}")
         return np.asarray(other[self.step][self.address.resolve(other)])
@@ -97,7 +95,6 @@ class WhatIf:
 
     @property
     def edited(self) -> frozenset[str]:
-        """The steps that are changed."""
         return frozenset(edit.step for edit in self.edits)
 
     def changes(self, derivation: Derivation, header: Header) -> dict[str, Callable[[Array], Array]]:
@@ -107,7 +104,7 @@ class WhatIf:
         """
         steps = {step.name: step for step in derivation}
         raise_all(
-            f"edit {quoted(edit.text)}: no step {edit.step!r} in this run; it has {', '.join(steps)}"
+            f"edit {quote(edit.text)}: no step {edit.step!r} in this run; it has {', '.join(steps)}"
             for edit in self.edits
             if edit.step not in steps
         )
@@ -124,7 +121,7 @@ class WhatIf:
             if edit.step == step.name:
                 out = edit.apply(out, step, header)
         if self.renormalize and step.name == WEIGHTS:
-            return renormalized(out, array)
+            return renormalize(out, array)
         return out
 
     def marked(self, step: Step) -> Step:
@@ -134,7 +131,6 @@ class WhatIf:
         return Step(step.name, step.op, step.inputs, step.axes, f"{step.formula}, edited", step.symbol)
 
     def record(self) -> list[dict[str, str]]:
-        """What a dump says of the edits."""
         return [{"step": edit.step, "edit": edit.text} for edit in self.edits]
 
 
@@ -154,7 +150,7 @@ def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) 
         try:
             edits.append(parse(text, read_once))
         except AttnError as error:
-            problems += [f"edit {quoted(text)}: {problem}" for problem in error.problems]
+            problems += [f"edit {quote(text)}: {problem}" for problem in error.problems]
     raise_all(problems)
     if renormalize and not any(edit.step == WEIGHTS for edit in edits):
         raise AttnError(f"renormalize: no edit of {WEIGHTS}, so there is nothing to make sum to 1 again")
@@ -174,11 +170,11 @@ def parse(text: str, read: ReadDump) -> Edit:
         return Edit(text, address, rule[1], read(word[1:]))
     digits = word.replace("−", "-").lower()
     if digits not in WORDS and not NUMBER.fullmatch(digits):
-        raise AttnError(f"{quoted(word)} is neither a number nor @FILE; {LIKE}")
+        raise AttnError(f"{quote(word)} is neither a number nor @FILE; {LIKE}")
     return Edit(text, address, rule[1], WORDS[digits] if digits in WORDS else float(digits))
 
 
-def renormalized(weights: Array, before: Array) -> Array:
+def renormalize(weights: Array, before: Array) -> Array:
     """The rows that differ from `before` made to sum to 1; rows of zeros stay."""
     changed = (weights != before).any(axis=-1, keepdims=True) & weights.any(axis=-1, keepdims=True)
     total = weights.sum(axis=-1, keepdims=True)

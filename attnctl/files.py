@@ -75,7 +75,7 @@ def note_input(file: AnyPath | int, name: str = "") -> None:
         name = name or str(file)
         keys = keys_of(file)
         for label in (guard.announced[key] for key in keys if key in guard.announced):
-            raise refused(label, name)
+            raise refuse_output(label, name)
         guard.read |= dict.fromkeys(keys, name)
 
 
@@ -99,10 +99,10 @@ def hold_output(path: AnyPath, label: str = "") -> None:
         keys = keys_of(path)
         label = label or next((guard.announced[key] for key in keys if key in guard.announced), str(path))
         for name in (guard.read[key] for key in keys if key in guard.read):
-            raise refused(label, name)
+            raise refuse_output(label, name)
 
 
-def refused(label: str, name: str) -> OverwriteError:
+def refuse_output(label: str, name: str) -> OverwriteError:
     """The error for an output, as its option names it, that is an input of this name."""
     what = "it is what" if f" {label}".endswith(f" {name}") else f"it is {name}, which"
     return OverwriteError(f"{label}: {what} this command reads; give another name")

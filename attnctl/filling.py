@@ -45,7 +45,6 @@ class Filling:
         self.made: dict[Term, Expression] = {}
 
     def expression(self, term: Operand) -> Expression:
-        """What makes an expression of a term."""
         if not isinstance(term, Term):
             fixed = Number(float(term))
             return lambda _: fixed
@@ -54,7 +53,6 @@ class Filling:
         return self.made[term]
 
     def value(self, term: Operand) -> Callable[[At], float]:
-        """What works out the number that a term comes to."""
         make = self.expression(term)
         return lambda at: found.value if isinstance(found := make(at), Number) else evaluate(found, 0.0)[0]
 
@@ -77,7 +75,6 @@ class Filling:
         raise TypeError(place.kind)
 
     def places(self, places: Sequence[Place]) -> Callable[[At], Cell]:
-        """What finds a cell of an input or a table."""
         found = [self.place(each) for each in places]
         return lambda at: tuple([each(at) for each in found])
 
@@ -106,7 +103,6 @@ class Filling:
         return make
 
     def look_up(self, numbers: Table, *places: Place) -> Expression:
-        """The number of a table."""
         own = self.places(places)
         return lambda at: Number(float(numbers.one(own(at))))
 
@@ -131,13 +127,10 @@ class Filling:
         return lambda at: Call(name, made(at))
 
     def choose(self, condition: Term, yes: Operand, no: Operand) -> Expression:
-        """One of two."""
         holds, a, b = self.condition(condition), self.expression(yes), self.expression(no)
         return lambda at: a(at) if holds(at) else b(at)
 
     def once(self, work_out: Callable[[At], Number]) -> Expression:
-        """One number, which is worked out once a cell."""
-
         def make(at: At) -> Expr:
             if work_out not in at:
                 at[work_out] = work_out(at)
@@ -146,7 +139,6 @@ class Filling:
         return make
 
     def come_to(self, body: Operand) -> Expression:
-        """What something comes to."""
         made = self.expression(body)
 
         def work_out(at: At) -> Number:

@@ -86,7 +86,6 @@ def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], look: Look |
 
 
 def is_picture(path: str | Path) -> bool:
-    """Whether the suffix of a file is that of a picture."""
     return any(each.picture and each.suffix == Path(path).suffix for each in FORMATS)
 
 

@@ -71,7 +71,6 @@ class Form(Reader):
         return ()
 
     def unknown(self, key: Any) -> Problem:
-        """What to say of a key that nobody reads."""
         if not isinstance(key, str):
             return (key,), "a key that is no text; write a word"
         if any("\ud800" <= character < "\ue000" for character in key):
@@ -160,7 +159,6 @@ class ListOf(Reader):
 
 
 def definitions(reader: Reader) -> Iterator[tuple[str, Json]]:
-    """The JSON Schema of every form that a reader may meet, by name."""
     match reader:
         case Form():
             yield from reader.definitions()

@@ -134,5 +134,4 @@ KIND: dict[str, Setting | None] = {each.name: each.metadata.get("setting") for e
 
 
 def chosen(asked: Kind) -> dict[str, Any]:
-    """What is asked, by name."""
     return {name: getattr(asked, name) for name in KIND}

@@ -37,7 +37,6 @@ REPORTS: pytest.StashKey[dict[tuple[str, ...], Results | str]] = pytest.StashKey
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The setting of the ini file."""
     words = "attention functions, one a line, to be held to attention: TARGET [options of attnctl conform]"
     parser.addini(CONFORM, words, type="linelist", default=[])
 
@@ -54,7 +53,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """The tests of the targets that the ini file names."""
     if file_path != parent.config.inipath or not parent.config.getini(CONFORM):
         return None
     return ConformFile.from_parent(parent, path=file_path)
@@ -114,7 +112,6 @@ class ConformItem(pytest.Item):
         judge([each for each in results if each["feature"] == self.feature])
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where it stands, and what it is called."""
         return self.path, None, self.name
 
 

@@ -54,7 +54,6 @@ class Setting:
 
     @property
     def schema(self) -> Json:
-        """Its JSON Schema."""
         examples = {} if self.example is None else {"examples": [self.example]}
         return {**self.reader.schema, "description": self.help, **examples}
 
@@ -65,7 +64,6 @@ class Setting:
 
     @property
     def flag_name(self) -> str:
-        """What messages call its flag."""
         return self.flag.name if self.flag else f"--{self.name.replace('_', '-')}"
 
     @property

@@ -85,7 +85,7 @@ def shown(value: Any) -> str:
         case Plain() if not value:
             return "nothing"
         case str():
-            return short(value if isinstance(value, Plain) and value.isprintable() else quoted(value))
+            return short(value if isinstance(value, Plain) and value.isprintable() else quote(value))
         case bool() | None:
             return {True: "true", False: "false", None: "null"}[value]
         case dict():
@@ -98,12 +98,12 @@ def shown(value: Any) -> str:
             return short(str(value))
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """The text in double quotes, with escapes for quotes, backslashes and what cannot be printed."""
-    return '"' + "".join(c if c.isprintable() and c not in '"\\' else escaped(c) for c in text) + '"'
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else escape_yaml(c) for c in text) + '"'
 
 
-def escaped(character: str) -> str:
+def escape_yaml(character: str) -> str:
     r"""A character as a double-quoted YAML scalar writes it: \n, \", \x1b, \u202e."""
     named = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
     code = ord(character)
@@ -209,8 +209,6 @@ def whole(least: int, most: int = MOST) -> Reader:
 
 
 def words(*choices: str) -> Reader:
-    """One of these words."""
-
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
             raise BadValueError(f"{shown(value)} is not one of the choices; write {one_of(choices)}")

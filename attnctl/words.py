@@ -44,7 +44,7 @@ def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
     return f"did you mean {one_of(near)}?" if near else otherwise
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """A text for a message: in quotes, escaped as Python escapes it, and short."""
     return repr(text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…")
 

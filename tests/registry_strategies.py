@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attnctl.errors import AttnError
 from attnctl.ops import Block
-from attnctl.ops.signature import LEAD, parsed
+from attnctl.ops.signature import LEAD, parse
 from attnctl.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
 
 VALUES = {
@@ -66,7 +66,7 @@ def by_member(op):
 def examples(draw, kind):
     """An op of this class, and inputs of any shapes that its signature has; scores may be hidden."""
     op = draw(instances(kind))
-    signature = parsed(op.signature)
+    signature = parse(op.signature)
     least = 1 if (LEAD,) in signature.takes else 0
     lead = tuple(draw(st.lists(st.integers(1, 2), min_size=least, max_size=2)))
     sizes = {}

@@ -16,7 +16,7 @@ from attnctl.words import dims
 def place(name: str, array: Array, sizes: Sizes, keys: int) -> Array | None:
     """The array so that it broadcasts against what it goes with; None where it fits in no way."""
     if TABLE[name].of_scores:
-        return beside_scores(widened(array, keys), sizes)
+        return beside_scores(widen_mask(array, keys), sizes)
     return by_head(name, array, sizes)
 
 
@@ -44,7 +44,6 @@ def by_head(name: str, array: Array, sizes: Sizes) -> Array | None:
 
 
 def without_ones(shape: Shape) -> Shape:
-    """The axes that have more than one place."""
     return tuple(size for size in shape if size != 1)
 
 
@@ -57,7 +56,7 @@ def is_one_row(name: str, array: Array, sizes: Sizes) -> bool:
     )
 
 
-def widened(mask: Array, keys: int) -> Array:
+def widen_mask(mask: Array, keys: int) -> Array:
     """A mask shorter than the keys hides the rest; one of a single column is that column for all."""
     short = keys - mask.shape[-1] if mask.ndim and mask.shape[-1] != 1 else 0
     if short <= 0:
@@ -67,7 +66,6 @@ def widened(mask: Array, keys: int) -> Array:
 
 
 def score_sizes(sizes: Sizes) -> list[int | str]:
-    """The shape of the scores, an axis of unknown size by its name."""
     batch = ["batch"] if "batch" in sizes else []
     return [sizes.get(axis, axis) for axis in (*batch, *TABLE[MASK].axes)]
 

@@ -100,7 +100,6 @@ def of_projections() -> Iterator[Convention]:
 
 
 def of_norms() -> Iterator[Convention]:
-    """The norms of Q and K."""
     for symbol, names in NORMS_OF.items():
         yield Convention(rf"(?:{names})\.weight", (f"{symbol}_norm_weight",))
         yield Convention(rf"(?:{names})\.bias", (f"{symbol}_norm_bias",))
@@ -199,7 +198,6 @@ def understood(
 
 
 def of_layer(names: Iterable[str], layer: int | None) -> list[str]:
-    """The names of one layer, and those that belong to none."""
     numbers = {name: int(place[1]) if (place := LAYER.search(name)) else None for name in names}
     there = sorted({number for name, number in numbers.items() if number is not None and row_of(name, ())})
     if layer is not None and layer not in there:
@@ -224,14 +222,12 @@ def pattern(theirs: str) -> re.Pattern[str]:
 
 
 def last_part(name: str, row: Convention) -> str:
-    """The end of a name that its row knows."""
     found = pattern(row.theirs).fullmatch(name)
     assert found is not None
     return found[1]
 
 
 def row_of(name: str, names: Iterable[str]) -> Convention | None:
-    """The first row that knows a name, in a file with these."""
     for row in CONVENTIONS:
         if pattern(row.theirs).fullmatch(name) and (
             not row.beside or any(pattern(row.beside).fullmatch(each) for each in names)
@@ -315,7 +311,7 @@ class Reader:
         if row.layout in {PACKED, PACKED_LINEAR, PACKED_CONV}:
             return self.side_by_side(array)
         if row.layout in {BY_HEAD, BY_HEAD_LINEAR}:
-            return None if self.heads is None else interleaved(array, self.heads)
+            return None if self.heads is None else split_interleaved(array, self.heads)
         return [array]
 
     def is_linear(self) -> bool:
@@ -335,7 +331,7 @@ class Reader:
         return np.split(array, ends, axis=-1)
 
 
-def interleaved(array: Array, heads: int) -> list[Array] | None:
+def split_interleaved(array: Array, heads: int) -> list[Array] | None:
     """(…, head · (q, k, v) · d) as three of (…, head · d)."""
     *rest, total = array.shape
     if total % (3 * heads):

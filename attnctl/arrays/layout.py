@@ -126,7 +126,7 @@ class Search:
         )
         for layout, known in tried:
             self.tries += 1
-            sizes = unified(layout, self.shapes[name], known)
+            sizes = unify(layout, self.shapes[name], known)
             if sizes is None or self.tries > MOST_TRIES:
                 continue
             found = self.go(at + 1, Reading(self.axes, {**reading.layouts, name: layout}, sizes))
@@ -216,7 +216,7 @@ def with_shared_heads(pattern: Groups, known: Sizes) -> Iterator[Sizes]:
         yield from ({**known, "kv_head": few} for few in range(heads - 1, 0, -1) if heads % few == 0)
 
 
-def unified(pattern: Groups, shape: Shape, known: Sizes) -> Sizes | None:
+def unify(pattern: Groups, shape: Shape, known: Sizes) -> Sizes | None:
     """The sizes known once an array of this shape is read so; None where it cannot be."""
     if len(pattern) != len(shape):
         return None

@@ -262,7 +262,6 @@ def weight_misfits(shapes: Mapping[str, Shape]) -> Iterator[str]:
 
 
 def projected_shapes(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    """The shapes of Q, K and V, whether given or to be computed."""
     if X not in shapes:
         return {name: shapes[name] for name in PROJECTED}
     *batch, _, _ = shapes[X]

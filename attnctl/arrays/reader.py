@@ -129,7 +129,7 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
     """The arrays in our layout, or why they cannot be brought to it."""
     shapes = shapes_of(inputs)
     tried = Search(shapes, has_batch(shapes, settings), documented=True)
-    told = asked(settings)
+    told = sizes_asked(settings)
     try:
         reading = None
         if not mixed(shapes, settings):
@@ -163,7 +163,7 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     refused: AttnError | None = None
     for changed, said in readings(arrays):
         try:
-            laid = laid_out(changed, searched(changed, settings, batch_first=batch_first))
+            laid = laid_out(changed, search_layout(changed, settings, batch_first=batch_first))
         except AttnError as error:
             refused = refused or error
         else:
@@ -196,9 +196,9 @@ def split(array: Array, heads: int) -> Array:
     return np.moveaxis(array.reshape(*array.shape[:-1], heads, -1), -2, -3)
 
 
-def searched(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> Reading:
+def search_layout(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> Reading:
     """How to read these arrays; what stands beside others shows how many heads there are, if that fits."""
-    shapes, told, shown = shapes_of(arrays), asked(settings), heads_shown(arrays)
+    shapes, told, shown = shapes_of(arrays), sizes_asked(settings), heads_shown(arrays)
     more: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
     try:
         return search(shapes, shown | told, **more)
@@ -322,8 +322,7 @@ def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     }
 
 
-def asked(settings: Settings) -> Sizes:
-    """The sizes that settings say."""
+def sizes_asked(settings: Settings) -> Sizes:
     said = {"head": settings.heads, "kv_head": settings.kv_heads}
     said |= {name: getattr(settings, name) for name in ("d_model", "d_k", "d_v")}
     return {axis: size for axis, size in said.items() if size is not None}

@@ -49,7 +49,6 @@ class Lazy(Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name."""
         if cmd_name not in COMMANDS:
             return None
         loaded = get_command(import_module(f"attnctl.cli.{cmd_name}").app)

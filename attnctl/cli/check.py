@@ -22,7 +22,7 @@ from attnctl.cli.options import (
     findings_option,
     layer_number,
     option,
-    picked,
+    pick_trace,
 )
 from attnctl.errors import AttnError, Exit, raise_all
 from attnctl.values import TOLERANCE, whole
@@ -124,7 +124,7 @@ def check(  # noqa: PLR0913  (a group of options each)
     asked = {**layout, **attention}
     raise_all(useless(model, config, asked))
     files, printed = files_for("check", output)
-    exercise = read(picked(dump, trace), renames(name or []))
+    exercise = read(pick_trace(dump, trace), renames(name or []))
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
         return layers_checked(model.model, exercise.trace, how)
@@ -170,8 +170,8 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
     """What the layer of a model means, None where no model is given."""
     if port.model is None or port.layer is None:
         return None
-    from attnctl.models.forward import embedded
-    from attnctl.models.meant import meant
+    from attnctl.models.forward import embed
+    from attnctl.models.intent import meant
     from attnctl.models.run import wanted_layers
     from attnctl.models.source import open_model
 
@@ -181,7 +181,7 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
         raise AttnError(f"--layer {port.layer}: the arrays are of one layer; name that one")
     found = open_model(name, wanted.part)
     (index,) = wanted.layers
-    first = embedded(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
+    first = embed(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
     return meant(found, index, trace, wanted.cross, first)
 
 
@@ -232,9 +232,9 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
     if not (config or attention):
         return None
     from attnctl.cli.settings import settings_from
-    from attnctl.verbs.check.meant import configured
+    from attnctl.verbs.check.intent import settings_of
 
-    return settings_from(config, attention, base=None if config else configured(trace))
+    return settings_from(config, attention, base=None if config else settings_of(trace))
 
 
 def strictness(how: CheckOptions, exercise: Exercise) -> Strictness:

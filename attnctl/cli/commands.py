@@ -68,12 +68,11 @@ class Group(Documented, TyperGroup):
     """A group of commands, which suggests the nearest for a name that is none."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and name[:1] != "-" and not ctx.resilient_parsing:
-            from attnctl.words import did_you_mean, one_of, quoted
+            from attnctl.words import did_you_mean, one_of, quote
 
             sentence = ctx.parent is None and " " in name
-            otherwise = f"attnctl run {quoted(name)}?" if sentence else f"there are {one_of(known, 'and')}"
-            ctx.fail(f"No such command {quoted(name)}; {did_you_mean(name, known, otherwise)}")
+            otherwise = f"attnctl run {quote(name)}?" if sentence else f"there are {one_of(known, 'and')}"
+            ctx.fail(f"No such command {quote(name)}; {did_you_mean(name, known, otherwise)}")
         return super().resolve_command(ctx, args)

@@ -44,7 +44,6 @@ def one_more(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def step_names(given: Mapping[str, Any]) -> list[str]:
-    """The steps of the dump that is named, or every step there is."""
     from attnctl.names import TABLE
 
     trace = dump_in(given)

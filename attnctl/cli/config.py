@@ -59,13 +59,13 @@ def init(
     """Write a commented config that reproduces the run these options ask for."""
     from attnctl.cli.settings import settings_from
     from attnctl.config.schema import with_files
-    from attnctl.config.write import commented
+    from attnctl.config.write import write_commented
 
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     if output is None or output == STDOUT:
-        print_config(commented(settings), force=force)
+        print_config(write_commented(settings), force=force)
     else:
-        write_config(commented(with_files(settings, beside(output))), output, force=force)
+        write_config(write_commented(with_files(settings, beside(output))), output, force=force)
 
 
 def beside(path: str) -> Callable[[str], str]:

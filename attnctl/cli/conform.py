@@ -150,7 +150,7 @@ def conform(
     from attnctl.formats import write_found
     from attnctl.verbs.conform import others, run
     from attnctl.verbs.conform.ask import target_for
-    from attnctl.verbs.conform.replay import replayed
+    from attnctl.verbs.conform.replay import replay_case
 
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
@@ -160,10 +160,10 @@ def conform(
     asked = asked_of(target, how, what, report, given=arrays, always=always)
     framework = how.framework or "numpy"
     options = asked.claims.features if is_command(target) else ()
-    made, name = target_for(named(target), framework, how.device, how.timeout, asked.jobs, options)
+    made, name = target_for(target_name(target), framework, how.device, how.timeout, asked.jobs, options)
     with progress("cases") as moved:
         if what.replay:
-            found = run.replay(made, name, asked, what.replay, replayed(what.replay))
+            found = run.replay(made, name, asked, what.replay, replay_case(what.replay))
         elif what.suite:
             found = others.run(made, name, asked, what.suite, moved)
         else:
@@ -176,11 +176,10 @@ def conform(
 
 
 def is_command(target: list[str]) -> bool:
-    """Whether the target is a command with places for its files."""
     return len(target) > 1 or "{in" in target[0]
 
 
-def named(target: list[str]) -> str | list[str]:
+def target_name(target: list[str]) -> str | list[str]:
     """The name of a function, or the words of a command. Raises AttnError for several targets."""
     if not is_command(target):
         return target[0]
@@ -201,12 +200,12 @@ def asked_of(
     """How the suite is to be run. Raises AttnError for names that there are not."""
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
-    from attnctl.verbs.conform.ask import asked
+    from attnctl.verbs.conform.ask import ask_of
     from attnctl.verbs.conform.replay import FOLDER
 
     flags = flags_of(how, what)
     called = (flags, ["--", *target]) if is_command(target) else ([*target, *flags], [])
-    return asked(
+    return ask_of(
         given={"layout": USUAL} | given if is_command(target) else given,
         always=lambda claimed: settings_from(None, always, claimed),
         like=how.like,

@@ -53,7 +53,6 @@ SECTIONS[CorpusOptions] = "A corpus (--file)"
 
 
 def given_of(how: CorpusOptions) -> dict[str, bool]:
-    """The options of a corpus by flag, and whether each is given."""
     return {"--shard": how.shard is not None, "--pairs": how.pairs, "--dask": how.dask is not None}
 
 
@@ -114,7 +113,7 @@ def is_complete(path: str, empty: Part) -> bool:
 
 def merge(paths: Sequence[str]) -> Part:
     """The whole of a corpus from the files of its parts. Raises AttnError with everything that is wrong."""
-    from attnctl.verbs.corpus import merged, read_part
+    from attnctl.verbs.corpus import merge_parts, read_part
 
     if not paths:
         raise AttnError("merge: no PART; give the files that stats --shard … -o wrote")
@@ -125,14 +124,14 @@ def merge(paths: Sequence[str]) -> Part:
         except AttnError as error:
             problems += error.problems
     raise_all(problems)
-    return merged(parts)
+    return merge_parts(parts)
 
 
 def write_part(part: Part, path: str) -> None:
     """Write a part to a file."""
-    from attnctl.store.files import opened
+    from attnctl.store.files import open_output
 
-    with opened(path) as stream:
+    with open_output(path) as stream:
         stream.write(part.to_bytes())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.cli.options import MemoryOption, TraceOption, command, findings_option, option, picked
+from attnctl.cli.options import MemoryOption, TraceOption, command, findings_option, option, pick_trace
 from attnctl.errors import AttnError, Exit
 from attnctl.values import TOLERANCE
 from attnctl.words import plural
@@ -90,7 +90,7 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
     found = [
         compare(first, second, tolerance, steps=names, by_position=how.by_position, why=not quiet)
-        for first, second in pairs(picked(a, trace), picked(b, trace))
+        for first, second in pairs(pick_trace(a, trace), pick_trace(b, trace))
     ]
     if files:
         write_found("diff", found, files)
@@ -116,7 +116,6 @@ def pairs(a: str, b: str) -> list[tuple[Trace, Trace]]:
 
 
 def dumps(source: str) -> list[Trace]:
-    """The traces of one side."""
     from attnctl.store import read
 
     if source == os.devnull:

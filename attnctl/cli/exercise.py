@@ -90,7 +90,7 @@ def make(
     if made.left_out:
         complain(f"note: left out, as they follow from the blanks: {', '.join(made.left_out)}")
     try:
-        made = exercise.sealed(made, exercise.own_or_new_key())
+        made = exercise.seal_exercise(made, exercise.own_or_new_key())
     except AttnError as error:
         complain(
             f"note: the sheet has no seal, so that it will vouch for itself: {'; '.join(error.problems)}"

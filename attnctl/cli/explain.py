@@ -24,9 +24,9 @@ from attnctl.cli.options import (
     TraceOption,
     command,
     option,
-    picked,
+    pick_trace,
 )
-from attnctl.config.fields import flagged
+from attnctl.config.fields import settings_with_flags
 from attnctl.errors import raise_all
 from attnctl.setting import SENTENCE
 from attnctl.values import whole
@@ -103,7 +103,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
 
     sentence = is_sentence(dump)
     of_files = {"--trace": trace, "--name": name, "--layer": layer, "--layout": layout.get("layout")}
-    raise_all(unused(how, of_files, more, sentence=sentence))
+    raise_all(unused_options(how, of_files, more, sentence=sentence))
     address = parse(cell)
     if sentence:
         from attnctl.api import run
@@ -112,13 +112,15 @@ def explain(  # noqa: PLR0913  (a group of options each)
     else:
         asked = {**layout, **attention}
         meant = settings_from(config, asked) if config or asked else None
-        found = read_one(picked(dump, trace), rename=renames(name or []))
+        found = read_one(pick_trace(dump, trace), rename=renames(name or []))
         explainer = Explainer(under_our_names(found, meant, layer), meant, full=how.full)
     roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]
     (write_json if how.json else show)(explainer, roots, how)
 
 
-def unused(how: ExplainOptions, of_files: Given, of_sentences: Given, *, sentence: bool) -> Iterator[str]:
+def unused_options(
+    how: ExplainOptions, of_files: Given, of_sentences: Given, *, sentence: bool
+) -> Iterator[str]:
     """Options that mean nothing in JSON, for a sentence, or for a dump."""
     if how.precision is not None and how.json:
         yield "--precision: JSON has every digit anyway"
@@ -127,7 +129,8 @@ def unused(how: ExplainOptions, of_files: Given, of_sentences: Given, *, sentenc
             yield f"{flag}: only a dump has that, and this is a sentence: there is no file of that name"
     for name in of_sentences:
         if not sentence:
-            yield f"{flagged(SENTENCE)[name].flag_name}: only a sentence has that, and this is a dump"
+            flag = settings_with_flags(SENTENCE)[name].flag_name
+            yield f"{flag}: only a sentence has that, and this is a dump"
 
 
 def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
@@ -145,14 +148,14 @@ def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> No
 
 def write_json(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
     """Write one explanation as an object, several as an array."""
-    from attnctl.store.strict_json import encoded, sink
+    from attnctl.store.strict_json import encode_json, sink
     from attnctl.verbs.explain.view import json_pieces
 
     write, several = sink(sys.stdout), len(roots) != 1
     for number, root in enumerate(roots):
         write(b"" if not several else b"," if number else b"[")
         for piece in json_pieces(explainer, root):
-            write(encoded(piece))
+            write(encode_json(piece))
     write(b"]\n" if several else b"")
 
 

@@ -24,7 +24,7 @@ from attnctl.cli.options import (
     command,
     layer_number,
     option,
-    picked,
+    pick_trace,
 )
 from attnctl.errors import AttnError, raise_all
 
@@ -83,8 +83,8 @@ def explore(  # noqa: PLR0913  (a group of options each)
         found = of_sentence(source, config, given)
     else:
         raise_all(of_no_dump(more, edits))
-        found = of_dump(picked(source, trace), name or [], model.layer, config, attention)
-    walked(found, 4 if precision is None else precision, from_stdin=source == "-")
+        found = of_dump(pick_trace(source, trace), name or [], model.layer, config, attention)
+    explore_on_terminal(found, 4 if precision is None else precision, from_stdin=source == "-")
 
 
 def require_textual() -> None:
@@ -108,10 +108,10 @@ def require_terminal(source: str | None) -> None:
 
 def of_no_dump(more: Given, edits: Given) -> list[str]:
     """Options that mean nothing for a dump."""
-    from attnctl.config.fields import flagged
+    from attnctl.config.fields import settings_with_flags
     from attnctl.setting import EDIT, SENTENCE
 
-    names = {**flagged(SENTENCE), **flagged(EDIT)}
+    names = {**settings_with_flags(SENTENCE), **settings_with_flags(EDIT)}
     return [
         f"{names[name].flag_name}: only a sentence has that, and this is a dump"
         for name, value in {**more, **edits}.items()
@@ -120,7 +120,6 @@ def of_no_dump(more: Given, edits: Given) -> list[str]:
 
 
 def of_sentence(sentence: str | None, config: str | None, given: Given) -> Source:
-    """The run of a sentence."""
     from attnctl.cli.settings import settings_from
     from attnctl.config.settings import Settings
     from attnctl.verbs.explore import OfSentence
@@ -159,13 +158,13 @@ def of_dump(path: str, names: list[str], layer: str | None, config: str | None, 
     return OfFile(ours, (path, *options), meant)
 
 
-def walked(source: Source, precision: int, *, from_stdin: bool) -> None:
+def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> None:
     """Explore on the terminal; then print the commands that were asked for."""
     from attnctl.screen.output import say
-    from attnctl.verbs.explore import explored
+    from attnctl.verbs.explore import begin_walk
     from attnctl.verbs.explore.tui.app import explore as walk_on
 
-    walk = explored(source)
+    walk = begin_walk(source)
     if from_stdin:  # the keys come from the terminal itself
         os.dup2(os.open("/dev/tty", os.O_RDWR), sys.__stdin__.fileno() if sys.__stdin__ else 0)
     for each in walk_on(walk, precision, sys.stdout.encoding or "utf-8"):

@@ -9,7 +9,7 @@ from typing import Any
 from attnctl.screen.output import say
 
 
-def pressed(prompt: str) -> str:
+def ask_key(prompt: str) -> str:
     """The key that a person presses after this prompt, which is gone then; "" at the end of the input."""
     say("", prompt, end=" ")
     try:

@@ -11,7 +11,7 @@ import typer
 from attnctl.cli.options import command, option
 from attnctl.errors import AttnError, Exit, raise_all
 from attnctl.files import open_input
-from attnctl.words import did_you_mean, quoted
+from attnctl.words import did_you_mean, quote
 
 if TYPE_CHECKING:
     from attnctl.verbs.learn import Lesson, Verdict
@@ -61,14 +61,14 @@ def learn(
     known = lessons(folder)
     name = OWN if folder is None else os.path.realpath(folder)
     if answers is not None:
-        return graded(known, answers, lesson, json=json)
+        return grade_answers(known, answers, lesson, json=json)
     progress = read_progress()
     if reset:
         progress.reset(name)
         return Exit.OK
     warn(progress)
     if list_them:
-        return listed(known, progress.of(name), json=json)
+        return print_lessons(known, progress.of(name), json=json)
     chosen = numbers_of(lesson, known) if lesson else [next_one(known, progress.of(name))]
     if len(chosen) != 1:
         raise AttnError("--lesson: several; name one, or grade --answers")
@@ -78,7 +78,7 @@ def learn(
         from attnctl.cli.teaching import teach
 
         return teach(known, chosen[0], progress, name)
-    return printed(known, chosen[0])
+    return print_lesson(known, chosen[0])
 
 
 def senseless(given: list[str], lesson: str | None, *, json: bool) -> list[str]:
@@ -111,7 +111,7 @@ def numbers_of(text: str, known: list[Lesson]) -> list[int]:
             places.append(int(word) - 1)
         else:
             near = did_you_mean(word, names, f"there are 1 to {len(known)}; attnctl learn --list")
-            problems.append(f"--lesson: no lesson {quoted(word)}; {near}")
+            problems.append(f"--lesson: no lesson {quote(word)}; {near}")
     raise_all(problems or ["--lesson: no name in it; write a number, like 4"] * (not places))
     return list(dict.fromkeys(places))
 
@@ -121,7 +121,7 @@ def next_one(known: list[Lesson], done: dict[str, int]) -> int:
     return next((at for at, each in enumerate(known) if each.name not in done), 0)
 
 
-def listed(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
+def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
     """Print the list of lessons."""
     from attnctl.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.learn.view import list_lines
@@ -140,10 +140,10 @@ def listed(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
     return Exit.OK
 
 
-def printed(known: list[Lesson], at: int) -> Exit:
+def print_lesson(known: list[Lesson], at: int) -> Exit:
     """Print one lesson, and how to answer without a terminal."""
     from attnctl.screen.output import output_for, print_lines, screen_of
-    from attnctl.verbs.learn.view import lesson_lines, spaced
+    from attnctl.verbs.learn.view import lesson_lines, space_paragraphs
 
     output = output_for(sys.stdout, os.environ)
     screen = screen_of(output)
@@ -153,25 +153,25 @@ def printed(known: list[Lesson], at: int) -> Exit:
         f"To answer without a terminal, write a line like {lesson.name}: … to a file, "
         f"then attnctl learn --lesson {at + 1} --answers FILE."
     )
-    print_lines([[], *spaced(how, screen)], output)
+    print_lines([[], *space_paragraphs(how, screen)], output)
     return Exit.OK
 
 
 def hints(lesson: Lesson) -> Exit:
     """Print the hints of a lesson."""
     from attnctl.screen.output import output_for, print_lines, screen_of
-    from attnctl.verbs.learn.view import spaced
+    from attnctl.verbs.learn.view import space_paragraphs
 
     output = output_for(sys.stdout, os.environ)
     for each in lesson.hints or ("There is no hint for this lesson.",):
-        print_lines(spaced(each, screen_of(output)), output)
+        print_lines(space_paragraphs(each, screen_of(output)), output)
     return Exit.OK
 
 
 # --- answers from a file ---
 
 
-def graded(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
+def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
     """Grade a file of answers: those of the lessons that are named, or of all."""
     from attnctl.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.learn.view import as_data, graded_lines
@@ -205,7 +205,7 @@ def verdict_of(lesson: Lesson, given: dict[str, Any], path: str) -> Verdict | No
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     """The answers of a YAML file by the name of their lesson. Raises AttnError with every problem."""
     from attnctl.config import yaml
-    from attnctl.config.load import listed as in_order
+    from attnctl.config.load import list_problems as in_order
 
     name = "<stdin>" if path == "-" else path
     try:

@@ -130,7 +130,6 @@ def run_model(
 def print_model_costs(
     model: ModelOptions, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
 ) -> None:
-    """What each step of the layers that are asked for would take."""
     from attnctl.cli.costs import print_costs
     from attnctl.models.run import plans
 

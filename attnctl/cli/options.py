@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from attnctl.cli.commands import Command
-from attnctl.config.fields import flagged, is_given
+from attnctl.config.fields import is_given, settings_with_flags
 from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.files import announce_output
 from attnctl.formats import FINDINGS, FORMATS
@@ -72,10 +72,10 @@ HEADS = Reader(read_heads, {}, "N,…")
 Given = dict[str, Any]
 """The settings that are given by flags, by keyword."""
 
-ArrayOptions = Annotated[Given, flagged(ARRAYS)]
-AttentionOptions = Annotated[Given, flagged(ATTENTION)]
-SentenceOptions = Annotated[Given, flagged(SENTENCE)]
-EditOptions = Annotated[Given, flagged(EDIT)]
+ArrayOptions = Annotated[Given, settings_with_flags(ARRAYS)]
+AttentionOptions = Annotated[Given, settings_with_flags(ATTENTION)]
+SentenceOptions = Annotated[Given, settings_with_flags(SENTENCE)]
+EditOptions = Annotated[Given, settings_with_flags(EDIT)]
 ConfigOption = Annotated[
     str | None,
     option("A YAML config (attnctl config init writes one).", "--config", "-c", metavar="FILE"),
@@ -209,7 +209,7 @@ SECTIONS = {CostOptions: "Memory and cost", ViewOptions: "What to show", OutputO
 """Where the help of these options stands; others come first, those of settings in their own sections."""
 
 
-def picked(source: str, trace: str | None) -> str:
+def pick_trace(source: str, trace: str | None) -> str:
     """The file and which of its traces is meant, as `attnctl.store.read` takes it: s.jsonl[3]."""
     return source if trace is None else f"{source}[{trace}]"
 
@@ -254,7 +254,7 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
         @wraps(function)
         def run(**texts: Any) -> int:
             values = read_all(options, texts)
-            given = {name: gathered(*each, values) for name, each in taken.items()}
+            given = {name: gather(*each, values) for name, each in taken.items()}
             try:
                 with memory_held_to(values.get("max_memory")):
                     return int(function(**given) or Exit.OK)
@@ -270,12 +270,11 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
 
 
 def memory_held_to(limit: int | None) -> AbstractContextManager[None]:
-    """What --max-memory says holds for everything that is read."""
     if limit is None:
         return nullcontext()
-    from attnctl.engine.memory import limited
+    from attnctl.engine.memory import limit_memory
 
-    return limited(limit)
+    return limit_memory(limit)
 
 
 def options_of(parameter: Parameter) -> Iterator[Option]:
@@ -339,7 +338,7 @@ def read_all(options: list[Option], texts: Given) -> Given:
     return values
 
 
-def gathered(annotation: Any, options: list[Option], values: Given) -> Any:
+def gather(annotation: Any, options: list[Option], values: Given) -> Any:
     """What a command takes for one parameter: a value, a named tuple, or the settings that are given."""
     mine = {each.parameter.name: values[each.parameter.name] for each in options}
     if hasattr(annotation, "_field_defaults"):

@@ -13,7 +13,7 @@ from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
 from attnctl.names import WEIGHTS, result_in
 from attnctl.screen.text import shorten
 from attnctl.trace import Trace
-from attnctl.words import one_of, quoted
+from attnctl.words import one_of, quote
 
 if TYPE_CHECKING:
     from attnctl.verbs.show.picture import Look
@@ -31,10 +31,10 @@ def emit(
     wanted = chosen_format(output.format, json=output.json)
     files = [path for path in output.output or () if path != STDOUT]
     printed = not output.output or STDOUT in output.output
-    raise_all(unused(view, files, wanted if printed else None))
-    kept = [selected(trace, view) for trace in traces]
+    raise_all(unused_view_options(view, files, wanted if printed else None))
+    kept = [select_steps(trace, view) for trace in traces]
     if view.story:
-        from attnctl.cli.telling import tell
+        from attnctl.cli.story import tell
 
         warn(traces)
         tell(traces, [list(trace) for trace in kept])
@@ -86,7 +86,7 @@ def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FO
         return given or "json"
     usual = os.environ.get(FORMAT_VARIABLE, "")
     if usual and usual not in {*FORMAT_NAMES, *(each.name for each in FORMATS)}:
-        raise AttnError(f"{FORMAT_VARIABLE}: {quoted(usual)} is no format; use {one_of(FORMAT_NAMES)}")
+        raise AttnError(f"{FORMAT_VARIABLE}: {quote(usual)} is no format; use {one_of(FORMAT_NAMES)}")
     return usual if usual in possible else "table"
 
 
@@ -107,7 +107,7 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
         )
 
 
-def unused(view: ViewOptions, files: Sequence[str], printed: str | None) -> list[str]:
+def unused_view_options(view: ViewOptions, files: Sequence[str], printed: str | None) -> list[str]:
     """View options that one of these outputs would ignore: the files, and what is printed, if anything."""
     pictures = [is_picture(path) for path in files]
     table, drawn = printed == "table" and not files, bool(pictures) and all(pictures) and printed is None
@@ -177,8 +177,7 @@ def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool)
         raise AttnError(f"--head: {problem}{more}" for problem in error.problems) from None
 
 
-def selected(trace: Trace, view: ViewOptions) -> Trace:
-    """The steps that were asked for."""
+def select_steps(trace: Trace, view: ViewOptions) -> Trace:
     wanted = wanted_steps(view.step)
     if wanted is not None:
         return trace.select(wanted)

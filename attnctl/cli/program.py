@@ -37,7 +37,7 @@ def program(
             sys.stdin = stdin
         try:
             with one_command():
-                code = guarded(list(args))
+                code = run_guarded(list(args))
             sys.stdout.flush()
         except (BrokenPipeError, PipeClosed):
             abandon(sys.stdout)
@@ -49,7 +49,7 @@ def program(
         return code
 
 
-def guarded(args: list[str]) -> Exit:
+def run_guarded(args: list[str]) -> Exit:
     """Run a command; say what went wrong in one place, on stderr, with the exit code it deserves."""
     debug = "--debug" in args[:1]
     try:

@@ -60,11 +60,11 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.api import run_many
     from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
-    from attnctl.cli.sentences import gathered, hint_at_quotes
+    from attnctl.cli.sentences import gather_sentences, hint_at_quotes
     from attnctl.cli.settings import settings_from
 
     raise_all(senseless(model, {**more, **attention, "config": config, "padded": padded or None}))
-    sentences = gathered(sentence or [], file)
+    sentences = gather_sentences(sentence or [], file)
     if model.model is not None:
         from attnctl.cli.models import model_settings, print_model_costs, run_model, sources_of
 
@@ -78,7 +78,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     if padded:
         from attnctl.plan import batch
 
-        settings, sentences = batch.padded(settings, sentences)
+        settings, sentences = batch.pad_batch(settings, sentences)
     if cost.cost:
         from attnctl.cli.costs import print_costs
         from attnctl.plan.sentence import prepare

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from attnctl.errors import AttnError
 from attnctl.files import open_input
-from attnctl.words import quoted
+from attnctl.words import quote
 
 
-def gathered(sentences: Sequence[str], file: str | None) -> list[str]:
+def gather_sentences(sentences: Sequence[str], file: str | None) -> list[str]:
     """Every sentence: the arguments (- is stdin, one a line), then those of a file."""
     out = [each for text in sentences for each in (lines(text) if text == "-" else [text])]
     return out + (lines(file) if file is not None else [])
@@ -20,7 +20,7 @@ def hint_at_quotes(sentences: Sequence[str]) -> None:
     if len(sentences) > 1 and all(len(each.split()) == 1 and each != "-" for each in sentences):
         from attnctl.cli.program import complain
 
-        whole = quoted(" ".join(sentences))
+        whole = quote(" ".join(sentences))
         complain(f"note: {len(sentences)} sentences of one word each; for one sentence write {whole}")
 
 

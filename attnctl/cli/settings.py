@@ -25,7 +25,7 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
 
         base = load(config)
     given = put_together(flags, base) | {name: each for name, each in more.items() if each is not None}
-    return replace(laid(base, given), where=placed(base.where, given))
+    return replace(laid(base, given), where=place_of_setting(base.where, given))
 
 
 WHOLE = {
@@ -50,7 +50,7 @@ def put_together(flags: Given, base: Settings) -> Given:
     return given
 
 
-def placed(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Path], str]:
+def place_of_setting(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Path], str]:
     """Where a value was written: as a flag, or wherever the config has it."""
     configured = base is not Settings().where
 

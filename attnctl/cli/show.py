@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command, picked
+from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command, pick_trace
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -35,7 +35,7 @@ def show(
     from attnctl.verbs.check.exercise import read_to_show
 
     with progress("reading"):
-        traces, blanks = read_to_show(picked(dump, trace))
+        traces, blanks = read_to_show(pick_trace(dump, trace))
     if blanks:
         complain("NaN stands for what is still to be filled in")
     emit(traces, output, view)

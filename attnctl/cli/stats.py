@@ -22,9 +22,9 @@ from attnctl.cli.options import (
     command,
     findings_option,
     option,
-    picked,
+    pick_trace,
 )
-from attnctl.cli.sentences import gathered
+from attnctl.cli.sentences import gather_sentences
 from attnctl.errors import AttnError, raise_all
 from attnctl.values import words
 
@@ -150,19 +150,21 @@ def stats(  # noqa: PLR0913  (a group of options each)
     problems = list(unusable(how, out))
     if file is not None:
         of_dumps["DUMP"] = arguments
-        raise_all(problems + misplaced(of_dumps, "means nothing for a corpus; leave it out"))
+        raise_all(problems + misplaced_options(of_dumps, "means nothing for a corpus; leave it out"))
         job = job_of(file, model, config, corpus)
         emit(measure(job, corpus.dask, [] if printed else files), out, how)
     elif model is not None:
-        problems += misplaced(of_dumps, "takes dumps; attnctl run --model DIR --layer all makes them")
-        raise_all(problems + misplaced(of_corpus, OF_CORPUS))
-        stats_of_texts(model, gathered(arguments, None), out, how)
+        problems += misplaced_options(
+            of_dumps, "takes dumps; attnctl run --model DIR --layer all makes them"
+        )
+        raise_all(problems + misplaced_options(of_corpus, OF_CORPUS))
+        stats_of_texts(model, gather_sentences(arguments, None), out, how)
     elif arguments[:1] == [MERGE]:
-        problems += misplaced(of_dumps | of_corpus, "merge takes parts as they are; leave it out")
+        problems += misplaced_options(of_dumps | of_corpus, "merge takes parts as they are; leave it out")
         raise_all(problems)
         emit(merge(arguments[1:]), out, how)
     else:
-        raise_all(problems + misplaced(of_corpus, OF_CORPUS))
+        raise_all(problems + misplaced_options(of_corpus, OF_CORPUS))
         stats_of_dumps(arguments, trace, name, out, how)
 
 
@@ -172,17 +174,17 @@ def stats_of_dumps(
     """Every head of these dumps."""
     from attnctl.cli.attend import renames
     from attnctl.store import read
-    from attnctl.verbs.stats import Found, Report, measured, rollout
+    from attnctl.verbs.stats import Found, Report, measure_heads, rollout
 
     if not names:
         raise AttnError("no DUMP; give one, --model DIR with texts, or --file")
     rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []
-    for source in (picked(each, trace) for each in names):
+    for source in (pick_trace(each, trace) for each in names):
         traces = read(source, rename=rename)
         for number, each in enumerate(traces):
-            found.append(measured(each, source if len(traces) == 1 else f"{source}[{number}]"))
+            found.append(measure_heads(each, source if len(traces) == 1 else f"{source}[{number}]"))
             layers += [each] if how.rollout else []
     rolled = rollout(layers) if layers else None
     give(Found(Report(tuple(found)), rolled, layers[0].tokens if layers else None), out, how)
@@ -196,7 +198,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     from attnctl.models.source import open_model
     from attnctl.names import WEIGHTS
     from attnctl.verbs.models.battery import battery, battery_data, battery_lines
-    from attnctl.verbs.stats import Found, Report, measured
+    from attnctl.verbs.stats import Found, Report, measure_heads
 
     settings = Settings(dtype="float32")
     by_layer: dict[int, list[DumpStats]] = {}
@@ -204,7 +206,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
         for number, text in enumerate(texts):
             for trace in run_model(name, Input(text), "all", settings, [WEIGHTS]):
                 layer = int(trace.header["layer"])
-                by_layer.setdefault(layer, []).append(measured(trace, f"layer {layer}"))
+                by_layer.setdefault(layer, []).append(measure_heads(trace, f"layer {layer}"))
             moved(number + 1, len(texts))
     wholes = [(layer, Report(tuple(each)).aggregate) for layer, each in sorted(by_layer.items())]
     report = Report(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
@@ -245,7 +247,7 @@ def emit(part: Part | None, out: Output, how: StatsOptions) -> None:
     give(Found(report_of(part)), Output(out.wanted, others, out.printed and not as_json), how)
 
 
-def misplaced(options: Mapping[str, object], why: str) -> list[str]:
+def misplaced_options(options: Mapping[str, object], why: str) -> list[str]:
     """A problem for each of these options that is given."""
     return [f"{flag}: {why}" for flag, given in options.items() if given]
 

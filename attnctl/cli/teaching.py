@@ -41,7 +41,7 @@ def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> E
             return Exit.OK
         if ended == DONE and at + 1 < len(lessons):
             say("")
-            if asked("Enter: next lesson, q: end > ") in {END, None}:
+            if ask_line("Enter: next lesson, q: end > ") in {END, None}:
                 return Exit.OK
             say("")
     finished = sum(lesson.name in progress.of(name) for lesson in lessons)
@@ -49,7 +49,7 @@ def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> E
     return Exit.OK
 
 
-def asked(prompt: str) -> str | None:
+def ask_line(prompt: str) -> str | None:
     """The line that a person types; None at the end of the input."""
     say(prompt, end="")
     line = sys.stdin.readline()
@@ -88,20 +88,20 @@ class Lecture:
         height = sum(1 for _ in plain_text([*text, *question()])) + PROMPT
         if height > (get_terminal_size().lines or ROWS):
             say("")
-            asked("Enter: the numbers > ")
+            ask_line("Enter: the numbers > ")
         say("")
         self.print(question())
 
     def hold(self, progress: Progress, name: str) -> str:
         """Show it, and hear answers until one is right; how it ended."""
         from attnctl.verbs.learn import grade
-        from attnctl.verbs.learn.view import spaced, verdict_lines
+        from attnctl.verbs.learn.view import space_paragraphs, verdict_lines
 
         self.show()
         tries = 0
         while True:
             say("")
-            typed = asked("> ")
+            typed = ask_line("> ")
             match typed:
                 case None | "q" | "quit" | "exit":
                     return END
@@ -109,12 +109,12 @@ class Lecture:
                     say("")
                     return NEXT
                 case "" | "?" | "help":
-                    self.print(spaced(HELP, self.screen))
+                    self.print(space_paragraphs(HELP, self.screen))
                 case "again":
                     self.show()
                 case "hint":
                     hint = next(self.hints, "There is no other hint; show tells the answer.")
-                    self.print(spaced(hint, self.screen))
+                    self.print(space_paragraphs(hint, self.screen))
                 case "show":
                     self.reveal()
                     return DONE
@@ -130,17 +130,17 @@ class Lecture:
     def reveal(self) -> None:
         """The answer, its arithmetic, and what is to be said of it."""
         from attnctl.verbs.learn.grade import answers_for
-        from attnctl.verbs.learn.view import spaced
+        from attnctl.verbs.learn.view import space_paragraphs
 
         arithmetic = self.arithmetic()
         if arithmetic:
             self.print(iter(arithmetic))
         else:
             for each in answers_for(self.lesson, self.trace):
-                self.print(spaced(f"{self.lesson.answer.text} is {each}.", self.screen))
+                self.print(space_paragraphs(f"{self.lesson.answer.text} is {each}.", self.screen))
         if self.lesson.reveal:
             say("")
-            self.print(spaced(self.lesson.reveal, self.screen))
+            self.print(space_paragraphs(self.lesson.reveal, self.screen))
 
     def arithmetic(self) -> list[Element]:
         """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""

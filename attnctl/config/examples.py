@@ -6,7 +6,7 @@ from pathlib import Path
 
 from attnctl.errors import AttnError
 from attnctl.files import open_found
-from attnctl.words import did_you_mean, one_of, quoted
+from attnctl.words import did_you_mean, one_of, quote
 
 EXAMPLE = "example:"
 """What stands before the name of an example in place of a file."""
@@ -20,7 +20,6 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    """The names of all examples."""
     return sorted(path.stem for path in folder().glob("*.yaml"))
 
 
@@ -29,7 +28,7 @@ def example(name: str) -> Path:
     known = names()
     if name not in known:
         instead = did_you_mean(name, known, f"there are {one_of(known, 'and')}")
-        raise AttnError(f"no example {quoted(name)}; {instead}")
+        raise AttnError(f"no example {quote(name)}; {instead}")
     return folder() / f"{name}.yaml"
 
 

@@ -201,8 +201,7 @@ KEYWORDS: dict[str, Setting] = {
 """What `attnctl.run` and its like take, beside the settings that no config holds."""
 
 
-def flagged(group: str) -> dict[str, Setting]:
-    """The settings whose flags are of this group, by keyword."""
+def settings_with_flags(group: str) -> dict[str, Setting]:
     every: dict[str, Setting] = {LAYOUT.name: LAYOUT}
     for name, setting in FIELDS.items():
         parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
@@ -211,7 +210,6 @@ def flagged(group: str) -> dict[str, Setting]:
 
 
 def is_given(value: Any) -> bool:
-    """Whether a flag or a keyword asks for anything."""
     return value is not None and value is not False
 
 

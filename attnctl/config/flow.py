@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import isinf
 from typing import Any
 
-from attnctl.values import quoted
+from attnctl.values import quote
 
 PLAIN = re.compile(r"[^\W\d_][\w'’-]*( [\w'’-]+)*")
 """Words that every YAML reader takes as they stand, but for these:"""
@@ -43,4 +43,4 @@ def number(value: float) -> str:
 
 def text(value: str) -> str:
     """The text, in quotes wherever some reader of YAML would take it for anything else."""
-    return value if PLAIN.fullmatch(value) and value.lower() not in RESERVED else quoted(value)
+    return value if PLAIN.fullmatch(value) and value.lower() not in RESERVED else quote(value)

@@ -60,19 +60,19 @@ def settings_of_text(text: str, name: str, base: pathlib.Path) -> Settings:
     try:
         settings = settings_of(data, "" if base == pathlib.Path() else str(base))
     except BadValueError as bad:
-        problems += placed(text, name, bad.problems)
+        problems += place_problems(text, name, bad.problems)
     if problems:
-        raise AttnError(listed(problems))
+        raise AttnError(list_problems(problems))
     return replace(settings, where=places_in(text, name))
 
 
-def placed(text: str, name: str, problems: list[tuple[Path, str]]) -> list[tuple[int, str]]:
+def place_problems(text: str, name: str, problems: list[tuple[Path, str]]) -> list[tuple[int, str]]:
     """Each problem with its line, and its place written before it."""
     lines = yaml.lines(text, [path for path, _ in problems])
     return [(lines[path], f"{name}:{lines[path]} {json_path(path)}: {what}") for path, what in problems]
 
 
-def listed(problems: list[tuple[int, str]]) -> Iterable[str]:
+def list_problems(problems: list[tuple[int, str]]) -> Iterable[str]:
     """The problems in the order of their lines; of very many the first ones."""
     shown = [text for _, text in sorted(problems, key=lambda each: each[0])]
     return shown if len(shown) <= MAX_PROBLEMS else [*shown[:MAX_PROBLEMS], "… and more like these"]

@@ -45,7 +45,6 @@ def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Choice:
 
 
 def composed(inside: Reader) -> tuple[Setting, ...]:
-    """The settings of rules that are made of others."""
     example = ["causal", {"window": [3, 3]}]
     return tuple(
         Setting(kind.name, ListOf(inside, least=1), f"{kind.words}.", example) for kind in (AnyOf, AllOf)
@@ -74,7 +73,6 @@ RULE = rule_reader("RuleForm", "A rule with a number, rules or a table.", RULE_S
 
 
 def kind_of(rule: Any) -> str:
-    """The name of a rule or of a table."""
     return rule.name if isinstance(rule, Rule) else next(iter(rule))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Rows = list[list[float]]
 
 
-def dotted(path: Path) -> str:
+def dotted_path(path: Path) -> str:
     """("weights", "W_Q", 0) -> "weights.W_Q[0]"."""
     text = ""
     for part in path:
@@ -100,9 +100,9 @@ LAYOUTS = ("nd", "hnd", "bhnd", "bnhd", "bnd")
 """How Q, K and V may be laid out: batch, head, row (n), columns (d)."""
 
 
-def unplaced(path: Path) -> str:
+def path_alone(path: Path) -> str:
     """Where a value came from, when nobody says: its dotted path."""
-    return dotted(path)
+    return dotted_path(path)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Settings(Kind):
     renormalize: bool = False
     layout: str | None = field(default=None, compare=False)
     max_memory: int | None = field(default=None, compare=False)
-    where: Callable[[Path], str] = field(default=unplaced, compare=False, repr=False)
+    where: Callable[[Path], str] = field(default=path_alone, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The same in the form of a YAML config: what a dump carries and `config init` writes."""

@@ -110,7 +110,7 @@ def may_attend(value: Any) -> int:
     raise BadValueError(f"{shown(value)} is neither 0 nor 1; 1 (or true) may attend, 0 (or false) may not")
 
 
-def added(value: Any) -> float:
+def read_bias_cell(value: Any) -> float:
     """A cell of a bias: a finite number, or -inf, which hides."""
     if value == -inf or (isinstance(value, str) and value in MINUS_INFINITY):
         return -inf
@@ -166,7 +166,7 @@ NUMBERS: Json = {"type": "array", "minItems": 1, "items": {"type": "number"}}
 VECTOR = Reader(read_vector, NUMBERS)
 MATRIX = matrix_of(read_vector, {"type": "number"})
 MASK = matrix_of(row_of(may_attend), {"enum": [0, 1, True, False]})
-BIAS = matrix_of(row_of(added), {"anyOf": [{"type": "number"}, {"enum": list(MINUS_INFINITY)}]})
+BIAS = matrix_of(row_of(read_bias_cell), {"anyOf": [{"type": "number"}, {"enum": list(MINUS_INFINITY)}]})
 BY_TOKEN = Reader(read_by_token, {"type": "object", "additionalProperties": NUMBERS})
 VOCABULARY = Reader(
     read_vocabulary,

@@ -104,7 +104,6 @@ EMBEDDINGS = Choice(pick_embeddings, [BY_TOKEN, *ROWS_OR_SOURCE.forms], ROWS_OR_
 
 
 def weights(given: Json) -> Weights:
-    """The weights, tensor by tensor."""
     more = {name: given.pop(name) for name in ("heads", "random", "file") if name in given}
     return Weights(given, **more)
 

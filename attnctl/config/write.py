@@ -22,7 +22,7 @@ LONGEST_KEY = 1000
 """A longer key has to be announced by a question mark (YAML 1.2, section 7.4.2)."""
 
 
-def commented(settings: Settings) -> str:
+def write_commented(settings: Settings) -> str:
     """The settings as YAML with a comment on each key; reading it gives the same settings."""
     given, default = settings.to_dict(), Settings().to_dict()
     if given["weights"]["random"] == default["weights"]["random"] and len(given["weights"]) > 1:
@@ -55,11 +55,10 @@ def entry(key: str, value: Any, indent: str, known: Mapping[str, Setting] | None
             yield from entry(each, inner, below)
     else:
         for item in value:
-            yield from dashed(item, below)
+            yield from write_list_item(item, below)
 
 
-def dashed(item: Any, indent: str) -> Iterator[str]:
-    """The lines of one item of a list."""
+def write_list_item(item: Any, indent: str) -> Iterator[str]:
     if not isinstance(item, Mapping) or not item:
         yield f"{indent}- {flow(item)}"
         return

@@ -117,7 +117,6 @@ class Reader:
         return {} if data == "" and isinstance(data, Plain) else data
 
     def refused(self, event: Event, what: str) -> AttnError:
-        """The error for something that no config may hold."""
         return AttnError(f"{self.name}:{line_of(event)}: {what}")
 
     def value(self, event: Any, path: Path) -> Any:
@@ -130,10 +129,10 @@ class Reader:
         elif len(path) >= MAX_DEPTH:
             raise self.refused(event, f"nested more than {MAX_DEPTH} deep; a config needs four levels")
         elif isinstance(event, SequenceStartEvent):
-            self.untagged(event, CORE + "seq")
+            self.refuse_tag(event, CORE + "seq")
             made = self.sequence(path)
         else:
-            self.untagged(event, CORE + "map")
+            self.refuse_tag(event, CORE + "map")
             made = self.mapping(path)
         self.values += len(made) if isinstance(made, (list, dict)) else 0
         if event.anchor is not None:
@@ -144,10 +143,10 @@ class Reader:
         """Text, Plain where quotes or a tag do not say otherwise."""
         if event.tag in SCALAR_TAGS or (event.tag is None and event.implicit[0]):
             return Plain(event.value)
-        self.untagged(event, *TEXT_TAGS)
+        self.refuse_tag(event, *TEXT_TAGS)
         return str(event.value)
 
-    def untagged(self, event: Any, *allowed: str) -> None:
+    def refuse_tag(self, event: Any, *allowed: str) -> None:
         """Refuse any tag but the ones that say what YAML would have thought anyway."""
         if event.tag is not None and event.tag not in allowed:
             shown = short(event.tag.replace(CORE, "!!", 1))

@@ -50,7 +50,7 @@ def carry_out(
     says nothing here, `overflow` finds it: of what is kept, and of all that it was computed from.
     """
     edits = edits or {}
-    steps = needed(derivation, keep)
+    steps = steps_needed(derivation, keep)
     stretch = stretch_of(steps)
     values: dict[str, Array] = {}
     empty: list[list[int]] = []
@@ -101,7 +101,7 @@ def names(steps: Iterable[Step]) -> set[str]:
     return {step.name for step in steps}
 
 
-def needed(derivation: Derivation, keep: Collection[str] | None) -> list[Step]:
+def steps_needed(derivation: Derivation, keep: Collection[str] | None) -> list[Step]:
     """The steps to keep and all they are computed from, in order."""
     if keep is None:
         return list(derivation)

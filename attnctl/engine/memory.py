@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attnctl.errors import AttnError
-from attnctl.words import quoted
+from attnctl.words import quote
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 SHARE = 0.8
@@ -32,7 +32,7 @@ def parse_size(text: str) -> int:
     """'512M', '2G', '1.5GiB', '1000000' -> bytes. Raises AttnError for anything else."""
     match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not match:
-        raise AttnError(f"--max-memory: {quoted(text)} is not a size; write 512M, 2G or a number of bytes")
+        raise AttnError(f"--max-memory: {quote(text)} is not a size; write 512M, 2G or a number of bytes")
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 
@@ -57,7 +57,7 @@ INFLATED = Inflated()
 
 
 @contextmanager
-def limited(limit: int) -> Iterator[None]:
+def limit_memory(limit: int) -> Iterator[None]:
     """Let no more than this be `available`; what is inflated meanwhile counts against it."""
     INFLATED.ceilings.append(INFLATED.bytes + limit)
     try:

@@ -23,7 +23,7 @@ from attnctl.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 SUFFIXES = {"W": ".weight", "b": ".bias"}
 
 
-def prepared(
+def prepare_attention(
     tensors: LayerTensors,
     hidden: Array,
     header: Mapping[str, Any] | None = None,
@@ -90,13 +90,11 @@ def prepared(
 
 
 def head_norm(d: Description) -> HeadNorm:
-    """How Q and K are normed."""
     over = HEADS if d["qk_norm"] == "heads" else HEAD
     return HeadNorm(d["norm"], float(d["eps"]), over, bool(d["plus_one"]), bool(d["norm_after_rotation"]))
 
 
 def rules_of(d: Description, own: Layer) -> tuple[Rule, ...]:
-    """Who sees whom, and how scores bend."""
     rules: list[Rule] = [Causal()] if d["causal"] else []
     if own.window:
         rules.append(own.window)

@@ -13,8 +13,8 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.engine.execute import FEWEST_FOR_TILES
-from attnctl.models.attention import prepared
-from attnctl.models.forward import embedded, through
+from attnctl.models.attention import prepare_attention
+from attnctl.models.forward import embed, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.run import require_rows
 from attnctl.models.tokens import Tokens
@@ -43,7 +43,7 @@ def starts_of(model: Model, tokens: Tokens) -> Array:
     Raises AttnError for ids and places that the model does not have, and what does not fit memory.
     """
     require_rows(model, len(tokens.ids))
-    return embedded(model, tokens.ids, tokens.segments)
+    return embed(model, tokens.ids, tokens.segments)
 
 
 def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
@@ -60,7 +60,7 @@ def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
             cross: bool,
             kept: list[Array] = kept,
         ) -> Trace:
-            trace = prepared(tensors, hidden).run([X, RESIDUAL, WEIGHTS])
+            trace = prepare_attention(tensors, hidden).run([X, RESIDUAL, WEIGHTS])
             kept.append(trace[WEIGHTS])
             return trace
 

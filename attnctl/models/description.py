@@ -18,7 +18,7 @@ from attnctl.models.problems import TYPES, impossible, misread
 from attnctl.models.rope import KINDS, ORIGINAL, Rope
 from attnctl.models.rope import misread as misread_rope
 from attnctl.rules import Window
-from attnctl.words import did_you_mean, one_of, quoted
+from attnctl.words import did_you_mean, one_of, quote
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,6 @@ class Description:
 
     @property
     def shared(self) -> Names:
-        """The tensors outside of layers."""
         return self.stack.outer
 
     @property
@@ -58,7 +57,6 @@ class Description:
 
     @property
     def crosses(self) -> bool:
-        """Whether its layers attend to another sequence too."""
         return "cross_q" in self.inner
 
 
@@ -68,10 +66,10 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
     Raises AttnError with everything that is missing, wrong or not understood.
     """
     kind = config.get("model_type")
-    raise_all(refused(config, place))
+    raise_all(why_refused(config, place))
     if not isinstance(kind, str) or kind not in FAMILIES:
         known = sorted(FAMILIES)
-        found = "no model_type" if kind is None else f"model_type {quoted(str(kind))} is not known"
+        found = "no model_type" if kind is None else f"model_type {quote(str(kind))} is not known"
         if config.get("auto_map"):
             found += " (it comes with code of its own, which attnctl does not run)"
         hint = did_you_mean(str(kind), known, f"known are {', '.join(known)}")
@@ -79,7 +77,7 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
     stacks = FAMILIES[kind]
     if part not in stacks:
         names = one_of(name or "the first" for name in stacks)
-        raise AttnError(f"{place}: {kind} has no part {quoted(part)}; it has {names}")
+        raise AttnError(f"{place}: {kind} has no part {quote(part)}; it has {names}")
     stack = stacks[part]
     own = config
     if stack.section:
@@ -87,24 +85,22 @@ def describe(config: Config, part: str = "", place: str = "config.json") -> Desc
         if not isinstance(own, Mapping):
             raise AttnError(f"{place}: {stack.section}: expected an object")
     try:
-        return described(kind, part, stack, own, place)
+        return describe_family(kind, part, stack, own, place)
     except (AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         text = f"{type(error).__name__}: {error}" if not isinstance(error, KeyError) else f"no {error}"
         raise AttnError(f"{place}: a setting is missing or of the wrong kind ({text})") from None
 
 
-def refused(config: Config, place: str) -> Iterator[str]:
-    """What makes a model one of another kind, whatever its family."""
+def why_refused(config: Config, place: str) -> Iterator[str]:
     if config.get("quantization_config") or config.get("compression_config"):
         found = config.get("quantization_config") or config.get("compression_config")
         method = found.get("quant_method", "of some kind") if isinstance(found, Mapping) else "of some kind"
         yield f"{place}: its weights are quantised ({method}); give float32, float16 or bfloat16"
 
 
-def described(kind: str, part: str, stack: Stack, config: Config, place: str) -> Description:
-    """The description, once the family is known."""
+def describe_family(kind: str, part: str, stack: Stack, config: Config, place: str) -> Description:
     raise_all(f"{place}: {problem}" for problem in misread(kind, stack, config))
-    settings, inner = resolved(stack, config)
+    settings, inner = resolve_settings(stack, config)
     raise_all(f"{place}: {problem}" for problem in impossible(settings, stack))
     by_layer = {name: settings.pop(name) for name in BY_LAYER}
     layers = tuple(layer_of(settings, by_layer, index, place) for index in range(settings["layers"]))
@@ -115,7 +111,7 @@ BY_LAYER = ("types", "sliding", "expert_layer", "rotated", "rope", "rope_by_type
 """Settings that are told layer by layer."""
 
 
-def resolved(stack: Stack, config: Config) -> tuple[dict[str, Any], dict[str, str]]:
+def resolve_settings(stack: Stack, config: Config) -> tuple[dict[str, Any], dict[str, str]]:
     """Every setting with its value, and the tensors of a layer."""
     found = {**DEFAULTS, **stack.settings}
     inner = dict(stack.inner)
@@ -124,10 +120,10 @@ def resolved(stack: Stack, config: Config) -> tuple[dict[str, Any], dict[str, st
             found.update(case.settings)
             inner.update(case.inner)
             inner = {use: name for use, name in inner.items() if use not in case.without}
-    return completed({name: value_of(setting, config) for name, setting in found.items()}), inner
+    return complete_settings({name: value_of(setting, config) for name, setting in found.items()}), inner
 
 
-def completed(settings: dict[str, Any]) -> dict[str, Any]:
+def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings with what follows from others."""
     s = settings
     width, heads = s["width"], s["heads"]
@@ -167,7 +163,7 @@ def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, pla
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     known = s["rope_kinds"] or {name: name for name in ("default", *KINDS)}
     if kind not in known:
-        raise AttnError(f"{place}: rope_type {quoted(str(kind))} is not understood; only {one_of(known)}")
+        raise AttnError(f"{place}: rope_type {quote(str(kind))} is not understood; only {one_of(known)}")
     kind, share = known[kind], parameters.get("partial_rotary_factor")
     raise_all(f"{place}: {problem}" for problem in misread_rope(kind, parameters))
     if s["rotary_share"] is None and share not in (None, 1):
@@ -193,7 +189,6 @@ def rope_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool, pla
 
 
 def rope_parameters(s: Mapping[str, Any], by_layer: Mapping[str, Any], slides: bool) -> dict[str, Any]:
-    """What config.json says of the rope of layers of this type."""
     own = next(kind for kind, sliding in TYPES.items() if sliding == slides)
     found = dict((by_layer["rope_by_type"] or {}).get(own) or {})
     if not slides or s["rope_in_windows"]:

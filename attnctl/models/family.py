@@ -71,7 +71,6 @@ class Stack:
         return frozenset((*(name for each in self.keys for name in each.names), *self.only, *self.inert))
 
     def called(self, name: str) -> str:
-        """What config.json of this family calls a setting."""
         keys = keys_of({**DEFAULTS, **self.settings}[name])
         return keys[0].names[0] if keys else name
 
@@ -213,7 +212,7 @@ LAYER_NORM: dict[str, Setting] = {
 """The settings of families whose norms are LayerNorms with a bias."""
 
 
-def changed(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any) -> Stack:
+def derive_stack(stack: Stack, *, without: tuple[str, ...] = (), **changes: Any) -> Stack:
     """A stack with other entries, and without these tensors; mappings are laid over its own."""
     entries: dict[str, Any] = {
         name: {**getattr(stack, name), **value} if isinstance(value, dict) else value

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
-from attnctl.models.attention import prepared
+from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model, norm_op
 from attnctl.models.network import feed_forward
 from attnctl.names import RESIDUAL, X
@@ -20,11 +20,11 @@ Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
 
 def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
     """Only what the pass goes on with."""
-    return prepared(tensors, hidden, None, memory, cross=cross).run([X, RESIDUAL])
+    return prepare_attention(tensors, hidden, None, memory, cross=cross).run([X, RESIDUAL])
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
-def embedded(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
+def embed(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
     """What comes into layer 0: tokens, positions, segments, their norm and projection.
 
     Raises AttnError where the model takes no tokens, for ids it does not have, and for too many.
@@ -33,7 +33,7 @@ def embedded(model: Model, ids: Sequence[int], segments: Sequence[int] | None = 
     width = d["embed_width"]
     x = rows(model, "embed", "token", ids, width) * np.dtype(model.dtype).type(d["embed_scale"])
     if d["project"] and d["project_first"]:
-        x, width = projected(model, x), d["width"]
+        x, width = project_embeddings(model, x), d["width"]
     if d["positions"]:
         x = x + rows(model, "position", "position", position_ids(model, ids), width)
     if "segment" in d.shared:
@@ -42,7 +42,7 @@ def embedded(model: Model, ids: Sequence[int], segments: Sequence[int] | None = 
         factors = [model.outer("embed_norm", ".weight", (width,))]
         factors += [model.outer("embed_norm", ".bias", (width,))] if d["norm_bias"] else []
         x = norm_op(d, d["eps"]).apply(x, *factors)
-    return projected(model, x) if d["project"] and not d["project_first"] else x
+    return project_embeddings(model, x) if d["project"] and not d["project_first"] else x
 
 
 def rows(model: Model, use: str, noun: str, numbers: Sequence[int], width: int) -> Array:
@@ -55,7 +55,6 @@ def rows(model: Model, use: str, noun: str, numbers: Sequence[int], width: int) 
 
 
 def position_ids(model: Model, ids: Sequence[int]) -> list[int]:
-    """The row of the table of positions for each token."""
     d = model.description
     if d["positions"] == "plain":
         return [index + d["position_start"] for index in range(len(ids))]
@@ -64,7 +63,7 @@ def position_ids(model: Model, ids: Sequence[int]) -> list[int]:
     return [padding + (count if each != padding else 0) for each, count in zip(ids, seen, strict=True)]
 
 
-def projected(model: Model, x: Array) -> Array:
+def project_embeddings(model: Model, x: Array) -> Array:
     """Embeddings of another width than the layers', brought to it."""
     width = model.description["width"]
     out = x @ model.outer("embed_project", ".weight", (width, x.shape[-1])).T
@@ -112,7 +111,7 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
-def ended(model: Model, hidden: Array) -> Array:
+def final_norm(model: Model, hidden: Array) -> Array:
     """What came out of the last layer, through the final norm where there is one."""
     d = model.description
     if not d["final_norm"]:

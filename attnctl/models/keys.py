@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from attnctl.words import quoted
+from attnctl.words import quote
 
 Config = Mapping[str, Any]
 """A config.json, or the part of one that is about a stack of layers."""
@@ -53,14 +53,14 @@ BY_TYPE = Kind(
 )
 
 
-def listed(expected: str, kind: Kind) -> Kind:
+def read_list(expected: str, kind: Kind) -> Kind:
     """A list of such values."""
     return Kind(expected, lambda value: isinstance(value, list) and all(map(kind.fits, value)))
 
 
-TEXTS = listed("a list of texts", TEXT)
-INDICES = listed("a list of whole numbers", INDEX)
-NUMBERS = listed("a list of numbers above 0", NUMBER)
+TEXTS = read_list("a list of texts", TEXT)
+INDICES = read_list("a list of whole numbers", INDEX)
+NUMBERS = read_list("a list of numbers above 0", NUMBER)
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,9 @@ class Key:
     nullable: bool = False
 
     def given(self, config: Config) -> dict[str, Any]:
-        """What it says, by the names under which it says it."""
         return {name: config[name] for name in self.names if config.get(name) is not None}
 
     def value(self, config: Config) -> Any:
-        """What it comes to."""
         for found in self.given(config).values():
             return found
         return None if self.nullable and any(name in config for name in self.names) else self.default
@@ -94,10 +92,10 @@ class Key:
                 yield f"{name}: null, expected {self.kind.expected}"
         for name, value in given.items():
             if not self.kind.fits(value):
-                yield f"{name}: {quoted(str(value))}, expected {self.kind.expected}"
+                yield f"{name}: {quote(str(value))}, expected {self.kind.expected}"
             elif value != self.value(config):
                 (first, other), *_ = given.items()
-                yield f"{name}: {quoted(str(value))}, but {first} is {quoted(str(other))}; leave one out"
+                yield f"{name}: {quote(str(value))}, but {first} is {quote(str(other))}; leave one out"
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,6 @@ class Derived:
     keys: tuple[Key, ...]
 
     def value(self, config: Config) -> Any:
-        """What it comes to."""
         return self.rule(*(each.value(config) for each in self.keys))
 
 
@@ -117,19 +114,16 @@ Setting = Any
 
 
 def value_of(setting: Setting, config: Config) -> Any:
-    """What a setting comes to."""
     return setting.value(config) if isinstance(setting, (Key, Derived)) else setting
 
 
 def keys_of(setting: Setting) -> tuple[Key, ...]:
-    """The keys that a setting reads."""
     if isinstance(setting, Derived):
         return setting.keys
     return (setting,) if isinstance(setting, Key) else ()
 
 
 def derived(rule: Callable[..., Any], *keys: Key) -> Derived:
-    """What a rule makes of these keys."""
     return Derived(rule, keys)
 
 
@@ -149,7 +143,6 @@ def number(*names: str, default: float | None = None, nullable: bool = False) ->
 
 
 def epsilon(name: str, default: float) -> Key:
-    """What a norm adds to the square that it divides by."""
     return Key((name,), EPSILON, default)
 
 

@@ -72,16 +72,13 @@ class Model:
             )
 
     def layer(self, index: int) -> LayerTensors:
-        """The tensors of a layer."""
         return LayerTensors(self, index)
 
     def norm(self, factors: str) -> LayerNorm | RMSNorm:
-        """The norm of this model."""
         return norm_op(self.description, self.description["eps"])
 
 
 def norm_op(d: Description, eps: float, *, heads: bool = False) -> LayerNorm | RMSNorm:
-    """The norm that a description asks for."""
     kind = LayerNorm if d["norm"] == "layer" else RMSNorm
     return kind(float(eps), heads, bool(d["plus_one"]))
 
@@ -96,24 +93,20 @@ class LayerTensors:
 
     @property
     def d(self) -> Description:
-        """The description of the model."""
         return self.model.description
 
     @property
     def own(self) -> Layer:
-        """What is this layer's own."""
         return self.d.layers[self.index]
 
     @cached_property
     def prefix(self) -> str:
-        """What stands before the names of this layer."""
         number = self.index
         if self.d["shared_groups"]:
             number = self.index * self.d["shared_groups"] // len(self.d.layers)
         return self.model.prefix + self.d.stack.layer.format(i=number)
 
     def has(self, use: str) -> bool:
-        """Whether layers of this model have such a tensor."""
         return use in self.d.inner
 
     def read(self, use: str, suffix: str, shape: Shape, part: Any = ..., **numbers: int) -> Array:

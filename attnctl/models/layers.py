@@ -11,7 +11,7 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.errors import AttnError
-from attnctl.models.forward import attend_plainly, ended, through
+from attnctl.models.forward import attend_plainly, final_norm, through
 from attnctl.models.layer import Model
 
 NUMBERED = re.compile(r"(?:hidden|hidden_states|layer|resid)[_.\-]?(\d{1,5})")
@@ -34,7 +34,6 @@ class LayerCheck:
 
     @property
     def agrees(self) -> bool:
-        """Whether rounding explains the difference."""
         return self.largest <= self.allowed
 
 
@@ -87,7 +86,7 @@ def checked_layer(
 
     def made(hidden: Array) -> Array:
         out = through(model.layer(index), hidden, None, attend_plainly)
-        return ended(model, out) if end else out
+        return final_norm(model, out) if end else out
 
     noise = np.random.RandomState(0)
     right = made(before)

@@ -98,7 +98,6 @@ def in_groups(tensors: LayerTensors, scores: Array) -> Array:
 
 
 def top(scores: Array, count: int) -> Array:
-    """The columns of the largest numbers of each row, largest first."""
     return np.argsort(-scores, axis=-1, kind="stable")[:, :count]
 
 

@@ -10,7 +10,7 @@ from attnctl.models.families import FAMILIES
 from attnctl.models.family import DEFAULTS, Stack
 from attnctl.models.inert import INERT
 from attnctl.models.keys import Config, keys_of, value_of
-from attnctl.words import did_you_mean, one_of, quoted
+from attnctl.words import did_you_mean, one_of, quote
 
 MOST = {"layers": 10_000, "d_k": 2**16}
 TYPES = {"full_attention": False, "sliding_attention": True}
@@ -30,7 +30,7 @@ def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     for name, setting in stack.only.items():
         said, understood = config.get(name), value_of(setting, config)
         if said is not None and said != understood:
-            yield f"{name} {quoted(str(said))} is not understood; only {understood}"
+            yield f"{name} {quote(str(said))} is not understood; only {understood}"
     yield from unread(kind, stack, config)
 
 
@@ -41,7 +41,7 @@ def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
     for name, said in config.items():
         if said and said != OFF.get(name) and name not in understood and not INERT.fullmatch(name):
             hint = did_you_mean(name, sorted(understood), "leave it out where it changes nothing")
-            yield f"{quoted(name)} is {quoted(str(said))}, but {kind} reads no such key; {hint}"
+            yield f"{quote(name)} is {quote(str(said))}, but {kind} reads no such key; {hint}"
 
 
 def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
@@ -49,7 +49,7 @@ def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     told = stack.called
     if s["act"] not in ACTIVATIONS:
         yield (
-            f"{told('act')}: the function {quoted(str(s['act']))} is not known; "
+            f"{told('act')}: the function {quote(str(s['act']))} is not known; "
             f"known are {', '.join(ACTIVATIONS)}"
         )
     if s["d_k"] is None:
@@ -86,7 +86,7 @@ def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
 def impossible_types(types: list[str], layers: int, window: int | None) -> Iterator[str]:
     """Types of layers that there are not, or too few of."""
     for each in sorted({*types} - set(TYPES)):
-        yield f"layer_types: {quoted(each)} is not understood; only {one_of(TYPES)}"
+        yield f"layer_types: {quote(each)} is not understood; only {one_of(TYPES)}"
     if len(types) != layers:
         yield f"layer_types: {len(types)} of {layers} layers"
     if window is None and "sliding_attention" in types:

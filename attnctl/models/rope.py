@@ -16,7 +16,7 @@ from attnctl.array import Array
 from attnctl.derivation import Rotary
 from attnctl.errors import AttnError
 from attnctl.models.keys import AMOUNT, COUNT, FLAG, NUMBER, NUMBERS, TEXT, Kind
-from attnctl.words import quoted
+from attnctl.words import quote
 
 FLOAT = np.float32
 
@@ -37,7 +37,6 @@ class Rope:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def rotary(self, length: int) -> Rotary:
-        """The rotary positions of a sequence of so many tokens."""
         if self.kind == "default":
             return Rotary(self.theta, self.dims, self.interleaved, first=self.first)
         frequencies, factor = KINDS[self.kind].frequencies(self, length)
@@ -113,12 +112,10 @@ def yarn(rope: Rope, length: int) -> Frequencies:
 
 
 def yarn_edge(rope: Rope, turns: float) -> float:
-    """The pair that makes so many turns over the original positions."""
     return rope.dims * log(rope.original / (turns * 2 * pi)) / (2 * log(rope.theta))
 
 
 def yarn_factor(rope: Rope, factor: float) -> float:
-    """What the rotated numbers are multiplied by."""
     given, mscale, of_all = (
         rope.parameters.get(key) for key in ("attention_factor", "mscale", "mscale_all_dim")
     )
@@ -200,7 +197,7 @@ def misread(kind: str, parameters: Mapping[str, Any]) -> Iterator[str]:
     known = {"rope_type", "type", "rope_theta", "finetuned", "partial_rotary_factor", *needs, *reads}
     for name, value in parameters.items():
         if value is not None and name not in known:
-            yield f"rope: {quoted(str(name))} is not understood with rope_type {kind}"
+            yield f"rope: {quote(str(name))} is not understood with rope_type {kind}"
         elif value is not None and not PARAMETERS[name].fits(value):
-            yield f"rope: {name}: {quoted(str(value))}, expected {PARAMETERS[name].expected}"
+            yield f"rope: {name}: {quote(str(value))}, expected {PARAMETERS[name].expected}"
     yield from (f"rope_type {kind} without {name}" for name in needs if parameters.get(name) is None)

@@ -14,15 +14,15 @@ from attnctl.config.settings import Settings
 from attnctl.edits import WhatIf
 from attnctl.engine.memory import require, size_text
 from attnctl.errors import AttnError, raise_all
-from attnctl.models.attention import prepared, rules_of
-from attnctl.models.forward import Run, attend_plainly, embedded, ended, through
+from attnctl.models.attention import prepare_attention, rules_of
+from attnctl.models.forward import Run, attend_plainly, embed, final_norm, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import folder_of, open_model
-from attnctl.models.tokens import Tokens, plain_ids, tokenized
+from attnctl.models.tokens import Tokens, plain_ids, tokenize_text
 from attnctl.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X
 from attnctl.plan.prepared import Prepared
 from attnctl.trace import Trace
-from attnctl.words import quoted
+from attnctl.words import quote
 
 Moved = Callable[[int, int], None]
 
@@ -61,11 +61,11 @@ def wanted_layers(text: str, count: Callable[[str], int]) -> Wanted:
     found = [LAYER.fullmatch(each.strip()) for each in text.split(",")]
     if not all(found):
         raise AttnError(
-            f"--layer: {quoted(text)}; write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
+            f"--layer: {quote(text)}; write 3, 0,2, -1 or all; decoder.1 or cross.1 for a decoder"
         )
     parts = {each["part"] or "" for each in found if each}
     if len(parts) > 1:
-        raise AttnError(f"--layer: {quoted(text)} names layers of several parts; give one at a time")
+        raise AttnError(f"--layer: {quote(text)} names layers of several parts; give one at a time")
     (name,) = parts
     part = "decoder" if name == CROSS else name
     total = count(part)
@@ -137,32 +137,31 @@ def plans(name: str, source: Input, layers: str, settings: Settings) -> list[Pre
     one, width = np.zeros(1, dtype), model.description["width"]
     hidden, memory = (np.broadcast_to(one, (rows, width)) for rows in (count, keys))
     return [
-        prepared(model.layer(index), hidden, None, memory, cross=wanted.cross) for index in wanted.layers
+        prepare_attention(model.layer(index), hidden, None, memory, cross=wanted.cross)
+        for index in wanted.layers
     ]
 
 
 def tokens_of(
     name: str, text: str | None, ids: Sequence[int] | None, pair: str | None, flag: str = "SENTENCE"
 ) -> Tokens:
-    """The tokens of a text, or the ids that are given instead."""
     if ids is not None:
         return plain_ids(ids)
     if text is None:
         instead = "--ids 1,2,3" if flag == "SENTENCE" else f"{flag}-ids 1,2,3"
         raise AttnError(f"{flag}: missing; give a text, or {instead}")
-    return tokenized(folder_of(name), text, pair)
+    return tokenize_text(folder_of(name), text, pair)
 
 
 def memory_of(encoder: Model, tokens: Tokens) -> Array:
     """What a decoder's layers attend to: the encoder's output."""
-    hidden = embedded(encoder, tokens.ids, tokens.segments)
+    hidden = embed(encoder, tokens.ids, tokens.segments)
     for index in range(len(encoder.description.layers)):
         hidden = through(encoder.layer(index), hidden, None, attend_plainly)
-    return ended(encoder, hidden)
+    return final_norm(encoder, hidden)
 
 
 def what_if_of(settings: Settings) -> WhatIf | None:
-    """The edits that are asked for."""
     from attnctl.plan import prepared as plan
 
     return plan.what_if_of(settings)
@@ -191,7 +190,7 @@ class Runner:
         if tokens.notes:
             header["notes"] = list(tokens.notes)
         require_rows(self.model, len(tokens.ids))
-        hidden = embedded(self.model, tokens.ids, tokens.segments)
+        hidden = embed(self.model, tokens.ids, tokens.segments)
         return list(self.traces(hidden, memory, header))
 
     def of_hidden(self, source: Input) -> list[Trace]:
@@ -230,7 +229,7 @@ class Runner:
                 run(tensors, hidden, None, False)
             else:
                 hidden = through(tensors, hidden, memory, run)
-            yield from (selected(trace, self.keep) for trace in kept)
+            yield from (select_steps(trace, self.keep) for trace in kept)
 
     def keeping(self, kept: list[Trace], header: dict[str, Any]) -> Run:
         """Carries out the attention of a layer, and keeps the trace where it is asked for."""
@@ -257,7 +256,7 @@ class Runner:
         if self.wanted.part:
             named["part"] = CROSS if cross else self.wanted.part
         whole = {**header, **named, "config": config_of(tensors, self.model.dtype, cross)}
-        plan = prepared(tensors, hidden, whole, memory if cross else None, cross=cross)
+        plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
         if self.what_if and tensors.index == self.wanted.layers[0]:
             plan = replace(plan, what_if=self.what_if)
         keep = None if self.keep is None else {*self.keep, X, RESIDUAL}
@@ -273,8 +272,7 @@ def require_rows(model: Model, tokens: int) -> None:
     require(rows, f"{tokens} tokens through {d.family} ({size_text(rows)})", model.max_memory)
 
 
-def selected(trace: Trace, keep: Collection[str] | None) -> Trace:
-    """The steps that were asked for."""
+def select_steps(trace: Trace, keep: Collection[str] | None) -> Trace:
     return trace if keep is None else trace.select([name for name in trace if name in keep])
 
 

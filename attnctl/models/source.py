@@ -12,7 +12,7 @@ from attnctl.models.description import describe
 from attnctl.models.layer import Model
 from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, inside, json_file
 from attnctl.models.tokens import TOKENIZER
-from attnctl.words import quoted
+from attnctl.words import quote
 
 CONFIG = "config.json"
 OWN = (
@@ -45,24 +45,24 @@ def folder_of(name: str) -> Path:
     """
     folder = Path(name)
     if "\0" in name:
-        raise AttnError(f"{quoted(name)}: not the name of a folder")
+        raise AttnError(f"{quote(name)}: not the name of a folder")
     if folder.exists():
         if (folder / CONFIG).is_file():
-            return noted(folder)
+            return note_folder(folder)
         raise AttnError(f"{name}: no {CONFIG} in it; a model is what save_pretrained writes")
     if not HUB_ID.fullmatch(name):
         raise AttnError(f"{name}: no such file or folder")
-    return noted(cached(name) or fetched(name))
+    return note_folder(find_cached(name) or fetch_snapshot(name))
 
 
-def noted(folder: Path) -> Path:
+def note_folder(folder: Path) -> Path:
     """The folder of a model: what belongs to it is not overwritten, whether it is opened or not."""
     for name in OWN:
         note_input(folder / name)
     return folder
 
 
-def cached(name: str) -> Path | None:
+def find_cached(name: str) -> Path | None:
     """The snapshot of a hub id that huggingface_hub left on this machine."""
     home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
     cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
@@ -77,7 +77,7 @@ def cached(name: str) -> Path | None:
     return snapshot if whole and (snapshot / WHOLE).exists() | (snapshot / INDEX).exists() else None
 
 
-def fetched(name: str) -> Path:
+def fetch_snapshot(name: str) -> Path:
     """The snapshot of a hub id, fetched through huggingface_hub."""
     try:
         from huggingface_hub import snapshot_download

@@ -20,7 +20,7 @@ from attnctl.models.family import Names
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File
 from attnctl.store.safetensors import Tensor, tensors_of
-from attnctl.words import dims, nearest, quoted
+from attnctl.words import dims, nearest, quote
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LONGEST_CONFIG, LONGEST_INDEX = 2**22, 2**27
@@ -47,7 +47,7 @@ def inside(folder: Path, name: str) -> Path:
     A snapshot in the cache of huggingface_hub links to the blobs of its own repository.
     """
     if not name or Path(name).name != name or "\0" in name:
-        raise AttnError(f"{folder}: {quoted(name)} is not the name of a file beside config.json")
+        raise AttnError(f"{folder}: {quote(name)} is not the name of a file beside config.json")
     root, path = folder.resolve(), folder / name
     target = path.resolve()
     allowed = [root]
@@ -81,11 +81,10 @@ class Checkpoint:
         return name in self.tensors
 
     def under(self, prefix: str) -> list[str]:
-        """The names that begin so."""
         start = bisect_left(self.names, prefix)
         return self.names[start : bisect_left(self.names, prefix + chr(0x10FFFF))]
 
-    def spelled(self, name: str) -> str:
+    def find_name(self, name: str) -> str:
         """The name as this checkpoint has it: those that were TensorFlow's have norms of gamma and beta."""
         for ending, older in OLDER.items():
             old = name.removesuffix(ending) + older
@@ -100,7 +99,6 @@ class Checkpoint:
 
     @property
     def parameters(self) -> int:
-        """How many numbers there are."""
         return sum(int(np.prod(tensor.shape, dtype=object)) for tensor in self.tensors.values())
 
     def read(self, name: str, shape: Shape, dtype: str, part: Any = ...) -> Array:
@@ -110,7 +108,7 @@ class Checkpoint:
 
         Raises AttnError where it is missing, has another shape, or holds what is no finite number.
         """
-        name = self.spelled(name)
+        name = self.find_name(name)
         if name not in self.tensors:
             near = nearest(name, self.tensors)
             hint = f"; there is {near[0]}" if near else ""
@@ -181,7 +179,6 @@ def shards(folder: Path) -> list[str]:
 
 
 def file_tensors(path: Path) -> Mapping[str, Tensor]:
-    """The tensors of one file, still in it."""
     try:
         with open_found(path) as stream:
             return tensors_of(File(stream.fileno(), str(path)))

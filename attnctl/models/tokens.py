@@ -10,7 +10,7 @@ from typing import Any
 
 from attnctl.errors import AttnError, raise_all
 from attnctl.models.tensors import inside
-from attnctl.words import quoted
+from attnctl.words import quote
 
 TOKENIZER = "tokenizer.json"
 
@@ -33,14 +33,14 @@ class Tokens:
 def plain_ids(ids: Sequence[int]) -> Tokens:
     """Ids that are given; each is its own label. Raises AttnError where there are none, or others."""
     wrong = [
-        f"ids: {quoted(str(each))} is no whole number" for each in ids if not isinstance(each, Integral)
+        f"ids: {quote(str(each))} is no whole number" for each in ids if not isinstance(each, Integral)
     ]
     raise_all(wrong or ([] if ids else ["ids: none; give one or more"]))
     ids = [int(each) for each in ids]
     return Tokens(ids, [str(each) for each in ids], [0] * len(ids))
 
 
-def tokenized(folder: Path, text: str, pair: str | None = None) -> Tokens:
+def tokenize_text(folder: Path, text: str, pair: str | None = None) -> Tokens:
     """The tokens of a text, or of two for models that take a pair.
 
     Truncation and padding that tokenizer.json brings are switched off, and that is noted. Raises

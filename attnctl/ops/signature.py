@@ -29,7 +29,7 @@ class Signature(NamedTuple):
 
 
 @cache
-def parsed(text: str) -> Signature:
+def parse(text: str) -> Signature:
     """The signature that a text is."""
     takes, gives = text.split("->")
     required = takes.partition("[")[0].count("(")
@@ -55,7 +55,7 @@ def bound(axes: Sequence[str], shape: Shape) -> tuple[Shape, dict[str, int]]:
 
 def result_shape(op: Any, *inputs: Shape) -> Shape:
     """The shape that an op makes of inputs of these shapes."""
-    signature = parsed(op.signature)
+    signature = parse(op.signature)
     longest: Shape = ()
     sizes: dict[str, int] = {}
     for axes, shape in zip(signature.takes, inputs, strict=False):

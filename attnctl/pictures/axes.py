@@ -46,7 +46,6 @@ class Axis(NamedTuple):
         return self.cell * len(self.labels)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Where each label stands, the middle of its cell, and its text."""
         return [
             ((at + 0.5) * self.cell, self.labels[at])
             for at in range(0, len(self.labels), self.every)
@@ -55,12 +54,10 @@ class Axis(NamedTuple):
 
     @property
     def widest(self) -> float:
-        """The pixels of the widest label."""
         return max((text_width(cut(text, LONGEST), LABEL) for _, text in self.ticks()), default=0.0)
 
     @property
     def flat(self) -> bool:
-        """Whether the labels fit side by side."""
         return self.widest <= self.cell * self.every - 3
 
 

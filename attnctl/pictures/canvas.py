@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from attnctl.pictures.colours import BLUE, HATCH, INK, PAPER, TWO_HUES
-from attnctl.pictures.svg import FAMILY, element, escaped, number, text_width
+from attnctl.pictures.svg import FAMILY, element, escape_xml, number, text_width
 
 MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
 """The border around everything, the height of a line and of its font."""
@@ -28,15 +28,14 @@ class Canvas:
     def text(self, words: str, x: float, y: float, **given: object) -> None:
         """Words on the canvas; `full` is what a title says of words that were cut."""
         full = given.pop("full", None)
-        tip = element("title", escaped(str(full))) if full not in {None, words} else ""
-        self.parts.append(element("text", tip + escaped(words), x=float(x), y=float(y), **given))
+        tip = element("title", escape_xml(str(full))) if full not in {None, words} else ""
+        self.parts.append(element("text", tip + escape_xml(words), x=float(x), y=float(y), **given))
         size = given.get("font_size", TEXT)
         assert isinstance(size, float)
         if given.get("text_anchor") is None and "transform" not in given:
             self.right = max(self.right, x + text_width(words, size))
 
     def paint(self, name: str) -> str:
-        """The fill of a gradient, or of the hatching."""
         return f"url(#{self.own}-{name})"
 
     def group(self, parts: Sequence[str], **given: object) -> None:
@@ -73,8 +72,8 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
     )
     parts = [
         head,
-        element("title", escaped(title) or " ", id=f"{own}-title"),
-        element("desc", escaped(said) or " ", id=f"{own}-desc"),
+        element("title", escape_xml(title) or " ", id=f"{own}-title"),
+        element("desc", escape_xml(said) or " ", id=f"{own}-desc"),
         element("defs", hatching + "".join(gradient(f"{own}-{each}", RAMPS[each]) for each in RAMPS)),
         element("rect", width=float(width), height=float(height), fill=PAPER),
         body,

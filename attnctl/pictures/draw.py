@@ -25,8 +25,8 @@ from attnctl.pictures.plot import Figure, Panel, Plot
 from attnctl.pictures.png import palette_png
 from attnctl.pictures.render import png
 from attnctl.pictures.scale import HATCHED, Scale
-from attnctl.pictures.svg import cut, element, escaped, number, text_width
-from attnctl.store.files import opened
+from attnctl.pictures.svg import cut, element, escape_xml, number, text_width
+from attnctl.store.files import open_output
 
 WIDTH = 1150
 """What panels side by side take at most, where more than one fits."""
@@ -67,7 +67,7 @@ class Picture(NamedTuple):
         if suffix not in {".svg", ".png"}:
             raise AttnError(f"{fspath(path)}: a picture is written as .svg or .png, not {suffix!r}")
         data = self.svg.encode() if suffix == ".svg" else png(*self)
-        with opened(fspath(path)) as stream:
+        with open_output(fspath(path)) as stream:
             stream.write(data)
 
 
@@ -82,7 +82,7 @@ def draw(figure: Figure) -> Picture:
     for plot in plots:
         scale = plot.scale()
         draw_plot(canvas, plot, scale)
-        said.append(described(plot, scale))
+        said.append(describe_plot(plot, scale))
     width, height = round(canvas.right + MARGIN), round(canvas.y + MARGIN)
     body = "\n".join(canvas.parts)
     text = document(canvas.own, figure.title, " ".join(said), body, (width, height))
@@ -100,7 +100,7 @@ def name_of(figure: Figure) -> str:
     return f"a{found.hexdigest()[:8]}"
 
 
-def described(plot: Plot, scale: Scale) -> str:
+def describe_plot(plot: Plot, scale: Scale) -> str:
     """What a screen reader says of a plot: what it is, its ends, the largest number of each panel."""
     words = [
         f"{plot.title}: {'; '.join(plot.about)}; numbers from {plain(scale.low)} to {plain(scale.high)}."
@@ -199,7 +199,6 @@ def draw_columns(canvas: Canvas, across: Axis, left: float) -> None:
 
 
 def draw_rows(canvas: Canvas, down: Axis, left: float) -> None:
-    """The labels beside the rows."""
     parts = [label_text(label, x=left - 5, y=canvas.y + at + LABEL * 0.35) for at, label in down.ticks()]
     canvas.group(parts, text_anchor="end", font_size=LABEL)
 
@@ -207,8 +206,8 @@ def draw_rows(canvas: Canvas, down: Axis, left: float) -> None:
 def label_text(label: str, **place: object) -> str:
     """A label, its middle left out where it is long, which its title then has."""
     words = cut(label, LONGEST)
-    tip = element("title", escaped(label)) if words != label else ""
-    return element("text", tip + escaped(words), **place)
+    tip = element("title", escape_xml(label)) if words != label else ""
+    return element("text", tip + escape_xml(words), **place)
 
 
 def draw_cells(
@@ -251,7 +250,7 @@ def draw_cells(
             place: dict[str, Any] = {"x": at, "y": top, "width": across.cell, "height": down.cell}
             parts.append(element("rect", **place, fill=hexadecimal(fill)))
             middle, base = at + across.cell / 2, top + down.cell / 2 + DIGITS * 0.36
-            parts.append(element("text", escaped(words), x=middle, y=base, fill=ink_on(fill)))
+            parts.append(element("text", escape_xml(words), x=middle, y=base, fill=ink_on(fill)))
     canvas.group(parts, text_anchor="middle", font_size=DIGITS)
     canvas.parts.append(
         element("rect", x=x, y=canvas.y, width=width, height=height, fill="none", stroke=HATCH)

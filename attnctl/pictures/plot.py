@@ -54,7 +54,6 @@ class Plot:
 
     @property
     def side(self) -> int:
-        """The most rows or columns that a panel is drawn with."""
         if self.beside:
             return THUMBNAIL_SIDE
         return min(MOST_SIDE, max(1, isqrt(MOST_CELLS // max(1, len(self.panels)))))
@@ -78,7 +77,6 @@ class Plot:
         )
 
     def scale(self) -> Scale:
-        """The scale of all panels together."""
         return scale_of(
             (each.values for each in self.panels), log=self.log, signed=self.signed, name=self.title
         )
@@ -100,15 +98,14 @@ def blocks(values: Array, tall: int, wide: int) -> Array:
     values = np.asarray(values, dtype=np.float64)
     finite = np.isfinite(values)
     with np.errstate(invalid="ignore"):
-        strange = summed(~(finite | np.isneginf(values)), tall, wide) > 0
-    counts = summed(finite, tall, wide)
-    sums = summed(np.where(finite, values, 0.0), tall, wide)
+        strange = sum_blocks(~(finite | np.isneginf(values)), tall, wide) > 0
+    counts = sum_blocks(finite, tall, wide)
+    sums = sum_blocks(np.where(finite, values, 0.0), tall, wide)
     means = np.where(counts > 0, sums / np.maximum(counts, 1), -np.inf)
     return np.where(strange, np.nan, means)
 
 
-def summed(values: Array, tall: int, wide: int) -> Array:
-    """The sum of each block."""
+def sum_blocks(values: Array, tall: int, wide: int) -> Array:
     rows, columns = values.shape
     by_row = np.add.reduceat(values.astype(np.float64), np.arange(0, rows, tall), axis=0)
     return np.add.reduceat(by_row, np.arange(0, columns, wide), axis=1)

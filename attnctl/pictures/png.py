@@ -39,10 +39,10 @@ def palette_png(levels: Array, palette: Sequence[RGB], transparent: int) -> byte
     ]
     if 0 in clear:
         parts.append(chunk(b"tRNS", clear))
-    return b"".join([*parts, chunk(b"IDAT", deflated(lines.tobytes())), chunk(b"IEND", b"")])
+    return b"".join([*parts, chunk(b"IDAT", deflate(lines.tobytes())), chunk(b"IEND", b"")])
 
 
-def deflated(data: bytes) -> bytes:
+def deflate(data: bytes) -> bytes:
     """The data compressed: with matches, or where they only cost, as in noise, without."""
     out = []
     for strategy in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY):

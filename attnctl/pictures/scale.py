@@ -37,17 +37,14 @@ class Scale:
 
     @property
     def signed(self) -> bool:
-        """Whether there are two hues."""
         return self.low < 0
 
     @property
     def anchors(self) -> tuple[str, ...]:
-        """The colours that the ramp goes through."""
         return TWO_HUES if self.signed else BLUE
 
     @property
     def colours(self) -> tuple[RGB, ...]:
-        """The colour of each level."""
         return ramp(self.anchors)
 
     def shares(self, values: Array) -> Array:

@@ -12,7 +12,7 @@ WIDE, NARROW = 1.0, 0.62
 """The width of a character in parts of the size of its font: of ideographs, and of most others."""
 
 
-def escaped(text: str) -> str:
+def escape_xml(text: str) -> str:
     """Characters that mean something in XML as entities; those that it does not allow as U+FFFD."""
     return "".join(char if allowed(char) else "\ufffd" for char in text).translate(ENTITIES)
 
@@ -34,7 +34,7 @@ def attributes(given: dict[str, object]) -> str:
     out = []
     for name, value in given.items():
         if value is not None:
-            text = number(value) if isinstance(value, float) else escaped(str(value))
+            text = number(value) if isinstance(value, float) else escape_xml(str(value))
             out.append(f' {name.replace("_", "-")}="{text}"')
     return "".join(out)
 
@@ -52,7 +52,6 @@ def text_width(text: str, size: float) -> float:
 
 
 def cut(text: str, most: int) -> str:
-    """The text in at most so many characters, its middle left out."""
     if len(text) <= most:
         return text
     tail = (most - 1) // 3

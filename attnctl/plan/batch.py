@@ -48,7 +48,7 @@ def run_batch(
     ]
 
 
-def padded(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
+def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
     """What shows a batch as it is computed: sentences filled up with [PAD], and padding among the rules."""
     counts = [len(tokens_of(settings, sentence)) for sentence in sentences]
     between = "" if settings.tokenizer.split == "characters" else " "

@@ -17,7 +17,6 @@ from attnctl.array import Array, Shape
 
 
 def stream(seed: int, *name: str) -> np.random.RandomState:
-    """The random stream of one named thing."""
     return np.random.RandomState(key(seed, *name))
 
 

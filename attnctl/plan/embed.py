@@ -44,7 +44,6 @@ def vocabulary(settings: Settings, sentences: Sequence[Sequence[str]]) -> Vocabu
 
 
 def hint(vocab: Vocabulary, token: str) -> str:
-    """What to write instead of an unknown token."""
     near = nearest(token, vocab.tokens, cutoff=0.4)
     if near:
         return f"did you mean {one_of(map(repr, near))}? Or add it, or an [UNK], to the vocabulary"
@@ -122,7 +121,7 @@ def word_rows(
     return {token: table[i] for token, i in ids.items()}, "E[ids]"
 
 
-def needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int]) -> dict[str, Any]:
+def embeddings_needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int]) -> dict[str, Any]:
     """The vocabulary and the embeddings that a run of these ids needs, in the form of a config.
 
     Rows that are found by token need these tokens alone; those that are found by id need all.
@@ -145,7 +144,7 @@ def missing(settings: Settings, by_token: Mapping[str, Any], tokens: Iterable[st
             yield f"{place}: no row for {token!r}, which the vocabulary has; add one"
 
 
-def learned(settings: Settings, tokens: Sequence[str], d_model: int) -> Array:
+def learned_positions(settings: Settings, tokens: Sequence[str], d_model: int) -> Array:
     """The rows of a learned table of positions for this many tokens.
 
     Raises AttnError where the table is too short or too narrow.

@@ -14,7 +14,7 @@ from attnctl.arrays.problems import rotary, unmeant_cache
 from attnctl.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
 from attnctl.config.rules import SETTABLE
 from attnctl.config.settings import NONE, SINUSOIDAL, Settings
-from attnctl.derivation import Derivation, Rotary, Step, Variant, batched, unprojected
+from attnctl.derivation import Derivation, Rotary, Step, Variant, with_batch, without_projection
 from attnctl.errors import AttnError, raise_all
 from attnctl.kind import KIND, HeadNorm
 from attnctl.names import (
@@ -53,7 +53,7 @@ class Intent:
     """Recorded steps that nothing asks for -> the option that would."""
 
 
-def stated(trace: Trace) -> Intent:
+def stated_intent(trace: Trace) -> Intent:
     """A dump of ours that says itself how each of its steps came about."""
     sizes = {
         axis: size
@@ -98,7 +98,7 @@ def is_stated(trace: Trace) -> bool:
     )
 
 
-def derived(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool = True) -> Intent:
+def derived_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool = True) -> Intent:
     """What these settings make of a file's arrays; where a step says how it came about, that stands.
 
     `lengths` are those of the keys where the file has no `key_lengths`; with `keep` False the
@@ -174,16 +174,16 @@ def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[De
     asked_for, unasked = with_unasked(variant(settings, facts, given, offset), arrays)
     unknown = unasked if facts.d_k or settings.scale is not None else {**unasked, SCALED: ""}
     steps = [
-        unstated(step, unknown[step.name]) if step.name in unknown else step
+        unstated_step(step, unknown[step.name]) if step.name in unknown else step
         for step in asked_for.derivation
     ]
     if OUTPUT in arrays and steps[-1].name != OUTPUT:
-        output = unprojected(steps[-1].name)
-        steps.append(batched(output) if asked_for.batch else output)
+        output = without_projection(steps[-1].name)
+        steps.append(with_batch(output) if asked_for.batch else output)
     return Derivation(tuple(steps)), {name: unasked[name] for name in unasked if name in arrays}
 
 
-def unstated(step: Step, option: str) -> Step:
+def unstated_step(step: Step, option: str) -> Step:
     """The step, with nothing said of how it came about but the option that makes such a step."""
     return Step(step.name, Unstated(option), step.inputs, step.axes, step.formula, step.symbol)
 

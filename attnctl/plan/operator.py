@@ -51,12 +51,12 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     if adds_positions(settings):
         named = with_positions(named, settings, facts.past, whole=EMBEDDINGS in arrays)
     spoken = words(header, facts)
-    kind = variant(padded(settings, lengths, spoken), facts, named, offset)
+    kind = variant(hide_padding(settings, lengths, spoken), facts, named, offset)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": facts.heads, "kv_heads": facts.kv_heads}
-    config["causal_offset"] = listed(offset)
+    config["causal_offset"] = as_json_number(offset)
     if lengths is not None:
-        config[KEY_LENGTHS] = listed(lengths)
+        config[KEY_LENGTHS] = as_json_number(lengths)
     out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
     return Prepared(
         kind,
@@ -89,12 +89,12 @@ def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     return found
 
 
-def listed(value: PerBatch) -> int | list[int]:
+def as_json_number(value: PerBatch) -> int | list[int]:
     """One number, or a list of one for each member of the batch: as JSON holds it."""
     return value if isinstance(value, int) else list(value)
 
 
-def padded(settings: Settings, lengths: PerBatch | None, header: Mapping[str, Any]) -> Settings:
+def hide_padding(settings: Settings, lengths: PerBatch | None, header: Mapping[str, Any]) -> Settings:
     """The settings with padding hidden: what lengths say, or where it is asked for [PAD] among the tokens.
 
     Raises AttnError where it is asked for and nothing says which keys are padding.
@@ -148,9 +148,9 @@ def position_rows(settings: Settings, shape: tuple[int, ...], past: int) -> Arra
     *_, length, d_model = shape
     if settings.positions == SINUSOIDAL:
         return Sinusoid(length, d_model, past).apply()
-    from attnctl.plan.embed import learned
+    from attnctl.plan.embed import learned_positions
 
-    return learned(settings, [""] * (past + length), d_model)[past:]
+    return learned_positions(settings, [""] * (past + length), d_model)[past:]
 
 
 def words(header: Mapping[str, Any], facts: Facts) -> dict[str, Any]:

@@ -28,7 +28,6 @@ Named = dict[str, tuple[Array, str]]
 
 
 def arrays_of(named: Named) -> dict[str, Array]:
-    """The arrays alone."""
     return {name: array for name, (array, _) in named.items()}
 
 
@@ -45,7 +44,6 @@ class Prepared:
 
     @property
     def derivation(self) -> Derivation:
-        """The lines to carry out."""
         return self.variant.derivation
 
     def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
@@ -94,7 +92,6 @@ def what_if_of(settings: Settings) -> WhatIf | None:
 
 
 def asks_for_padding(rules: Sequence[Rule]) -> bool:
-    """Whether padding is among the rules."""
     return any(isinstance(rule, Padding) for rule in rules)
 
 

@@ -82,7 +82,9 @@ def prepare_all(settings: Settings, sentences: Sequence[str]) -> list[Prepared]:
     tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
     context = embed.tokens_of(settings, settings.context, "context") if settings.context is not None else []
     common = common_to(settings, tokens, context)
-    return [prepared(common, text, own, context) for text, own in zip(sentences, tokens, strict=True)]
+    return [
+        prepare_sentence(common, text, own, context) for text, own in zip(sentences, tokens, strict=True)
+    ]
 
 
 def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Common:
@@ -100,7 +102,7 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
     return Common(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
 
 
-def prepared(common: Common, text: str, tokens: list[str], context: list[str]) -> Prepared:
+def prepare_sentence(common: Common, text: str, tokens: list[str], context: list[str]) -> Prepared:
     """Everything a run of one of the sentences needs."""
     settings, keys = common.settings, context or tokens
     ids, key_ids = common.vocab.ids(tokens), common.vocab.ids(context)
@@ -111,7 +113,10 @@ def prepared(common: Common, text: str, tokens: list[str], context: list[str]) -
         header |= {"context": settings.context, "key_tokens": context, "key_ids": key_ids}
     if any(isinstance(rule, VisibilityRule) and rule.relative for rule in settings.rules):
         header["causal_offset"] = settings.causal_offset or 0
-    config = common.config | {"sentence": text, **embed.needed(settings, common.vocab, [*ids, *key_ids])}
+    config = common.config | {
+        "sentence": text,
+        **embed.embeddings_needed(settings, common.vocab, [*ids, *key_ids]),
+    }
     if PAD in keys and not asks_for_padding(settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
     return Prepared(
@@ -138,11 +143,11 @@ def sentence_arrays(common: Common, tokens: Sequence[str], context: Sequence[str
     named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
     has_table = isinstance(settings.positions, list)
     if has_table:
-        named[POSITIONS] = embed.learned(settings, tokens, d_model), "learned table"
+        named[POSITIONS] = embed.learned_positions(settings, tokens, d_model), "learned table"
     if context:
         memory = np.array([common.rows[token] for token in context])
         if has_table:
-            memory = memory + embed.learned(settings, context, d_model)
+            memory = memory + embed.learned_positions(settings, context, d_model)
         if settings.positions == SINUSOIDAL:
             memory = memory + Sinusoid(len(context), d_model).apply()
         named[MEMORY] = memory, "X of the context"
@@ -163,7 +168,6 @@ def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
 
 
 def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
-    """The kind of attention these settings ask for."""
     settings, sizes = common.settings, common.sizes
     rules = with_padding(settings.rules, keys=keys)
     if (len(tokens), rules) not in common.kinds:

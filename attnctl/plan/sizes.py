@@ -47,7 +47,7 @@ def resolve(settings: Settings, d_model: int | None, shapes: Shapes) -> Sizes:
         "d_k": columns_of(shapes, Q, shares) or columns_of(shapes, K, shares),
         "d_v": columns_of(shapes, V, shares),
     }
-    raise_all(undivided(settings, width, heads, shown))
+    raise_all(check_heads_divide(settings, width, heads, shown))
     d_k = settings.d_k or shown["d_k"] or width // heads
     d_v = settings.d_v or shown["d_v"] or (width // heads if width % heads == 0 else d_k)
     raise_all(unrotatable(settings, d_k))
@@ -75,7 +75,9 @@ def contradictions(s: Settings, shown: int | None, heads: int, kv_heads: int) ->
         )
 
 
-def undivided(s: Settings, d_model: int, heads: int, shown: Mapping[str, int | None]) -> Iterator[str]:
+def check_heads_divide(
+    s: Settings, d_model: int, heads: int, shown: Mapping[str, int | None]
+) -> Iterator[str]:
     """heads that do not divide d_model, where d_k has to follow from them."""
     if d_model % heads and not (s.d_k or shown["d_k"]):
         yield (

@@ -59,13 +59,15 @@ def given_arrays(settings: Settings) -> dict[Path, Array]:
     out: dict[Path, Array] = {}
     for path, tensor in written_tensors(settings):
         if isinstance(tensor, FromFile):
-            out[path] = fused(str(path[-1]), from_file(tensor, settings.where(path)).astype(np.float64))
+            out[path] = fuse_heads(
+                str(path[-1]), from_file(tensor, settings.where(path)).astype(np.float64)
+            )
         elif isinstance(tensor, list):
             out[path] = np.array(tensor, dtype=np.float64)
     return out
 
 
-def fused(name: str, array: Array) -> Array:
+def fuse_heads(name: str, array: Array) -> Array:
     """A weight with its heads side by side; a dump has it by head."""
     by_head = is_split(name) and array.ndim == len(TABLE[name].axes)
     return np.concatenate(list(array), axis=-1) if by_head else array
@@ -95,7 +97,6 @@ def side_by_side(name: str) -> list[str]:
 
 
 def axis_size(axis: str, sizes: Sizes) -> int:
-    """The size of an axis of a weight."""
     heads = {"head": sizes.heads, "kv_head": sizes.kv_heads}
     return heads[axis] if axis in heads else int(getattr(sizes, SHOWN_AS.get(axis, axis)))
 
@@ -265,7 +266,6 @@ def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> It
 
 
 def meaning(name: str, path: Path) -> str:
-    """What the axes of a weight are, in words."""
     heads = "" if path[1] == "heads" else "heads·"
     axes = (SHOWN_AS.get(axis, axis).replace("kv_head*", "head*") for axis in side_by_side(name))
     own = heads if is_split(name) else "heads·"

@@ -47,7 +47,6 @@ class Vocabulary:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """The id of each token."""
         return {token: i for i, token in enumerate(self.tokens)}
 
     def ids(self, tokens: Iterable[str]) -> list[int]:

@@ -19,7 +19,7 @@ from attnctl.ops import Given, Hide, Softmax
 from attnctl.report.kept import Kept
 from attnctl.store.codec import plain
 from attnctl.store.header import whole
-from attnctl.store.page import described
+from attnctl.store.page import describe_block
 from attnctl.trace import Trace
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.line import (
@@ -59,7 +59,6 @@ class Blocks:
     known: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, array: Array) -> int:
-        """The number of an array."""
         from hashlib import sha256
 
         array = np.ascontiguousarray(array).reshape(array.shape)
@@ -70,8 +69,7 @@ class Blocks:
         return self.known[key]
 
     def described(self) -> list[dict[str, Any]]:
-        """What the description says of them."""
-        return [described(array) for array in self.arrays]
+        return [describe_block(array) for array in self.arrays]
 
 
 class Describer:
@@ -91,7 +89,6 @@ class Describer:
         }
 
     def view(self, kept: Kept) -> dict[str, Any]:
-        """What is shown of a trace."""
         spellings: dict[str, Any] = {}
         steps = []
         if len(kept.trace):

@@ -73,19 +73,18 @@ def failing_case(path: str) -> tuple[Trace, Marks]:
         report = check(under_our_names(trace))
     except AttnError:
         return trace, {}
-    return report.trace, marked(report)
+    return report.trace, mark_wrong(report)
 
 
 def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
     """The page of reports: each trace with its wrong numbers marked."""
-    marks = [marked(report) for report in found]
+    marks = [mark_wrong(report) for report in found]
     text = "\n\n".join(map(str, found))
     first = text.partition("\n")[0]
     yield from pieces([report.trace for report in found], Finding(f"check: {first}", text, marks))
 
 
-def marked(report: Report) -> Marks:
-    """The wrong numbers of each step, and what they should be."""
+def mark_wrong(report: Report) -> Marks:
     cells = report.wrong_cells()
     return {name: Mark(wrong, expected, SHOULD_BE) for name, (wrong, expected) in cells.items()}
 
@@ -119,14 +118,13 @@ def beside(found: Difference, name: str, side: str, other: str) -> Mark | None:
     numbers = sides.b if side == "A" else sides.a
     places = [each.a if side == "A" else each.b for each in sides.pairings]
     return Mark(
-        placed(wrong, places, whole.shape, np.zeros(whole.shape, bool)),
-        placed(numbers, places, whole.shape, np.full(whole.shape, np.nan)),
+        place_in_whole(wrong, places, whole.shape, np.zeros(whole.shape, bool)),
+        place_in_whole(numbers, places, whole.shape, np.full(whole.shape, np.nan)),
         BESIDE + other,
     )
 
 
-def placed(part: Array, places: Sequence[Array], shape: tuple[int, ...], into: Array) -> Array:
-    """The numbers of a part at their places in the whole."""
+def place_in_whole(part: Array, places: Sequence[Array], shape: tuple[int, ...], into: Array) -> Array:
     inner = into.reshape(shape[len(shape) - part.ndim :])
     inner[np.ix_(*places)] = part
     return into

@@ -96,7 +96,7 @@ def pieces(traces: Sequence[Trace], finding: Finding | None = None) -> Iterator[
             for number, array in enumerate(blocks.arrays):
                 yield from page.block(number, array)
         else:
-            yield encoded(filled_in(piece, shown, finding))
+            yield encode_page(filled_in(piece, shown, finding))
 
 
 def filled_in(piece: str, shown: Sequence[Kept], finding: Finding | None) -> str:
@@ -124,7 +124,7 @@ def filled_in(piece: str, shown: Sequence[Kept], finding: Finding | None) -> str
     return piece
 
 
-def encoded(text: str) -> bytes:
+def encode_page(text: str) -> bytes:
     """UTF-8; halves of surrogate pairs, which UTF-8 has no bytes for, are shown escaped."""
     return text.encode("utf-8", "backslashreplace")
 
@@ -168,7 +168,9 @@ def drawn(trace: Trace) -> str:
         write_svg([trace], stream)
     except AttnError:  # a step that no picture shows
         return ""
-    return f'<img alt="" src="data:image/svg+xml;base64,{b64encode(encoded(stream.getvalue())).decode()}">'
+    return (
+        f'<img alt="" src="data:image/svg+xml;base64,{b64encode(encode_page(stream.getvalue())).decode()}">'
+    )
 
 
 # --- what every page has ---

@@ -24,7 +24,6 @@ NARROWEST = 3
 
 
 def head_and_tail(size: int, head: int, tail: int) -> Pieces:
-    """The first and the last of `size`, and how many are between."""
     return range(head), LeftOut(size - head - tail), range(size - tail, size)
 
 
@@ -48,10 +47,10 @@ def blocks_of(size: int, width_of: Callable[[int], int], room: int) -> list[Piec
             starts.append(column)
             used = 0
         used += width
-    return evened(size, starts, width_of, room)
+    return even_blocks(size, starts, width_of, room)
 
 
-def evened(size: int, starts: list[int], width_of: Callable[[int], int], room: int) -> list[Pieces]:
+def even_blocks(size: int, starts: list[int], width_of: Callable[[int], int], room: int) -> list[Pieces]:
     """As many blocks of as equal lengths as will fit, or the ones that were found."""
     count = len(starts)
     ends = [-(-size * (i + 1) // count) for i in range(count)]
@@ -61,7 +60,7 @@ def evened(size: int, starts: list[int], width_of: Callable[[int], int], room: i
     return [(range(a, b),) for a, b in zip(starts, [*starts[1:], size], strict=True)]
 
 
-def shortened(size: int, width_of: Callable[[int], int], room: int, left_out: int) -> Pieces:
+def shorten_columns(size: int, width_of: Callable[[int], int], room: int, left_out: int) -> Pieces:
     """The first and last columns that fit beside one of `left_out` cells: two first ones for each last."""
     head, tail, room = 0, 0, room - left_out
     while head + tail < size - 1:
@@ -80,4 +79,4 @@ def columns_shown(size: int, width_of: Callable[[int], int], room: int, left_out
         blocks = blocks_of(size, width_of, room)
         if len(blocks) <= MAX_BLOCKS:
             return blocks
-    return [shortened(size, width_of, room, left_out)]
+    return [shorten_columns(size, width_of, room, left_out)]

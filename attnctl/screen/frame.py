@@ -43,7 +43,6 @@ class Frame:
 
     @property
     def width(self) -> int:
-        """The cells of the whole table."""
         return sum(self.widths) + len(self.widths) + 1
 
     def text(self) -> Iterator[str]:

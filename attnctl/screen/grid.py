@@ -85,22 +85,18 @@ class Grid:
 
     @cached_property
     def label_width(self) -> int:
-        """The cells of the widest label of a row that is shown."""
         shown = [self.row_labels[row] for piece in self.rows if isinstance(piece, range) for row in piece]
         return max(map(cells, shown), default=0)
 
     @property
     def frame_width(self) -> int:
-        """The cells of a frame up to its first matrix."""
         return self.label_width + 4 if self.label_width else 1
 
     @cached_property
     def cell_width(self) -> int:
-        """The cells of the widest number or word."""
         return max([self.format.width, *(cells(kind.word) for kind in self.kinds if kind.word)])
 
     def column_width(self, column: int) -> int:
-        """The cells of a column, a space on either side among them."""
         return max(self.cell_width, cells(self.column_labels[column])) + 2
 
     def laid_out(self, block: Pieces) -> list[Columns]:
@@ -123,7 +119,6 @@ class Grid:
         return max(needed)
 
     def left_out(self, piece: LeftOut) -> str:
-        """The words that stand for rows or columns left out."""
         return f" {self.screen.left_out(piece.rest)} "
 
     def frame(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Frame:
@@ -133,7 +128,7 @@ class Grid:
         labels = [self.label_width + 2] if self.label_width else []
         headings = []
         if any(self.column_labels):
-            headings.append(self.row("", [padded(self.header(laid), width)] * across))
+            headings.append(self.row("", [pad_line(self.header(laid), width)] * across))
         return Frame(
             self.screen.box,
             [*labels, *[width] * across],
@@ -156,7 +151,7 @@ class Grid:
         step = max(1, CHUNK // max(1, len(self.column_labels)))
         for piece in self.rows:
             if isinstance(piece, LeftOut):
-                gap = padded([(self.left_out(piece), "aside")], width)
+                gap = pad_line([(self.left_out(piece), "aside")], width)
                 yield self.row(self.screen.ours("…"), [*[gap] * len(panels), *blanks])
                 continue
             for start in range(piece.start, piece.stop, step):
@@ -179,13 +174,15 @@ class Grid:
             codes = panel.codes(rows, piece)
             kinds = [[(0, 0)]] * len(rows) if codes is None else runs(codes)
             for line, numbers, row in zip(lines, values, kinds, strict=True):
-                line.extend(self.styled(self.format.write(columns.template, numbers), row, columns.edges))
+                line.extend(
+                    self.style_row(self.format.write(columns.template, numbers), row, columns.edges)
+                )
         if spare:
             for line in lines:
                 line.append((" " * spare, ""))
         return lines
 
-    def styled(self, text: str, row: Sequence[Run], edges: Sequence[int]) -> Iterator[Span]:
+    def style_row(self, text: str, row: Sequence[Run], edges: Sequence[int]) -> Iterator[Span]:
         """A row of numbers in its runs, words in place of the numbers of kinds that have one."""
         stops = [start for start, _ in row[1:]] + [len(edges) - 1]
         for (start, code), stop in zip(row, stops, strict=False):
@@ -197,7 +194,6 @@ class Grid:
                 yield "".join(pad_left(word, width - 1) + " " for width in widths), style
 
     def header(self, laid: Sequence[Columns]) -> Line:
-        """The labels above the columns of one matrix."""
         spans: Line = []
         for piece, widths, *_ in laid:
             if isinstance(piece, LeftOut):
@@ -214,7 +210,6 @@ class Grid:
         return [[(f" {pad_right(label, self.label_width)} ", "label")], *bodies]
 
 
-def padded(line: Line, width: int) -> Line:
-    """The line, and blanks up to this width."""
+def pad_line(line: Line, width: int) -> Line:
     spare = width - sum(cells(text) for text, _ in line)
     return [*line, (" " * spare, "")] if spare else line

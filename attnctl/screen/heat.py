@@ -153,7 +153,6 @@ class Map:
         yield text, style
 
     def whole(self, level: int) -> Span:
-        """One cell."""
         if level in MARKS:
             return (ASCII_MARKS if self.screen.ascii_only else MARKS)[level] * self.size, "aside"
         if self.screen.shades:

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from attnctl.screen.frame import Band, Frame, Row
 from attnctl.screen.output import Element
 from attnctl.screen.screen import Screen, Span
-from attnctl.screen.text import cells, folded, pad_left, pad_right
+from attnctl.screen.text import cells, fold_text, pad_left, pad_right
 
 NARROWEST = 12
 """Cells that a folded column has at least."""
@@ -30,7 +30,6 @@ class Listing:
 
     @property
     def widths(self) -> list[int]:
-        """The cells of each column."""
         texts = [*self.titles, *([text for text, _ in row] for row in self.rows)]
         return [
             max(cells(line) for text in column for line in text.split("\n"))
@@ -39,12 +38,10 @@ class Listing:
 
     @property
     def width(self) -> int:
-        """The cells of the whole."""
         return sum(self.widths) + 3 * len(self.widths) + 1
 
     @property
     def fits(self) -> bool:
-        """Whether all of it is seen."""
         return not self.screen.fits or self.width <= self.screen.width
 
     def fitted(self, column: int, rest: int | None = None) -> Listing:
@@ -66,19 +63,19 @@ class Listing:
             below = self.screen.dot.join(filter(None, texts[rest - column :]))
             return [f"{first}\n{below}" if below else first, *between]
 
-        return self.rewritten(column, stack)
+        return self.rewrite_texts(column, stack)
 
     def folded(self, column: int) -> Listing:
         """The same with the texts of this column folded as far as it takes."""
         room = max(NARROWEST, self.screen.width - self.width + self.widths[column])
 
         def fold(texts: Sequence[str]) -> list[str]:
-            lines = (line for whole in texts[0].split("\n") for line in folded(whole, room))
+            lines = (line for whole in texts[0].split("\n") for line in fold_text(whole, room))
             return ["\n".join(lines), *texts[1:]]
 
-        return self.rewritten(column, fold)
+        return self.rewrite_texts(column, fold)
 
-    def rewritten(self, column: int, rewrite: Callable[[Sequence[str]], list[str]]) -> Listing:
+    def rewrite_texts(self, column: int, rewrite: Callable[[Sequence[str]], list[str]]) -> Listing:
         """The same with other texts from this column on; styles stay."""
         titles = [[*line[:column], *rewrite(line[column:])] for line in self.titles]
         rows = []

@@ -28,11 +28,9 @@ class Format(NamedTuple):
     infinity: str = "∞"
 
     def __call__(self, value: float) -> str:
-        """One number."""
         return self.tidy(f"%{self.width}{self.conversion}" % value)
 
     def template(self, widths: Sequence[int], before: str = " ", after: str = " ") -> str:
-        """What `write` takes for a row of cells of these widths."""
         return "".join([f"{before}%{width}{self.conversion}{after}" for width in widths])
 
     def write(self, template: str, values: list[float]) -> str:
@@ -50,7 +48,6 @@ class Format(NamedTuple):
 
 
 def four_digits(value: float) -> str:
-    """One number with four significant digits."""
     if isnan(value):
         return "NaN"
     return f"{value + 0.0:.4g}".replace("inf", "∞")

@@ -35,7 +35,6 @@ class Plain(NamedTuple):
 
 
 def text_of_view(show: Callable[[Any, Plain], None], value: Any) -> str:
-    """What `show` prints of a value to a pipe."""
     stream = io.StringIO()
     show(value, Plain(stream))
     return stream.getvalue().rstrip("\n")

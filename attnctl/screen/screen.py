@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from attnctl.screen.text import cells, encodable, folded, shorten, token_text, visible
+from attnctl.screen.text import cells, encodable, fold_text, shorten, token_text, visible
 
 Span = tuple[str, str]
 """Text, and the name of its style ("" for none)."""
@@ -42,12 +42,10 @@ class Screen(NamedTuple):
 
     @property
     def box(self) -> Box:
-        """The characters to draw a frame with."""
         return ASCII if self.ascii_only else ROUND
 
     @property
     def dot(self) -> str:
-        """What stands between facts on a line."""
         return " | " if self.ascii_only else " · "
 
     def ours(self, text: str) -> str:
@@ -74,7 +72,7 @@ class Screen(NamedTuple):
                 lines.append([("  ", "")])
                 used = 2
             whole = not self.fits or used + cells(text) <= self.width
-            first, *rest = [text] if whole else folded(text, max(1, self.width - max(used, 2)))
+            first, *rest = [text] if whole else fold_text(text, max(1, self.width - max(used, 2)))
             lines[-1].append((first, style))
             lines += [[("  ", ""), (each, style)] for each in rest]
             used = cells(first) + used if not rest else 2 + cells(rest[-1])

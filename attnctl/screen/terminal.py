@@ -47,7 +47,6 @@ class CaptionBox(RichBox):
         level: Literal["head", "row", "foot", "mid"] = "row",
         edge: bool = True,
     ) -> str:
-        """The border below the headings, or the one above the next band."""
         return safe(border(self.box.separator, widths, () if level == "head" else next(self.rest)))
 
 

@@ -132,7 +132,6 @@ def token_text(token: str, encoding: str = "utf-8") -> str:
 
 
 def cells(text: str) -> int:
-    """How many cells of a terminal the text takes."""
     if text.translate(NARROW).isascii():
         return len(text)
     from rich.cells import cell_len
@@ -158,7 +157,7 @@ def take(text: str, width: int) -> str:
     return kept
 
 
-def folded(text: str, width: int) -> list[str]:
+def fold_text(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` cells, broken at spaces where there are any."""
     lines: list[str] = []
     rest = text
@@ -172,12 +171,10 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def pad_left(text: str, width: int) -> str:
-    """The text at the right of `width` cells."""
     return " " * (width - cells(text)) + text
 
 
 def pad_right(text: str, width: int) -> str:
-    """The text at the left of `width` cells."""
     return text + " " * (width - cells(text))
 
 

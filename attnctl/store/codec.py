@@ -56,7 +56,6 @@ def default(each: Field[Any]) -> Any:
 
 
 def op_of(data: Any, path: str) -> Op:
-    """The op that a dump describes."""
     return record(OPS, data, path)
 
 

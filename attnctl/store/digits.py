@@ -59,7 +59,6 @@ def items_text(block: Array, comma: bytes) -> bytes:
 
 
 def by_standard_library(block: Array, comma: bytes) -> bytes:
-    """The items of a vector or matrix of any type."""
     text = json.dumps(block.tolist(), separators=(",", ":"))
     if block.dtype.kind == "f" and not np.isfinite(block).all():
         text = text.replace("NaN", '"NaN"').replace("Infinity", '"Infinity"').replace('-"', '"-')
@@ -87,5 +86,4 @@ def ordinary_by_orjson(block: Array, comma: bytes) -> bytes:
 
 
 def between_rows(text: bytes, comma: bytes) -> bytes:
-    """The text with this comma between two rows."""
     return text.replace(b"],[", b"]" + comma + b"[")

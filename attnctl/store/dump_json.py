@@ -12,7 +12,7 @@ import numpy as np
 from attnctl.derivation import Step
 from attnctl.store.digits import pieces
 from attnctl.store.header import entry, heading
-from attnctl.store.strict_json import encoded, json_text, sink
+from attnctl.store.strict_json import encode_json, json_text, sink
 from attnctl.trace import Trace
 
 
@@ -39,9 +39,9 @@ def texts(trace: Trace, newline: str) -> Iterator[bytes]:
     """The text of one dump, a JSON object, in pieces."""
     start = "{" + newline
     for key, value in heading(trace).items():
-        yield encoded(f"{start}{json_text(key)}: {json_text(value)}")
+        yield encode_json(f"{start}{json_text(key)}: {json_text(value)}")
         start = f",{newline or ' '}"
-    yield encoded(f'{start}"steps": {{')
+    yield encode_json(f'{start}"steps": {{')
     start = newline
     for name, step in trace.steps.items():
         array = trace[name]
@@ -63,4 +63,4 @@ class Form(NamedTuple):
 @lru_cache(maxsize=256)
 def step_text(step: Step, form: Form) -> bytes:
     """A step without its numbers, its object left open; many dumps have the same."""
-    return encoded(f"{json_text(step.name)}: {json_text(entry(step, form))[:-1]}")
+    return encode_json(f"{json_text(step.name)}: {json_text(entry(step, form))[:-1]}")

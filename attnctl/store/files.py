@@ -30,7 +30,7 @@ def write_all(
     """
     chosen = [format_for(path, len(traces), formats) for path in paths]
     for each, path in zip(chosen, paths, strict=True):
-        with opened(path) as stream:
+        with open_output(path) as stream:
             each.write(traces, stream, look)
 
 
@@ -50,12 +50,12 @@ def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Forma
 
 def write_text(text: str, path: str | Path) -> None:
     """Write a text file, whole or not at all."""
-    with opened(path) as stream:
+    with open_output(path) as stream:
         stream.write(text.encode("utf-8"))
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[IO[bytes]]:
+def open_output(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write, safely. Raises AttnError where the system refuses.
 
     Raises OverwriteError where the command reads it.

@@ -63,7 +63,6 @@ class Shaped(Protocol):
 
 
 def heading(trace: Trace) -> dict[str, Any]:
-    """What stands before the steps of a dump."""
     own: dict[str, Any] = {"schema": SCHEMA, "attnctl": __version__}
     return own | plain(trace.header)
 
@@ -107,10 +106,10 @@ def rebuild(
     problems: list[str] = []
     read: dict[str, Step] = {}
     for name, data in steps.items():
-        with noted(problems):
+        with collect_problems(problems):
             read[name] = step_of(name, data, shapes.get(name), read)
     for key, value in rest.items():
-        with noted(problems):
+        with collect_problems(problems):
             check_depth(value, under("$", key))
             if key in FIELDS:
                 decode(FIELDS[key], value, under("$", key))
@@ -128,7 +127,7 @@ def check_schema(header: dict[str, Any], place: str) -> None:
 
 
 @contextmanager
-def noted(problems: list[str]) -> Iterator[None]:
+def collect_problems(problems: list[str]) -> Iterator[None]:
     """Add the problems of an AttnError to those found so far, and go on."""
     try:
         yield

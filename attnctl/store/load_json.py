@@ -14,9 +14,9 @@ from attnctl.array import Array
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
 from attnctl.store.codec import shown, under
-from attnctl.store.header import check_schema, noted
+from attnctl.store.header import check_schema, collect_problems
 from attnctl.store.limits import hold, raise_first
-from attnctl.store.members import assembled
+from attnctl.store.members import assemble_trace
 from attnctl.store.nested import array_of
 from attnctl.trace import Trace
 
@@ -38,7 +38,6 @@ def read_json(text: str, rename: Mapping[str, str] | None, place: str) -> list[T
 
 
 def header_of(data: bytes, place: str) -> dict[str, Any]:
-    """The header that stands beside the arrays of another format."""
     values = list(parse(text_of(data, place), place))
     if len(values) != 1 or not isinstance(values[0], dict):
         raise AttnError(f"{place}: expected one object")
@@ -77,7 +76,6 @@ def parse(text: str, place: str) -> Iterator[Any]:
 
 
 def after_space(text: str, at: int) -> int:
-    """Where the next value begins."""
     found = SPACE.match(text, at)
     return found.end() if found else at
 
@@ -112,7 +110,7 @@ class Packed:
     def __init__(self, entry: dict[str, Any]) -> None:
         self.array: Array = np.empty(0)
         self.problems: list[str] = []
-        with noted(self.problems):
+        with collect_problems(self.problems):
             self.array = array_of(entry["data"], entry.get("shape"), entry["dtype"])
 
 
@@ -134,4 +132,4 @@ def trace_of(value: Any, rename: Mapping[str, str] | None, place: str) -> Trace:
             problems += [f"{place}: {path}{each}" for each in packed.problems]
             arrays[name] = packed.array
     raise_first(problems)
-    return assembled(value if told else None, arrays, rename, place)
+    return assemble_trace(value if told else None, arrays, rename, place)

@@ -15,8 +15,8 @@ from itertools import product
 from typing import TextIO
 
 from attnctl.array import Array
-from attnctl.cells import numbered
-from attnctl.store.strict_json import encoded
+from attnctl.cells import number_repeats
+from attnctl.store.strict_json import encode_json
 from attnctl.trace import Trace
 from attnctl.words import number_text
 
@@ -42,7 +42,8 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
     inner = min(2, sum(axis not in LEADING for axis in axes))
     outer = array.ndim - inner
     labels = [
-        [cell(each) for each in numbered(trace.labels(name, axis))] for axis in range(outer, array.ndim)
+        [cell(each) for each in number_repeats(trace.labels(name, axis))]
+        for axis in range(outer, array.ndim)
     ]
     rows, columns = ([[""], [""], *labels])[-2:]
     for index in product(*map(range, array.shape[:outer])):
@@ -54,7 +55,6 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
 
 
 def lines(matrix: Array, start: str, rows: list[str], columns: list[str]) -> Iterator[str]:
-    """The lines of one matrix, a row of it at a time."""
     for row, values in zip(rows, matrix, strict=True):
         yield "".join(
             f"{start},{row},{column},{value_text(value)}\n"
@@ -69,7 +69,7 @@ def value_text(value: float) -> str:
 
 def cell(text: str) -> str:
     """A text as a cell: not run as a formula, quoted where needed, and valid UTF-8."""
-    text = encoded(text).decode()
+    text = encode_json(text).decode()
     guarded = f"'{text}" if text.startswith(FORMULA_STARTS) else text
     quoted = any(each in guarded for each in ',"\r\n')
     return '"' + guarded.replace('"', '""') + '"' if quoted else guarded

@@ -52,7 +52,7 @@ class Arrays(Mapping[str, Array]):
         return len(self.members)
 
 
-def assembled(
+def assemble_trace(
     header: dict[str, Any] | None,
     members: Mapping[str, Array | Member],
     rename: Mapping[str, str] | None,
@@ -63,7 +63,7 @@ def assembled(
         check_schema(header, place)
     elif not members:
         raise AttnError(f"{place}: no arrays in it")
-    ours = renamed(members, rename or {}, place)
+    ours = rename_arrays(members, rename or {}, place)
     found = {ours[name]: each for name, each in members.items()}
     if header is None:
         order = list(TABLE)
@@ -72,7 +72,7 @@ def assembled(
     return rebuild(with_names(header, ours), Arrays(found, place), found, place)
 
 
-def renamed(names: Mapping[str, object], rename: Mapping[str, str], place: str) -> dict[str, str]:
+def rename_arrays(names: Mapping[str, object], rename: Mapping[str, str], place: str) -> dict[str, str]:
     """Their name -> ours, for every array of a file."""
     unknown = [each for each in rename if each not in names]
     has = ", ".join(list(names)[:MOST_PROBLEMS])

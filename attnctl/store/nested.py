@@ -35,12 +35,11 @@ def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
     out = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=kind)
     step = max(1, BLOCK // max(1, out.shape[-1]))
     for start in range(0, len(rows), step):
-        out[start : start + step] = converted(rows[start : start + step], kind)
+        out[start : start + step] = convert_rows(rows[start : start + step], kind)
     return out.reshape(told)
 
 
 def dtype_named(name: Any) -> np.dtype[Any]:
-    """The dtype of this name."""
     names = {each.name: each for each in DTYPES}
     if not isinstance(name, str) or name not in names:
         raise AttnError(f": dtype {shown(name)} is none of {', '.join(sorted(names))}")
@@ -64,7 +63,6 @@ def shape_told(data: Any, shape: Any) -> Shape:
 
 
 def rows_of(data: Any, shape: Shape, at: Shape = ()) -> Iterator[list[Any]]:
-    """The innermost lists, each of the length that the shape says."""
     if not isinstance(data, list) or len(data) != shape[0]:
         found = f"{len(data)} of them" if isinstance(data, list) else shown(data)
         raise AttnError(f"{place(at)}: expected a list of {shape[0]}, found {found}")
@@ -94,19 +92,17 @@ def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], shape: Shape) -> 
 
 
 def fits(row: list[int], dtype: np.dtype[Any]) -> bool:
-    """Whether these whole numbers are in the range of the dtype."""
     info = np.iinfo(dtype)
     return not row or (min(row) >= info.min and max(row) <= info.max)
 
 
 def is_number(each: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether a value of JSON can be a number of this dtype."""
     if type(each) is str:
         return dtype.kind == "f" and each in NOT_FINITE
     return type(each) in ALLOWED[dtype.kind] and (dtype.kind not in "iu" or fits([each], dtype))
 
 
-def converted(rows: list[list[Any]], dtype: np.dtype[Any]) -> Array:
+def convert_rows(rows: list[list[Any]], dtype: np.dtype[Any]) -> Array:
     """Rows that have been checked, as an array."""
     if dtype.kind != "f":
         return np.array(rows, dtype=dtype)

@@ -58,11 +58,9 @@ class Npy:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the numbers take."""
         return prod(self.shape) * self.dtype.itemsize
 
     def array(self, data: memoryview) -> Array:
-        """The numbers in these bytes."""
         return array_from(data, self.shape, self.dtype, fortran=self.fortran)
 
 
@@ -75,21 +73,17 @@ class NpyFile:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its size along each axis."""
         return self.npy.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Its type of number."""
         return self.npy.dtype
 
     def load(self) -> Array:
-        """Its numbers, in place."""
         return self.npy.array(self.file.map(self.npy.length, self.npy.nbytes))
 
 
 def npy_file(file: File) -> NpyFile:
-    """The array of a .npy file."""
     with file.stream() as stream:
         npy = npy_header(stream, file.place)
     check_bytes(npy, file.length, file.place)

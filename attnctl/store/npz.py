@@ -23,10 +23,10 @@ from attnctl.store.codec import shown
 from attnctl.store.header import whole
 from attnctl.store.limits import hold, room
 from attnctl.store.load_json import header_of
-from attnctl.store.members import assembled
+from attnctl.store.members import assemble_trace
 from attnctl.store.npy import Npy, check_bytes, npy_header
 from attnctl.store.raw import File, pieces
-from attnctl.store.strict_json import encoded, json_text
+from attnctl.store.strict_json import encode_json, json_text
 from attnctl.trace import Trace
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def write_npz(trace: Trace, stream: IO[bytes]) -> None:
 
     for name in trace:
         check_name(name)
-    header = np.array(encoded(json_text(whole(trace))))
+    header = np.array(encode_json(json_text(whole(trace))))
     with ZipFile(stream, "w", allowZip64=True) as archive:
         for name in trace:
             add(archive, name, trace[name])
@@ -119,7 +119,7 @@ class Entry:
         if found is None:
             if self.npy.nbytes > available():
                 self.recent.clear()  # they can be inflated again
-            found = inflated(self)
+            found = inflate(self)
             self.recent.append((self.info.filename, found))
         return found
 
@@ -136,7 +136,7 @@ class Entry:
 
 def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
     """The trace of an archive: a dump of ours, or someone's arrays."""
-    with opened(file) as archive:
+    with open_archive(file) as archive:
         infos = {name_of(info): info for info in archive.infolist() if info.filename.endswith(".npy")}
         count = len(archive.infolist())
         if count > MOST_MEMBERS:
@@ -149,11 +149,11 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
             name: Entry(file, info, npy_of(archive, info, f"{file.place}: {shown(name)}"), recent)
             for name, info in infos.items()
         }
-    return assembled(header, members, rename, file.place)
+    return assemble_trace(header, members, rename, file.place)
 
 
 @contextmanager
-def opened(file: File) -> Iterator[ZipFile]:
+def open_archive(file: File) -> Iterator[ZipFile]:
     """The archive in a file. Raises AttnError where it is damaged."""
     import zipfile
 
@@ -166,7 +166,6 @@ def opened(file: File) -> Iterator[ZipFile]:
 
 
 def name_of(info: ZipInfo) -> str:
-    """The name that np.load gives a member."""
     return info.filename.removesuffix(".npy")
 
 
@@ -198,11 +197,11 @@ def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
     return npy
 
 
-def inflated(entry: Entry) -> Array:
+def inflate(entry: Entry) -> Array:
     """The numbers of a compressed member."""
     npy = entry.npy
     data = room(npy.nbytes, entry.place)
-    with opened(entry.file) as archive, archive.open(entry.info) as stream:
+    with open_archive(entry.file) as archive, archive.open(entry.info) as stream:
         stream.read(npy.length)
         at = 0
         while piece := stream.read(min(CHUNK, npy.nbytes - at) or 1):

@@ -24,10 +24,10 @@ from attnctl.store.codec import decode, shown
 from attnctl.store.header import DTYPES, check_shape
 from attnctl.store.limits import hold, room
 from attnctl.store.load_json import check_length, header_of
-from attnctl.store.members import assembled
+from attnctl.store.members import assemble_trace
 from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from
-from attnctl.store.strict_json import encoded, json_text
+from attnctl.store.strict_json import encode_json, json_text
 from attnctl.trace import Trace
 
 START = b"<!doctype html>"
@@ -48,11 +48,10 @@ BLOCKS = re.compile(
 def description(data: Mapping[str, Any]) -> Iterator[bytes]:
     """The block that describes the others; no text in it can end it."""
     text = json_text({"schema": SCHEMA, **data}).replace("<", "\\u003c")
-    yield DATA.encode() + encoded(text) + END.encode()
+    yield DATA.encode() + encode_json(text) + END.encode()
 
 
 def block(number: int, array: Array) -> Iterator[bytes]:
-    """The block of one array."""
     yield BLOCK.format(number).encode()
     yield b64encode(zlib.compress(by_place(array), 6))
     yield END.encode()
@@ -64,8 +63,7 @@ def by_place(array: Array) -> bytes:
     return little.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T.tobytes()
 
 
-def described(array: Array) -> dict[str, Any]:
-    """What the description says of a block."""
+def describe_block(array: Array) -> dict[str, Any]:
     return {"dtype": array.dtype.name, "shape": list(array.shape)}
 
 
@@ -120,15 +118,15 @@ def read_page(data: bytes | bytearray, rename: Mapping[str, str] | None, place: 
     texts = {int(each[1]): each[2] for each in BLOCKS.finditer(data, found.end())}
     packed = [
         packed_block(each, texts.get(number), f"{place}: block {number}")
-        for number, each in enumerate(listed(header, "blocks", place))
+        for number, each in enumerate(read_objects(header, "blocks", place))
     ]
-    traces = listed(header, "traces", place)
+    traces = read_objects(header, "traces", place)
     if not traces:
         raise AttnError(f"{place}: $.traces: a page with no trace in it")
     return [trace_of(each, packed, rename, f"{place}: $.traces[{at}]") for at, each in enumerate(traces)]
 
 
-def listed(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
+def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
     """A list of objects in the description."""
     found = header.get(key)
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
@@ -164,4 +162,4 @@ def trace_of(
         if type(number) is not int or not 0 <= number < len(packed):
             raise AttnError(f"{place}: {shown(name)}: no block {shown(number)}")
         members[name] = packed[number]
-    return assembled(dump, members, rename, place)
+    return assemble_trace(dump, members, rename, place)

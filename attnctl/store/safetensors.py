@@ -16,12 +16,12 @@ from attnctl.array import Array
 from attnctl.engine.memory import size_text
 from attnctl.errors import AttnError
 from attnctl.store.codec import shown, under
-from attnctl.store.header import check_shape, noted, whole
+from attnctl.store.header import check_shape, collect_problems, whole
 from attnctl.store.limits import raise_first
 from attnctl.store.load_json import header_of
-from attnctl.store.members import assembled
+from attnctl.store.members import assemble_trace
 from attnctl.store.raw import File, array_from, pieces
-from attnctl.store.strict_json import encoded, json_text
+from attnctl.store.strict_json import encode_json, json_text
 from attnctl.trace import Trace
 
 METADATA = "__metadata__"
@@ -51,7 +51,7 @@ def write_safetensors(trace: Trace, stream: IO[bytes]) -> None:
     """One dump, straight from its arrays; the widest numbers first, so that all are aligned."""
     if METADATA in trace:
         raise AttnError(f"step {METADATA}: this cannot be the name of an array in a .safetensors file")
-    header: dict[str, Any] = {METADATA: {HEADER: encoded(json_text(whole(trace))).decode()}}
+    header: dict[str, Any] = {METADATA: {HEADER: encode_json(json_text(whole(trace))).decode()}}
     at = 0
     names = sorted(trace, key=lambda name: -trace[name].dtype.itemsize)
     for name in names:
@@ -59,7 +59,7 @@ def write_safetensors(trace: Trace, stream: IO[bytes]) -> None:
         dtype = NAMES[array.dtype.newbyteorder("<")]
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
-    text = encoded(json_text(header))
+    text = encode_json(json_text(header))
     text += b" " * (-len(text) % 8)
     stream.write(struct.pack("<Q", len(text)) + text)
     for name in names:
@@ -88,8 +88,8 @@ def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
     """The trace of a file: a dump of ours, or someone's arrays."""
     metadata, tensors = contents(file)
     text = metadata.get(HEADER)
-    told = None if text is None else header_of(encoded(text), f"{file.place}: {HEADER}")
-    return assembled(told, tensors, rename, file.place)
+    told = None if text is None else header_of(encode_json(text), f"{file.place}: {HEADER}")
+    return assemble_trace(told, tensors, rename, file.place)
 
 
 def tensors_of(file: File) -> dict[str, Tensor]:
@@ -111,7 +111,7 @@ def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
     problems: list[str] = []
     placed: list[tuple[int, int, str, Tensor]] = []
     for name, data in header.items():
-        with noted(problems):
+        with collect_problems(problems):
             placed.append(tensor_of(name, data, file, 8 + length))
     problems += gaps(placed, file.length - 8 - length)
     raise_first([f"{file.place}: {each}" for each in problems])
@@ -140,7 +140,6 @@ def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, s
 
 
 def counts(data: Any) -> bool:
-    """Whether this is a list of whole numbers, none negative."""
     return isinstance(data, list) and all(type(each) is int and each >= 0 for each in data)
 
 

@@ -16,7 +16,7 @@ from attnctl.files import STANDARD_INPUT, open_found, open_input
 from attnctl.store.codec import shown
 from attnctl.store.limits import hold
 from attnctl.store.load_json import check_length, read_json, text_of
-from attnctl.store.members import assembled
+from attnctl.store.members import assemble_trace
 from attnctl.store.npy import MAGIC, npy_file
 from attnctl.store.npz import read_npz
 from attnctl.store.page import is_page, read_page
@@ -24,7 +24,7 @@ from attnctl.store.raw import File
 from attnctl.store.safetensors import read_safetensors
 from attnctl.trace import Trace
 from attnctl.values import MOST_DIGITS, WHOLE, short
-from attnctl.words import did_you_mean, plural, quoted
+from attnctl.words import did_you_mean, plural, quote
 
 CHUNK = 1 << 20
 
@@ -44,7 +44,7 @@ def read(
     stay in the file until they are asked for. A path that no person `named`, but a file, is that of a
     regular file.
     """
-    path, which = selected(str(source))
+    path, which = split_selection(str(source))
     place = "standard input" if path == STANDARD_INPUT else path
     try:
         with stream_of(path, stdin, named=named) as stream:
@@ -72,7 +72,7 @@ def read_one(
     return traces[0]
 
 
-def selected(source: str) -> tuple[str, str | None]:
+def split_selection(source: str) -> tuple[str, str | None]:
     """'s.jsonl[3]' -> ('s.jsonl', '3'); a file that is called so itself is meant whole."""
     if not source.endswith("]") or is_readable(source):
         return source, None
@@ -98,12 +98,11 @@ def chosen(traces: Sequence[Trace], which: str, place: str) -> Trace:
         known = [trace.sentence for trace in traces if trace.sentence is not None]
         how_many = plural(len(found), "trace") if found else "no trace"
         near = did_you_mean(which, known, pick_one(place, traces))
-        raise AttnError(f"{place}: {how_many} of the sentence {quoted(which)}; {near}")
+        raise AttnError(f"{place}: {how_many} of the sentence {quote(which)}; {near}")
     return found[0]
 
 
 def pick_one(source: str | Path, traces: Sequence[Trace]) -> str:
-    """How to say which of several traces is meant."""
     return f"pick one by number, {source}[0] to {source}[{len(traces) - 1}], or by sentence"
 
 
@@ -114,7 +113,6 @@ def arrays(path: str | Path) -> dict[str, Array]:
 
 @contextmanager
 def stream_of(source: str, stdin: BinaryIO | None, *, named: bool) -> Iterator[BinaryIO]:
-    """The bytes of a path or of standard input."""
     if source == STANDARD_INPUT and stdin is not None:
         yield stdin
         return
@@ -135,7 +133,7 @@ def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) ->
         return [read_safetensors(file_of(head, stream, place), rename)]
     if head.startswith(MAGIC):
         member = npy_file(file_of(head, stream, place))
-        return [assembled(None, {Path(place).stem: member}, rename, place)]
+        return [assemble_trace(None, {Path(place).stem: member}, rename, place)]
     if is_page(head):
         return read_page(bytes_in(head, stream, place), rename, place)
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
@@ -165,10 +163,10 @@ def file_of(head: bytes, stream: BinaryIO, place: str) -> File:
             return File(stream.fileno(), place)
     except OSError:  # no file behind it, or none that has places
         pass
-    return spooled(head, stream, place)
+    return spool_pipe(head, stream, place)
 
 
-def spooled(head: bytes, stream: BinaryIO, place: str) -> File:
+def spool_pipe(head: bytes, stream: BinaryIO, place: str) -> File:
     """A pipe's bytes in a temporary file, which can be mapped; it goes with the last who holds it."""
     import tempfile
 

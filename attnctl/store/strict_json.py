@@ -19,13 +19,13 @@ TERMINAL_CONTROLS = re.compile(
 
 def print_json(data: Any, indent: int | None = None) -> None:
     """Write plain data to stdout as one JSON text and a line end."""
-    sink(sys.stdout)(encoded(f"{json_text(data, indent)}\n"))
+    sink(sys.stdout)(encode_json(f"{json_text(data, indent)}\n"))
 
 
 def write_found(found: Sequence[Any], stream: IO[Any]) -> None:
     """Write findings, which have `to_dict`, to a stream: an object for one, an array for several."""
     data = [each.to_dict() for each in found]
-    sink(stream)(encoded(f"{json_text(data[0] if len(data) == 1 else data, 1)}\n"))
+    sink(stream)(encode_json(f"{json_text(data[0] if len(data) == 1 else data, 1)}\n"))
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
@@ -33,7 +33,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
 
 
-def encoded(text: str) -> bytes:
+def encode_json(text: str) -> bytes:
     """UTF-8, with terminal controls and unpaired surrogates as JSON escapes."""
     safe = TERMINAL_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return safe.encode("utf-8", "backslashreplace")

@@ -44,7 +44,7 @@ def check_module(
     of_torch = hasattr(module, "in_proj_weight")
     read = ("query", "key", "value") if of_torch else ("hidden_states",)
     arrays = {**module.state_dict(), **dict(zip(read, inputs, strict=False)), **keywords}
-    with recorded(module) as inside:
+    with record_projections(module) as inside:
         outputs = module(*inputs, **keywords)
     given = in_order(outputs)
     projected = [name for name in inside if (row := row_of(name, ())) and row.ours == (OUTPUT,)]
@@ -59,7 +59,7 @@ def check_module(
 
 
 @contextmanager
-def recorded(module: Any) -> Iterator[dict[str, Any]]:
+def record_projections(module: Any) -> Iterator[dict[str, Any]]:
     """What each projection inside a module gives, by its name."""
     outputs: dict[str, Any] = {}
 

@@ -8,7 +8,7 @@ import pytest
 import attnctl
 from attnctl.trace import Trace
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.meant import intended
+from attnctl.verbs.check.intent import find_intent
 from attnctl.verbs.check.precision import FLOAT64
 from attnctl.verbs.check.record import Record, with_precisions
 from attnctl.verbs.check.walk import Verdict, Walker
@@ -45,7 +45,7 @@ def with_step(trace, name, array):
 
 
 def walked(trace):
-    intent = intended(trace, None)
+    intent = find_intent(trace, None)
     record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
     with np.errstate(all="ignore"):
         return Walker(record).walk(record.intended)

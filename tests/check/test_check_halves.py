@@ -10,7 +10,7 @@ from attnctl.config.settings import Settings
 from attnctl.derivation import Rotary
 from attnctl.plan.intended import anyones
 from attnctl.rules import Causal
-from attnctl.verbs.check.meant import best_reading, walked
+from attnctl.verbs.check.intent import best_reading, walk_over
 from attnctl.verbs.check.readings import Reading
 from attnctl.verbs.check.record import Strictness
 from attnctl.verbs.check.walk import Verdict
@@ -28,7 +28,7 @@ SIZES = [
 def verdict(arrays):
     """What `check` finds, without the search for what explains it, which takes most of its time."""
     with np.errstate(all="ignore"):
-        seen = best_reading(walked(Reading(anyones(arrays), MEANT), Strictness()), Strictness())
+        seen = best_reading(walk_over(Reading(anyones(arrays), MEANT), Strictness()), Strictness())
     if seen.walk.wrong or seen.reading.unasked:
         return False
     verdicts = {step.verdict for step in seen.walk.steps.values()}

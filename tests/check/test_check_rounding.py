@@ -11,7 +11,16 @@ from attnctl import ops
 from attnctl.rules import Causal
 from attnctl.verbs.check import precision, wrong
 from attnctl.verbs.check.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
-from attnctl.verbs.check.rounding import FACTOR, Known, anything, carried, exactly, free, rounded, typical
+from attnctl.verbs.check.rounding import (
+    FACTOR,
+    Known,
+    anything,
+    carry_rounding,
+    exactly,
+    free,
+    round_at_random,
+    typical,
+)
 
 pytestmark = pytest.mark.sample(2)
 
@@ -49,7 +58,7 @@ def test_rounding_stays_within_the_error_that_is_said(op, dtype, data, size):
     op, inputs = tried(data, op)
     inputs = [x if x.dtype == bool else (x * size).astype(dtype) for x in inputs]
     unit = DTYPES[dtype].unit
-    right = carried(op, [written(x, unit, at) for at, x in enumerate(inputs)], unit)
+    right = carry_rounding(op, [written(x, unit, at) for at, x in enumerate(inputs)], unit)
     with np.errstate(all="ignore"):
         found = op.apply(*inputs).astype(dtype).astype(np.float64)
         off = np.abs(found - right.value)
@@ -64,7 +73,7 @@ def written(array, unit, name):
     if array.dtype == bool:
         return exactly(array)
     value = array.astype(np.float64)
-    return Known(value, lambda run: rounded(value, unit, str(name), run))
+    return Known(value, lambda run: round_at_random(value, unit, str(name), run))
 
 
 @pytest.mark.parametrize("op", TRIED, ids=lambda value: getattr(value, "__name__", type(value).__name__))
@@ -74,7 +83,7 @@ def test_errors_of_inputs_are_carried_through(op, data, seed):
     op, values = tried(data, op)
     rng = np.random.default_rng(seed)
     moved = [x if x.dtype == bool else x * (1 + 1e-6 * rng.uniform(-1, 1, x.shape)) for x in values]
-    known = carried(op, [written(x, 1e-6, at) for at, x in enumerate(values)], FLOAT64.unit)
+    known = carry_rounding(op, [written(x, 1e-6, at) for at, x in enumerate(values)], FLOAT64.unit)
     with np.errstate(all="ignore"):
         gap = np.abs(op.apply(*moved) - known.value)
     assert np.all((gap <= known.error + 1e-15) | np.isinf(known.value))
@@ -86,15 +95,15 @@ def test_an_op_of_ones_own_needs_no_rule():
             return inputs[0] ** 3
 
     x = np.random.default_rng(0).standard_normal((8, 16))
-    error = carried(Cubed(), [written(x, 1e-6, "x")], FLOAT64.unit).error
+    error = carry_rounding(Cubed(), [written(x, 1e-6, "x")], FLOAT64.unit).error
     assert (error > 3 * np.abs(x) ** 3 * 1e-6).mean() > 0.9
     assert error.max() < 1e-3
-    assert carried(Cubed(), [exactly(x)], FLOAT64.unit).error.max() < 1e-12
+    assert carry_rounding(Cubed(), [exactly(x)], FLOAT64.unit).error.max() < 1e-12
 
 
 def test_what_is_exact_stays_exact():
     x = np.array([[0.0, -np.inf, 1.0], [2.0, 0.5, -np.inf]])
-    error = carried(ops.Copy(), [exactly(x)], FLOAT64.unit).error
+    error = carry_rounding(ops.Copy(), [exactly(x)], FLOAT64.unit).error
     assert (error[np.isinf(x) | (x == 0)] == 0).all()
     assert (error[np.isfinite(x) & (x != 0)] > 0).all()
 
@@ -105,7 +114,7 @@ def test_a_weight_that_outdoes_its_row_may_be_off_as_much_as_it_is():
     scores = rng.standard_normal((40, 200))
     scores[np.arange(40), np.arange(40)] = 9.0
     unit = FLOAT16.unit
-    weights = carried(ops.Softmax(), [written(scores, unit, "s")], unit)
+    weights = carry_rounding(ops.Softmax(), [written(scores, unit, "s")], unit)
     for seed in range(20):
         rng = np.random.default_rng(seed)
         off = ops.Softmax().apply(scores * (1 + unit * rng.uniform(-1, 1, scores.shape))) - weights.value
@@ -117,7 +126,7 @@ def test_what_could_be_anything_stays_so_through_sums():
         exactly(np.array([[0.5, 0.5], [1.0, 0.0]])), np.array([[True, True], [False, False]])
     )
     v = exactly(np.array([[1.0, 1e-3], [2.0, 3.0]]))
-    error = carried(ops.MatMul(), [weights, v], FLOAT64.unit).error
+    error = carry_rounding(ops.MatMul(), [weights, v], FLOAT64.unit).error
     assert free(error).tolist() == [[True, True], [False, False]]
 
 
@@ -159,10 +168,10 @@ def test_toy_inputs_are_judged_by_what_followed():
 def test_rounding_to_a_type_is_what_the_type_does(numbers):
     x = np.array(numbers)
     with np.errstate(over="ignore"):
-        assert np.array_equal(precision.rounded(x, FLOAT16), x.astype(np.float16).astype(float))
-        assert np.array_equal(precision.rounded(x, FLOAT32), x)
+        assert np.array_equal(precision.round_to(x, FLOAT16), x.astype(np.float16).astype(float))
+        assert np.array_equal(precision.round_to(x, FLOAT32), x)
     large = np.abs(x) > BFLOAT16.smallest
-    near = precision.rounded(x, BFLOAT16)
+    near = precision.round_to(x, BFLOAT16)
     assert np.array_equal(near[large], own.bfloat16(x).astype(float)[large])
     assert on_grid(near, 8)
 

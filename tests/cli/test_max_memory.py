@@ -10,7 +10,7 @@ import pytest
 from commands import commands
 
 from attnctl import load
-from attnctl.engine.memory import INFLATED, limited
+from attnctl.engine.memory import INFLATED, limit_memory
 from attnctl.errors import AttnError
 
 MIB = 2**20
@@ -74,7 +74,7 @@ def test_what_a_reader_inflates_counts_before_it_is_inflated(bombs, command):
 
 def test_what_is_alive_counts_together(bombs):
     trace = load("bomb.npz")
-    with limited(100 * MIB):
+    with limit_memory(100 * MIB):
         q, k = trace["Q"], trace["K"]
         with pytest.raises(AttnError, match=r"'V' needs 40.0 MiB, and 20.0 MiB are left for it"):
             trace["V"]

@@ -8,7 +8,7 @@ import pytest
 
 import attnctl
 from attnctl.cli.program import program
-from attnctl.config.fields import FIELDS, KEYWORDS, flagged
+from attnctl.config.fields import FIELDS, KEYWORDS, settings_with_flags
 from attnctl.config.load import parse
 from attnctl.config.rules import SETTABLE
 from attnctl.config.settings import IN_ORDER, Settings
@@ -77,7 +77,11 @@ def test_flags_keywords_and_a_config_ask_for_the_same(flags, keywords, config):
 
 def test_every_flag_is_among_those_compared():
     asked = " ".join(flags.replace("=", " ") for flags, _, _ in SAME).split()
-    flags = {each.flag.name for group in (ATTENTION, EDIT, SENTENCE) for each in flagged(group).values()}
+    flags = {
+        each.flag.name
+        for group in (ATTENTION, EDIT, SENTENCE)
+        for each in settings_with_flags(group).values()
+    }
     assert flags == {*(word for word in asked if word.startswith("--")), *OF_A_CACHE}
 
 

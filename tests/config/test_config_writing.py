@@ -12,7 +12,7 @@ from attnctl.config.fields import FIELDS
 from attnctl.config.load import parse
 from attnctl.config.schema import validate
 from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
-from attnctl.config.write import commented
+from attnctl.config.write import write_commented
 from attnctl.kind import HeadNorm
 from attnctl.rules import Causal, Softcap, Window
 
@@ -35,13 +35,13 @@ def test_plain_data_gives_the_same_settings(settings):
 @calm
 @given(strategies.settings)
 def test_a_written_config_gives_the_same_settings(settings):
-    assert read_back(commented(settings)) == settings
+    assert read_back(write_commented(settings)) == settings
 
 
 @calm
 @given(strategies.settings)
 def test_any_yaml_reader_reads_the_same_words_and_numbers(settings):
-    read = yaml.load(commented(settings), Loader=yaml.CSafeLoader) or {}
+    read = yaml.load(write_commented(settings), Loader=yaml.CSafeLoader) or {}
     expected = settings.to_dict()
     for name in ("sentence", "context", "vocab", "scale", "embeddings"):
         if name in read:
@@ -82,7 +82,7 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_what_a_person_gets_to_edit(name):
     expected = (HERE / "written" / f"{name}.yaml").read_text(encoding="utf-8")
-    assert commented(SETTINGS[name]) == expected
+    assert write_commented(SETTINGS[name]) == expected
     assert read_back(expected) == SETTINGS[name]
 
 
@@ -91,7 +91,7 @@ ELSEWHERE = {"mask", "bias", "max_memory", "where"}
 
 
 def test_every_example_behind_a_hash_may_be_uncommented():
-    lines = commented(Settings()).splitlines()
+    lines = write_commented(Settings()).splitlines()
     keys = [
         line[2:]
         for line in lines

@@ -20,7 +20,7 @@ def conform(function, *only, dtypes=("float32",), **more):
 @pytest.fixture
 def _unexplained(monkeypatch):
     """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(run, "diagnosed", lambda *_: Diagnosis(None, ""))
+    monkeypatch.setattr(run, "diagnose", lambda *_: Diagnosis(None, ""))
 
 
 def of(found, feature):

@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnctl.verbs.check.precision import BFLOAT16, DTYPES, rounded
+from attnctl.verbs.check.precision import BFLOAT16, DTYPES, round_to
 from attnctl.verbs.conform.build import problem_of
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import TYPES, Case, Conventions
-from attnctl.verbs.conform.judge import expected, judged
+from attnctl.verbs.conform.judge import expect, judge_answer
 
 PRECISIONS = {**DTYPES, "bfloat16": BFLOAT16}
 
@@ -25,7 +25,7 @@ SMALL = replace(PLAIN, d_k=8, d_v=8)
 
 def keep(dtype):
     """Rounds to the type."""
-    return lambda x: rounded(np.asarray(x, dtype=np.float64), PRECISIONS[dtype])
+    return lambda x: round_to(np.asarray(x, dtype=np.float64), PRECISIONS[dtype])
 
 
 def softmax(s):
@@ -108,7 +108,7 @@ WRONG = {
     ),
     "maximum not rescaled": lambda q, k, v, r: online(q, k, v, r, rescaled=False),
     "last key dropped": lambda q, k, v, r: r(softmax(scores(q, k[..., :-1, :])) @ v[..., :-1, :]),
-    "a sum in 8 bits": lambda q, k, v, r: r(rounded(softmax(scores(q, k)), replace(BFLOAT16, bits=5)) @ v),
+    "a sum in 8 bits": lambda q, k, v, r: r(round_to(softmax(scores(q, k)), replace(BFLOAT16, bits=5)) @ v),
     "heads in other order": lambda q, k, v, r: exact(q, k, v, r)[:, ::-1],
     "batch in other order": lambda q, k, v, r: exact(q, k, v, r)[::-1],
 }
@@ -126,7 +126,7 @@ def judgement(kernel, case):
     q, k, v = (problem.arrays[name] for name in "QKV")
     with np.errstate(all="ignore"):
         output = kernel(q, k, v, keep(case.dtype))
-    return judged(expected(problem), Answer((output,)))
+    return judge_answer(expect(problem), Answer((output,)))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
@@ -169,7 +169,7 @@ def test_garbage_never_passes_in_any_case_that_is_evidence(wrong, dtype):
 def test_large_scores_are_exact_in_every_type(dtype):
     """Scores of ±1e4: the output is one row of V, and a few units of rounding are all that is allowed."""
     case = replace(PLAIN, dtype=dtype, fill="large")
-    wanted = expected(problem_of(case, Conventions()))
+    wanted = expect(problem_of(case, Conventions()))
     assert np.abs(wanted.steps["scaled_scores"].value).max() > 9000
     values = problem_of(case, Conventions()).arrays["V"]
     meant = (7 * np.arange(40) + 3) % 40
@@ -187,10 +187,10 @@ def test_a_case_that_rounding_hides_is_no_evidence(dtype):
     height = 2.0 ** (PRECISIONS[dtype].bits / 2 + 1)
     for name in "QK":
         problem.arrays[name] = problem.in_type(height + problem.arrays[name] / height)
-    wanted = expected(problem)
-    assert not judged(wanted, Answer((wanted.output,))).evidence
-    plain = expected(problem_of(case, Conventions()))
-    assert judged(plain, Answer((plain.output,))).evidence
+    wanted = expect(problem)
+    assert not judge_answer(wanted, Answer((wanted.output,))).evidence
+    plain = expect(problem_of(case, Conventions()))
+    assert judge_answer(plain, Answer((plain.output,))).evidence
 
 
 @pytest.mark.parametrize(
@@ -205,6 +205,6 @@ def test_a_case_that_rounding_hides_is_no_evidence(dtype):
     ],
 )
 def test_what_is_no_output_never_passes(output, words):
-    found = judged(expected(problem_of(PLAIN, Conventions())), Answer(output))
+    found = judge_answer(expect(problem_of(PLAIN, Conventions())), Answer(output))
     assert not found.right
     assert words in found.words

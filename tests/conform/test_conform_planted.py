@@ -88,7 +88,7 @@ def test_a_mistake_with_a_name_is_found_by_name(kernel):
 @pytest.fixture
 def _unexplained(monkeypatch):
     """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(run, "diagnosed", lambda *_: Diagnosis(None, ""))
+    monkeypatch.setattr(run, "diagnose", lambda *_: Diagnosis(None, ""))
 
 
 @pytest.mark.usefixtures("_unexplained")

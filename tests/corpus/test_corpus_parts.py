@@ -17,7 +17,7 @@ import attnctl
 from attnctl.config.settings import Random, Settings
 from attnctl.errors import AttnError
 from attnctl.values import BadValueError
-from attnctl.verbs.corpus import Job, merged, part_of
+from attnctl.verbs.corpus import Job, merge_parts, part_of
 from attnctl.verbs.corpus.lines import Shard, read_shard
 from attnctl.verbs.corpus.part import part_of_bytes
 from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, HeadTally, Sum, on_grid
@@ -36,13 +36,13 @@ def shards(job, count, seed=0):
 @pytest.mark.parametrize(("count", "pairs"), [(1, True), (2, True), (7, True), (7, False), (60, False)])
 def test_any_number_of_shards_of_a_model_in_any_order(tmp_path, model, count, pairs):
     job = Job(str(written(tmp_path / "c.txt")), model, pairs=pairs)
-    assert merged(shards(job, count, seed=count)).to_bytes() == part_of(job).to_bytes()
+    assert merge_parts(shards(job, count, seed=count)).to_bytes() == part_of(job).to_bytes()
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_any_number_of_shards_of_drawn_attention(tmp_path, count):
     job = Job(str(written(tmp_path / "c.txt")), settings=Settings(heads=2), pairs=True)
-    assert merged(shards(job, count, seed=count)).to_bytes() == part_of(job).to_bytes()
+    assert merge_parts(shards(job, count, seed=count)).to_bytes() == part_of(job).to_bytes()
 
 
 @pytest.mark.parametrize("trained", [True, False])
@@ -181,14 +181,14 @@ def test_what_is_missing_and_what_is_twice_there(tmp_path):
     path = written(tmp_path / "c.txt", lines=30)
     parts = dict(shards(Job(str(path)), 5))
     with pytest.raises(AttnError) as missing:
-        merged([(name, parts[name]) for name in ("part-2", "part-4")])
+        merge_parts([(name, parts[name]) for name in ("part-2", "part-4")])
     assert list(missing.value.problems) == [
         "lines 1 to 6: in none of the parts; give the part that has them",
         "lines 13 to 18: in none of the parts; give the part that has them",
         "lines 25 to 30: in none of the parts; give the part that has them",
     ]
     with pytest.raises(AttnError, match="lines 1 to 6: in part-1 and in again; give each part once"):
-        merged([*parts.items(), ("again", parts["part-1"])])
+        merge_parts([*parts.items(), ("again", parts["part-1"])])
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_parts_of_other_things(tmp_path, other, said):
     one = part_of(Job(str(path), shard=Shard(1, 2)))
     two = part_of(Job(str(elsewhere), shard=Shard(2, 2), **other))
     with pytest.raises(AttnError, match=f"two: {said} than that of one"):
-        merged([("one", one), ("two", two)])
+        merge_parts([("one", one), ("two", two)])
 
 
 def without_hash(data):

@@ -18,7 +18,7 @@ from attnctl.arithmetic import (
     Quotient,
     Rest,
     Sum,
-    abridged,
+    abridge,
     code,
     display,
     evaluate,
@@ -62,13 +62,13 @@ def test_display(expr, shown):
 )
 def test_of_a_long_sum_the_largest_terms_are_kept_in_their_order(most, shown):
     expr = Sum(tuple(map(Number, (0.0, 1.0, -7.0, 3.0, 4.0, 5.0))))
-    assert display(abridged(expr, most), text) == shown
+    assert display(abridge(expr, most), text) == shown
 
 
 def test_what_was_abridged_is_abridged_again_to_the_same():
     expr = Quotient(A, Sum(tuple(Call("exp", Number(float(-at))) for at in range(40))))
-    assert abridged(abridged(expr, 16, 30), 4) == abridged(expr, 4)
-    assert abridged(expr, 16, 40) == expr
+    assert abridge(abridge(expr, 16, 30), 4) == abridge(expr, 4)
+    assert abridge(expr, 16, 40) == expr
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_what_was_abridged_is_abridged_again_to_the_same():
     ],
 )
 def test_a_long_sum_of_anything_is_abridged(terms, rest):
-    assert abridged(Sum(tuple(map(Number, terms))), 2).parts[-1] == rest
+    assert abridge(Sum(tuple(map(Number, terms))), 2).parts[-1] == rest
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=5, max_size=40), st.integers(1, 4))
 def test_an_abridged_sum_comes_to_the_same_and_leaves_out_only_smaller_terms(values, most):
-    short = abridged(Sum(tuple(map(Number, values))), most)
+    short = abridge(Sum(tuple(map(Number, values))), most)
     *kept, rest = short.parts
     assert (len(kept), rest.terms) == (most, len(values) - most)
     assert sorted(abs(each.value) for each in kept) == sorted(map(abs, values))[-most:]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.cells import Address, Index, Speller, Token, Whole, parse, parse_start, spelled, spellings
+from attnctl.cells import Address, Index, Speller, Token, Whole, parse, parse_start, spell_cell, spellings
 from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.ops import Unstated
@@ -161,7 +161,7 @@ def test_tokens_are_quoted_and_numbered_only_where_they_must_be():
 def test_the_keys_of_cross_attention_have_tokens_of_their_own():
     trace = attnctl.run("I love AI", context="you love cats too")
     assert parse("scores[0,I,cats]").resolve(trace) == (0, 0, 2)
-    assert spelled(trace, "V", (0, 3, 1)) == "V[0,too,1]"
+    assert spell_cell(trace, "V", (0, 3, 1)) == "V[0,too,1]"
 
 
 @given(st.text() | st.text("scores[],:\"\\#-0123 'ab"))

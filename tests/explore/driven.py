@@ -7,7 +7,7 @@ from pathlib import Path
 from attnctl.cli.settings import settings_from
 from attnctl.config.fields import FIELDS
 from attnctl.store import read
-from attnctl.verbs.explore import OfFile, OfSentence, explored
+from attnctl.verbs.explore import OfFile, OfSentence, begin_walk
 
 VARIANTS = Path(__file__).parent.parent.parent / "samples" / "variants"
 DUMPS = sorted(VARIANTS.glob("*.json"))
@@ -18,12 +18,12 @@ def of_sentence(sentence="I love AI", config=None, **options):
     if options.get("positions"):
         options["positions"] = FIELDS["positions"].reader(options["positions"])
     base = settings_from(config, {})
-    return explored(OfSentence(sentence, settings_from(config, options), config, base))
+    return begin_walk(OfSentence(sentence, settings_from(config, options), config, base))
 
 
 def of_file(path, meant=None):
     """The walk through a dump."""
-    return explored(OfFile(tuple(read(str(path))), (str(path),), meant))
+    return begin_walk(OfFile(tuple(read(str(path))), (str(path),), meant))
 
 
 def drive(walk, act, size=(80, 24), **options):

@@ -8,7 +8,7 @@ from driven import drive, of_file, of_sentence, plain, screen_text, shown
 
 import attnctl
 from attnctl.screen.screen import Screen
-from attnctl.verbs.explore import OfFile, explored
+from attnctl.verbs.explore import OfFile, begin_walk
 from attnctl.verbs.explore.keys import KEYS
 from attnctl.verbs.explore.view import foot, help_lines
 
@@ -315,7 +315,7 @@ def test_a_bug_is_handed_on(monkeypatch):
     from attnctl.verbs.explore import walk as go
 
     async def act(app, pilot):
-        monkeypatch.setattr(go, "moved", lambda *_: 1 / 0)
+        monkeypatch.setattr(go, "move", lambda *_: 1 / 0)
         app.post_message(Key("down", None))  # the pilot would wait for an app that has left
         for _ in range(500):
             await asyncio.sleep(0 if app.error else 0.01)
@@ -348,7 +348,9 @@ def test_a_large_matrix_formats_what_is_visible(monkeypatch):
     trace = attnctl.run("I love AI")
     from attnctl.trace import Trace
 
-    walk = explored(OfFile((Trace({step.name: step}, {step.name: weights}, dict(trace.header)),), ("big",)))
+    walk = begin_walk(
+        OfFile((Trace({step.name: step}, {step.name: weights}, dict(trace.header)),), ("big",))
+    )
     written = []
     one = Format.__call__
     monkeypatch.setattr(Format, "__call__", lambda self, value: written.append(value) or one(self, value))

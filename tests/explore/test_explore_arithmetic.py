@@ -11,7 +11,7 @@ from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.remake import here
 from attnctl.verbs.explore.steps import entries, pixel
-from attnctl.verbs.explore.view import Arithmetic, wrapped
+from attnctl.verbs.explore.view import Arithmetic, wrap_parts
 
 
 def below(walk, width=80):
@@ -36,7 +36,7 @@ def test_of_some_cells(call):
         ("grouped-query", "V_shared", 1, 1),
     ]:
         path = VARIANTS / f"{name}.json"
-        walk = go.moved(go.to_step(of_file(path), step), rows, columns)
+        walk = go.move(go.to_step(of_file(path), step), rows, columns)
         assert below(walk, 100) == explained(call, path, walk, 100)
 
 
@@ -52,7 +52,7 @@ def test_of_every_cell_of_every_variant(path):
             for row in range(rows):
                 for column in range(columns):
                     cell = (head, row, column)[-walk.array.ndim :]
-                    there = go.placed(walk, cell)
+                    there = go.place_at(walk, cell)
                     page = Page(walk.layer.explainer, Screen(80, fits=True), View())
                     expected = list(page.lines(there.node))[2:]
                     assert "".join(below(there)) == "".join(plain(expected))
@@ -63,12 +63,12 @@ def test_of_every_cell_of_every_variant(path):
 def test_as_a_terminal_shows_it(call, path):
     walk = of_file(path)
     for step in walk.layer.steps:
-        there = go.moved(go.to_step(walk, step), 1, 1)
+        there = go.move(go.to_step(walk, step), 1, 1)
         assert below(there, 160) == explained(call, os.path.abspath(path), there, 160)  # noqa: PTH100
 
 
 def test_of_an_edited_cell():
-    walk = remake.edited(of_sentence(), "0.25")
+    walk = remake.add_edit(of_sentence(), "0.25")
     assert below(walk) == [
         "attention_weights[0,I,I] = 0.25",
         "edited: attention_weights[0,I,I]=0.25",
@@ -101,7 +101,7 @@ def test_every_operand_that_is_named_can_be_followed():
 
 
 def test_what_is_read_lights_up_in_the_pictures():
-    walk = go.moved(go.to_step(of_sentence("a b c d e f", d_model=4), "scores"), 5, 2)
+    walk = go.move(go.to_step(of_sentence("a b c d e f", d_model=4), "scores"), 5, 2)
     lit = {each.name: each.lit for each in entries(walk, Screen(), 6) if each.lit}
     assert lit == {"Q": {(5, column) for column in range(4)}, "K": {(2, column) for column in range(4)}}
 
@@ -119,6 +119,6 @@ def test_lines_go_on_below():
     from attnctl.verbs.explore.view import Part
 
     line = [Part("abc", "x"), Part("defgh", "y", "z")]
-    assert plain(wrapped(line, 4)) == ["abcd", "efgh"]
-    assert plain(wrapped(line, 1)) == list("abcdefgh")
-    assert plain(wrapped([Part("中文")], 1)) != []
+    assert plain(wrap_parts(line, 4)) == ["abcd", "efgh"]
+    assert plain(wrap_parts(line, 1)) == list("abcdefgh")
+    assert plain(wrap_parts([Part("中文")], 1)) != []

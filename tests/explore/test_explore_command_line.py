@@ -29,7 +29,9 @@ def started(call, monkeypatch):
     """A command line on what it takes for a terminal: its code, what it says, what it would explore."""
     found = []
     monkeypatch.setattr("attnctl.cli.explore.require_terminal", lambda _: None)
-    monkeypatch.setattr("attnctl.cli.explore.walked", lambda source, *_, **__: found.append(source))
+    monkeypatch.setattr(
+        "attnctl.cli.explore.explore_on_terminal", lambda source, *_, **__: found.append(source)
+    )
 
     def run(*args):
         done = call("explore", *args)
@@ -65,10 +67,12 @@ def test_what_is_explored(started, tmp_path, call):
     ],
 )
 def test_what_is_refused(started, call, args, said, monkeypatch):
-    from attnctl.verbs.explore import explored
+    from attnctl.verbs.explore import begin_walk
 
     call("run", "I love AI", "-o", "s.json")
-    monkeypatch.setattr("attnctl.cli.explore.walked", lambda source, *_, **__: explored(source) and None)
+    monkeypatch.setattr(
+        "attnctl.cli.explore.explore_on_terminal", lambda source, *_, **__: begin_walk(source) and None
+    )
     code, err, _ = started(*args)
     assert code == 2
     assert said in err

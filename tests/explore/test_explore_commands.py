@@ -13,7 +13,7 @@ from attnctl.config.settings import Settings
 from attnctl.formats import write
 from attnctl.models.run import Input
 from attnctl.store.codec import plain
-from attnctl.verbs.explore import OfModel, explored, remake
+from attnctl.verbs.explore import OfModel, begin_walk, remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands, flags
 
@@ -90,7 +90,7 @@ def options_of(given):
 def test_a_sentence(name):
     walk = of_sentence("I love AI it is", **options_of(SENTENCES[name]))
     holds(walk)
-    edited = go.moved(remake.edited(go.moved(walk, 1, 0), "*=0.5"), 0, 1)
+    edited = go.move(remake.add_edit(go.move(walk, 1, 0), "*=0.5"), 0, 1)
     holds(go.to_step(edited, "output"))
     assert all("<<" not in command for command in commands(edited))
 
@@ -108,7 +108,7 @@ def test_a_config_and_what_flags_lay_over_it(tmp_path):
     walk = of_sentence(None, str(path), seed=4)
     assert commands(walk)[0] == f"attnctl run -c {path} --seed 4 --step attention_weights"
     holds(walk)
-    on = remake.switched(walk, "softcap")
+    on = remake.switch_rule(walk, "softcap")
     assert commands(on)[0].startswith(f"attnctl run -c {path} --seed 4 --softcap 30")
     holds(on)
 
@@ -116,7 +116,7 @@ def test_a_config_and_what_flags_lay_over_it(tmp_path):
 def test_what_flags_cannot_say_is_a_config_on_standard_input(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(CONFIG)
-    off = remake.edited(remake.switched(of_sentence(None, str(path)), "causal"), "0.25")
+    off = remake.add_edit(remake.switch_rule(of_sentence(None, str(path)), "causal"), "0.25")
     assert all("run -c - " in command and "<<'CONFIG'" in command for command in commands(off))
     holds(off)
 
@@ -124,9 +124,9 @@ def test_what_flags_cannot_say_is_a_config_on_standard_input(tmp_path):
 @pytest.mark.slow
 def test_a_shell_understands_the_commands(workplace):
     """One in a pipe, with quotes, a document and a sentence that begins with a dash."""
-    walk = remake.switched(remake.switched(of_sentence('- it\'s "so" $HOME'), "alibi"), "causal")
+    walk = remake.switch_rule(remake.switch_rule(of_sentence('- it\'s "so" $HOME'), "alibi"), "causal")
     rope = of_sentence('- it\'s "so" $HOME', positions="rope")
-    for each in (remake.edited(walk, "0.5"), remake.edited(remake.switched(rope, "alibi"), "0.5")):
+    for each in (remake.add_edit(walk, "0.5"), remake.add_edit(remake.switch_rule(rope, "alibi"), "0.5")):
         matrix, cell = commands(each)
         done = workplace.shell(cell)
         assert (done.returncode, done.stderr) == (0, b"")
@@ -143,7 +143,7 @@ def test_a_dump(name):
 
 @pytest.mark.parametrize("name", ["causal", "cross", "learned", "cache"])
 def test_an_edited_dump(name):
-    holds(remake.edited(go.moved(of_file(VARIANTS / f"{name}.json"), 1, 1), "0.5"))
+    holds(remake.add_edit(go.move(of_file(VARIANTS / f"{name}.json"), 1, 1), "0.5"))
 
 
 def test_one_trace_of_several(tmp_path):
@@ -176,7 +176,7 @@ def test_anyones_arrays(tmp_path):
     meant = Settings(scale=0.25)
     words = (path, *(word for pair in names.items() for word in ("--name", "=".join(pair))))
     theirs = under_our_names(read_one(path, rename=names), meant, None)
-    walk = explored(OfFile((theirs,), words, meant))
+    walk = begin_walk(OfFile((theirs,), words, meant))
     (cell,) = commands(walk)
     assert "but the dump has 0.5 here" in run(cell)
     assert "--scale 0.25" in cell
@@ -187,9 +187,9 @@ MODEL = VARIANTS.parent.parent / "tests" / "models" / "checkpoints" / "gpt-oss"
 
 def test_layers_of_a_model():
     source = OfModel(str(MODEL), Input(ids=(4, 5, 6, 7, 4, 5)), "all", Settings(dtype="float32"))
-    walk = explored(source)
+    walk = begin_walk(source)
     holds(go.to_layer(walk, 1))
-    edited = remake.edited(walk, "0")
+    edited = remake.add_edit(walk, "0")
     holds(go.to_step(edited, "output"))
     later = go.to_layer(edited, 1)
     assert "--layer 0,1" in commands(later)[0]
@@ -208,8 +208,8 @@ def test_flags_say_all_or_nothing():
 def test_every_step_of_every_variant(path):
     walk = of_file(path)
     for step in walk.layer.steps:
-        holds(go.moved(go.to_step(walk, step), 1, 1))
+        holds(go.move(go.to_step(walk, step), 1, 1))
     if path.stem != "padding":
-        edited = remake.edited(walk, "*=0.5")
+        edited = remake.add_edit(walk, "*=0.5")
         for step in edited.layer.steps[-4:]:
             holds(go.to_step(edited, step))

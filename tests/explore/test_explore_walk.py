@@ -7,7 +7,7 @@ from driven import DUMPS, VARIANTS, of_file, of_sentence
 import attnctl
 from attnctl.errors import AttnError
 from attnctl.trace import Trace
-from attnctl.verbs.explore import OfFile, explored, remake
+from attnctl.verbs.explore import OfFile, begin_walk, remake
 from attnctl.verbs.explore import walk as go
 
 WALK = of_sentence(heads=2)
@@ -32,12 +32,12 @@ def test_it_begins_at_the_first_weight():
     ],
 )
 def test_moving_ends_at_the_edges(rows, columns, cell):
-    assert go.moved(WALK, rows, columns).place.cell == cell
+    assert go.move(WALK, rows, columns).place.cell == cell
 
 
 def test_following_a_weight_back_to_the_embedding():
     """The cells that are typed in are those of the textbook's lines: A, S / √d_k, S, Q, X, E."""
-    walk = go.moved(WALK, 1, 2)
+    walk = go.move(WALK, 1, 2)
     for number, expected in [
         (0, ("scaled_scores", (0, 1, 2))),
         (0, ("scores", (0, 1, 2))),
@@ -45,10 +45,10 @@ def test_following_a_weight_back_to_the_embedding():
         (0, ("X", (2, 0))),
         (0, ("embeddings", (2, 0))),
     ]:
-        walk = go.followed(go.chosen(walk, number))
+        walk = go.follow(go.chosen(walk, number))
         assert at(walk) == expected
     with pytest.raises(AttnError, match="nothing was read"):
-        go.followed(walk)
+        go.follow(walk)
     for expected in ["X", "K", "scores", "scaled_scores", "attention_weights"]:
         walk = go.back(walk)
         assert walk.step == expected
@@ -62,7 +62,7 @@ def test_operands_go_round():
 
 
 def test_a_step_keeps_the_head_the_query_and_the_key():
-    walk = go.along(go.moved(WALK, 1, 2), "head", 1)
+    walk = go.along(go.move(WALK, 1, 2), "head", 1)
     for step, cell in [
         ("Q", (1, 1, 0)),
         ("K", (1, 2, 0)),
@@ -79,10 +79,10 @@ def test_steps_in_order_and_their_ends():
     steps = WALK.layer.steps
     walk = go.to_step(WALK, steps[0])
     for name in steps[1:]:
-        walk = go.stepped(walk, 1)
+        walk = go.go_step(walk, 1)
         assert walk.step == name
     with pytest.raises(AttnError, match="output is the last step"):
-        go.stepped(walk, 1)
+        go.go_step(walk, 1)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ EDITS = [
 
 @pytest.mark.parametrize(("text", "edit"), EDITS)
 def test_an_edit_is_that_of_run(text, edit):
-    edited = remake.edited(WALK, text)
+    edited = remake.add_edit(WALK, text)
     expected = attnctl.run("I love AI", heads=2, edits=[edit])
     plain = attnctl.run("I love AI", heads=2)
     assert edited.layer.edits == (edit,)
@@ -158,12 +158,12 @@ def test_an_edit_is_that_of_run(text, edit):
 @pytest.mark.parametrize("text", ["", "love", "nan", "scores[0,0]=x", "no_step=1", "1=2", "inf"])
 def test_what_is_no_edit_is_refused(text):
     with pytest.raises(AttnError):
-        remake.edited(WALK, text)
+        remake.add_edit(WALK, text)
 
 
 def test_edits_add_up_and_outlive_a_rule_and_a_seed():
     walk = remake.with_seed(
-        remake.switched(remake.edited(remake.edited(WALK, "0.5"), "+=1"), "causal"), "7"
+        remake.switch_rule(remake.add_edit(remake.add_edit(WALK, "0.5"), "+=1"), "causal"), "7"
     )
     edits = ["attention_weights[0,I,I]=0.5", "attention_weights[0,I,I]+=1"]
     expected = attnctl.run("I love AI", heads=2, edits=edits, causal=True, seed=7)
@@ -178,30 +178,30 @@ RULES = {"causal": {"causal": True}, "window": {"window": (3, 0)}, "dilated": {"
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_is_switched_on_and_off(name):
-    on = remake.switched(CATS, name)
+    on = remake.switch_rule(CATS, name)
     expected = attnctl.run("the cat sat on the mat", heads=2, **RULES[name])
     assert all(np.array_equal(on.trace[step], expected[step]) for step in expected)
     assert [choice.on for choice in remake.rules_of(on)] == [each == name for each in RULES]
-    off = remake.switched(on, name)
+    off = remake.switch_rule(on, name)
     assert all(np.array_equal(off.trace[step], CATS.trace[step]) for step in CATS.trace)
     assert list(off.trace) == list(CATS.trace)
 
 
 def test_a_rule_switched_off_and_on_keeps_its_number():
     walk = of_sentence(window=(1, 0))
-    again = remake.switched(remake.switched(walk, "window"), "window")
+    again = remake.switch_rule(remake.switch_rule(walk, "window"), "window")
     assert again.layer.made.settings.rules == walk.layer.made.settings.rules
 
 
 def test_where_a_step_is_gone_one_stands_at_the_step_before():
-    walk = go.to_step(go.moved(remake.switched(WALK, "causal"), 1, 1), "masked_scores")
-    off = remake.switched(go.to_step(walk, "output"), "causal")
+    walk = go.to_step(go.move(remake.switch_rule(WALK, "causal"), 1, 1), "masked_scores")
+    off = remake.switch_rule(go.to_step(walk, "output"), "causal")
     assert at(go.back(off)) == ("scaled_scores", (0, 1, 1))
 
 
 def test_a_rule_that_is_not_there():
     with pytest.raises(AttnError, match="no rule 'padding'; there are causal, window"):
-        remake.switched(WALK, "padding")
+        remake.switch_rule(WALK, "padding")
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "1.5", "99999999999999999999"])
@@ -216,9 +216,9 @@ def test_what_is_no_seed_is_refused(text):
 def test_a_dump_without_its_recipe():
     weights = np.full((1, 2, 2), 0.5)
     step = of_sentence().trace.steps["attention_weights"]
-    walk = explored(OfFile((Trace({step.name: step}, {step.name: weights}),), ("w.npz",)))
+    walk = begin_walk(OfFile((Trace({step.name: step}, {step.name: weights}),), ("w.npz",)))
     assert "scaled_scores is not in this dump" in walk.node.why_not
-    for attempt in (remake.edited, remake.with_seed, remake.switched):
+    for attempt in (remake.add_edit, remake.with_seed, remake.switch_rule):
         with pytest.raises(AttnError, match="does not say how it was made"):
             attempt(walk, "1")
 
@@ -227,7 +227,7 @@ def test_an_edited_dump_is_not_edited_again(tmp_path):
     path = str(tmp_path / "edited.json")
     attnctl.run("I love AI", edits=["V=0"]).save(path)
     with pytest.raises(AttnError, match="was edited when it was made"):
-        remake.edited(of_file(path), "1")
+        remake.add_edit(of_file(path), "1")
 
 
 def test_a_dump_that_comes_to_other_numbers_is_not_taken_for_its_config(tmp_path):
@@ -236,7 +236,7 @@ def test_a_dump_that_comes_to_other_numbers_is_not_taken_for_its_config(tmp_path
     trace.arrays["scores"][0, 0, 0] += 1e-6
     trace.save(path)
     with pytest.raises(AttnError, match="other numbers"):
-        remake.edited(of_file(path), "1")
+        remake.add_edit(of_file(path), "1")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_nothing_is_drawn_where_arrays_were_given(path):
 
 def test_lengths_that_the_file_lacks():
     with pytest.raises(AttnError, match="key_lengths are not in the file"):
-        remake.edited(of_file(VARIANTS / "padding.json"), "1")
+        remake.add_edit(of_file(VARIANTS / "padding.json"), "1")
 
 
 @pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.stem)
@@ -260,7 +260,7 @@ def test_every_step_of_every_variant_can_be_stood_on(path):
         assert len(walk.place.cell) == walk.array.ndim
         assert walk.node.value == float(walk.array[walk.place.cell])
         rows, columns = (1, 1, *walk.array.shape)[-2:]
-        last = go.moved(walk, 10**6, 10**6)
+        last = go.move(walk, 10**6, 10**6)
         assert (last.row, last.column) == (rows - 1, columns - 1)
 
 
@@ -269,10 +269,10 @@ def test_several_traces_of_a_file(tmp_path):
     from attnctl.formats import write
 
     write(attnctl.run_many(["I love AI", "we do"], heads=2), path)
-    walk = go.moved(of_file(path), 2, 2)
+    walk = go.move(of_file(path), 2, 2)
     other = go.to_layer(walk, 1)
     assert (other.place.layer, other.trace.sentence, other.place.cell) == (1, "we do", (0, 1, 1))
-    edited = remake.edited(other, "0.5")
+    edited = remake.add_edit(other, "0.5")
     assert edited.layer.edits
     assert not edited.layers[0].edits
     assert go.to_layer(other, 1).place.layer == 0

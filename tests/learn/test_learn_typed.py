@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from attnctl.errors import AttnError
 from attnctl.values import Plain
 from attnctl.verbs.learn.expression import Cells, parse
-from attnctl.verbs.learn.typed import fitted, read_matrix, read_number
+from attnctl.verbs.learn.typed import fit_shape, read_matrix, read_number
 
 ACCEPTED = [
     ("0.6234", 0.6234), ("0.62", 0.6234), ("0.623", 0.6234), (".62", 0.6234), ("62 %", 0.6234),
@@ -75,10 +75,10 @@ def test_what_is_no_matrix(text):
 
 def test_a_matrix_is_right_at_its_finest_digits_and_axes_of_one_do_not_matter():
     right = np.array([[[0.38745562, 0.23500371], [0.5, 0.0]]])
-    assert fitted(read_matrix("[[0.39, 0.24], [0.5, 0]]"), right.shape).could_be(right)
-    assert not fitted(read_matrix("[[0.39, 0.26], [0.5, 0]]"), right.shape).could_be(right)
-    assert not fitted(read_matrix("[[0.4, 0.2], [0.5, 0]]"), right.shape).could_be(right)
-    assert not fitted(read_matrix("[[0, 0], [0, 0]]"), right.shape).could_be(right)
+    assert fit_shape(read_matrix("[[0.39, 0.24], [0.5, 0]]"), right.shape).could_be(right)
+    assert not fit_shape(read_matrix("[[0.39, 0.26], [0.5, 0]]"), right.shape).could_be(right)
+    assert not fit_shape(read_matrix("[[0.4, 0.2], [0.5, 0]]"), right.shape).could_be(right)
+    assert not fit_shape(read_matrix("[[0, 0], [0, 0]]"), right.shape).could_be(right)
     assert not read_matrix("[0.39, 0.24, 0.5, 0]").could_be(right)
 
 

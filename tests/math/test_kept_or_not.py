@@ -13,7 +13,7 @@ from attnctl.api import chosen
 from attnctl.config.settings import Settings
 from attnctl.engine import blas
 from attnctl.engine.cost import peak
-from attnctl.engine.execute import carry_out, needed
+from attnctl.engine.execute import carry_out, steps_needed
 from attnctl.engine.tiles import SCRATCH_BYTES
 from attnctl.plan import operator
 from attnctl.rules import Causal
@@ -190,7 +190,7 @@ def agree(ready, dtype, keep, tile):
         found, expected = (outcome.values[name].astype(float) for outcome in (part, whole))
         size = np.abs(expected).max(where=np.isfinite(expected), initial=0)
         assert same(found, expected, blur * size if blur < 1 else np.inf), name
-    seen = {step.name for step in needed(ready.derivation, keep)}
+    seen = {step.name for step in steps_needed(ready.derivation, keep)}
     first = whole.overflow
     assert part.overflow == (first if first and first[0] in seen else None)
     if "attention_weights" in seen:

@@ -9,9 +9,9 @@ import pytest
 from cases import CASES
 from checkpoints import NAMES, ROOT, expected_of, folder_of
 
-from attnctl.models.attention import prepared
+from attnctl.models.attention import prepare_attention
 from attnctl.models.families import FAMILIES
-from attnctl.models.forward import embedded, ended, states
+from attnctl.models.forward import embed, final_norm, states
 from attnctl.models.source import open_model
 
 REPOSITORY = Path(__file__).parents[2]
@@ -50,13 +50,13 @@ def parts_compared(folder, expected, part, memory=None):
     found = {}
 
     def run(tensors, hidden, memory, cross):
-        trace = prepared(tensors, hidden, None, memory, cross=cross).run()
+        trace = prepare_attention(tensors, hidden, None, memory, cross=cross).run()
         found[f"{'cross_' if cross else start}weights_{tensors.index}"] = trace["attention_weights"]
         return trace
 
     last = len(model.description.layers)
     for index, hidden in states(model, first(model, expected, start), memory, run):
-        found[f"{start}hidden_{index}"] = ended(model, hidden) if index == last else hidden
+        found[f"{start}hidden_{index}"] = final_norm(model, hidden) if index == last else hidden
     for name, array in found.items():
         if name in expected and array.shape == expected[name].shape:
             np.testing.assert_allclose(array, expected[name], err_msg=name, **TOLERANCE)
@@ -71,4 +71,4 @@ def first(model, expected, start):
     if ids is None or "embed" not in model.description.shared:
         return expected[f"{start}hidden_0"]
     segments = expected.get("token_type_ids")
-    return embedded(model, ids.tolist(), None if segments is None else segments.tolist())
+    return embed(model, ids.tolist(), None if segments is None else segments.tolist())

@@ -125,12 +125,12 @@ def test_tensors_that_do_not_fit(llama, change, said):
 
 def final(folder):
     """What is said once the final norm is read."""
-    from attnctl.models.forward import ended
+    from attnctl.models.forward import final_norm
     from attnctl.models.source import open_model
 
     model = open_model(str(folder))
     with pytest.raises(AttnError) as caught:
-        ended(model, __import__("numpy").zeros((2, 16), "float32"))
+        final_norm(model, __import__("numpy").zeros((2, 16), "float32"))
     return str(caught.value)
 
 
@@ -177,12 +177,12 @@ def test_only_the_numbers_that_are_used_are_looked_at(llama):
 
 def refusal_of_states(folder):
     """What is said when every layer is run to its end."""
-    from attnctl.models.forward import embedded, states
+    from attnctl.models.forward import embed, states
     from attnctl.models.source import open_model
 
     model = open_model(str(folder))
     with pytest.raises(AttnError) as caught:
-        list(states(model, embedded(model, IDS.ids)))
+        list(states(model, embed(model, IDS.ids)))
     return str(caught.value)
 
 

@@ -5,7 +5,7 @@ import pytest
 from checkpoints import ROOT
 from ports import PORTS, run
 
-from attnctl.models.meant import meant
+from attnctl.models.intent import meant
 from attnctl.models.source import open_model
 from attnctl.plan.intended import anyones
 from attnctl.verbs.check.check import check

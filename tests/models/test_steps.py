@@ -12,8 +12,8 @@ from attnctl.engine.execute import carry_out
 from attnctl.filling import filler, form_of
 from attnctl.formats import write
 from attnctl.kind import HeadNorm
-from attnctl.models.attention import prepared
-from attnctl.models.forward import embedded
+from attnctl.models.attention import prepare_attention
+from attnctl.models.forward import embed
 from attnctl.models.source import open_model
 from attnctl.ops import Given
 from attnctl.store import read_one
@@ -36,7 +36,7 @@ NAMES = [
 def layer_of(name, dtype="float64"):
     """What a run of layer 0 of a checkpoint is carried out from."""
     model = open_model(str(ROOT / name), dtype=dtype)
-    return prepared(model.layer(0), embedded(model, expected_of(name)["input_ids"].tolist()))
+    return prepare_attention(model.layer(0), embed(model, expected_of(name)["input_ids"].tolist()))
 
 
 def gated():

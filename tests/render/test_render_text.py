@@ -110,13 +110,13 @@ def test_the_beginning_and_the_end_of_a_long_token_stay():
 @UNHURRIED
 @given(ANYTHING.map(text.visible), st.integers(2, 30))
 def test_folded_lines_fit_and_lose_nothing_but_spaces(sentence, width):
-    lines = text.folded(sentence, width)
+    lines = text.fold_text(sentence, width)
     assert all(cell_len(line) <= width for line in lines)
     assert "".join(lines).replace(" ", "") == sentence.replace(" ", "")
 
 
 def test_folding_breaks_at_spaces():
-    assert text.folded("the quick brown fox", 10) == ["the quick", "brown fox"]
+    assert text.fold_text("the quick brown fox", 10) == ["the quick", "brown fox"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.report.found import beside, check_pieces, conform_pieces, diff_pieces, marked
+from attnctl.report.found import beside, check_pieces, conform_pieces, diff_pieces, mark_wrong
 from attnctl.store import read
 from attnctl.trace import Trace
 
@@ -35,7 +35,7 @@ def right():
 
 def test_a_wrong_number_is_marked_with_what_it_should_be(right):
     report = attnctl.check(changed(right, "attention_weights", (1, 2, 0), 0.9))
-    marks = marked(report)
+    marks = mark_wrong(report)
     assert list(marks) == ["attention_weights", "head_outputs"]
     mark = marks["attention_weights"]
     assert np.argwhere(mark.wrong).tolist() == [[1, 2, 0]]
@@ -44,7 +44,7 @@ def test_a_wrong_number_is_marked_with_what_it_should_be(right):
 
 
 def test_a_right_trace_has_no_marks(right):
-    assert marked(attnctl.check(right)) == {}
+    assert mark_wrong(attnctl.check(right)) == {}
 
 
 def test_the_words_of_a_check_stand_above(right):

@@ -6,7 +6,7 @@ from pathlib import Path
 import attnctl
 from attnctl.screen.output import plain_text
 from attnctl.screen.screen import Screen
-from attnctl.verbs.stats import Found, Report, measured, rollout
+from attnctl.verbs.stats import Found, Report, measure_heads, rollout
 from attnctl.verbs.stats.view import Table, rollout_lines, write_csv
 
 FOLDER = Path(__file__).parent / "golden"
@@ -30,7 +30,7 @@ def blind():
 
 
 def report(*traces):
-    return Report(tuple(measured(trace, f"dump-{number}.json") for number, trace in enumerate(traces)))
+    return Report(tuple(measure_heads(trace, f"dump-{number}.json") for number, trace in enumerate(traces)))
 
 
 def text(lines):

@@ -15,7 +15,7 @@ from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.ops import Unstated
 from attnctl.trace import Trace
-from attnctl.verbs.stats import MEASURES, measure, measured
+from attnctl.verbs.stats import MEASURES, measure, measure_heads
 
 
 def a_trace(weights, **header):
@@ -51,7 +51,9 @@ def oracle(weights, tokens=None, offset=0):
 
 
 def test_numbers_typed_in():
-    head = measured(a_trace([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], tokens=["a", "b", "a"])).heads[0]
+    head = measure_heads(
+        a_trace([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], tokens=["a", "b", "a"])
+    ).heads[0]
     assert head.means == pytest.approx(
         {
             "entropy": (0 + 1 + 1.5) / 3,
@@ -77,7 +79,7 @@ square = st.integers(1, 5).flatmap(
 @given(square)
 def test_the_same_as_plain_loops(drawn):
     weights, tokens = drawn
-    found = measured(a_trace(weights, tokens=tokens))
+    found = measure_heads(a_trace(weights, tokens=tokens))
     for head, own in zip(found.heads, weights, strict=True):
         assert head.means == pytest.approx(oracle(own, tokens), abs=1e-12)
         assert head.empty_rows == sum(not any(row) for row in own)
@@ -97,14 +99,14 @@ def test_how_far_two_heads_are_apart(drawn):
             p, q = (a / a.sum()).tolist(), (b / b.sum()).tolist()
             mixed = [(x + y) / 2 for x, y in zip(p, q, strict=True)]
             rows.append(bits(mixed) - (bits(p) + bits(q)) / 2)
-    tally = measured(a_trace(weights)).pairs[0, 1]
+    tally = measure_heads(a_trace(weights)).pairs[0, 1]
     assert tally.rows == len(rows)
     assert tally.sum == pytest.approx(sum(rows), abs=1e-12)
 
 
 def test_heads_that_do_the_same_and_heads_with_nothing_in_common():
     eye = np.eye(3)
-    found = measured(a_trace([eye, eye, eye[::-1], np.roll(eye, 1, axis=0)]))
+    found = measure_heads(a_trace([eye, eye, eye[::-1], np.roll(eye, 1, axis=0)]))
     apart = {pair: tally.mean for pair, tally in found.pairs.items()}
     assert apart == {(0, 1): 0, (0, 2): 2 / 3, (0, 3): 1, (1, 2): 2 / 3, (1, 3): 1, (2, 3): 2 / 3}
     assert [found.nearest(head) for head in range(4)] == [(1, 0), (0, 0), (0, 2 / 3), (2, 2 / 3)]
@@ -113,15 +115,15 @@ def test_heads_that_do_the_same_and_heads_with_nothing_in_common():
 
 def test_blocks_of_any_size_give_the_same(monkeypatch):
     weights = np.random.RandomState(0).dirichlet(np.ones(7), (2, 3, 7))
-    whole = measured(a_trace(weights))
+    whole = measure_heads(a_trace(weights))
     monkeypatch.setattr(measure, "BLOCK", 1)
-    assert measured(a_trace(weights)) == whole
+    assert measure_heads(a_trace(weights)) == whole
 
 
 @pytest.mark.parametrize("axes", [2, 3, 4])
 def test_arrays_of_others(axes):
     weights = np.full((1, 1, 4, 4), 0.25)[(0,) * (4 - axes)]
-    (head,) = measured(a_trace(weights)).heads
+    (head,) = measure_heads(a_trace(weights)).heads
     assert head.means == {
         "entropy": 2, "effective_keys": 4, "distance": 1.25, "previous": 0.25, "first": 0.25, "self": 0.25,
         "same_token": None,
@@ -131,14 +133,14 @@ def test_arrays_of_others(axes):
 def test_a_batch_is_more_rows_and_says_where_the_largest_is():
     weights = np.full((2, 1, 2, 2), 0.5)
     weights[1, 0, 0] = 0.1, 0.9
-    (head,) = measured(a_trace(weights)).heads
+    (head,) = measure_heads(a_trace(weights)).heads
     assert head.tallies["entropy"].rows == 4
     assert head.largest.at == (1, 0, 1)
 
 
 def test_in_cross_attention_places_mean_nothing_but_words_do():
     trace = attnctl.run("I love AI", context="AI cats I AI")
-    (head,) = measured(trace).heads
+    (head,) = measure_heads(trace).heads
     assert [name for name, mean in head.means.items() if mean is None] == ["distance", "previous", "self"]
     rows = trace["attention_weights"][0]
     assert head.means["same_token"] == pytest.approx((rows[0, 2] + rows[2, 0] + rows[2, 3]) / 3)
@@ -149,7 +151,7 @@ def test_queries_after_a_cache_stand_at_its_end():
     new = {name: rng.uniform(-1, 1, (1, 2, 3)) for name in "QKV"}
     past = {name: rng.uniform(-1, 1, (1, 3, 3)) for name in ("past_key", "past_value")}
     trace = attnctl.attend({**new, **past}, causal=True)
-    (head,) = measured(trace).heads
+    (head,) = measure_heads(trace).heads
     assert head.means == pytest.approx(
         {**oracle(trace["attention_weights"][0].tolist(), offset=3), "same_token": None}
     )
@@ -158,18 +160,18 @@ def test_queries_after_a_cache_stand_at_its_end():
 def test_queries_among_other_keys_have_no_place():
     rng = np.random.RandomState(1)
     arrays = {"Q": rng.uniform(size=(2, 3)), "K": rng.uniform(size=(4, 3)), "V": rng.uniform(size=(4, 3))}
-    assert measured(attnctl.attend(arrays)).heads[0].tallies["distance"] is None
-    assert measured(attnctl.attend(arrays, causal=True)).heads[0].tallies["distance"] is not None
-    assert measured(attnctl.attend(arrays, causal_offset=2)).heads[0].tallies["distance"] is not None
+    assert measure_heads(attnctl.attend(arrays)).heads[0].tallies["distance"] is None
+    assert measure_heads(attnctl.attend(arrays, causal=True)).heads[0].tallies["distance"] is not None
+    assert measure_heads(attnctl.attend(arrays, causal_offset=2)).heads[0].tallies["distance"] is not None
 
 
 def test_rows_that_see_nothing_are_counted_and_left_out():
     trace = attnctl.run("I love AI", mask=[[0, 0, 0], [1, 0, 0], [0, 0, 1]])
-    (head,) = measured(trace).heads
+    (head,) = measure_heads(trace).heads
     assert head.empty_rows == 1
     assert head.means["entropy"] == 0
     assert head.tallies["self"].rows == 2
-    (blind,) = measured(a_trace(np.zeros((2, 2)))).heads
+    (blind,) = measure_heads(a_trace(np.zeros((2, 2)))).heads
     assert (blind.largest, blind.means["entropy"], blind.empty_rows) == (None, None, 2)
 
 
@@ -185,7 +187,7 @@ def test_rows_that_see_nothing_are_counted_and_left_out():
 )
 def test_rows_that_do_not_sum_to_1_are_counted_and_taken_as_shares(dtype, off, uneven):
     weights = np.array([[0.5, 0.5], [0.5 + off, 0.5]], dtype=dtype)
-    (head,) = measured(a_trace(weights)).heads
+    (head,) = measure_heads(a_trace(weights)).heads
     assert head.uneven_rows == uneven
     assert head.means["first"] == pytest.approx(
         (0.5 + float(weights[1, 0]) / float(weights[1].sum())) / 2, rel=1e-3
@@ -197,16 +199,16 @@ def test_what_is_no_weight_is_refused_with_its_place(wrong):
     weights = np.full((2, 3, 3), 1 / 3)
     weights[1, 2, 0] = wrong
     with pytest.raises(AttnError, match=rf"attention_weights: {wrong} at \[1, 2, 0\]"):
-        measured(a_trace(weights))
+        measure_heads(a_trace(weights))
 
 
 def test_a_dump_without_weights_is_refused():
     with pytest.raises(AttnError, match="no attention_weights in this dump; it has scores"):
-        measured(attnctl.run("I love AI").select(["scores"]))
+        measure_heads(attnctl.run("I love AI").select(["scores"]))
 
 
 def test_tokens_that_do_not_fit_are_not_used():
-    (head,) = measured(a_trace(np.full((2, 2), 0.5), tokens=["one"])).heads
+    (head,) = measure_heads(a_trace(np.full((2, 2), 0.5), tokens=["one"])).heads
     assert head.tallies["same_token"] is None
     assert head.largest.tokens is None
 
@@ -222,4 +224,4 @@ def test_tokens_that_do_not_fit_are_not_used():
     ],
 )
 def test_a_config_that_makes_no_sense_does_no_harm(config):
-    assert measured(a_trace(np.full((2, 2), 0.5), config=config)).heads[0].means["entropy"] == 1
+    assert measure_heads(a_trace(np.full((2, 2), 0.5), config=config)).heads[0].means["entropy"] == 1

@@ -12,11 +12,11 @@ from test_stats_measure import a_trace
 
 import attnctl
 from attnctl.errors import AttnError
-from attnctl.verbs.stats import Report, Tally, measured, merge, rollout
+from attnctl.verbs.stats import Report, Tally, measure_heads, merge, rollout
 
 
 def report(traces):
-    return Report(tuple(measured(trace, f"dump {number}") for number, trace in enumerate(traces)))
+    return Report(tuple(measure_heads(trace, f"dump {number}") for number, trace in enumerate(traces)))
 
 
 def through_json(data):

@@ -7,7 +7,7 @@ differs. Nothing here computes.
 from __future__ import annotations
 
 from attnctl.models.families import encoders, experts, gpt, llama, speech_and_text
-from attnctl.models.family import Stack, changed
+from attnctl.models.family import Stack, derive_stack
 
 FAMILIES: dict[str, dict[str, Stack]] = {
     "bert": {"": encoders.BERT},
@@ -33,7 +33,7 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "gemma": {"": llama.GEMMA},
     "gemma2": {"": llama.GEMMA2},
     "gemma3_text": {"": llama.GEMMA3},
-    "gemma3": {"": changed(llama.GEMMA3, section="text_config", within="language_model.")},
+    "gemma3": {"": derive_stack(llama.GEMMA3, section="text_config", within="language_model.")},
     "hunyuan_v1_dense": {"": llama.HUNYUAN},
     "phi": {"": llama.PHI},
     "phi3": {"": llama.PHI3},
@@ -52,8 +52,8 @@ FAMILIES: dict[str, dict[str, Stack]] = {
     "clip_text_model": {"": encoders.CLIP_TEXT},
     "clip_vision_model": {"": encoders.CLIP_VISION},
     "clip": {
-        "": changed(encoders.CLIP_TEXT, section="text_config", within="text_model."),
-        "vision": changed(encoders.CLIP_VISION, section="vision_config", within="vision_model."),
+        "": derive_stack(encoders.CLIP_TEXT, section="text_config", within="text_model."),
+        "vision": derive_stack(encoders.CLIP_VISION, section="vision_config", within="vision_model."),
     },
 }
 """Every model_type, with its stacks of layers by name; the one without a name comes first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.models.family import LAYER_NORM, ROTARY_BY_TYPE, TYPES, Stack, changed
+from attnctl.models.family import LAYER_NORM, ROTARY_BY_TYPE, TYPES, Stack, derive_stack
 from attnctl.models.keys import INDEX, by_layer, count, derived, epsilon, flag, number, text
 
 BERT = Stack(
@@ -39,7 +39,7 @@ BERT = Stack(
 )
 
 
-ROBERTA = changed(
+ROBERTA = derive_stack(
     BERT,
     settings={
         "positions": "after_pad",
@@ -47,7 +47,7 @@ ROBERTA = changed(
     },
 )
 
-ELECTRA = changed(
+ELECTRA = derive_stack(
     BERT,
     outer={"embed_project": "embeddings_project"},
     settings={"embed_width": count("embedding_size", default=128)},
@@ -80,7 +80,7 @@ DISTILBERT = Stack(
     inert=("sinusoidal_pos_embds",),  # how its table of positions began
 )
 
-ALBERT = changed(
+ALBERT = derive_stack(
     BERT,
     layer="encoder.albert_layer_groups.{i}.albert_layers.0.",
     outer={"embed_project": "encoder.embedding_hidden_mapping_in"},
@@ -177,7 +177,7 @@ VIT = Stack(
     },
 )
 
-CLIP_VISION = changed(
+CLIP_VISION = derive_stack(
     VIT,
     layer="encoder.layers.{i}.",
     inner={
@@ -201,7 +201,7 @@ CLIP_VISION = changed(
     },
 )
 
-CLIP_TEXT = changed(
+CLIP_TEXT = derive_stack(
     CLIP_VISION,
     outer={
         "embed": "embeddings.token_embedding",

@@ -8,11 +8,11 @@ from operator import add, ge, mul
 from typing import Any
 
 from attnctl.models.families.llama import LLAMA, MISTRAL, QWEN3
-from attnctl.models.family import ROTARY, TYPES, When, always, changed, on_even_layers
+from attnctl.models.family import ROTARY, TYPES, When, always, derive_stack, on_even_layers
 from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derived, epsilon, flag, number
 from attnctl.models.rope import mscaled
 
-MIXTRAL = changed(
+MIXTRAL = derive_stack(
     MISTRAL,
     inner={
         "router": "block_sparse_moe.gate",
@@ -29,7 +29,7 @@ MIXTRAL = changed(
     },
 )
 
-QWEN3_MOE = changed(
+QWEN3_MOE = derive_stack(
     QWEN3,
     inner={
         "router": "mlp.gate",
@@ -65,7 +65,7 @@ YARN = {
     "original_max_position_embeddings": 4096,
 }
 
-GPT_OSS = changed(
+GPT_OSS = derive_stack(
     LLAMA,
     inner={
         "sink": "self_attn.sinks!",
@@ -116,7 +116,7 @@ def deepseek_scale(own: int, rotated: int, rope: Mapping[str, Any]) -> float:
 RANK = count("q_lora_rank", default=1536, nullable=True)
 EXPERT_SIZE = count("moe_intermediate_size", default=2048)
 
-DEEPSEEK_V3 = changed(
+DEEPSEEK_V3 = derive_stack(
     QWEN3_MOE,
     inner={
         "latent_q": "self_attn.q_a_proj",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnctl.models.family import LAYER_NORM, ROTARY, Stack, When, changed
+from attnctl.models.family import LAYER_NORM, ROTARY, Stack, When, derive_stack
 from attnctl.models.keys import EVEN, Setting, count, derived, epsilon, flag, number, text
 
 GPT: dict[str, Setting] = {
@@ -181,7 +181,7 @@ BLOOM = Stack(
 PARALLEL, NEW = flag("parallel_attn", default=True), flag("new_decoder_architecture")
 NORMS = count("num_ln_in_parallel_attn")
 
-FALCON = changed(
+FALCON = derive_stack(
     BLOOM,
     without=("embed_norm",),
     settings={

@@ -13,7 +13,7 @@ from attnctl.models.family import (
     TYPES,
     Stack,
     When,
-    changed,
+    derive_stack,
     on_even_layers,
 )
 from attnctl.models.keys import (
@@ -64,7 +64,7 @@ LLAMA = Stack(
 
 HEAD_NORMS = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
 
-MISTRAL = changed(
+MISTRAL = derive_stack(
     LLAMA,
     settings={
         "window": count("sliding_window", default=4096, nullable=True),
@@ -75,7 +75,7 @@ MISTRAL = changed(
 )
 
 
-QWEN2 = changed(
+QWEN2 = derive_stack(
     LLAMA,
     settings={
         **TYPES,
@@ -88,7 +88,7 @@ QWEN2 = changed(
     },
 )
 
-QWEN3 = changed(
+QWEN3 = derive_stack(
     QWEN2,
     inner=HEAD_NORMS,
     settings={
@@ -104,7 +104,7 @@ GELU = "gelu_pytorch_tanh"
 GEMMA_ACT = derived(lambda act: GELU if act == "gelu" else act, text("hidden_act", default=GELU))
 """Gemma 1 was released with "gelu" where the one by a tanh is meant."""
 
-GEMMAS = changed(
+GEMMAS = derive_stack(
     LLAMA,
     settings={
         "plus_one": True,
@@ -115,7 +115,7 @@ GEMMAS = changed(
     only={"use_bidirectional_attention": False},
 )
 
-GEMMA = changed(
+GEMMA = derive_stack(
     GEMMAS,
     settings={"act": GEMMA_ACT, "kv_heads": count("num_key_value_heads", default=16, nullable=True)},
     only={"hidden_activation": GEMMA_ACT},
@@ -123,7 +123,7 @@ GEMMA = changed(
 
 WIDTH, ACT = count("hidden_size", default=2304), text("hidden_activation", default=GELU)
 
-GEMMA2 = changed(
+GEMMA2 = derive_stack(
     GEMMAS,
     inner={
         "attention_out_norm": "post_attention_layernorm",
@@ -147,7 +147,7 @@ GEMMA2 = changed(
     only={"hidden_act": ACT},
 )
 
-GEMMA3 = changed(
+GEMMA3 = derive_stack(
     GEMMA2,
     inner=HEAD_NORMS,
     settings={
@@ -163,7 +163,7 @@ GEMMA3 = changed(
     },
 )
 
-HUNYUAN = changed(
+HUNYUAN = derive_stack(
     LLAMA,
     inner={"q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm"},
     settings={
@@ -174,7 +174,7 @@ HUNYUAN = changed(
     },
 )
 
-PHI = changed(
+PHI = derive_stack(
     LLAMA,
     outer={"final_norm": "final_layernorm"},
     inner={"o": "self_attn.dense", "up": "mlp.fc1", "down": "mlp.fc2"},
@@ -198,7 +198,7 @@ PHI = changed(
     ),
 )
 
-PHI3 = changed(
+PHI3 = derive_stack(
     LLAMA,
     inner={"qkv": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"},
     settings={
@@ -214,7 +214,7 @@ PHI3 = changed(
     without=("q", "k", "v", "gate", "up"),
 )
 
-OLMO2 = changed(
+OLMO2 = derive_stack(
     LLAMA,
     inner={
         "attention_out_norm": "post_attention_layernorm",
@@ -225,7 +225,7 @@ OLMO2 = changed(
     without=("attention_norm", "mlp_norm"),
 )
 
-COHERE = changed(
+COHERE = derive_stack(
     LLAMA,
     settings={
         **LAYER_NORM,
@@ -241,7 +241,7 @@ COHERE = changed(
 
 SHARE = number("partial_rotary_factor", default=0.25)
 
-STABLELM = changed(
+STABLELM = derive_stack(
     LLAMA,
     settings={
         **LAYER_NORM,
@@ -265,7 +265,7 @@ STABLELM = changed(
     only={"rope_pct": SHARE, "rotary_scaling_factor": 1.0, "norm_eps": LAYER_NORM["eps"]},
 )
 
-STARCODER2 = changed(
+STARCODER2 = derive_stack(
     LLAMA,
     inner={"up": "mlp.c_fc", "down": "mlp.c_proj"},
     settings={
@@ -283,7 +283,7 @@ STARCODER2 = changed(
     inert=("activation_function", "layer_norm_epsilon"),  # of its predecessor; its files still have them
 )
 
-GRANITE = changed(
+GRANITE = derive_stack(
     LLAMA,
     settings={
         "scale": number("attention_multiplier", default=1.0),
@@ -304,7 +304,7 @@ def rotates(layer: int, listed: Sequence[int] | None, interval: int) -> bool:
 
 ROTATED = Key(("no_rope_layers",), INDICES), count("no_rope_layer_interval", default=4)
 
-SMOLLM3 = changed(
+SMOLLM3 = derive_stack(
     LLAMA,
     settings={
         **TYPES,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from attnctl.models.families.gpt import OPT
-from attnctl.models.family import LAYER_NORM, Stack, When, changed
+from attnctl.models.family import LAYER_NORM, Stack, When, derive_stack
 from attnctl.models.keys import FLAG, Key, count, derived, epsilon, text
 
 NETWORK = (text("feed_forward_proj"), text("model_type"))
 
 
 def t5_network(network: str | None, family: str) -> str:
-    """The kind of its feed-forward network."""
     return network or ("gated-gelu" if family == "mt5" else "relu")
 
 
@@ -73,7 +72,7 @@ T5_ENCODER = Stack(
     ignored=("layer.0.SelfAttention.relative_attention_bias",),
 )
 
-T5_DECODER = changed(
+T5_DECODER = derive_stack(
     T5_ENCODER,
     ignored=(
         "layer.0.SelfAttention.relative_attention_bias",
@@ -129,7 +128,7 @@ WHISPER_ENCODER = Stack(
     },
 )
 
-WHISPER_DECODER = changed(
+WHISPER_DECODER = derive_stack(
     WHISPER_ENCODER,
     layer="decoder.layers.{i}.",
     outer={

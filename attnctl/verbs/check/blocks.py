@@ -20,7 +20,7 @@ from attnctl.engine import blas
 from attnctl.engine.tiles import cores, in_order
 from attnctl.ops import Block, Hide, RowWise
 from attnctl.trace import Trace
-from attnctl.verbs.check.judge import Gap, blur_of, gap_of, judged
+from attnctl.verbs.check.judge import Gap, blur_of, gap_of, judge_step
 from attnctl.verbs.check.record import Record, Strictness, with_shapes
 from attnctl.verbs.check.rounding import FACTOR, LEAST_RUNS, Known, typical
 
@@ -84,7 +84,6 @@ class Part:
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """What makes its largest difference the one to show."""
         return self.gap.differing > 0, not np.isnan(self.gap.largest), self.gap.largest
 
 
@@ -146,7 +145,6 @@ class Tiled:
         return gap, blur_of(self.record.strictness, values, scatter, rows)
 
     def tiles(self) -> Iterator[Tile]:
-        """The tiles of the step."""
         *lead, queries, _ = self.record.trace[self.step.name].shape
         largest = max(self.record.trace[name].shape[-1] for name in (self.step.name, *self.step.inputs))
         rows = max(SAMPLED, TILE // largest)
@@ -155,8 +153,6 @@ class Tiled:
                 yield Tile(at, slice(start, min(start + rows, queries)))
 
     def over_all(self, work: Callable[[Tile], Part], tiles: Sequence[Tile]) -> list[Part]:
-        """What is found of every tile, on every processor there is."""
-
         def quietly(tile: Tile) -> Part:
             with np.errstate(all="ignore"):
                 return work(tile)
@@ -180,9 +176,9 @@ class Tiled:
         record = replace(
             self.record,
             trace=Trace(steps, arrays, {}),
-            intended=Derivation(tuple(placed(each, at) for each in intended)),
+            intended=Derivation(tuple(place_step(each, at) for each in intended)),
         )
-        return record, placed(self.step, at)
+        return record, place_step(self.step, at)
 
     def part(self, tile: Tile, rows: int | None = None) -> Part:
         """What is found of a tile; `rows` are those of the whole step, where all of it is off too far."""
@@ -235,22 +231,19 @@ class Tiled:
         return Part(tile, shown, beyond, sample) if beyond < CLEARLY else None
 
     def judged(self, tile: Tile, sample: Sample | None = None, rows: int | None = None) -> Part:
-        """What is found of a tile, every number held to its own scatter."""
         record, step = self.of(tile)
         expected = self.expect(record, step)
         with_shapes(step.name, record.trace[step.name], expected.value)
-        judgement = judged(record, step.name, expected, rows)
+        judgement = judge_step(record, step.name, expected, rows)
         gap = gap_of(judgement, record.value(step.name), expected.value, None)
         compared = bool(np.isfinite(judgement.blurred))
         return Part(tile, gap, judgement.beyond, sample or self.sample(tile), compared)
 
     @staticmethod
     def whole_gap(tile: Tile, part: Part) -> Gap:
-        """The gap of a tile, its place that in the whole."""
         query, column = part.gap.at
         return replace(part.gap, at=(*tile.lead, tile.rows.start + query, column))
 
 
-def placed(step: Step, at: Block) -> Step:
-    """The step of a tile that begins there."""
+def place_step(step: Step, at: Block) -> Step:
     return replace(step, op=step.op.block(at)) if isinstance(step.op, RowWise) else step

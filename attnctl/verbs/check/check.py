@@ -14,12 +14,12 @@ from attnctl.names import TABLE
 from attnctl.plan.intended import Intent, unknown_names
 from attnctl.trace import Trace
 from attnctl.verbs.check.catalogue import CATALOGUE
-from attnctl.verbs.check.hints import hint, printed
-from attnctl.verbs.check.meant import (
+from attnctl.verbs.check.hints import agrees_as_printed, hint
+from attnctl.verbs.check.intent import (
     Walked,
     best_reading,
     notes_of,
-    walked,
+    walk_over,
     with_shown_mask,
     without_unasked,
 )
@@ -29,7 +29,7 @@ from attnctl.verbs.check.record import Record, Strictness
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.sample import samples
 from attnctl.verbs.check.search import Fit, Search, best
-from attnctl.verbs.check.untold import untold
+from attnctl.verbs.check.unjudged import find_unjudged
 from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker, nothing_checked
 
 ARRAYS_AT_ONCE = 8
@@ -60,31 +60,31 @@ def check(
     """
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
-    whole = seen = walked(Reading(trace, settings), strictness, begun, intent)
+    whole = seen = walk_over(Reading(trace, settings), strictness, begun, intent)
     if is_foreign(trace) and not (begun or unfilled or intent):
         seen = best_reading(without_unasked(whole, strictness), strictness)
     unknown = unknown_names(seen.reading.trace) if seen.intent.trace is not trace else []
     if nothing_checked(seen.walk.steps.values()):
         blank = [name for name in seen.walk.steps if name in unfilled]
         raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))
-    diagnosis, findings = diagnosed(seen, unfilled, pairs=pairs)
+    diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
     if seen.reading.left_out and any(finding.mistake is None for finding in findings):
         seen = best_reading(with_shown_mask(whole, strictness), strictness)
-        diagnosis, findings = diagnosed(seen, unfilled, pairs=pairs)
+        diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
     return Report(
         seen.intent.trace,
         diagnosis.steps,
         findings,
         str(strictness),
         tuple(unknown),
-        tuple(untold(diagnosis.record, diagnosis.walk, diagnosis.steps, seen.reading)),
+        tuple(find_unjudged(diagnosis.record, diagnosis.walk, diagnosis.steps, seen.reading)),
         tuple(notes_of(trace, seen)),
         seen.reading.words,
         (seen.record, seen.walk),
     )
 
 
-def diagnosed(
+def diagnose(
     seen: Walked, unfilled: Collection[str], *, pairs: bool
 ) -> tuple[Diagnosis, tuple[Finding, ...]]:
     """What explains the wrong steps of a walk, and what is found of every one."""
@@ -120,12 +120,10 @@ def shown(
 
 
 def nothing_filled(unfilled: Sequence[str]) -> str:
-    """That an exercise is still to be begun."""
     return f"nothing is filled in yet; write numbers for null in {', '.join(unfilled)}"
 
 
 def nothing_to_compare(trace: Trace, unknown: Sequence[str]) -> str:
-    """Why nothing could be checked, and what would help."""
     has = ", ".join(trace) or "nothing"
     lost = f" (no step is called {', '.join(unknown)}: --name THEIRS=OURS renames)" if unknown else ""
     wanted = "give a step and what it is computed from, like Q, K and scores"
@@ -146,7 +144,7 @@ class Diagnosis:
 
     def findings(self) -> Iterator[Finding]:
         """Every wrong step with what explains it; after each the walk goes on as the program did."""
-        if self.walk.wrong and (why := printed(self.record, self.walk)):
+        if self.walk.wrong and (why := agrees_as_printed(self.record, self.walk)):
             first = self.walk.wrong[0]
             yield Finding(first, self.walk.gap(first), hint=why)
             return
@@ -166,12 +164,12 @@ class Diagnosis:
             searches.append(Search.begin(part.record, part.walk, first, named, part.words))
             fit, also = best(searches[-1].fits(quick=part.quick and not fits, pairs=self.pairs))
             fits = [each for each in (fit, *also) if each]
-            verified = [each for each in fits if not part.words or self.verified(first, each)]
+            verified = [each for each in fits if not part.words or self.verify(first, each)]
             if verified:
                 return searches[-1], verified[0], verified[1:]
         return searches[0], None, []
 
-    def verified(self, first: str, fit: Fit) -> bool:
+    def verify(self, first: str, fit: Fit) -> bool:
         """Whether what explains a part of a step explains all of it, and upsets nothing else."""
         try:
             whole = Walker(self.record, lenient=True).walk(fit.walk.derivation, self.walk)
@@ -183,7 +181,7 @@ class Diagnosis:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
         for number, (mistake, detail) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
-            others = () if number else tuple(map(named, also))
+            others = () if number else tuple(map(name_other_fits, also))
             yield Finding(first, self.walk.gap(first), mistake.name, *spoken(mistake, detail), others)
         self.walk = Walker(self.record).walk(fit.walk.derivation, self.walk)
 
@@ -192,7 +190,9 @@ class Diagnosis:
         first, gap = search.case.first, self.walk.gap(search.case.first)
         self.done.add((first, ""))
         without = self.record.forgetting(first)
-        after = righted(search.record, search.walk, first) and righted(self.record, self.walk, first)
+        after = walk_without(search.record, search.walk, first) and walk_without(
+            self.record, self.walk, first
+        )
         if not after:
             return Finding(first, gap, hint=hint(search))
         self.steps |= {
@@ -202,15 +202,14 @@ class Diagnosis:
         return Finding(first, gap, hint=WRITTEN_WRONG)
 
 
-def righted(record: Record, walk: Walk, first: str) -> Walk | None:
+def walk_without(record: Record, walk: Walk, first: str) -> Walk | None:
     """The walk without a step, where that rights some that follow and makes none wrong; or None."""
     after = Walker(record.forgetting(first)).walk(walk.derivation)
     right = set(walk.wrong) - {first} - set(after.wrong)
     return after if right and set(after.wrong) <= set(walk.wrong) else None
 
 
-def named(fit: Fit) -> str:
-    """What else fits."""
+def name_other_fits(fit: Fit) -> str:
     return " and ".join(mistake.name for mistake, _ in fit.mistakes)
 
 

@@ -11,7 +11,7 @@ from attnctl.array import Array
 from attnctl.derivation import Derivation, Step
 from attnctl.ops import Given, MatMul, MatMulT, Project, Unstated
 from attnctl.verbs.check.precision import FLOAT32, Precision, evident, on_grid
-from attnctl.verbs.check.precision import rounded as nearest
+from attnctl.verbs.check.precision import round_to as nearest
 from attnctl.verbs.check.record import Record
 from attnctl.verbs.check.rounding import Factors
 from attnctl.verbs.check.walk import Walk, Walker
@@ -48,7 +48,7 @@ def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
     return [step for step in derivation if step.name in found]
 
 
-def recomputed(
+def recompute(
     record: Record,
     steps: Iterable[Step],
     before: Callable[[Step], Rounding],
@@ -106,7 +106,7 @@ def with_products(record: Record, walk: Walk) -> Record:
     if expected is None or on_grid(found, TF32.bits):  # sums of TF32 have the digits of float32
         return record
     for short in (to_tf32, cut_to_tf32):
-        simulated = recomputed(record, steps, in_products(short), lambda _: unrounded)
+        simulated = recompute(record, steps, in_products(short), lambda _: keep_digits)
         if simulated is not None and same_errors(found, expected.value, simulated):
             return replace(record, factors=Factors(TF32_UNIT, short))
     return record
@@ -114,11 +114,10 @@ def with_products(record: Record, walk: Walk) -> Record:
 
 def in_products(short: Rounding) -> Callable[[Step], Rounding]:
     """Rounds the factors of products of matrices, and nothing else."""
-    return lambda step: short if isinstance(step.op, (MatMul, MatMulT, Project)) else unrounded
+    return lambda step: short if isinstance(step.op, (MatMul, MatMulT, Project)) else keep_digits
 
 
-def unrounded(x: Array) -> Array:
-    """The same."""
+def keep_digits(x: Array) -> Array:
     return x
 
 

@@ -37,7 +37,7 @@ def read(source: str, rename: Mapping[str, str]) -> Exercise:
 
     Raises AttnError where it is none of these.
     """
-    data = piped(source)
+    data = read_pipe(source)
     try:
         return Exercise(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
     except AttnError:
@@ -52,7 +52,7 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
 
     Steps of which nothing is written, not even a shape, are left out.
     """
-    data = piped(source)
+    data = read_pipe(source)
     try:
         return read_all(source, None if data is None else io.BytesIO(data)), False
     except AttnError:
@@ -62,7 +62,7 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
         return [exercise.trace], True
 
 
-def piped(source: str) -> bytes | None:
+def read_pipe(source: str) -> bytes | None:
     """What came through standard input, if the source says so."""
     try:
         if source != "-":
@@ -120,7 +120,6 @@ def with_blanks(
 
 
 def cells(numbers: Any) -> Iterator[Any]:
-    """What stands in nested lists."""
     if not isinstance(numbers, list):
         yield numbers
         return
@@ -129,7 +128,6 @@ def cells(numbers: Any) -> Iterator[Any]:
 
 
 def with_marks(numbers: Any) -> Any:
-    """The same with what null is read as."""
     if isinstance(numbers, list):
         return [with_marks(each) for each in numbers]
     return BLANK if numbers is None else numbers

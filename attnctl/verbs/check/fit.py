@@ -31,7 +31,7 @@ MOST_DIGITS = 15
 """Digits that a number in a sentence may have."""
 
 
-def fitted(case: Case, make: Callable[[float], Derivation], starts: Sequence[float]) -> float | None:
+def fit_value(case: Case, make: Callable[[float], Derivation], starts: Sequence[float]) -> float | None:
     """The value with which a program best reproduces the step that disagrees; None where none does.
 
     A few starts, the best of them refined by Gauss and Newton's method on all finite numbers.
@@ -39,13 +39,13 @@ def fitted(case: Case, make: Callable[[float], Derivation], starts: Sequence[flo
     far = case.misfit(case.expected.value)
     tried = sorted((case.misfit(case.value(make(start))), start) for start in starts)
     for misfit, start in tried[:HOPEFUL]:
-        value = refined(case, make, start) if isfinite(misfit) else 0.0
+        value = refine_value(case, make, start) if isfinite(misfit) else 0.0
         if value and case.misfit(case.value(make(value))) < far:
             return value
     return None
 
 
-def refined(case: Case, make: Callable[[float], Derivation], start: float) -> float:
+def refine_value(case: Case, make: Callable[[float], Derivation], start: float) -> float:
     """The value near this one at which the squares of what is left are least; 0 where none is near."""
     value, last = start, inf
     for _ in range(STEPS):
@@ -99,7 +99,7 @@ def planted_fit(
     case: Case, make: Callable[[float], Derivation], starts: Sequence[float], say: Callable[[float], str]
 ) -> Iterator[Plant]:
     """The plant of the value that fits best, or of a number that people write if that fits as well."""
-    value = fitted(case, make, starts)
+    value = fit_value(case, make, starts)
     if value:
         value = nice(case, make, value)
         yield Plant(make(value), say(value))
@@ -127,7 +127,6 @@ def people_write(value: float) -> Iterator[float]:
 
 
 def size_of(array: Array) -> float:
-    """The root of the mean square of the finite numbers."""
     told = array[np.isfinite(array)]
     return float(np.sqrt(np.mean(np.square(told)))) if told.size else 0.0
 

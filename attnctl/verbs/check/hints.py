@@ -35,10 +35,10 @@ NOT_ALL_TRIED = (
 def hint(search: Search) -> str:
     """One or two sentences on how found and expected numbers are related, and where they differ."""
     only = f" This is said of {search.part}; the rest was not searched." if search.part else ""
-    return related(search) + only
+    return relate(search) + only
 
 
-def related(search: Search) -> str:
+def relate(search: Search) -> str:
     """How found and expected numbers of a search are related, and where they differ."""
     case = search.case
     relation = (
@@ -57,9 +57,9 @@ def related(search: Search) -> str:
     return f"{where or spread(case)} {tried}".strip()
 
 
-def printed(record: Record, walk: Walk) -> str:
+def agrees_as_printed(record: Record, walk: Walk) -> str:
     """That everything agrees if the numbers were rounded when they were written down."""
-    steps = [record.trace[step.name] for step in walk.derivation if derived(step, record)]
+    steps = [record.trace[step.name] for step in walk.derivation if follows_from_others(step, record)]
     if record.strictness != Strictness() or all(on_grid(each, FLOAT32.bits) for each in steps):
         return ""
     for decimals in range(2, MOST_DECIMALS + 1):
@@ -70,7 +70,7 @@ def printed(record: Record, walk: Walk) -> str:
     return ""
 
 
-def derived(step: Step, record: Record) -> bool:
+def follows_from_others(step: Step, record: Record) -> bool:
     """Whether a step is recorded and should follow from others."""
     return step.name in record and not isinstance(step.op, Given)
 
@@ -104,7 +104,6 @@ def finite(case: Case) -> tuple[Array, Array, Array]:
 
 
 def offset(case: Case) -> str:
-    """That every number is off by the same amount."""
     found, right, error = finite(case)
     if found.size < 2 or not told_in_numbers(case):
         return ""

@@ -56,7 +56,7 @@ class Judged:
     """How many times their scatter all numbers are off, as a root mean square."""
 
 
-def judged(record: Record, name: str, expected: Known, rows: int | None = None) -> Judged:
+def judge_step(record: Record, name: str, expected: Known, rows: int | None = None) -> Judged:
     """A recorded step beside what it should be, number by number.
 
     `rows` are those of the whole step, where this is a part of it.
@@ -132,7 +132,7 @@ def spread(numbers: Array) -> float:
 
 def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:
     """|found − expected| for each number, and which of them rounding does not explain."""
-    judgement = judged(record, name, expected)
+    judgement = judge_step(record, name, expected)
     return judgement.gap, judgement.wrong
 
 

@@ -34,7 +34,6 @@ class Effort:
         self.most, self.numbers = most, 0
 
     def spent(self) -> bool:
-        """Whether no more may be computed."""
         self.exceeded |= self.numbers > self.most
         return self.numbers > self.most
 
@@ -102,7 +101,6 @@ class Case:
         return hidden & (nothing | vanishes(self.found, hidden, limit))
 
     def planted(self, derivation: Derivation) -> Case:
-        """The same step, of a program that makes one mistake already."""
         return replace(self, derivation=derivation)
 
     def op(self, name: str) -> Op | None:
@@ -120,8 +118,7 @@ class Case:
     def put_all(
         self, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]] | None = None
     ) -> Derivation:
-        """The derivation with other ops at these steps."""
-        return Derivation(tuple(changed(step, ops, inputs or {}) for step in self.derivation))
+        return Derivation(tuple(change_step(step, ops, inputs or {}) for step in self.derivation))
 
     def insert(self, new: Step, before: str) -> Derivation:
         """The derivation with a step more; what read its input `before` that step reads it instead."""
@@ -157,7 +154,7 @@ class Case:
         return Derivation(tuple(steps))
 
 
-def changed(step: Step, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]]) -> Step:
+def change_step(step: Step, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]]) -> Step:
     """The step with its new op and inputs, or as it is."""
     if step.name not in ops:
         return step
@@ -165,7 +162,6 @@ def changed(step: Step, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str
 
 
 def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
-    """The step, come about in another way."""
     return Step(step.name, op, tuple(inputs), step.axes, step.formula, step.symbol)
 
 
@@ -200,7 +196,6 @@ class Mistake:
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
 
     def contradicts(self, other: Mistake) -> bool:
-        """Whether nobody makes both."""
         return self.name == other.name or (self.subject != "" and self.subject == other.subject)
 
     def at(self, case: Case) -> Iterator[Plant]:

@@ -76,11 +76,11 @@ def in_some(case: Case) -> str:
         others = tuple(other for other in range(len(axes)) if other != at)
         has = np.flatnonzero(case.differs.any(axis=others))
         if 0 < len(has) < np.count_nonzero(shown(case).any(axis=others)):
-            said.append(f"{axis} {listed(has)}")
+            said.append(f"{axis} {list_places(has)}")
     return f"They are at {', '.join(said)} only." if said else ""
 
 
-def listed(places: Array) -> str:
+def list_places(places: Array) -> str:
     """1, 4 and 5; 3 to 9; the first of many."""
     if len(places) > 2 and (np.diff(places) == 1).all():
         return f"{places[0]} to {places[-1]}"

@@ -25,7 +25,6 @@ class Precision:
 
     @property
     def unit(self) -> float:
-        """The largest relative error of rounding a number to this type."""
         return 2.0**-self.bits
 
     @property
@@ -43,18 +42,16 @@ DTYPES = {each.name: each for each in (FLOAT16, FLOAT32, FLOAT64)}
 COARSE_FIRST = (BFLOAT16, FLOAT16, FLOAT32)
 
 
-def declared(dtype: Any) -> Precision:
+def declared_precision(dtype: Any) -> Precision:
     """The precision that an array's dtype declares; whole numbers are exact."""
     return DTYPES.get(np.dtype(dtype).name, FLOAT64)
 
 
 def coarser(a: Precision, b: Precision) -> Precision:
-    """The one with fewer digits."""
     return a if a.bits <= b.bits else b
 
 
-def rounded(array: Array, precision: Precision) -> Array:
-    """The nearest numbers of this type."""
+def round_to(array: Array, precision: Precision) -> Array:
     significand, exponent = np.frexp(array)
     least = int(np.log2(precision.smallest)) + 1  # below it, digits are lost one by one
     lost = np.maximum(least - exponent, 0)
@@ -69,7 +66,7 @@ AT_ONCE = 2**18
 
 def on_grid(array: Array, bits: int) -> bool:
     """Whether every finite number has a significand of so many bits."""
-    if array.dtype.kind == "f" and declared(array.dtype).bits <= bits:
+    if array.dtype.kind == "f" and declared_precision(array.dtype).bits <= bits:
         return True
     flat = array.reshape(-1)
     starts = [0, *range(64, flat.size, AT_ONCE)]  # most arrays say no at once
@@ -94,7 +91,7 @@ def evident(array: Array, precision: Precision) -> bool:
 
 def own(array: Array) -> Precision:
     """The precision of one array: its dtype's, or float32 where float64 numbers are all of that type."""
-    said = declared(array.dtype)
+    said = declared_precision(array.dtype)
     return FLOAT32 if said is FLOAT64 and array.dtype.kind == "f" and on_grid(array, 24) else said
 
 

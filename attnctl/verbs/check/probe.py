@@ -52,14 +52,14 @@ class Probe:
 
     def unrecorded(self, name: str) -> Array | None:
         """The value of a step that is not recorded, computed anew only where its like was not before."""
-        if self.new[name] is self.old.get(name) and all(map(self.unchanged, self.new[name].inputs)):
+        if self.new[name] is self.old.get(name) and all(map(self.is_unchanged, self.new[name].inputs)):
             known = self.before.values[name]
             return None if known is None else known.value
         return self.computed(name)
 
-    def unchanged(self, name: str) -> bool:
+    def is_unchanged(self, name: str) -> bool:
         """Whether a step is what it was before, and so is all it is computed from."""
         if name in self.record and name not in self.record.blanks:
             return True
         step = self.new[name]
-        return step is self.old.get(name) and all(map(self.unchanged, step.inputs))
+        return step is self.old.get(name) and all(map(self.is_unchanged, step.inputs))

@@ -97,7 +97,6 @@ Look = Callable[[Reading, str | None], Walk | None]
 
 
 def is_foreign(trace: Trace) -> bool:
-    """Whether nothing says how any of its steps came about."""
     return all(isinstance(step.op, Unstated) for step in trace.steps.values())
 
 
@@ -118,7 +117,7 @@ def agreeing(first: Reading, sizes: Mapping[str, int], walk: Walk, look: Look) -
             until = last_of(reading, walk)
             found = look(reading, until)
             whole = look(reading, None) if until and found and not found.wrong else found
-            if whole and not whole.wrong and mended(walk, whole, reading):
+            if whole and not whole.wrong and mends(walk, whole, reading):
                 return reading
     return None
 
@@ -136,7 +135,7 @@ def last_of(reading: Reading, walk: Walk) -> str | None:
     return max((*wrong, *reading.named.values()), key=list(TABLE).index) if wrong else None
 
 
-def mended(walk: Walk, whole: Walk, reading: Reading) -> bool:
+def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
     """Whether what was wrong agrees in a reading.
 
     A step may go by another name there. With more heads, weights averaged over them are left out.
@@ -169,7 +168,7 @@ def by_names(reading: Reading, derivation: Derivation) -> Iterator[Reading]:
     for named in sorted(filter(None, namings), key=lambda each: misnames(trace, each)):
         words = [f"{read.get(ours, ours)} as {name}" for ours, name in named.items()]
         said = ", ".join([*([reading.words] if reading.words else []), *words])
-        yield replace(reading, trace=renamed(trace, named), words=said, named=named)
+        yield replace(reading, trace=rename_array(trace, named), words=said, named=named)
 
 
 def misnames(trace: Trace, named: Mapping[str, str]) -> int:
@@ -195,8 +194,7 @@ def distance(reading: Reading, trace: Trace, walk: Walk | None) -> tuple[float, 
     return len(walk.wrong) + gaps.count(None), misnames(trace, reading.named), differing, far
 
 
-def renamed(trace: Trace, named: Mapping[str, str]) -> Trace:
-    """The trace with some arrays under others of our names."""
+def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
     found = {named.get(name, name): trace[name] for name in trace}
     names = [*(name for name in TABLE if name in found), *(name for name in found if name not in TABLE)]
     return Trace({name: foreign_step(name, found[name]) for name in names}, found, trace.header)
@@ -206,7 +204,6 @@ def renamed(trace: Trace, named: Mapping[str, str]) -> Trace:
 
 
 def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    """The same arrays in another layout."""
     trace = first.trace
     for changed, words in chain(
         as_linear(trace), tokens_before_heads(trace), packed_otherwise(trace, sizes)
@@ -276,7 +273,7 @@ def with_sink(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
     """An array of no known name that has a number for each head, as a sink."""
     for name in first.trace if SINK not in first.trace else ():
         if name not in TABLE and first.trace[name].size == sizes.get("head"):
-            named = renamed(first.trace, {name: SINK})
+            named = rename_array(first.trace, {name: SINK})
             yield replace(first, trace=named, words=f"{name} as {SINK}")
 
 
@@ -342,7 +339,7 @@ def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:
     for named, mistake in ways:
         if read.keys().isdisjoint(named):
             said = " ".join(f"--name {ours}={other}" for ours, other in named.items())
-            yield replace(first, trace=renamed(trace, named), unasked=(Unasked(said, mistake),))
+            yield replace(first, trace=rename_array(trace, named), unasked=(Unasked(said, mistake),))
 
 
 def hides(settings: Settings) -> bool:
@@ -351,7 +348,6 @@ def hides(settings: Settings) -> bool:
 
 
 def causal(settings: Settings) -> tuple[Settings, tuple[Unasked, ...]]:
-    """The settings with a causal mask."""
     return settings.with_(rules=(Causal(), *settings.rules)), (Unasked("--causal", "mask-unasked"),)
 
 

@@ -17,12 +17,12 @@ from attnctl.verbs.check.precision import (
     FLOAT64,
     Precision,
     coarser,
-    declared,
+    declared_precision,
     of_run,
     on_grid,
     own,
 )
-from attnctl.verbs.check.rounding import AS_THEY_ARE, Factors, Known, exactly, noise, rounded
+from attnctl.verbs.check.rounding import AS_THEY_ARE, Factors, Known, exactly, noise, round_at_random
 
 BLUR = 0.05
 """The part of a step's spread that rounding may put its numbers off, as a root mean square; beyond it
@@ -47,7 +47,6 @@ class Strictness:
 
     @property
     def told(self) -> bool:
-        """Whether someone says how far off a number may be."""
         return self.rtol is not None or self.atol is not None
 
     @property
@@ -69,7 +68,6 @@ class Strictness:
         return bool((np.round(given, self.decimals) == given).all())
 
     def __str__(self) -> str:
-        """What a number may be off by."""
         if self.told:
             return "the tolerance"
         if self.by_hand:
@@ -118,11 +116,9 @@ class Record:
         return replace(self, trace=self.trace.select(kept))
 
     def blank(self, name: str) -> Array:
-        """The cells of a step that are still to be filled in."""
         return self.blanks.get(name, np.zeros((), dtype=bool))
 
     def precision(self, name: str) -> Precision:
-        """What a step may have been carried out in."""
         return self.precisions.get(name, self.unrecorded)
 
     def factors_of(self, name: str) -> Factors:
@@ -144,7 +140,7 @@ class Record:
         last = self.strictness.last_place / 2 if printed else 0.0
 
         def run(number: int) -> Array:
-            moved = rounded(value, unit, name, number)
+            moved = round_at_random(value, unit, name, number)
             return moved + last * noise(f"{name} printed", number, value.shape) if last else moved
 
         return Known(value, run)
@@ -177,7 +173,7 @@ def with_precisions(record: Record, at_least: Precision) -> Record:
             found[name] = coarser(coarser(found[name], kept), at_least)
     unrecorded = coarser(run, at_least)
     for name, array in arrays.items():
-        if not leaf[name] and declared(array.dtype) is not FLOAT64:
+        if not leaf[name] and declared_precision(array.dtype) is not FLOAT64:
             unrecorded = coarser(unrecorded, found[name])
     return replace(record, precisions=found, unrecorded=unrecorded)
 

@@ -8,12 +8,12 @@ from math import isfinite
 from typing import Any
 
 from attnctl.array import Array
-from attnctl.cells import spelled
+from attnctl.cells import spell_cell
 from attnctl.display import Displayed
 from attnctl.trace import Trace
 from attnctl.verbs.check.judge import Gap, differing
 from attnctl.verbs.check.record import Record
-from attnctl.verbs.check.untold import Untold
+from attnctl.verbs.check.unjudged import Unjudged
 from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker
 from attnctl.words import number_text
 
@@ -55,7 +55,7 @@ class Report(Displayed):
     """What a number may be off by, in words."""
     unknown: tuple[str, ...] = ()
     """Recorded arrays under names that attnctl does not know."""
-    cannot_tell: tuple[Untold, ...] = ()
+    cannot_tell: tuple[Unjudged, ...] = ()
     """Recorded steps that could not be judged."""
     notes: tuple[str, ...] = ()
     """How the numbers had to be read for it."""
@@ -83,7 +83,6 @@ class Report(Displayed):
 
     @property
     def not_filled(self) -> list[str]:
-        """The steps of an exercise in which blanks are left."""
         return [
             name
             for name, step in self.steps.items()
@@ -92,12 +91,10 @@ class Report(Displayed):
 
     @property
     def first(self) -> str | None:
-        """The first wrong step."""
         return self.findings[0].step if self.findings else None
 
     @property
     def mistake(self) -> str | None:
-        """The known mistake that explains it."""
         return self.findings[0].mistake if self.findings else None
 
     @property
@@ -122,7 +119,7 @@ class Report(Displayed):
 
     def cell(self, step: str, gap: Gap) -> str:
         """The cell of the largest difference, as `explain` takes it."""
-        return spelled(self.trace, step, gap.at)
+        return spell_cell(self.trace, step, gap.at)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it."""

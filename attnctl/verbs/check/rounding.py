@@ -85,7 +85,6 @@ class Known:
 
     @cached_property
     def rough_scatter(self) -> Array:
-        """The same of few runs, which is enough to see what is far off."""
         return self.scatter if self.value.size < LARGE else self.scatter_in(ROUGH_RUNS)
 
     @cached_property
@@ -94,15 +93,13 @@ class Known:
         with np.errstate(all="ignore"):
             squares = self.squares_in(RUNS)
             own = np.where(np.isfinite(squares), squares, 0.0) * few(np.array(RUNS))
-            return np.maximum(pooled(squares, self.value, RUNS), np.sqrt(own))
+            return np.maximum(pool_scatter(squares, self.value, RUNS), np.sqrt(own))
 
     def scatter_in(self, runs: int) -> Array:
-        """The scatter of so many runs."""
         with np.errstate(all="ignore"):
-            return pooled(self.squares_in(runs), self.value, runs)
+            return pool_scatter(self.squares_in(runs), self.value, runs)
 
     def squares_in(self, runs: int) -> Array:
-        """The mean squares of how far so many runs are off."""
         squares = np.zeros(self.value.shape)
         for number in range(runs):
             squares += squared_distance(self.run(number), self.value)
@@ -110,17 +107,14 @@ class Known:
 
     @cached_property
     def reach(self) -> tuple[Array, Array]:
-        """The least and the most that each number is in any run."""
         runs = [self.value, *(self.run(number) for number in range(RUNS))]
         return np.minimum.reduce(runs), np.maximum.reduce(runs)
 
     @cached_property
     def error(self) -> Array:
-        """How far off rounding may put each number."""
         return self.error_by(self.scatter)
 
     def error_by(self, scatter: Array) -> Array:
-        """The same by this scatter."""
         finite = np.where(np.isfinite(self.value), np.abs(self.value), 0.0)
         return FACTOR * scatter + ULPS * 2.0**-53 * finite
 
@@ -158,7 +152,7 @@ def noise(name: str, run: int, shape: tuple[int, ...]) -> Array:
     return numbers[:size].reshape(shape) if size <= NOISE.size else np.resize(numbers, shape)
 
 
-def rounded(value: Array, unit: float, name: str, run: int) -> Array:
+def round_at_random(value: Array, unit: float, name: str, run: int) -> Array:
     """A value, rounded at random."""
     if value.dtype == bool or not unit:
         return value
@@ -171,7 +165,9 @@ def rounded(value: Array, unit: float, name: str, run: int) -> Array:
     return out.reshape(value.shape)
 
 
-def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factors = AS_THEY_ARE) -> Known:
+def carry_rounding(
+    op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factors = AS_THEY_ARE
+) -> Known:
     """The result of an op on numbers that are known so well, as a step of this name.
 
     `unit` is the relative error of one rounding.
@@ -188,10 +184,11 @@ def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factor
     def run(number: int) -> Array:
         with np.errstate(all="ignore"):
             moved = [
-                rounded(each.run(number), inside, f"{name} {at}", number) for at, each in enumerate(inputs)
+                round_at_random(each.run(number), inside, f"{name} {at}", number)
+                for at, each in enumerate(inputs)
             ]
-            result = rounded(op.apply(*moved), unit + sums, name, number)
-            return result + displaced(op, moved, result, unit, name, number)
+            result = round_at_random(op.apply(*moved), unit + sums, name, number)
+            return result + displace(op, moved, result, unit, name, number)
 
     values = [each.value for each in inputs]
     with np.errstate(all="ignore"):
@@ -200,7 +197,7 @@ def carried(op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factor
         return Known(op.apply(*values), run)
 
 
-def displaced(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
+def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
     """What rounding a position adds, where an op has any: sin and cos of large angles are far off.
 
     Nobody rounds positions more coarsely than float32.
@@ -226,7 +223,7 @@ def squared_distance(moved: Array, value: Array) -> Array:
     return squared
 
 
-def pooled(squares: Array, value: Array, runs: int) -> Array:
+def pool_scatter(squares: Array, value: Array, runs: int) -> Array:
     """The scatter of each number, from the mean squares of its row, its column and its matrix."""
     told = np.isfinite(squares) & (squares > 0)  # hidden cells are exact and say nothing of others
     if squares.ndim < 2:

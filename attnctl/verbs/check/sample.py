@@ -100,6 +100,5 @@ def cut(record: Record, sizes: Mapping[str, int]) -> Record:
 
 
 def axes_of(record: Record, name: str) -> tuple[str, ...]:
-    """The axes of a recorded step."""
     step = record.intended[name] if name in record.intended else record.trace.steps[name]
     return tuple(step.axes)

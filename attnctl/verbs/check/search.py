@@ -128,7 +128,7 @@ class Search:
             if quick or any(self.exactly(fit) for fit in found.values()):
                 break
         both = [] if found or quick or not pairs else self.pairs(halves)
-        return ranked(list(found.values()) or both, self.floor)
+        return rank_fits(list(found.values()) or both, self.floor)
 
     def exactly(self, fit: Fit) -> bool:
         """Whether a fit leaves so little that no fitted number could leave less."""
@@ -137,7 +137,6 @@ class Search:
 
     @property
     def floor(self) -> float:
-        """What rounding alone may leave."""
         unit = self.record.precision(self.case.first).unit
         return max(unit, 64 * FLOAT64.unit) * size_of(self.case.found)
 
@@ -224,11 +223,10 @@ class Search:
 
 
 def better(fit: Fit, other: Fit) -> bool:
-    """Whether one way to make a mistake explains more than another."""
     return (fit.rank, fit.misfit) < (other.rank, other.misfit)
 
 
-def ranked(fits: Sequence[Fit], floor: float) -> list[Fit]:
+def rank_fits(fits: Sequence[Fit], floor: float) -> list[Fit]:
     """The best first; of those of one tier only the ones that leave little more than the best of them."""
     tier = min((fit.tier for fit in fits), default=None)
     first = [fit for fit in fits if fit.tier == tier]

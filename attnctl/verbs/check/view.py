@@ -12,7 +12,7 @@ from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen, Span
 from attnctl.verbs.check.judge import Gap
 from attnctl.verbs.check.report import Finding, Report
-from attnctl.verbs.check.untold import Untold
+from attnctl.verbs.check.unjudged import Unjudged
 from attnctl.verbs.check.walk import Checked, Verdict
 
 if TYPE_CHECKING:
@@ -105,7 +105,6 @@ def sentences(
 
 
 def distance(gap: Gap) -> str:
-    """The largest difference in words, NaN among it."""
     if isnan(gap.largest):
         return "NaN"
     also = f" ({gap.nan} are NaN)" if gap.nan else ""
@@ -118,11 +117,11 @@ def place(report: Report, step: str, gap: Gap, screen: Screen) -> str:
     for axis, at in enumerate(gap.at):
         tokens = trace.tokens_along(step, axis)
         name = trace.steps[step].axes[axis]
-        words.append(f"{name} {at}" if tokens is None else numbered(tokens, at, screen))
+        words.append(f"{name} {at}" if tokens is None else label_token(tokens, at, screen))
     return f"[{', '.join(words)}]"
 
 
-def numbered(tokens: list[str], at: int, screen: Screen) -> str:
+def label_token(tokens: list[str], at: int, screen: Screen) -> str:
     """A token, told apart from others like it: the#2."""
     alike = [i for i, token in enumerate(tokens) if token == tokens[at]]
     word = screen.token(tokens[at])
@@ -157,7 +156,7 @@ def agreement(report: Report) -> str:
     return f"{agrees}: {count:,} numbers in {steps}, {most}"
 
 
-def remedy(untold: Untold) -> str:
+def remedy(untold: Unjudged) -> str:
     """Why a step could not be judged, and what would help."""
     wanted = f"Record {', '.join(untold.record)} too" if untold.record else untold.otherwise
     return f"{untold.step} cannot be judged: {untold.words}. {wanted}."

@@ -14,9 +14,9 @@ from attnctl.derivation import Derivation, Step
 from attnctl.errors import AttnError
 from attnctl.ops import Given, Softmax, Unstated
 from attnctl.verbs.check.blocks import Tiled, fits_in_tiles
-from attnctl.verbs.check.judge import Gap, gap_of, judged
+from attnctl.verbs.check.judge import Gap, gap_of, judge_step
 from attnctl.verbs.check.record import Record, with_shapes
-from attnctl.verbs.check.rounding import Known, anything, carried, either, noise
+from attnctl.verbs.check.rounding import Known, anything, carry_rounding, either, noise
 
 
 class Verdict(str, Enum):
@@ -53,7 +53,6 @@ class Walk:
 
     @property
     def wrong(self) -> list[str]:
-        """The steps that disagree, in order."""
         return [name for name, step in self.steps.items() if step.verdict is Verdict.WRONG]
 
     def gap(self, name: str) -> Gap:
@@ -116,7 +115,7 @@ class Walker:
         blank = record.blanks.get(name)
         if blank is not None and blank.all():
             return Checked(name, Verdict.NOT_FILLED), expected
-        judgement = judged(record, name, expected)
+        judgement = judge_step(record, name, expected)
         gap = gap_of(judgement, record.value(name), expected.value, blank)
         known = record.known(name)
         if self.by_hand:
@@ -143,7 +142,7 @@ class Walker:
             return None
         try:
             unit, factors = self.record.precision(step.name).unit, self.record.factors_of(step.name)
-            value = carried(step.op, found, unit, step.name, factors)
+            value = carry_rounding(step.op, found, unit, step.name, factors)
         except (
             ValueError,
             IndexError,
@@ -158,14 +157,14 @@ class Walker:
         recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in self.record)
         if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
             value = anything(value, np.isnan(value.value))
-        return self.excused(value, found[0].value) if isinstance(step.op, Softmax) else value
+        return self.excuse_empty_rows(value, found[0].value) if isinstance(step.op, Softmax) else value
 
     def input(self, name: str, values: dict[str, Known | None]) -> Known | None:
         """The value of a step that stands above: recorded, or recomputed."""
         recorded = name in self.record and name not in self.record.blanks
         return values.get(name) or (self.record.known(name) if recorded else None)
 
-    def excused(self, weights: Known, scores: Array) -> Known:
+    def excuse_empty_rows(self, weights: Known, scores: Array) -> Known:
         """The weights, free to be anything in rows that see nothing and are not meant to."""
         nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
         if nothing.any() and not self.lenient:
@@ -194,7 +193,6 @@ def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: 
 
 
 def said_of(record: Record, name: str, gap: Gap, blurred: float) -> Checked:
-    """The verdict on a step that is off so far."""
     if gap.differing:
         return Checked(name, Verdict.WRONG, gap)
     told = blurred <= record.strictness.blur
@@ -202,5 +200,4 @@ def said_of(record: Record, name: str, gap: Gap, blurred: float) -> Checked:
 
 
 def nothing_checked(steps: Iterable[Checked]) -> bool:
-    """Whether no step could be compared with anything."""
     return not any(step.verdict in {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL} for step in steps)

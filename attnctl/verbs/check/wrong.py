@@ -16,7 +16,7 @@ from attnctl.rules import Mask, Positions, VisibilityRule
 Move = Callable[[Array], Array]
 
 
-def unmoved(array: Array) -> Array:
+def keep_positions(array: Array) -> Array:
     """The array as it is."""
     return array
 
@@ -27,14 +27,12 @@ class Arranged(Op):
 
     op: Op
     before: tuple[Move, ...] = ()
-    after: Move = unmoved
+    after: Move = keep_positions
 
     def moves(self, inputs: int) -> tuple[Move, ...]:
-        """What happens to each input."""
-        return (*self.before, *[unmoved] * (inputs - len(self.before)))
+        return (*self.before, *[keep_positions] * (inputs - len(self.before)))
 
     def apply(self, *inputs: Array) -> Array:
-        """The op, between the moves."""
         moves = self.moves(len(inputs))
         return self.after(self.op.apply(*(move(each) for move, each in zip(moves, inputs, strict=True))))
 
@@ -95,7 +93,6 @@ class Inverted(Hide):
     """Hides what should be seen, and shows what should be hidden."""
 
     def allowed(self, shape: tuple[int, ...], *mask: Array) -> Array:
-        """The opposite."""
         return ~super().allowed(shape, *mask)
 
     def columns_to_check(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -194,7 +191,7 @@ class Dropped(Op):
 # --- heads ---
 
 
-def tiled(times: int) -> Move:
+def tile_heads(times: int) -> Move:
     """The kv heads one after the other, again and again: h0 h1 h0 h1."""
     return lambda x: np.concatenate([x] * times, axis=-3)
 
@@ -258,10 +255,9 @@ class By(Op):
 class TurnedOtherwise(Rotate):
     """A rotation by other angles."""
 
-    change: Callable[[Array], Array] = unmoved
+    change: Callable[[Array], Array] = keep_positions
 
     def angles(self, x: Array | Input) -> Array:
-        """Those of the right one, changed."""
         return self.change(super().angles(x))
 
 

@@ -27,7 +27,7 @@ SECONDS = 20.0
 """What one call may take."""
 
 
-def asked(  # noqa: PLR0913  (everything that can be asked)
+def ask_of(  # noqa: PLR0913  (everything that can be asked)
     *,
     given: Mapping[str, Any],
     always: Callable[[Settings], Settings] = lambda claimed: claimed,
@@ -50,9 +50,9 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
     """
     raise_all(
         [
-            *unknown("like", [like] if like else (), [name for name in LIBRARIES if name]),
-            *unknown("feature", features, NAMES),
-            *unknown("dtype", dtypes, list(TYPES)),
+            *unknown_names("like", [like] if like else (), [name for name in LIBRARIES if name]),
+            *unknown_names("feature", features, NAMES),
+            *unknown_names("dtype", dtypes, list(TYPES)),
         ]
     )
     library = LIBRARIES[like or ""]
@@ -78,7 +78,7 @@ def asked(  # noqa: PLR0913  (everything that can be asked)
 def read_returns(said: str | Sequence[str]) -> tuple[str, ...]:
     """The names of outputs, the output first. Raises AttnError for others."""
     names = tuple(said.split(",") if isinstance(said, str) else said)
-    raise_all(unknown("returns", names, RETURNS))
+    raise_all(unknown_names("returns", names, RETURNS))
     if not names or names[0] != RETURNS[0]:
         raise AttnError(
             f"--returns {','.join(names)}: the output comes first; write {RETURNS[0]},… or wrap it"
@@ -86,7 +86,7 @@ def read_returns(said: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def unknown(what: str, given: Iterable[str], there: Sequence[str]) -> list[str]:
+def unknown_names(what: str, given: Iterable[str], there: Sequence[str]) -> list[str]:
     """Names that there are not, each with the one that is meant."""
     out = []
     for name in given:
@@ -109,7 +109,7 @@ def target_for(
 
     Raises AttnError for what is no target.
     """
-    raise_all(unknown("framework", [framework], FRAMEWORKS))
+    raise_all(unknown_names("framework", [framework], FRAMEWORKS))
     own = Framework(framework, device or "")
     if callable(target):
         return InProcess(target, own), getattr(target, "__qualname__", type(target).__name__)

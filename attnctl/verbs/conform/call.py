@@ -14,7 +14,7 @@ from attnctl.array import Array
 from attnctl.verbs.conform.case import Problem
 from attnctl.verbs.conform.last_words import place_of
 from attnctl.verbs.conform.layout import axes_in, axes_out, back, in_one, laid_out, of_mask, of_scores
-from attnctl.verbs.conform.memory import NAN, filled
+from attnctl.verbs.conform.memory import NAN, fill_memory
 from attnctl.verbs.conform.repeat import Repeats, alike, bits, repeat
 from attnctl.verbs.conform.signature import PARTS, Signature
 
@@ -208,10 +208,10 @@ def invoke(function: Callable[..., Any], call: Call, framework: Framework) -> An
         with np.errstate(all="ignore"):
             answer, result = once(function, call, framework, ready(call, framework))
             if call.times > 1:
-                repeats = repeated(function, call, framework, answer, result)
+                repeats = repeat_call(function, call, framework, answer, result)
                 answer = replace(answer, repeats=repeats)
     except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
-        return raised(error)
+        return describe_exception(error)
     return answer
 
 
@@ -219,7 +219,7 @@ def once(
     function: Callable[..., Any], call: Call, framework: Framework, ready: Ready
 ) -> tuple[Answer, Any]:
     """What one call gives, in our terms and as it is. Raises what the target raises."""
-    with filled(call.fill, call.numbers, lambda block: framework.give(block, call.dtype)):
+    with fill_memory(call.fill, call.numbers, lambda block: framework.give(block, call.dtype)):
         result = function(*ready.inputs, **ready.keywords)
     outputs = outputs_of(result)
     if call.out:
@@ -229,7 +229,7 @@ def once(
     return Answer(outputs, ready.changed(), dtype=dtype), result
 
 
-def repeated(
+def repeat_call(
     function: Callable[..., Any], call: Call, framework: Framework, answer: Answer, result: Any
 ) -> Repeats:
     """The same call again, in the same arrays while it keeps them; an output that is reused is spoilt."""
@@ -247,7 +247,7 @@ def repeated(
         try:
             found, _ = once(function, call, framework, arrays)
         except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
-            return raised(error)
+            return describe_exception(error)
         if found.changed:
             arrays = ready(call, framework)
         return found
@@ -255,7 +255,7 @@ def repeated(
     return replace(repeat(again, answer.outputs, call.times, call.seconds), reused=reused)
 
 
-def raised(error: Exception) -> Answer:
+def describe_exception(error: Exception) -> Answer:
     """An exception as an answer."""
     own = next(each.__name__ for each in type(error).__mro__ if each.__module__ == "builtins")
     return Answer(error=type(error).__name__, kind=own, message=str(error), place=place_of(error))
@@ -270,7 +270,6 @@ def spoil(output: Any) -> None:
 
 
 def first_of(result: Any) -> Any:
-    """The output of what came back."""
     return result[0] if isinstance(result, (tuple, list)) and result else result
 
 

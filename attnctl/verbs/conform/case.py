@@ -16,7 +16,7 @@ from attnctl.errors import AttnError
 from attnctl.names import BIAS, MASK
 from attnctl.plan.variant import variant
 from attnctl.rules import PerBatch, Rule
-from attnctl.verbs.check.precision import BFLOAT16, DTYPES, Precision, rounded
+from attnctl.verbs.check.precision import BFLOAT16, DTYPES, Precision, round_to
 from attnctl.verbs.conform.declared import NOTHING
 from attnctl.verbs.conform.layout import MASKS, USUAL
 
@@ -104,7 +104,6 @@ class Case:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The options by name."""
         return dict(self.options)
 
     @property
@@ -119,7 +118,6 @@ class Case:
         return tuple(max(1, self.keys - 1 - 5 * member % rest) for member in range(self.batch))
 
     def having(self, **options: Any) -> Case:
-        """The same with these options, too."""
         return replace(self, options=tuple({**self.asked, **options}.items()))
 
     def without(self, *names: str) -> Case:
@@ -174,7 +172,6 @@ class Problem:
 
     @property
     def scores(self) -> tuple[int, int, int, int]:
-        """The shape of the scores."""
         return self.case.batch, self.case.heads, self.case.queries, self.case.keys
 
     def draw(self, name: str, *shape: int) -> Array:
@@ -187,7 +184,7 @@ class Problem:
         wide = np.asarray(array, dtype=np.float64)
         if self.case.dtype in DTYPES:  # NumPy has it
             return wide.astype(self.case.dtype).astype(np.float64)
-        return rounded(wide, TYPES[self.case.dtype])
+        return round_to(wide, TYPES[self.case.dtype])
 
     def add_rule(self, rule: Rule) -> None:
         """Add a rule; it replaces its like."""
@@ -203,12 +200,10 @@ class Problem:
 
     @property
     def meant(self) -> Settings:
-        """What is asked of attention, always and in this case."""
         return replace(self.always, scale=self.scale, rules=tuple(self.rules))
 
     @property
     def variant(self) -> Variant:
-        """The kind of attention that is meant."""
         case = self.case
         facts = Facts(case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.d_k, case.past)
         named = {name: (array, "given") for name, array in self.arrays.items()}
@@ -216,5 +211,4 @@ class Problem:
 
     @property
     def derivation(self) -> Derivation:
-        """Its lines."""
         return self.variant.derivation

@@ -67,7 +67,6 @@ def read_claims(path: str) -> Claims:
 
 
 def declared_in(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """What a file of claims says of arrays and of what is always on."""
     return {key: value for key, value in data.items() if key in FORM.keys}
 
 
@@ -97,31 +96,28 @@ def read(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
 
 
 def returns_problems(key: str, value: Any) -> Problems:
-    """What is wrong with a list of outputs."""
     if not isinstance(value, list) or value[:1] != [RETURNS[0]]:
         yield (key,), f"expected a list with the output first, like [{RETURNS[0]}, {RETURNS[1]}]"
         return
     for at, name in enumerate(value):
-        yield from unknown((key, at), name, RETURNS)
+        yield from unknown_claim((key, at), name, RETURNS)
 
 
 def features_problems(key: str, value: Any) -> Problems:
-    """What is wrong with a list of features."""
     if not isinstance(value, list):
         yield (key,), f"expected a list of features, like [{NAMES[0]}]"
         return
     for at, name in enumerate(value):
-        yield from unknown((key, at), name, NAMES)
+        yield from unknown_claim((key, at), name, NAMES)
 
 
 def conventions_problems(key: str, value: Any) -> Problems:
-    """What is wrong with conventions."""
     if not isinstance(value, dict):
         yield (key,), "expected names with values, like {causal corner: bottom-right}"
         return
     for name, said in value.items():
-        problems = list(unknown((key, name), name, list(KNOWN)))
-        yield from problems or unknown((key, name), said, KNOWN[name])
+        problems = list(unknown_claim((key, name), name, list(KNOWN)))
+        yield from problems or unknown_claim((key, name), said, KNOWN[name])
 
 
 CHECKS: dict[str, Callable[[str, Any], Problems]] = {
@@ -146,7 +142,7 @@ def claims_problems(data: Any) -> Problems:
         if key in CHECKS:
             yield from CHECKS[key](key, value)
         else:
-            yield from unknown((key,), key, (*CHECKS, *FORM.keys))
+            yield from unknown_claim((key,), key, (*CHECKS, *FORM.keys))
 
 
 def xfail_problems(data: Any) -> Problems:
@@ -155,7 +151,7 @@ def xfail_problems(data: Any) -> Problems:
         yield (), "expected features with why each is known to fail"
         return
     for name, value in data.items():
-        yield from unknown((name,), name, NAMES)
+        yield from unknown_claim((name,), name, NAMES)
         if isinstance(value, str):
             if not value:
                 yield (name,), "say why it is known to fail"
@@ -164,13 +160,12 @@ def xfail_problems(data: Any) -> Problems:
         else:
             types = value.get("types", [])
             for at, each in enumerate(types if isinstance(types, list) else [types]):
-                yield from unknown((name, "types", at), each, list(TYPES))
+                yield from unknown_claim((name, "types", at), each, list(TYPES))
             for key in value:
-                yield from unknown((name, key), key, ("types", "why"))
+                yield from unknown_claim((name, key), key, ("types", "why"))
 
 
-def unknown(place: Path, name: Any, there: Any) -> Problems:
-    """That there is no such name, and which is meant."""
+def unknown_claim(place: Path, name: Any, there: Any) -> Problems:
     if not isinstance(name, str) or name not in there:
         near = nearest(str(name), list(there), most=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(there)}"

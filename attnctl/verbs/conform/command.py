@@ -90,7 +90,6 @@ class Command:
             return read(files["out"])
 
     def placed(self, folder: Path) -> tuple[list[str], dict[str, Path]]:
-        """The words with the names of files in place."""
         files: dict[str, Path] = {}
 
         def named(found: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnctl.config.fields import FIELDS, KEYWORDS, flagged, laid
+from attnctl.config.fields import FIELDS, KEYWORDS, laid, settings_with_flags
 from attnctl.config.settings import SINUSOIDAL, Settings
 from attnctl.forms import Form
 from attnctl.kind import KIND
@@ -80,7 +80,7 @@ ARRAYS = {
 def settings() -> Iterator[Setting]:
     """The settings of attention, under their keywords, as a section of their own."""
     of_kind = {each.keyword: each for each in KIND.values() if each is not None}
-    for name, setting in {**flagged(ATTENTION), **of_kind}.items():
+    for name, setting in {**settings_with_flags(ATTENTION), **of_kind}.items():
         if setting.flag and setting is not FIELDS["dtype"]:  # the cases say which type
             more = (
                 "" if name in {"heads", "kv_heads"} else setting.flag.more

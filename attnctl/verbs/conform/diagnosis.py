@@ -21,7 +21,7 @@ from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Case, Problem
 from attnctl.verbs.conform.conventions import TRUE
 from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
-from attnctl.verbs.conform.judge import Expected, compared, expected, judged
+from attnctl.verbs.conform.judge import Expected, compare_output, expect, judge_answer
 from attnctl.verbs.conform.memory import OTHER
 from attnctl.verbs.conform.repeat import alike
 
@@ -58,11 +58,11 @@ class Diagnosis:
     explanation: str
 
 
-def diagnosed(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
+def diagnose(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
     """What explains the failing cases of a feature."""
     answered = [each for each in wrong if not each.answer.error]
     if not answered:
-        return ended(wrong[0])
+        return describe_end(wrong[0])
     outputs = [each for each in answered if each.judgement.extra is None]
     if not outputs:
         return explain_extra(suite, min(answered, key=simplicity))
@@ -78,7 +78,7 @@ def search(suite: Suite, told: Sequence[Outcome]) -> Diagnosis:
         drawn = suite.outcome(replace(told[0].case, fill="random"))
         told = told if drawn.judgement.right or suite.output_of(drawn) is None else [drawn, *told]
     for each in told:
-        for explain in (unsteady, unwritten, degenerate, coarse_numbers, by_check, coarse_inside):
+        for explain in (unsteady, follows_memory, degenerate, coarse_numbers, by_check, coarse_inside):
             if found := explain(suite, each):
                 return found
     for explain in (by_check_of_pairs, not_a_number):
@@ -87,8 +87,7 @@ def search(suite: Suite, told: Sequence[Outcome]) -> Diagnosis:
     return Diagnosis(None, "")
 
 
-def ended(outcome: Outcome) -> Diagnosis:
-    """What is said of a target that raised, died or hung."""
+def describe_end(outcome: Outcome) -> Diagnosis:
     kind, message = outcome.answer.error, outcome.answer.message
     if kind in ENDINGS:
         return Diagnosis(kind, f"{ENDINGS[kind]}: {message}")
@@ -138,14 +137,14 @@ def unsteady(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     again = suite.answer(outcome.case)
     if not again.error and alike(again.outputs, outcome.answer.outputs):
         return None
-    right = not again.error and judged(suite.wanted(outcome.case), again).right
+    right = not again.error and judge_answer(suite.wanted(outcome.case), again).right
     words = (
         f"the same call again {'is right' if right else 'gives other numbers'}: it is wrong now and then"
     )
     return Diagnosis("not-repeatable", words)
 
 
-def unwritten(suite: Suite, outcome: Outcome) -> Diagnosis | None:
+def follows_memory(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """Numbers that follow what memory held before the call."""
     found = suite.output_of(outcome)
     assert found is not None
@@ -172,7 +171,7 @@ def degenerate(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     problem = suite.problem(outcome.case)
     if not found.any():
         return Diagnosis("zeros", "the output is all zeros: nothing was written to it")
-    values = expected(problem).steps
+    values = expect(problem).steps
     name = next(each for each in ("V_shared", "present_value", "V") if each in values)
     v = values[name].value
     if outcome.case.fill == "random" and outcome.case.keys > 1:
@@ -215,17 +214,17 @@ def weights_told(suite: Suite, case: Case) -> Array | None:
 def by_check(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """The mistake that `check` finds in the weights and the output, or in the output alone."""
     problem = suite.problem(outcome.case)
-    told = (checked(problem, each, pairs=False) for each in recorded(suite, outcome))
+    told = (check_answer(problem, each, pairs=False) for each in record_answer(suite, outcome))
     found = next(filter(None, told), None)
     return with_hint(suite, outcome, found) if found else None
 
 
 def by_check_of_pairs(suite: Suite, outcome: Outcome) -> Diagnosis | None:
     """Two mistakes at once, which takes seconds: looked for where most is recorded."""
-    return checked(suite.problem(outcome.case), next(recorded(suite, outcome)), pairs=True)
+    return check_answer(suite.problem(outcome.case), next(record_answer(suite, outcome)), pairs=True)
 
 
-def checked(problem: Problem, found: dict[str, Array], *, pairs: bool) -> Diagnosis | None:
+def check_answer(problem: Problem, found: dict[str, Array], *, pairs: bool) -> Diagnosis | None:
     """What `check` finds in what a target answered, if it explains all of it."""
     named = intent_of(problem, found)
     try:
@@ -236,7 +235,7 @@ def checked(problem: Problem, found: dict[str, Array], *, pairs: bool) -> Diagno
     return spoken(told) if told and len(told) == len(report.findings) else None
 
 
-def recorded(suite: Suite, outcome: Outcome) -> Iterator[dict[str, Array]]:
+def record_answer(suite: Suite, outcome: Outcome) -> Iterator[dict[str, Array]]:
     """What a target answered, as steps: with its weights, alone, and as heads side by side."""
     output = suite.output_of(outcome)
     weights = weights_told(suite, outcome.case)
@@ -265,7 +264,6 @@ def intent_of(problem: Problem, found: dict[str, Array]) -> Intent:
 
 
 def spoken(findings: Sequence[Finding]) -> Diagnosis:
-    """The mistakes that were found, in words."""
     sentences = [f"{each.words}: {each.fix}" if each.fix else each.words for each in findings]
     names = dict.fromkeys(each.mistake for each in findings if each.mistake)
     return Diagnosis(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
@@ -303,7 +301,7 @@ def coarse_in(suite: Suite, outcome: Outcome, names: Sequence[str]) -> Diagnosis
     wanted = suite.wanted(outcome.case)
     for name in names:
         if TYPES[name].bits < TYPES[outcome.case.dtype].bits:
-            ratio = compared(in_type(wanted, name), found).ratio
+            ratio = compare_output(in_type(wanted, name), found).ratio
             if LEAST_ROUNDING < ratio <= 1:
                 words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
                 return Diagnosis(LOW_PRECISION, words)
@@ -312,4 +310,4 @@ def coarse_in(suite: Suite, outcome: Outcome, names: Sequence[str]) -> Diagnosis
 
 def in_type(wanted: Expected, dtype: str) -> Expected:
     """The same numbers, allowed to be as far off as attention in a coarser type is."""
-    return expected(replace(wanted.problem, case=replace(wanted.problem.case, dtype=dtype)))
+    return expect(replace(wanted.problem, case=replace(wanted.problem.case, dtype=dtype)))

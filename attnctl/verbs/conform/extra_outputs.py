@@ -71,7 +71,6 @@ def sum_rows(scores: Array) -> tuple[Array, Array]:
 
 
 def recognise(wanted: Expected, answer: Answer) -> dict[int, str]:
-    """The outputs behind the first that are known, by place."""
     found = {}
     forms = expect_extras(wanted)
     for place, array in enumerate(answer.outputs[1:], start=1):
@@ -187,7 +186,6 @@ NO_MASK = ("lse-other-scores", "what is hidden is in it", "take it of what softm
 
 
 def name_near_miss(wanted: Expected, name: str, array: Array | None) -> Said | None:
-    """The mistake that gives such a log-sum-exp."""
     for said, forms in near_misses(wanted, name):
         if measure(wanted, LSE, forms, array) <= 1:
             return said

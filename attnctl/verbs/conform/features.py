@@ -136,7 +136,6 @@ def of_option(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) 
 
 
 def may_go_together(names: Sequence[str]) -> bool:
-    """Whether options mean something together."""
     return not any(pair <= set(names) for pair in NEVER_TOGETHER)
 
 

@@ -19,7 +19,7 @@ from attnctl.array import Array
 from attnctl.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.ops import Given
 from attnctl.verbs.check.judge import root_mean_square, spread
-from attnctl.verbs.check.rounding import FACTOR, Known, carried, exactly, typical
+from attnctl.verbs.check.rounding import FACTOR, Known, carry_rounding, exactly, typical
 from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Problem
 from attnctl.verbs.conform.layout import AXES, axes_in, axes_out, back, laid_out
@@ -51,7 +51,6 @@ class Expected:
 
     @property
     def blurred(self) -> float:
-        """The part of how the outputs vary that rounding may hide."""
         told = self.seen[..., None] & np.isfinite(self.scatter)
         numbers = self.output[np.broadcast_to(told, self.output.shape)]
         return FACTOR * root_mean_square(self.scatter[told[..., 0]]) / spread(numbers)
@@ -73,11 +72,10 @@ class Judgement:
 
     @property
     def right(self) -> bool:
-        """Whether it may be called right."""
         return self.ratio <= 1.0
 
 
-def expected(problem: Problem) -> Expected:
+def expect(problem: Problem) -> Expected:
     """Carry out the derivation in float64, and in the type with random rounding."""
     unit = TYPES[problem.case.dtype].unit
     steps: dict[str, Known] = {}
@@ -85,7 +83,9 @@ def expected(problem: Problem) -> Expected:
         if isinstance(step.op, Given):
             steps[step.name] = exactly(problem.arrays[step.name])
         else:
-            steps[step.name] = carried(step.op, [steps[name] for name in step.inputs], unit, step.name)
+            steps[step.name] = carry_rounding(
+                step.op, [steps[name] for name in step.inputs], unit, step.name
+            )
     known = steps[HEAD_OUTPUTS]
     scatter = scatter_of(known)
     precision = TYPES[problem.case.dtype]
@@ -97,11 +97,10 @@ def expected(problem: Problem) -> Expected:
 
 
 def scatter_of(known: Known) -> Array:
-    """How far off a decent program is, for each number."""
     return known.scatter_in(RUNS if known.value.size < MANY else FEWER_RUNS)
 
 
-def judged(wanted: Expected, answer: Answer) -> Judgement:
+def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
     """The first output of an answer beside what it should be."""
     if answer.error:
         named = answer.error not in {"not called", "hang", "crash", "exit"}
@@ -115,7 +114,7 @@ def judged(wanted: Expected, answer: Answer) -> Judgement:
         return Judgement(inf, words=misshapen(wanted, found))
     if given.dtype.kind not in "fiu":
         return Judgement(inf, words=f"the output has the type {given.dtype}")
-    return compared(wanted, given)
+    return compare_output(wanted, given)
 
 
 def misshapen(wanted: Expected, found: Array) -> str:
@@ -130,7 +129,7 @@ def misshapen(wanted: Expected, found: Array) -> str:
     return f"the output has the shape {list(found.shape)}, not {want}{hint}"
 
 
-def compared(wanted: Expected, found: Array) -> Judgement:
+def compare_output(wanted: Expected, found: Array) -> Judgement:
     """An output (batch, head, query, d_v) beside what it should be."""
     rows = np.broadcast_to(wanted.seen[..., None], found.shape)
     gap = np.where(rows, np.abs(found - wanted.output), 0.0)

@@ -22,23 +22,19 @@ USUAL, MERGED = "bhnd", "bnd"
 
 
 def axes_in(layout: str) -> str:
-    """The axes of Q, K and V."""
     return layout.partition(":")[0]
 
 
 def axes_out(layout: str) -> str:
-    """The axes of the output."""
     before, _, after = layout.partition(":")
     return after or before
 
 
 def is_merged(axes: str) -> bool:
-    """Whether heads stand side by side."""
     return axes in {"bnd", "nbd"}
 
 
 def apart(axes: str) -> str:
-    """The axes with heads in an axis of their own."""
     return axes.replace("d", "hd") if is_merged(axes) else axes
 
 

@@ -46,7 +46,6 @@ def whole(keyword: str, value: Any) -> dict[str, Any]:
 
 
 def two_ends(keyword: str, value: tuple[int, int]) -> dict[str, Any]:
-    """The two ends of a window apart."""
     return {keyword: value[0], "right_window_size": value[1]}
 
 

@@ -31,7 +31,7 @@ BLOCKS = 7
 
 
 @contextmanager
-def filled(byte: int, numbers: int, give: Any) -> Iterator[None]:
+def fill_memory(byte: int, numbers: int, give: Any) -> Iterator[None]:
     """Memory holds this byte until it is written; outputs have so many numbers, `give` makes arrays."""
     fill_malloc((byte ^ 0xFF) | ON)
     blocks = [

@@ -114,7 +114,6 @@ def ask_bias(problem: Problem, value: str) -> None:
 
 
 def ask_scale(problem: Problem, value: float) -> None:
-    """The factor of the scores."""
     problem.passed["scale"] = problem.scale = value
 
 
@@ -168,7 +167,6 @@ def on(_: Case) -> Sequence[bool]:
 
 
 def shared_or_each(_: Case) -> Sequence[str]:
-    """The same for all, and one by member and head."""
     return ("same", "each")
 
 

@@ -30,7 +30,7 @@ from attnctl.verbs.conform.report import (
     left_out,
 )
 from attnctl.verbs.conform.signature import Signature
-from attnctl.verbs.conform.suite import Asked, started
+from attnctl.verbs.conform.suite import Asked, start_target
 from attnctl.verbs.conform.target import Target
 
 RTOL = {"float64": 1e-10, "float32": 1e-5, "float16": 2.0**-9, "bfloat16": 2.0**-6}
@@ -51,7 +51,6 @@ class Theirs:
 
     @property
     def group(self) -> str:
-        """What it exercises, in a few words."""
         grouped = self.inputs["Q"].shape[1] != self.inputs["K"].shape[1]
         return ", ".join([*(["grouped heads"] if grouped else []), *self.options]) or "attention"
 
@@ -62,7 +61,7 @@ def run(
     """Every case of a suite of others. Raises AttnError where it is not installed."""
     cases = list(SUITES[suite]())
     layout = asked.said.layout or USUAL
-    with started(target, asked) as signature:
+    with start_target(target, asked) as signature:
         results: dict[tuple[str, str], list[FeatureResult]] = {}
         for done, case in enumerate(cases, start=1):
             found = result_of(target, signature, layout, suite, case)
@@ -83,12 +82,12 @@ def result_of(target: Target, signature: Signature, layout: str, suite: str, cas
         return replace(skipped, reason=f"it has no {' and no '.join(lacking)}")
     if (layout == "nd" and (batch, heads) != (1, 1)) or (layout == "hnd" and batch != 1):
         return replace(skipped, reason=f"the layout {layout} has no room for it")
-    own = sized(case)
+    own = sizes_of(case)
     problem = Problem(own, Conventions(layout=layout), dict(case.inputs), dict(case.options))
     answer = target.call(call_of(problem, signature))
     if not target.refuses.isdisjoint({answer.error, answer.kind}):
         return replace(skipped, reason=f"{answer.error}: {answer.message}")
-    ratio, words = compared(case, problem, answer)
+    ratio, words = compare_answer(case, problem, answer)
     if ratio <= 1:
         return FeatureResult(feature, case.dtype, PASSED, 1, 1, 0, ratio)
     failure = Failure(own, words, None, f"the case {case.name}: {words}")
@@ -108,15 +107,14 @@ def together(results: list[FeatureResult]) -> FeatureResult:
     return replace(first, cases=len(run), of=len(results), failed=len(wrong), ratio=ratio, reason=reason)
 
 
-def sized(case: Theirs) -> Case:
-    """The sizes of a case."""
+def sizes_of(case: Theirs) -> Case:
     q, k, v = (case.inputs[name] for name in "QKV")
     return Case(
         case.dtype, q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3]
     )
 
 
-def compared(case: Theirs, problem: Problem, answer: Answer) -> tuple[float, str]:
+def compare_answer(case: Theirs, problem: Problem, answer: Answer) -> tuple[float, str]:
     """How far off an answer is, as a part of what it may be, and that in words."""
     if answer.error:
         return np.inf, f"{answer.error}: {answer.message}"
@@ -164,7 +162,6 @@ def four(array: Array) -> Array:
 
 
 def options_of(causal: Any, scale: Any) -> dict[str, Any]:
-    """The two that both suites have."""
     return {**({"causal": True} if causal else {}), **({"scale": float(scale)} if scale else {})}
 
 

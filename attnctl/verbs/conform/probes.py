@@ -32,7 +32,7 @@ from attnctl.verbs.conform.conventions import (
     TRUTHS,
 )
 from attnctl.verbs.conform.features import BASE, LENGTHS
-from attnctl.verbs.conform.judge import expected, judged
+from attnctl.verbs.conform.judge import expect, judge_answer
 from attnctl.verbs.conform.layout import MASKS
 from attnctl.verbs.conform.options import OPTIONS, drawn_mask, give_mask
 
@@ -98,7 +98,7 @@ def is_right(problem: Problem, answer: Answer) -> bool:
     """Whether an answer is right as far as a convention goes: float64 may be kept in float32 inside."""
     case = problem.case
     dtype = "float32" if case.dtype == "float64" else case.dtype
-    return judged(expected(replace(problem, case=replace(case, dtype=dtype))), answer).right
+    return judge_answer(expect(replace(problem, case=replace(case, dtype=dtype))), answer).right
 
 
 def output_type(seen: Mapping[str, Case], dtype: str, declared: str | None) -> Told:
@@ -243,7 +243,6 @@ def hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
 
 
 def row_words(row: Array, values: Array) -> str:
-    """What the output of a query that sees nothing is."""
     if np.isnan(row).any():
         return "NaN"
     if not row.any():
@@ -253,7 +252,6 @@ def row_words(row: Array, values: Array) -> str:
 
 
 def padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Whether NaN behind the lengths reaches the output."""
     if "key_lengths" not in suite.signature.claimed:
         return
     problem = suite.problem(replace(BASE, dtype=dtype).having(key_lengths="nan"))

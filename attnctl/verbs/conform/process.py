@@ -92,7 +92,6 @@ class Worker:
             note_input(path)
 
     def call(self, call: Call) -> Answer:
-        """What the target answers, or how its process ended."""
         if self.process is None:
             self.start()
         try:

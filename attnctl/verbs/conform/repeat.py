@@ -49,7 +49,6 @@ class Repeats:
 
     @property
     def same(self) -> bool:
-        """Whether every call gave the same bits."""
         return not (self.others or self.failed)
 
 
@@ -69,12 +68,10 @@ def repeat(again: Callable[[], Answer], first: Sequence[Any], times: int, second
 
 
 def alike(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    """Whether two results are the same to the bit."""
     return len(a) == len(b) and all(bits(x) == bits(y) for x, y in zip(a, b, strict=True))
 
 
 def bits(array: Any) -> bytes:
-    """The numbers of an output."""
     return b"" if array is None else bytes(array.tobytes())
 
 

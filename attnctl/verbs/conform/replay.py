@@ -19,7 +19,7 @@ from attnctl.values import json_path
 from attnctl.verbs.conform.case import Case, Conventions, Problem
 from attnctl.verbs.conform.declared import unusual
 from attnctl.verbs.conform.diagnosis import Diagnosis, intent_of
-from attnctl.verbs.conform.judge import compared
+from attnctl.verbs.conform.judge import compare_output
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.suite import Outcome, Suite
@@ -32,11 +32,11 @@ FOLDER = "attnctl-conform"
 
 
 def save(suite: Suite, outcome: Outcome, feature: str, target: str, said: Diagnosis) -> Path:
-    """Write what a case was given and what came back; the file holds what `replayed` needs.
+    """Write what a case was given and what came back; the file holds what `replay_case` needs.
 
     Raises AttnError where the folder cannot be written.
     """
-    from attnctl.store.files import opened
+    from attnctl.store.files import open_output
     from attnctl.store.npz import write_npz
 
     assert suite.asked.save is not None
@@ -53,13 +53,12 @@ def save(suite: Suite, outcome: Outcome, feature: str, target: str, said: Diagno
         "config": config_of(suite, outcome),
     }
     path = folder / f"{slug(target)}-{slug(feature)}-{outcome.case.dtype}.npz"
-    with opened(path) as stream:
+    with open_output(path) as stream:
         write_npz(Trace(intent.trace.steps, dict(intent.trace), header), stream)
     return path
 
 
 def told(problem: Problem, feature: str) -> dict[str, Any]:
-    """What a dump says of the case that made it."""
     return {
         "feature": feature,
         "case": problem.case.to_dict(),
@@ -80,7 +79,7 @@ def config_of(suite: Suite, outcome: Outcome) -> dict[str, Any]:
     return config | {"causal_offset": offset}
 
 
-def replayed(path: str) -> Saved:
+def replay_case(path: str) -> Saved:
     """The case of a dump that `save` wrote. Raises AttnError for what is none."""
     from attnctl.config.schema import validate
     from attnctl.store import read_one
@@ -108,7 +107,7 @@ def said_before(path: str, suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis 
         return None
     wanted = replace(suite.wanted(wrong[0].case), output=np.asarray(dump[HEAD_OUTPUTS], dtype=np.float64))
     now = suite.output_of(wrong[0])
-    if now is None or now.shape != wanted.output.shape or not compared(wanted, now).ratio <= 1:
+    if now is None or now.shape != wanted.output.shape or not compare_output(wanted, now).ratio <= 1:
         return None
     return Diagnosis(said.get("mistake"), str(said.get("explanation", "")))
 

@@ -17,7 +17,7 @@ from attnctl.verbs.conform.diagnosis import (
     LOW_PRECISION,
     Diagnosis,
     coarse_inside,
-    diagnosed,
+    diagnose,
     not_repeatable,
 )
 from attnctl.verbs.conform.extra_outputs import describe, places_of, recognise
@@ -49,7 +49,7 @@ from attnctl.verbs.conform.report import (
     left_out,
 )
 from attnctl.verbs.conform.shrink import shrunk
-from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, Asked, Outcome, Suite, started
+from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, Asked, Outcome, Suite, start_target
 from attnctl.verbs.conform.target import Target
 from attnctl.verbs.show.headline import kind_words, positions
 
@@ -105,7 +105,7 @@ class Told:
 
 def run(target: Target, name: str, asked: Asked, progress: Progress | None = None) -> Conformance:
     """Hold a target to every feature. Raises AttnError where it cannot be called at all."""
-    with started(target, asked) as signature:
+    with start_target(target, asked) as signature:
         return Run(Suite(target, asked, signature), name).carried_out(
             progress or (lambda _done, _total: None)
         )
@@ -118,7 +118,7 @@ def replay(target: Target, name: str, asked: Asked, path: str, saved: Saved) -> 
     """
     case, feature, conventions, always = saved
     asked = replace(asked, said=replace(asked.said, always=always))
-    with started(target, asked) as signature:
+    with start_target(target, asked) as signature:
         suite = Suite(target, asked, signature)
         suite.conventions[case.dtype] = conventions
         lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
@@ -152,7 +152,6 @@ class Run:
 
     @property
     def asked(self) -> Asked:
-        """How it is to be run."""
         return self.suite.asked
 
     def carried_out(self, progress: Progress) -> Conformance:
@@ -222,7 +221,7 @@ class Run:
         """Whether it keeps something in float32, as many programs keep softmax: float64 is not meant."""
         if outcome.answer.error or outcome.judgement.right:
             return False
-        return diagnosed(self.suite, [outcome]).mistake == LOW_PRECISION
+        return diagnose(self.suite, [outcome]).mistake == LOW_PRECISION
 
     def take_extras(self, plain: Case) -> tuple[str, ...]:
         """Know what the outputs behind the first are, as declared or as they look; what is said of them."""
@@ -234,7 +233,6 @@ class Run:
         return tuple(describe(wanted, answer, self.suite.extras))
 
     def notes(self, told: Sequence[Told]) -> tuple[str, ...]:
-        """What else there is to say."""
         config = unusual(self.asked.said.always)
         on = [*positions(config.get("positions")), *kind_words(config)]
         out = [f"Always on: {', '.join(on)}."] if on else []
@@ -390,7 +388,7 @@ class Run:
             return found
         before = self.diagnoses.get(name)
         if before is None or before.mistake in NOT_SHARED:
-            self.diagnoses[name] = diagnosed(self.suite, wrong)
+            self.diagnoses[name] = diagnose(self.suite, wrong)
         found = self.diagnoses[name]
         return self.of_grouped_heads(told, others) if found.mistake is None else found
 

@@ -62,7 +62,6 @@ def smaller(case: Case) -> Iterator[Case]:
 
 
 def fewer_heads(case: Case) -> Iterator[Case]:
-    """One kv head, then fewer query heads for each."""
     share = case.heads // case.kv_heads
     if case.kv_heads > 1:
         yield replace(case, heads=share, kv_heads=1)

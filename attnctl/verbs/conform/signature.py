@@ -79,7 +79,6 @@ class Signature:
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """The options that the target has, in our order."""
         return tuple(name for name in OPTIONS if name in self.keywords)
 
     def with_options(self, problem: Problem) -> dict[str, Any]:

@@ -64,12 +64,10 @@ class Sizes:
         return replace(case, heads=heads, kv_heads=fewer)
 
     def with_columns(self, case: Case) -> Case:
-        """The next head size that is taken, or the greatest."""
         d_k = self.width(case.d_k)
         return replace(case, d_k=d_k, d_v=d_k if case.d_v == case.d_k else self.width(case.d_v, of_k=False))
 
     def width(self, d: int, *, of_k: bool = True) -> int:
-        """The head size for one that is wanted."""
         if self.head_sizes:
             return min((size for size in self.head_sizes if size >= d), default=max(self.head_sizes))
         if self.rotary is not None and of_k:
@@ -84,7 +82,6 @@ class Sizes:
         return replace(cached, queries=queries, keys=past + new)
 
     def length(self, n: int) -> int:
-        """The next multiple."""
         return -(-n // self.multiple_of) * self.multiple_of
 
     def in_layout(self, case: Case, conventions: Conventions) -> Case:

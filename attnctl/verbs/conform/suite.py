@@ -15,7 +15,7 @@ from attnctl.verbs.conform.claims import Claims, Known
 from attnctl.verbs.conform.conventions import MASK_KIND, MASK_SHAPE, MASKED, TRUE
 from attnctl.verbs.conform.declared import Declared
 from attnctl.verbs.conform.extra_outputs import judge_extras
-from attnctl.verbs.conform.judge import Expected, Judgement, expected, judged
+from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
 from attnctl.verbs.conform.layout import MASKS, MERGED, USUAL, axes_in, packings
 from attnctl.verbs.conform.library import LIBRARIES, Library
 from attnctl.verbs.conform.repeat import alike
@@ -72,7 +72,7 @@ class Outcome:
 
 
 @contextmanager
-def started(target: Target, asked: Asked) -> Iterator[Signature]:
+def start_target(target: Target, asked: Asked) -> Iterator[Signature]:
     """What a target can do, while it can be called. Raises AttnError where it cannot be."""
     try:
         target.start()
@@ -129,19 +129,17 @@ class Suite:
         return problem_of(self.sizes.fit(case, conventions), conventions, self.asked.said.always)
 
     def sized(self, case: Case) -> Case:
-        """The case in sizes that the target takes."""
         return self.sizes.fit(case, self.conventions_in(case.dtype))
 
     def wanted(self, case: Case) -> Expected:
-        """What attention gives in a case."""
-        return expected(self.problem(case))
+        return expect(self.problem(case))
 
     def outcome(self, case: Case, **made: Any) -> Outcome:
         """Carry out a case and judge it; `made` says how often, and in what memory."""
         problem = self.problem(case)
         answer = self.call(problem, **made)
-        wanted = expected(problem)
-        judgement = judged(wanted, answer)
+        wanted = expect(problem)
+        judgement = judge_answer(wanted, answer)
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
         found = Outcome(problem.case, answer, judgement)
@@ -151,7 +149,6 @@ class Suite:
         return found
 
     def answer(self, case: Case, **made: Any) -> Answer:
-        """What the target answers in a case."""
         return self.call(self.problem(case), **made)
 
     def call(self, problem: Problem, **made: Any) -> Answer:
@@ -171,7 +168,6 @@ class Suite:
         return not self.target.refuses.isdisjoint({answer.error, answer.kind})
 
     def has(self, case: Case) -> bool:
-        """Whether the target takes a case at all, right or wrong."""
         return not self.is_refusal(self.answer(case))
 
     def ignores(self, option: str, wrong: list[Outcome]) -> bool:

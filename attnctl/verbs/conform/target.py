@@ -53,7 +53,6 @@ class InProcess:
         self.parameters = parameters_of(self.function)
 
     def call(self, call: Call) -> Answer:
-        """What it returns or raises."""
         return invoke(self.function, call, self.framework)
 
     def close(self) -> None:
@@ -96,7 +95,6 @@ class Pool:
         self.parameters, self.cannot, self.unclaimed = first.parameters, first.cannot, first.unclaimed
 
     def call(self, call: Call) -> Answer:
-        """What a free one answers."""
         one = self.free.get()
         try:
             return one.call(call)

@@ -35,15 +35,15 @@ def lines(found: Conformance, screen: Screen) -> Iterator[Element]:
     if found.run:
         yield from table(found, screen).lines()
     yield from flowing(summary(found), screen)
-    for reason, names in skipped(found).items():
+    for reason, names in list_skipped(found).items():
         yield from flowing(f"Skipped: {', '.join(names)}: {reason}.", screen, "aside")
-    for reason, names in refused(found).items():
+    for reason, names in list_refused(found).items():
         yield from flowing(f"In part: {', '.join(names)}: {reason}.", screen, "aside")
     for name, value in found.conventions.items():
         yield from flowing(f"Convention: {name}: {value}.", screen)
     for note in found.notes:
         yield from flowing(note, screen)
-    for results in explained(found):
+    for results in group_failures(found):
         yield []
         yield from of_failures(results, screen)
 
@@ -110,7 +110,7 @@ def summary(found: Conformance) -> str:
     return f"{verdict}: {cases}. (The numbers: the worst, as a part of what rounding explains.)"
 
 
-def skipped(found: Conformance) -> dict[str, list[str]]:
+def list_skipped(found: Conformance) -> dict[str, list[str]]:
     """Features that were skipped everywhere or in some types, by reason."""
     out: dict[str, list[str]] = {}
     for name in dict.fromkeys(each.feature for each in found.features):
@@ -123,7 +123,7 @@ def skipped(found: Conformance) -> dict[str, list[str]]:
     return out
 
 
-def refused(found: Conformance) -> dict[str, list[str]]:
+def list_refused(found: Conformance) -> dict[str, list[str]]:
     """Features of which some cases were refused, by reason."""
     out: dict[str, list[str]] = {}
     for each in found.features:
@@ -132,8 +132,7 @@ def refused(found: Conformance) -> dict[str, list[str]]:
     return out
 
 
-def explained(found: Conformance) -> list[list[FeatureResult]]:
-    """The failures, those together that one mistake explains."""
+def group_failures(found: Conformance) -> list[list[FeatureResult]]:
     out: dict[tuple[str, str], list[FeatureResult]] = {}
     for each in found.features:
         if each.failure:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnctl.errors import AttnError
 from attnctl.verbs.corpus.lines import Shard
 from attnctl.verbs.corpus.part import Part, different, part_of_bytes
-from attnctl.verbs.corpus.run import Job, Moved, Work, listed, part_of
+from attnctl.verbs.corpus.run import Job, Moved, Work, list_problems, part_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -45,10 +45,10 @@ def over_cluster(work: Work, where: str, moved: Moved | None = None) -> Part:
         workers = max(1, sum(client.nthreads().values()))
         count = max(1, min(work.corpus.lines, SHARDS_A_WORKER * workers))
         jobs = [replace(work.job, shard=Shard(number + 1, count)) for number in range(count)]
-        return gathered(client, jobs, work.part, moved)
+        return gather_parts(client, jobs, work.part, moved)
 
 
-def gathered(client: Client, jobs: list[Job], whole: Part, moved: Moved | None) -> Part:
+def gather_parts(client: Client, jobs: list[Job], whole: Part, moved: Moved | None) -> Part:
     """The whole from the parts, in whatever order they come."""
     from distributed import as_completed
 
@@ -77,7 +77,7 @@ def gathered(client: Client, jobs: list[Job], whole: Part, moved: Moved | None) 
     finally:
         client.cancel(list(futures))
     if problems:
-        raise AttnError(listed([each for _, own in sorted(problems.items()) for each in own]))
+        raise AttnError(list_problems([each for _, own in sorted(problems.items()) for each in own]))
     return whole
 
 
@@ -100,7 +100,7 @@ def client_of(where: str) -> Iterator[Client]:
     except ImportError:
         raise AttnError("--dask: dask's scheduler is not installed; pip install 'attnctl[dask]'") from None
     if not where.isdigit():
-        with connected(lambda: Client(where, timeout=ANSWER, set_as_default=False), where) as client:
+        with connect_client(lambda: Client(where, timeout=ANSWER, set_as_default=False), where) as client:
             yield client
         return
     with (
@@ -110,13 +110,13 @@ def client_of(where: str) -> Iterator[Client]:
             dashboard_address=None,
             silence_logs=logging.CRITICAL,
         ) as cluster,
-        connected(lambda: Client(cluster, set_as_default=False), "the local cluster") as client,
+        connect_client(lambda: Client(cluster, set_as_default=False), "the local cluster") as client,
     ):
         yield client
 
 
 @contextmanager
-def connected(connect: Callable[[], Client], name: str) -> Iterator[Client]:
+def connect_client(connect: Callable[[], Client], name: str) -> Iterator[Client]:
     """A client whose scheduler answers and has a worker."""
     try:
         client = connect()

@@ -60,7 +60,7 @@ class Corpus:
     lines: int
 
 
-def surveyed(path: str) -> Corpus:
+def survey(path: str) -> Corpus:
     """Read a corpus once, for its hash. Raises AttnError where it cannot be read or holds no sentence."""
     digest, newlines, last, empty = sha256(), 0, b"\n", True
     try:

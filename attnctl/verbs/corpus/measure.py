@@ -126,7 +126,6 @@ class Found:
                 tally.pairs.setdefault(pair, Sum()).add(on_grid(rows), len(rows))
 
     def give_examples(self, head: HeadTally, number: int, sentences: Sentences) -> None:
-        """The largest weight of each sentence for this head."""
         for member, line in enumerate(sentences.lines):
             value = float(self.largest[member, number])
             if value and head.may_keep(value):

@@ -13,7 +13,7 @@ from attnctl import __version__
 from attnctl.errors import AttnError, raise_all
 from attnctl.files import open_input, open_own
 from attnctl.store.load_json import header_of
-from attnctl.store.strict_json import encoded, json_text
+from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, GRID, Example, HeadTally, LayerTally, Sum
 
 SCHEMA = "attnctl/corpus/1"
@@ -39,7 +39,6 @@ class Part:
 
     @property
     def lines(self) -> int:
-        """The lines of the whole corpus."""
         count: int = self.about["corpus"]["lines"]
         return count
 
@@ -68,12 +67,11 @@ class Part:
 
     def to_bytes(self) -> bytes:
         """As JSON; the same bytes for the same content."""
-        return encoded(f"{json_text(self.to_dict())}\n")
+        return encode_json(f"{json_text(self.to_dict())}\n")
 
 
 def content_hash(data: Mapping[str, Any]) -> str:
-    """The hash of a part's content."""
-    return sha256(encoded(json_text(data))).hexdigest()
+    return sha256(encode_json(json_text(data))).hexdigest()
 
 
 def about(identity: Mapping[str, Any], corpus: Mapping[str, Any], *, pairs: bool) -> dict[str, Any]:
@@ -157,7 +155,7 @@ def part_from(data: Mapping[str, Any]) -> Part:
         LayerTally(
             [head_from(each) for each in layer["heads"]],
             {
-                (a, b): Sum(units(pair["sum"]), counted(pair["rows"]))
+                (a, b): Sum(units(pair["sum"]), read_count(pair["rows"]))
                 for pair in layer.get("pairs", ())
                 for a, b in [pair["heads"]]
             },
@@ -167,28 +165,28 @@ def part_from(data: Mapping[str, Any]) -> Part:
     common = {name: data[name] for name in data if name in SAME}
     if common.keys() != set(SAME):
         raise LookupError
-    counted(common["corpus"]["lines"])
+    read_count(common["corpus"]["lines"])
     return Part(
         common,
         first,
-        first + counted(data["lines"]["count"]),
-        counted(data["sentences"]),
-        counted(data["tokens"]),
+        first + read_count(data["lines"]["count"]),
+        read_count(data["sentences"]),
+        read_count(data["tokens"]),
         layers,
     )
 
 
 def head_from(data: Mapping[str, Any]) -> HeadTally:
     """One head."""
-    head = HeadTally(empty_rows=counted(data["empty_rows"]), uneven_rows=counted(data["uneven_rows"]))
+    head = HeadTally(empty_rows=read_count(data["empty_rows"]), uneven_rows=read_count(data["uneven_rows"]))
     for name, each in head.sums.items():
-        each.add(units(data["sums"][name]), counted(data["rows"][name]))
-    head.entropies = list(map(counted, data["entropies"]))
+        each.add(units(data["sums"][name]), read_count(data["rows"][name]))
+    head.entropies = list(map(read_count, data["entropies"]))
     if len(head.entropies) != BINS or sum(head.entropies) != head.sums["entropy"].rows:
         raise ValueError
     for each in data["largest"]:
         query, key = map(str, each["tokens"])
-        line, row, column = (counted(each[name]) for name in ("line", "query", "key"))
+        line, row, column = (read_count(each[name]) for name in ("line", "query", "key"))
         head.note(Example(float(each["value"]), line, row, column, (query, key)))
     return head
 
@@ -200,7 +198,7 @@ def units(text: str) -> int:
     return int(text)
 
 
-def counted(value: Any) -> int:
+def read_count(value: Any) -> int:
     """A count: a whole number from 0."""
     if type(value) is not int or value < 0:
         raise ValueError
@@ -210,7 +208,7 @@ def counted(value: Any) -> int:
 # --- merging ---
 
 
-def merged(parts: Sequence[tuple[str, Part]]) -> Part:
+def merge_parts(parts: Sequence[tuple[str, Part]]) -> Part:
     """The whole of a corpus from its parts, each with its name, in any order.
 
     Raises AttnError where they are of different things, where lines are in two of them, and where
@@ -234,13 +232,11 @@ def merged(parts: Sequence[tuple[str, Part]]) -> Part:
 
 
 def different(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """What two parts that are no parts of one whole differ in."""
     words = {"pairs": "choice of --pairs", "attnctl": "version of attnctl", "dtype": "type of number"}
     return [words.get(name, name) for name in SAME if ours[name] != theirs[name]]
 
 
 def overlaps(ordered: Sequence[tuple[str, Part]]) -> list[str]:
-    """The lines that two parts have."""
     found = []
     filled = [(name, part) for name, part in ordered if part.first < part.stop]
     for (name, part), (other, later) in pairwise(filled):

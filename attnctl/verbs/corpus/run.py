@@ -10,10 +10,10 @@ from attnctl.config.settings import Settings
 from attnctl.engine import blas
 from attnctl.errors import AttnError
 from attnctl.values import MAX_PROBLEMS
-from attnctl.verbs.corpus.lines import WHOLE, Corpus, Shard, lines_of, surveyed
+from attnctl.verbs.corpus.lines import WHOLE, Corpus, Shard, lines_of, survey
 from attnctl.verbs.corpus.measure import add
 from attnctl.verbs.corpus.part import Part, about
-from attnctl.verbs.corpus.sources import DrawnAttention, Source, Taken, trained
+from attnctl.verbs.corpus.sources import DrawnAttention, Source, Taken, load_model
 from attnctl.verbs.corpus.tally import HeadTally, LayerTally
 
 DEFAULTS = Settings()
@@ -39,8 +39,8 @@ class Job:
 
         Raises AttnError where one of them is not there, or is none.
         """
-        corpus = surveyed(self.file)
-        source: Source = DrawnAttention(self.settings) if self.model is None else trained(self.model)
+        corpus = survey(self.file)
+        source: Source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
         said = {"sha256": corpus.sha256, "lines": corpus.lines}
         span = self.shard.span(corpus.lines)
         part = Part(about(source.identity(), said, pairs=self.pairs), span.start, span.stop)
@@ -78,7 +78,7 @@ class Work:
             for batch in list(self.waiting.values()):
                 self.measure(batch)
         if self.problems:
-            raise AttnError(listed(self.problems))
+            raise AttnError(list_problems(self.problems))
         return self.part
 
     def take(self, number: int, text: str, wrong: str) -> None:
@@ -116,13 +116,11 @@ class Work:
 
 
 def threads_can_be_held() -> bool:
-    """Whether threadpoolctl is there to hold BLAS to one thread."""
     from importlib.util import find_spec
 
     return find_spec("threadpoolctl") is not None
 
 
-def listed(problems: Sequence[str]) -> list[str]:
-    """The first problems, and how many more there are."""
+def list_problems(problems: Sequence[str]) -> list[str]:
     more = len(problems) - MAX_PROBLEMS
     return [*problems[:MAX_PROBLEMS], *([f"{more} lines more"] if more > 0 else [])]

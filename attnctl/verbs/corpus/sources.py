@@ -62,7 +62,7 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def trained(name: str) -> TrainedModel:
+def load_model(name: str) -> TrainedModel:
     """The model of this name, read once by a process for all its shards, unless its files change."""
     from attnctl.models.source import CONFIG, folder_of
     from attnctl.models.tensors import shards
@@ -70,7 +70,7 @@ def trained(name: str) -> TrainedModel:
 
     folder = folder_of(name)
     files = [folder / each for each in (CONFIG, TOKENIZER, *shards(folder))]
-    return opened(name, tuple((each.name, *signature(each)) for each in files))
+    return open_model(name, tuple((each.name, *signature(each)) for each in files))
 
 
 def signature(path: Path) -> tuple[int, int]:
@@ -83,8 +83,7 @@ def signature(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1)
-def opened(name: str, files: tuple[tuple[str, int, int], ...]) -> TrainedModel:
-    """The model whose files are these."""
+def open_model(name: str, files: tuple[tuple[str, int, int], ...]) -> TrainedModel:
     return TrainedModel(name, [file for file, *_ in files])
 
 
@@ -102,10 +101,10 @@ class TrainedModel:
 
     def identity(self) -> dict[str, Any]:
         """The family, and hashes of config and tensors and of the tokenizer, computed once."""
-        self.known = self.known or self.hashed()
+        self.known = self.known or self.hash_files()
         return self.known
 
-    def hashed(self) -> dict[str, Any]:
+    def hash_files(self) -> dict[str, Any]:
         """The same, read from the files."""
         from attnctl.models.tokens import TOKENIZER
 
@@ -117,7 +116,6 @@ class TrainedModel:
         }
 
     def taken(self, line: int, text: str) -> Taken:
-        """The tokens of a sentence and what comes into the first layer."""
         from attnctl.models.batch import starts_of
 
         tokens = self.words.tokens(text)
@@ -130,7 +128,6 @@ class TrainedModel:
         return together(self.model, count)
 
     def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
-        """The weights of each layer."""
         from attnctl.models.batch import weights_of_layers
 
         labels = [each.content[0] for each in batch]

@@ -27,7 +27,6 @@ EXAMPLES = 5
 
 
 def on_grid(values: Iterable[float]) -> int:
-    """The sum of what a sentence has, in units of the grid."""
     return round(ldexp(fsum(values), GRID))
 
 
@@ -60,7 +59,6 @@ class Sum:
 
     @property
     def sum(self) -> float:
-        """The sum, rounded once."""
         return float(Fraction(self.units, 1 << GRID))
 
     @property
@@ -85,7 +83,6 @@ class HeadTally:
         del self.examples[EXAMPLES:]
 
     def may_keep(self, value: float) -> bool:
-        """Whether a weight of this size could be one of the largest."""
         return len(self.examples) < EXAMPLES or value >= self.examples[-1].value
 
     def add(self, other: HeadTally) -> None:

@@ -16,7 +16,6 @@ def report_of(part: Part) -> Report:
 
 
 def layer_stats(name: str, layer: LayerTally) -> DumpStats:
-    """The heads of one layer."""
     pairs = {pair: tally(apart) for pair, apart in layer.pairs.items()}
     return DumpStats(name, tuple(map(head_stats, layer.heads)), pairs)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from attnctl.array import Array, Shape
-from attnctl.cells import spelled, spellings
+from attnctl.cells import spell_cell, spellings
 from attnctl.trace import Trace
 
 Places = Array
@@ -36,23 +36,19 @@ class Pairing:
 
     @classmethod
     def by_token(cls, a: Sequence[str], b: Sequence[str]) -> Pairing:
-        """The tokens that both have, in the order they share."""
         pairs = np.array(common(a, b), dtype=np.intp).reshape(-1, 2)
         return cls(pairs[:, 0], pairs[:, 1], len(a), len(b))
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left out on either side."""
         return len(self.a) == self.size_a == self.size_b
 
     @property
     def only_a(self) -> Places:
-        """The places of A that stand beside nothing."""
         return np.setdiff1d(np.arange(self.size_a), self.a)
 
     @property
     def only_b(self) -> Places:
-        """The places of B that stand beside nothing."""
         return np.setdiff1d(np.arange(self.size_b), self.b)
 
 
@@ -67,14 +63,13 @@ class Alignment:
     @cached_property
     def tokens(self) -> Pairing | None:
         """The tokens of the queries side by side; None where position decides."""
-        return self.paired(self.a.tokens, self.b.tokens)
+        return self.pair_sentences(self.a.tokens, self.b.tokens)
 
     @cached_property
     def keys(self) -> Pairing | None:
-        """The same for the tokens of the keys."""
-        return self.paired(self.a.key_tokens, self.b.key_tokens)
+        return self.pair_sentences(self.a.key_tokens, self.b.key_tokens)
 
-    def paired(self, a: Sequence[str] | None, b: Sequence[str] | None) -> Pairing | None:
+    def pair_sentences(self, a: Sequence[str] | None, b: Sequence[str] | None) -> Pairing | None:
         """Two sentences side by side, where they are known and differ."""
         if self.by_position or a is None or b is None or list(a) == list(b):
             return None
@@ -92,7 +87,7 @@ class Alignment:
             raise ApartError(f"{axis}: {a} against {b}")
         return Pairing.same(a)
 
-    def matched(self, name: str) -> tuple[Array, Array, tuple[Pairing, ...]]:
+    def match_axes(self, name: str) -> tuple[Array, Array, tuple[Pairing, ...]]:
         """A step of both traces, and how its axes pair up; leading axes of one place are dropped.
 
         Raises ApartError where one of them lacks it, or where the shapes do not match.
@@ -108,13 +103,13 @@ class Alignment:
 
     def sides(self, name: str) -> Sides:
         """The places of a step that both traces have. Raises ApartError as `matched` does."""
-        a, b, pairings = self.matched(name)
+        a, b, pairings = self.match_axes(name)
         dropped = (1,) * (len(self.a.steps[name].axes) - a.ndim)
         loaded = Trace(self.a.steps, {name: a.reshape(dropped + a.shape)}, self.a.header)
         return Sides(
             name,
-            picked(a, [None if each.whole else each.a for each in pairings]),
-            picked(b, [None if each.whole else each.b for each in pairings]),
+            pick_places(a, [None if each.whole else each.a for each in pairings]),
+            pick_places(b, [None if each.whole else each.b for each in pairings]),
             pairings,
             loaded,
         )
@@ -151,7 +146,6 @@ class Sides:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is left out on either side."""
         return all(pairing.whole for pairing in self.pairings)
 
     def at(self, index: Shape) -> Shape:
@@ -160,8 +154,7 @@ class Sides:
         return (0,) * (self.trace[self.name].ndim - len(found)) + found
 
     def cell(self, index: Shape) -> str:
-        """The address in A of what stands here."""
-        return spelled(self.trace, self.name, self.at(index))
+        return spell_cell(self.trace, self.name, self.at(index))
 
 
 def single(array: Array, axes: int) -> Array:
@@ -171,7 +164,7 @@ def single(array: Array, axes: int) -> Array:
     return array
 
 
-def picked(array: Array, places: Sequence[Places | None]) -> Array:
+def pick_places(array: Array, places: Sequence[Places | None]) -> Array:
     """These places along each axis; None is all of them."""
     for axis, own in enumerate(places):
         if own is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attnctl.config.settings import dotted
+from attnctl.config.settings import dotted_path
 from attnctl.values import Path
 
 ABSENT: Any = object()
@@ -14,7 +14,7 @@ ABSENT: Any = object()
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The values of A and of B at every path where they differ: {"heads": (1, 2)}."""
-    return {dotted(path): values for path, values in walk(dict(a), dict(b), ())}
+    return {dotted_path(path): values for path, values in walk(dict(a), dict(b), ())}
 
 
 def walk(a: Any, b: Any, path: Path) -> Iterator[tuple[Path, tuple[Any, Any]]]:

@@ -33,7 +33,6 @@ class StepDifference:
 
     @property
     def same(self) -> bool:
-        """Whether no number of it differs."""
         return not self.measure.differing
 
 
@@ -68,7 +67,6 @@ class Difference(Displayed):
 
     @property
     def first(self) -> str | None:
-        """The first step of the derivation that differs."""
         return next((name for name, step in self.steps.items() if not step.same), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,7 +128,7 @@ def diff(
     alignment = Alignment(a, b, by_position)
     found: dict[str, StepDifference] = {}
     skipped: dict[str, str] = {}
-    for name in shared(a, b, steps):
+    for name in steps_of_both(a, b, steps):
         outcome = attempt(alignment, name, tolerance)
         if isinstance(outcome, str):
             skipped[name] = outcome
@@ -163,7 +161,7 @@ def diff(
     )
 
 
-def shared(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
+def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
     """The steps that both have, in the order of the derivation; of these only the named ones.
 
     Raises AttnError for a named step that is not in both, and where there is none in common.
@@ -187,12 +185,12 @@ def shared(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
 def attempt(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference | str:
     """One step of both, or why the two cannot be laid side by side."""
     try:
-        return compared(alignment, name, tolerance)
+        return compare_step(alignment, name, tolerance)
     except ApartError as error:
         return str(error)
 
 
-def compared(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
+def compare_step(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
     """One step of both. Raises ApartError where the two cannot be laid side by side."""
     sides = sides_of(alignment, name)
     found = measure(sides.a, sides.b, tolerance)

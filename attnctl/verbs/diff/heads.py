@@ -14,7 +14,7 @@ import numpy as np
 from attnctl.array import Array, Shape
 from attnctl.ops import MatMulT
 from attnctl.trace import Trace
-from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, picked, single
+from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
 from attnctl.verbs.diff.elements import Tolerance, measure
 
 HEAD, KEY = "head", "key"
@@ -25,7 +25,6 @@ class SideBySide(Sides):
     """A step of both with its heads side by side; a column here is a head and a column in A."""
 
     def at(self, index: Shape) -> Shape:
-        """Where in A a number stands."""
         own = self.trace[self.name]
         *lead, column = (int(pairing.a[i]) for pairing, i in zip(self.pairings, index, strict=True))
         head, within = divmod(column, own.shape[-1])
@@ -58,19 +57,19 @@ def beside_other_heads(alignment: Alignment, name: str) -> Sides:
 def with_heads_merged(alignment: Alignment, name: str) -> Sides:
     """The columns of all heads as one axis."""
     at = alignment.a.steps[name].axes.index(HEAD)
-    a, b = (merged(trace[name], at) for trace in (alignment.a, alignment.b))
+    a, b = (merge_heads(trace[name], at) for trace in (alignment.a, alignment.b))
     axes = [axis for axis in alignment.a.steps[name].axes if axis != HEAD][:-1]
     sizes = zip(axes, a.shape[:-1], b.shape[:-1], strict=True)
     pairings = tuple(alignment.along(*each) for each in sizes)
     if a.shape[-1] != b.shape[-1]:
         raise ApartError(f"{a.shape[-1]} columns in all heads against {b.shape[-1]}")
     pairings = (*pairings, Pairing.same(a.shape[-1]))
-    a = picked(a, [None if each.whole else each.a for each in pairings])
-    b = picked(b, [None if each.whole else each.b for each in pairings])
+    a = pick_places(a, [None if each.whole else each.a for each in pairings])
+    b = pick_places(b, [None if each.whole else each.b for each in pairings])
     return SideBySide(name, a, b, pairings, alignment.a)
 
 
-def merged(array: Array, head_axis: int) -> Array:
+def merge_heads(array: Array, head_axis: int) -> Array:
     """(…, head, …, column) -> (…, head · column)."""
     moved = np.moveaxis(array, head_axis, -2)
     *lead, heads, columns = moved.shape
@@ -93,8 +92,8 @@ def one_with_each(alignment: Alignment, name: str) -> Sides:
         return Pairing(every if first == many else only, every if second == many else only, first, second)
 
     pairings = tuple(along(*each) for each in zip(axes, a.shape, b.shape, strict=True))
-    a = picked(a, [None if each.whole else each.a for each in pairings])
-    b = picked(b, [None if each.whole else each.b for each in pairings])
+    a = pick_places(a, [None if each.whole else each.a for each in pairings])
+    b = pick_places(b, [None if each.whole else each.b for each in pairings])
     return Sides(name, a, b, pairings, alignment.a)
 
 
@@ -118,7 +117,6 @@ def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
 
 
 def summed_over_heads(trace: Trace, name: str) -> Array:
-    """The sum over the heads of a step."""
     at = trace.steps[name].axes.index(HEAD)
     total: Array = single(trace[name].sum(axis=at, dtype=np.float64), 2)
     return total

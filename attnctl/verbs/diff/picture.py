@@ -78,7 +78,7 @@ def plot_of_difference(found: Difference) -> Plot:
 
 def difference_trace(alignment: Alignment, sides: Sides) -> Trace:
     """B − A of one step as a trace of its own, with the tokens that both have."""
-    step, values = alignment.a.steps[sides.name], subtracted(sides.b, sides.a)
+    step, values = alignment.a.steps[sides.name], subtract(sides.b, sides.a)
     merged = isinstance(sides, SideBySide)
     axes = tuple(axis for axis in step.axes if axis != "head") if merged else step.axes
     axes = axes[len(axes) - values.ndim :]
@@ -89,7 +89,7 @@ def difference_trace(alignment: Alignment, sides: Sides) -> Trace:
     return Trace({step.name: replace(step, axes=axes)}, {step.name: values}, header)
 
 
-def subtracted(b: Array, a: Array) -> Array:
+def subtract(b: Array, a: Array) -> Array:
     """B − A; equal infinities are 0 apart."""
     with np.errstate(invalid="ignore", over="ignore"):
         b, a = (np.asarray(each, dtype=np.float64) for each in (b, a))
@@ -100,7 +100,6 @@ def subtracted(b: Array, a: Array) -> Array:
 
 
 def common_words(words: list[str] | None, pairing: Pairing | None) -> list[str] | None:
-    """The tokens of A that B has, too."""
     if words is None or pairing is None:
         return words
     return [words[place] for place in pairing.a]

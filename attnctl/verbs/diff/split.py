@@ -18,7 +18,7 @@ from attnctl.array import Array, Shape
 from attnctl.names import B_O, CONCAT, HEAD_OUTPUTS, OUTPUT, W_O, WEIGHTS, V
 from attnctl.ops import Merge
 from attnctl.trace import Trace
-from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, picked, single
+from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
 
 Parts = dict[str, Array]
 
@@ -78,10 +78,10 @@ def split(alignment: Alignment) -> list[Change]:
 def by_head(alignment: Alignment, name: str) -> Sides:
     """A step of both as float64, ([batch,] head, …)."""
     sides = alignment.sides(name)
-    return replace(sides, a=wide(headed(sides.a)), b=wide(headed(sides.b)))
+    return replace(sides, a=wide(with_heads(sides.a)), b=wide(with_heads(sides.b)))
 
 
-def headed(array: Array) -> Array:
+def with_heads(array: Array) -> Array:
     """Matrices with a head axis: those without are of one head."""
     if array.ndim < 2:
         raise ApartError("head_outputs are not made of matrices")
@@ -95,8 +95,8 @@ def wide(array: Array) -> Array:
 
 def head_parts(alignment: Alignment, heads: Sides) -> Parts:
     """ΔA·V, A·ΔV and ΔA·ΔV, each of the shape of head_outputs."""
-    *weights, pairings = alignment.matched(WEIGHTS)
-    a, b = map(headed, weights)
+    *weights, pairings = alignment.match_axes(WEIGHTS)
+    a, b = map(with_heads, weights)
     v_a, v_b = values(alignment.a, a.shape), values(alignment.b, b.shape)
     *_, queries, keys = pairings
     for v in (v_a, v_b):
@@ -121,9 +121,9 @@ def blocks(queries: int, keys: int) -> Iterator[slice]:
 def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Parts:
     """The parts for some queries: weights (query, key), values (key, d_v) -> (query, d_v) each."""
     in_a, in_b = (None, None) if keys.whole else (keys.a, keys.b)
-    said, weights = picked(v_a, [in_a]), picked(a, [None, in_a])
-    turned = picked(b, [None, in_b]) - weights
-    changed = picked(v_b, [in_b]) - said
+    said, weights = pick_places(v_a, [in_a]), pick_places(a, [None, in_a])
+    turned = pick_places(b, [None, in_b]) - weights
+    changed = pick_places(v_b, [in_b]) - said
     elsewhere = turned @ said
     if not keys.whole:
         elsewhere += b[:, keys.only_b] @ v_b[keys.only_b] - a[:, keys.only_a] @ v_a[keys.only_a]
@@ -139,7 +139,7 @@ def values(trace: Trace, weights: Shape) -> Array:
     name = next((name for name in names if name in trace), None)
     if name is None:
         raise ApartError("no V beside attention_weights")
-    found = headed(single(trace[name], len(weights)))
+    found = with_heads(single(trace[name], len(weights)))
     times = weights[-3] // max(1, found.shape[-3])
     repeated = found if times == 1 else np.repeat(found, times, axis=-3)
     if repeated.shape[:-1] != (*weights[:-2], weights[-1]):
@@ -175,7 +175,6 @@ def bias(trace: Trace, last: Sides) -> Array:
 
 
 def with_rest(parts: Parts, whole: Sides) -> Parts:
-    """The parts, and whatever of the recorded change they are not."""
     if any(part.shape != whole.a.shape for part in parts.values()):
         raise ApartError(f"{whole.name} is not of the shape that its heads make")
     return parts | {REST: whole.b - whole.a - sum(parts.values())}
@@ -206,7 +205,6 @@ def change(whole: Sides, parts: Parts, head: int | None = None) -> Change:
 
 
 def head_share(heads: Sides, head: int, last: Sides, w_o: Array | None) -> float:
-    """How much of the change of the last step came through one head."""
     own = heads.b[..., head, :, :] - heads.a[..., head, :, :]
     columns = slice(head * own.shape[-1], (head + 1) * own.shape[-1])
     delta = last.b - last.a

@@ -3,7 +3,7 @@
 from attnctl.verbs.exercise.copies import with_copies
 from attnctl.verbs.exercise.grade import Asked, Mark, Sheet, grade
 from attnctl.verbs.exercise.make import make, seed_from, sheet_text
-from attnctl.verbs.exercise.seal import own_key, own_or_new_key, sealed
+from attnctl.verbs.exercise.seal import own_key, own_or_new_key, seal_exercise
 
 __all__ = [
     "Asked",
@@ -13,7 +13,7 @@ __all__ = [
     "make",
     "own_key",
     "own_or_new_key",
-    "sealed",
+    "seal_exercise",
     "seed_from",
     "sheet_text",
     "with_copies",

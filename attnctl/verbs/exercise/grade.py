@@ -11,7 +11,7 @@ import numpy as np
 
 from attnctl.array import Array
 from attnctl.config.settings import FromFile, Settings
-from attnctl.engine.memory import limited
+from attnctl.engine.memory import limit_memory
 from attnctl.errors import AttnError, raise_all
 from attnctl.names import TABLE
 from attnctl.ops import Given
@@ -20,7 +20,7 @@ from attnctl.plan.sentence import prepare
 from attnctl.trace import Trace, require_steps
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import Exercise, read
-from attnctl.verbs.check.meant import configured
+from attnctl.verbs.check.intent import settings_of
 from attnctl.verbs.check.record import Strictness
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.check.walk import Verdict
@@ -99,35 +99,34 @@ class Sheet:
 
     @property
     def right(self) -> bool:
-        """Whether every step is right, and there is nothing to be said."""
         return bool(self.marks) and all(mark.verdict == RIGHT for mark in self.marks) and not self.notes
 
 
 def grade(file: str, asked: Asked = NOTHING_ASKED) -> Sheet:
     """The hand-in of a file, graded; an `error` in it where that cannot be done."""
     try:
-        with np.errstate(all="ignore"), limited(MOST_MEMORY):
+        with np.errstate(all="ignore"), limit_memory(MOST_MEMORY):
             exercise = read(file, {})
             student = exercise.trace.header.get("student")
             named = student if isinstance(student, str) and student.strip() else None
-            return graded(file, exercise, named, asked)
+            return grade_sheet(file, exercise, named, asked)
     except AttnError as error:
         return Sheet(file, Path(file).stem, error="; ".join(error.problems))
 
 
-def graded(file: str, exercise: Exercise, student: str | None, asked: Asked) -> Sheet:
+def grade_sheet(file: str, exercise: Exercise, student: str | None, asked: Asked) -> Sheet:
     """The marks of a hand-in that could be read."""
     trace, vouched = exercise.trace, asked.vouches(exercise.trace)
     reference = run_again(trace, student, asked.settings)
     recorded, unfit = fitting(exercise, reference)
     decimals = decimals_of(trace.header, vouched, asked)
     strictness = Strictness(decimals=decimals, by_hand=decimals is not None)
-    report = checked(replace(exercise, trace=recorded), reference, strictness)
+    report = check_sheet(replace(exercise, trace=recorded), reference, strictness)
     blank = blanks(exercise, reference, report, asked.blank)
     marks = tuple(
         Mark(name, WRONG, words=unfit[name]) if name in unfit else mark_of(name, report) for name in blank
     )
-    notes = changed(trace, reference, blank) or unvouched(trace.header, vouched, asked)
+    notes = find_changes(trace, reference, blank) or unvouched(trace.header, vouched, asked)
     if vouched is BY_CONFIG and trace.header.get("decimals", decimals) != decimals:
         notes.append(
             f"it says {trace.header['decimals']!r} decimals, and is held to {decimals} (--decimals)"
@@ -172,7 +171,7 @@ def run_again(trace: Trace, student: str | None, asked: Settings | None) -> Trac
     if "blank" not in trace.header:
         return None
     try:
-        settings = configured(trace).with_(max_memory=MOST_MEMORY)
+        settings = settings_of(trace).with_(max_memory=MOST_MEMORY)
         raise_all(["its config names files; give the config with -c"] * names_files(settings))
         return prepare(settings, trace.sentence).run()
     except AttnError as error:
@@ -180,7 +179,6 @@ def run_again(trace: Trace, student: str | None, asked: Settings | None) -> Trac
 
 
 def names_files(settings: Settings) -> bool:
-    """Whether a run of these settings opens files."""
     weights = settings.weights
     tensors = [settings.embeddings, *weights.tensors.values()]
     tensors += [each for head in weights.heads for each in head.values()]
@@ -240,7 +238,7 @@ def fitting(exercise: Exercise, reference: Trace | None) -> tuple[Trace, dict[st
     return Trace(steps, arrays, reference.header), unfit
 
 
-def checked(exercise: Exercise, reference: Trace | None, strictness: Strictness) -> Report | None:
+def check_sheet(exercise: Exercise, reference: Trace | None, strictness: Strictness) -> Report | None:
     """What `check` says of a hand-in; None where nothing is filled in.
 
     A blank step is looked for even where no other step needs it.
@@ -280,7 +278,7 @@ def mark_of(name: str, report: Report | None) -> Mark:
     return Mark(name, RIGHT if step.verdict is Verdict.AGREES else UNTOLD)
 
 
-def changed(trace: Trace, reference: Trace | None, blank: Sequence[str]) -> list[str]:
+def find_changes(trace: Trace, reference: Trace | None, blank: Sequence[str]) -> list[str]:
     """What was given and is not what was handed out."""
     if reference is None:
         return []

@@ -15,7 +15,7 @@ from attnctl.ops import Given
 from attnctl.plan.sentence import prepare
 from attnctl.store.digits import pieces
 from attnctl.store.header import entry, heading
-from attnctl.store.strict_json import encoded, json_text
+from attnctl.store.strict_json import encode_json, json_text
 from attnctl.trace import Trace, require_steps
 
 SEEDS = 2**31
@@ -78,7 +78,6 @@ def make(
 
 
 def same_for_all(settings: Settings, trace: Trace) -> bool:
-    """Whether another seed gives the same numbers."""
     other = prepare(settings.with_(seed=(settings.seed + 1) % SEEDS)).run()
     return all(np.array_equal(trace[name], other[name], equal_nan=True) for name in trace)
 
@@ -98,7 +97,7 @@ def sheet_text(exercise: Exercise) -> str:
     lines = [f"{json_text(key)}: {json_text(value)}" for key, value in heading(trace).items()]
     steps = [step_text(trace, name, blank=name in exercise.blank) for name in trace]
     text = "{\n" + ",\n".join([*lines, '"steps": {\n' + ",\n".join(steps) + "}"]) + "}\n"
-    return encoded(text).decode()
+    return encode_json(text).decode()
 
 
 def step_text(trace: Trace, name: str, *, blank: bool) -> str:

@@ -31,8 +31,7 @@ KEY_BYTES = 32
 SEAL_DIGITS = 32
 
 
-def sealed(exercise: Exercise, key: bytes) -> Exercise:
-    """The exercise with the seal of this key."""
+def seal_exercise(exercise: Exercise, key: bytes) -> Exercise:
     trace = exercise.trace
     header = {**trace.header, "seal": seal(trace.header, given(trace, exercise.blank), key)}
     return replace(exercise, trace=Trace(trace.steps, trace.arrays, header))

@@ -10,7 +10,7 @@ from attnctl.names import TABLE
 from attnctl.screen.listing import Listing
 from attnctl.screen.output import Element
 from attnctl.screen.screen import Screen, Span
-from attnctl.screen.text import folded, visible
+from attnctl.screen.text import fold_text, visible
 from attnctl.verbs.exercise.grade import BLANK, BY_ITSELF, RIGHT, UNTOLD, Mark, Sheet
 from attnctl.words import plural
 
@@ -45,12 +45,12 @@ def grade_lines(sheets: Sequence[Sheet], screen: Screen) -> Iterator[Element]:
             yield []
             yield [(screen.ours(sheet.student), "name")]
         for text in said:
-            for line in folded(screen.ours(text), max(20, width - 2)):
+            for line in fold_text(screen.ours(text), max(20, width - 2)):
                 yield [(f"  {line}", "")]
     yield []
     yield [(screen.ours(summary(sheets)), "")]
     if any(sheet.vouched == BY_ITSELF and not sheet.error for sheet in sheets):
-        yield from ([(screen.ours(line), "")] for line in folded(ADVICE, max(20, width)))
+        yield from ([(screen.ours(line), "")] for line in fold_text(ADVICE, max(20, width)))
 
 
 def row_of(sheet: Sheet, steps: Sequence[str], screen: Screen) -> list[Span]:
@@ -67,7 +67,6 @@ def row_of(sheet: Sheet, steps: Sequence[str], screen: Screen) -> list[Span]:
 
 
 def remarks(sheet: Sheet) -> Iterator[str]:
-    """What went wrong on a sheet, a sentence each."""
     if sheet.error:
         yield f"{sheet.file} cannot be read."
     for mark in sheet.marks:
@@ -89,12 +88,10 @@ def remark(mark: Mark) -> str:
 
 
 def named(mark: Mark) -> str:
-    """The mistake, and those that would give the same numbers."""
     return f"{mark.mistake}{'; also fits: ' * bool(mark.also)}{', '.join(mark.also)}"
 
 
 def summary(sheets: Sequence[Sheet]) -> str:
-    """How many are right."""
     right = sum(sheet.right for sheet in sheets)
     lost = sum(bool(sheet.error) for sheet in sheets)
     unread = f", {lost} unreadable" if lost else ""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Expr, Number, Rest, Sum, abridged, code, evaluate, numbers
+from attnctl.arithmetic import Expr, Number, Rest, Sum, abridge, code, evaluate, numbers
 from attnctl.array import Array, Cell
 from attnctl.cells import Address, Speller, parse, parse_start
 from attnctl.config.settings import Settings
@@ -19,7 +19,7 @@ from attnctl.filling import filler, form_of
 from attnctl.ops import Given, Hide, Softmax, Unstated
 from attnctl.trace import Trace
 from attnctl.verbs.explain.parts import Parts, parts_of
-from attnctl.verbs.explain.unstated import restated
+from attnctl.verbs.explain.unstated import restate
 from attnctl.words import number_text
 
 Reference = tuple[str, Cell]
@@ -112,7 +112,7 @@ class Explainer:
     """
 
     def __init__(self, trace: Trace, settings: Settings | None = None, *, full: bool = True) -> None:
-        self.trace = restated(trace, settings)
+        self.trace = restate(trace, settings)
         self.full = full
         self.dtype = np.dtype("float64" if settings is None else settings.dtype)
         self.own = set(trace)
@@ -153,7 +153,7 @@ class Explainer:
         inputs = self.inputs_of(line)
         expr = self.arithmetic(line, cell, inputs)
         every = read_by(expr, line)
-        shown = expr if self.full else abridged(expr, SHOWN, LONG)
+        shown = expr if self.full else abridge(expr, SHOWN, LONG)
         read = read_by(shown, line)
         value = float(self.trace[step][cell])
         kinds = [self.dtype, self.trace[step].dtype, *(array.dtype for array in inputs)]
@@ -165,7 +165,6 @@ class Explainer:
         )
 
     def arithmetic(self, line: Step, cell: Cell, inputs: Sequence[Array]) -> Expr:
-        """The arithmetic of a cell."""
         if isinstance(line.op, Given):
             return Number(float(self.trace[line.name][cell]))
         if line.name not in self.forms:
@@ -190,7 +189,6 @@ class Explainer:
         return [self.trace[name] for name in line.inputs]
 
     def notes(self, line: Step, cell: Cell, gives: float | None) -> Iterator[str]:
-        """What else a person should know of a cell."""
         if line.name not in self.own:
             yield COMPUTED
         if gives is not None:

@@ -13,7 +13,7 @@ from attnctl.derivation import Step
 from attnctl.errors import AttnError
 from attnctl.names import leaves
 from attnctl.ops import Given, Unstated
-from attnctl.plan.intended import derived
+from attnctl.plan.intended import derived_intent
 from attnctl.trace import Trace
 
 
@@ -42,7 +42,7 @@ class Filled(Mapping[str, Array]):
         return len(self.steps)
 
 
-def restated(trace: Trace, settings: Settings | None) -> Trace:
+def restate(trace: Trace, settings: Settings | None) -> Trace:
     """The trace with a line for each step whose line is not recorded, as far as that can be told.
 
     Its arrays are in our layout, and steps between that were left out are computed where they are
@@ -56,17 +56,17 @@ def restated(trace: Trace, settings: Settings | None) -> Trace:
                 "(they say what the arrays of other programs were meant to be)"
             )
         return replace(trace, arrays=Filled(trace, trace.steps))
-    intent = derived(trace, settings or Settings())
+    intent = derived_intent(trace, settings or Settings())
     arrays = {**trace, **intent.trace}
     lines = {step.name: step for step in available(intent.derivation, arrays)}
     others = {
         name: step for name, step in {**trace.steps, **intent.trace.steps}.items() if name not in lines
     }
-    steps = {name: described(step, arrays) for name, step in {**lines, **others}.items()}
+    steps = {name: describe_step(step, arrays) for name, step in {**lines, **others}.items()}
     return replace(trace, steps=steps, arrays=Filled(arrays, steps))
 
 
-def described(step: Step, arrays: Mapping[str, Array]) -> Step:
+def describe_step(step: Step, arrays: Mapping[str, Array]) -> Step:
     """The step with as many axes as its numbers have; one that can only have been handed in says so."""
     axes = step.axes
     if step.name in arrays and len(axes) != arrays[step.name].ndim:

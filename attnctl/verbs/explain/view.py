@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Call, Difference, Number, Quotient, Rest, abridged, display
+from attnctl.arithmetic import Call, Difference, Number, Quotient, Rest, abridge, display
 from attnctl.ops import Given, Softmax
 from attnctl.screen.numbers import matrix_format
 from attnctl.screen.screen import Line, Screen
@@ -59,7 +59,6 @@ class Page:
 
     @property
     def fitted(self) -> bool:
-        """Whether what is too much is left out."""
         return self.screen.fits and not self.view.full
 
     def lines(self, root: Node) -> Iterator[Line]:
@@ -96,12 +95,12 @@ class Page:
 
         def symbol(read: Number | Rest) -> str:
             if isinstance(read, Rest):
-                return unwritten(read.terms)
+                return words_for_rest(read.terms)
             if read.source is None:
                 return self.number(read.value)
             return self.explainer.spell(found.step.inputs[read.source.position], read.source.cell)
 
-        return display(found.expr if most is None else abridged(found.expr, most), symbol)
+        return display(found.expr if most is None else abridge(found.expr, most), symbol)
 
     def figures(self, found: Explanation, most: int | None, *, bare: bool = False) -> list[str]:
         """The arithmetic in numbers, unless it is just one, and what it comes to.
@@ -113,9 +112,9 @@ class Page:
             number = self.number(read.value)
             if not isinstance(read, Rest):
                 return number
-            return unwritten(read.terms) if bare else f"{unwritten(read.terms)}: {number}"
+            return words_for_rest(read.terms) if bare else f"{words_for_rest(read.terms)}: {number}"
 
-        worked_out = display(found.expr if most is None else abridged(found.expr, most), figure)
+        worked_out = display(found.expr if most is None else abridge(found.expr, most), figure)
         result = self.number(found.value if found.gives is None else found.gives)
         return [result] if isinstance(found.expr, Number) else [worked_out, result]
 
@@ -219,7 +218,7 @@ PART_NOTES = {
 """What stands beside a part whose name does not say what it is."""
 
 
-def unwritten(terms: int) -> str:
+def words_for_rest(terms: int) -> str:
     """The words for terms of a sum that are not written out."""
     return f"… {terms:,} more"
 
@@ -230,14 +229,14 @@ def number_for_people(value: float, precision: int) -> str:
         return number_text(value).replace("Infinity", "∞")
     size = log10(abs(value)) if value else 0.0
     if -min(3, precision) <= size < 6:
-        text = trimmed(f"{value:.{precision}f}")
+        text = trim_zeros(f"{value:.{precision}f}")
     else:
         mantissa, exponent = f"{value:.{precision}e}".split("e")
-        text = f"{trimmed(mantissa)}e{int(exponent)}"
+        text = f"{trim_zeros(mantissa)}e{int(exponent)}"
     return "0" if not value else text
 
 
-def trimmed(digits: str) -> str:
+def trim_zeros(digits: str) -> str:
     """1.2000 -> 1.2, 3.0000 -> 3."""
     return digits.rstrip("0").rstrip(".") if "." in digits else digits
 

@@ -14,7 +14,7 @@ from attnctl.config.settings import NONE, Settings
 from attnctl.derivation import Rotary
 from attnctl.rules import Rule
 from attnctl.screen.text import shell_line
-from attnctl.store.strict_json import encoded
+from attnctl.store.strict_json import encode_json
 from attnctl.verbs.explore.layer import Made
 from attnctl.verbs.explore.remake import here, in_order
 from attnctl.verbs.explore.source import OfArrays, OfModel, OfSentence
@@ -82,7 +82,7 @@ def run_words(walk: Walk, made: Made) -> tuple[list[str], str]:
 
 def document(settings: Settings) -> str:
     """The settings as a config of one line."""
-    return encoded(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
+    return encode_json(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
 
 
 def model_words(walk: Walk, source: OfModel, made: Made) -> list[str]:
@@ -128,7 +128,6 @@ Spelled = tuple[Mapping[str, Any], list[str]]
 
 
 def tokenizer_words(settings: Settings, base: Settings) -> Spelled:
-    """How a sentence falls into tokens."""
     own = settings.tokenizer
     if own == base.tokenizer:
         return {}, []
@@ -172,7 +171,6 @@ def rule_words(settings: Settings, base: Settings) -> Spelled:
 
 
 def value_of(rule: Rule) -> tuple[Any, str]:
-    """The value that makes a rule, and how its flag writes it."""
     plain = rule.plain()
     if isinstance(plain, str):
         return True, ""
@@ -201,11 +199,10 @@ def edit_words(settings: Settings, base: Settings) -> Spelled:
 def line(words: list[str], pipe: str = "", config: str = "") -> str:
     """The words as a line of shell and what it is piped to; a config that it reads stands below."""
     start, below = (" <<'CONFIG'", f"\n{config}\nCONFIG") if config else ("", "")
-    return shell_line(guarded(words)) + start + pipe + below
+    return shell_line(guard_dash(words)) + start + pipe + below
 
 
-def guarded(words: list[str]) -> list[str]:
-    """The words, a sentence that begins with a dash behind `--`."""
+def guard_dash(words: list[str]) -> list[str]:
     sentence = words[2:3]
     if words[1:2] == ["run"] and sentence and sentence[0].startswith("-") and sentence[0] not in KNOWN:
         return [*words[:2], *words[3:], "--", *sentence]

@@ -23,7 +23,6 @@ class Changed(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The part of the cells that differ."""
         return self.cells / self.total if self.total else 0.0
 
     @property
@@ -82,7 +81,7 @@ class Layer:
     def difference(self, step: str) -> Array | None:
         """What the edits added to each number of a step; None where nothing was edited."""
         old = self.old(step)
-        return None if old is None else subtracted(self.trace[step], old)
+        return None if old is None else subtract(self.trace[step], old)
 
     def compared(self, step: str) -> Changed | None:
         """What the edits did to a step; None where nothing was edited."""
@@ -93,7 +92,7 @@ class Layer:
         return Changed(int(np.count_nonzero(difference)), difference.size, float(sizes.max(initial=0.0)))
 
 
-def subtracted(now: Array, old: Array) -> Array:
+def subtract(now: Array, old: Array) -> Array:
     """now − old; 0 where both are the same number, the same infinity or both NaN."""
     a, b = now.astype(np.float64), old.astype(np.float64)
     with np.errstate(all="ignore"):

@@ -55,12 +55,10 @@ class Matrix:
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
         return int(self.values.shape[0])
 
     @property
     def columns(self) -> int:
-        """How many columns it has."""
         return int(self.values.shape[1])
 
     def labels(self, axis: int, width: int) -> list[str]:
@@ -75,22 +73,18 @@ class Matrix:
 
     @cached_property
     def row_labels(self) -> list[str]:
-        """The labels of the rows."""
         return self.labels(self.ndim - 2, ROW_LABEL)
 
     @cached_property
     def column_labels(self) -> list[str]:
-        """The labels of the columns."""
         return self.labels(self.ndim - 1, COLUMN_LABEL)
 
     @cached_property
     def label_width(self) -> int:
-        """The cells of the widest label of a row, and a space behind it."""
         return max(map(cells, self.row_labels), default=0) + 1
 
     @cached_property
     def widest_label(self) -> int:
-        """The cells of the widest label of a column."""
         return max(map(cells, self.column_labels), default=0)
 
     # --- what stands in the cells ---
@@ -102,18 +96,15 @@ class Matrix:
 
     @cached_property
     def codes(self) -> Codes:
-        """The kind of each cell of a block."""
         return self.marks.codes(self.lead)
 
     def shown(self, mode: str) -> Array:
-        """The numbers that this mode shows."""
         if mode == DIFFERENCE and self.difference is not None:
             return self.difference
         return self.values
 
     @cached_property
     def formats(self) -> dict[str, Format]:
-        """The format of each mode, found when it is first asked for."""
         return {}
 
     def format(self, mode: str) -> Format:
@@ -163,7 +154,6 @@ class Matrix:
         return [bool(each) for each in self.difference[row, columns.start : columns.stop].tolist()]
 
     def kinds_of(self, mode: str, row: int, columns: range) -> Sequence[Kind]:
-        """The kind of each of these cells."""
         codes = self.codes(range(row, row + 1), columns) if mode == NUMBERS else None
         if codes is None:
             return [Kind()] * len(columns)

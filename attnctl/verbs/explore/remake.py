@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from attnctl.cells import spelled
+from attnctl.cells import spell_cell
 from attnctl.config.rules import SETTABLE
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
@@ -14,11 +14,11 @@ from attnctl.rules import RULES, Padding, Rule
 from attnctl.trace import Trace
 from attnctl.verbs.explore.layer import Layer, Made
 from attnctl.verbs.explore.source import OfFile, Source, again
-from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, Place, Walk, begun, carried
-from attnctl.words import quoted
+from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, Place, Walk, begun, carry_place
+from attnctl.words import quote
 
 
-def explored(source: Source) -> Walk:
+def begin_walk(source: Source) -> Walk:
     """The walk that begins where the source does. Raises AttnError for what cannot be run or read."""
     if isinstance(source, OfFile):
         layers = [
@@ -32,7 +32,6 @@ def explored(source: Source) -> Walk:
 
 
 def without_edits(settings: Settings) -> Settings:
-    """The same settings with nothing edited."""
     return settings.with_(edits=(), renormalize=False)
 
 
@@ -53,7 +52,7 @@ def made_by(layer: Layer) -> Made:
     return Made(source, source.settings)
 
 
-def remade(walk: Walk, **changes: Any) -> Walk:
+def run_again(walk: Walk, **changes: Any) -> Walk:
     """The walk through the same run with other settings; one stands where one stood.
 
     An edit of a layer of a model flows into those after it. Raises AttnError where the settings
@@ -86,7 +85,7 @@ def standing(walk: Walk, before: Walk) -> Walk:
         if step == place.step and layer.trace[step].shape == old.trace[step].shape:
             return place
         from_here = replace(before, place=place, known={})
-        return Place(place.layer, step, carried(from_here, layer.trace, step))
+        return Place(place.layer, step, carry_place(from_here, layer.trace, step))
 
     mode = NUMBERS if walk.mode == DIFFERENCE and walk.layer.before is None else walk.mode
     history = tuple(map(kept, walk.history))
@@ -96,17 +95,16 @@ def standing(walk: Walk, before: Walk) -> Walk:
 # --- edits ---
 
 
-def edited(walk: Walk, text: str) -> Walk:
+def add_edit(walk: Walk, text: str) -> Walk:
     """With one more edit: a number for this cell, `+=…` or `*=…` of it, or a whole CELL=VALUE.
 
     Raises AttnError where the text spells none, or it does not fit.
     """
     how = made_by(walk.layer)
-    return remade(walk, edits=(*how.settings.edits, edit_of(walk, text.strip())))
+    return run_again(walk, edits=(*how.settings.edits, edit_of(walk, text.strip())))
 
 
 def edit_of(walk: Walk, text: str) -> str:
-    """The edit that a text means here."""
     if not text:
         raise AttnError("no number; write one, like 0.5, or += or *= before it")
     if walk.empty:
@@ -118,7 +116,7 @@ def edit_of(walk: Walk, text: str) -> str:
 
 def here(walk: Walk) -> str:
     """The address of the cell, by token where its axes have tokens."""
-    return spelled(walk.trace, walk.step, walk.place.cell)
+    return spell_cell(walk.trace, walk.step, walk.place.cell)
 
 
 def undone(walk: Walk) -> Walk:
@@ -126,7 +124,7 @@ def undone(walk: Walk) -> Walk:
     edits = walk.layer.edits
     if not edits:
         raise AttnError("nothing is edited")
-    return remade(walk, edits=edits[:-1])
+    return run_again(walk, edits=edits[:-1])
 
 
 # --- seed ---
@@ -150,7 +148,7 @@ def with_seed(walk: Walk, text: str) -> Walk:
         seed = FIELDS["seed"].reader(Plain(text.strip()))
     except BadValueError as wrong:
         raise AttnError(f"seed: {what}" for _, what in wrong.problems) from None
-    return remade(walk, seed=seed)
+    return run_again(walk, seed=seed)
 
 
 # --- rules ---
@@ -192,19 +190,19 @@ def written(rule: Rule) -> str:
             return f"{name} {','.join('inf' if each is None else f'{each:g}' for each in values)}"
 
 
-def switched(walk: Walk, name: str) -> Walk:
+def switch_rule(walk: Walk, name: str) -> Walk:
     """With the rule of this name on where it was off, and off where it was on.
 
     Raises AttnError where there is no such rule, or the run cannot be made again.
     """
     choices = {each.rule.name: each for each in rules_of(walk)}
     if name not in choices:
-        raise AttnError(f"no rule {quoted(name)}; there are {', '.join(choices)}")
+        raise AttnError(f"no rule {quote(name)}; there are {', '.join(choices)}")
     rules = made_by(walk.layer).settings.rules
     choice = choices[name]
     if choice.on:
-        return remade(walk, rules=tuple(rule for rule in rules if rule.name != name))
-    return remade(walk, rules=in_order((*rules, choice.rule)))
+        return run_again(walk, rules=tuple(rule for rule in rules if rule.name != name))
+    return run_again(walk, rules=in_order((*rules, choice.rule)))
 
 
 def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -55,7 +55,6 @@ class OfSentence(Source):
     base: Settings = DEFAULTS
 
     def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
-        """The one trace."""
         from attnctl.plan.sentence import prepare
 
         return (prepare(settings, self.sentence).run(),)
@@ -71,7 +70,6 @@ class OfArrays(Source):
     no_seed: str = "nothing is drawn: these arrays were given"
 
     def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
-        """The one trace."""
         from attnctl.plan.intended import under_our_names
         from attnctl.plan.operator import prepare
 
@@ -124,12 +122,10 @@ class OfFile(Source):
     meant: Settings | None = None
 
     def words_of(self, number: int) -> tuple[str, ...]:
-        """What names one of its traces."""
         path, *options = self.words
         return (path if len(self.traces) == 1 else f"{path}[{number}]", *options)
 
     def first(self) -> tuple[Trace, ...]:
-        """The traces of the file."""
         return self.traces
 
 
@@ -162,11 +158,11 @@ def again(trace: Trace, words: tuple[str, ...]) -> Source:
 
 def candidates(trace: Trace, words: tuple[str, ...]) -> Sequence[Source]:
     """The sources that a dump's config may describe: its sentence, or the arrays in it."""
-    from attnctl.verbs.check.meant import configured
+    from attnctl.verbs.check.intent import settings_of
 
     if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
         raise AttnError("its key_lengths are not in the file, so attend cannot carry it out again")
-    settings = replace(configured(trace), edits=())
+    settings = replace(settings_of(trace), edits=())
     sentence = (
         [OfSentence(trace.sentence, settings)] if trace.sentence and trace.config.get("vocab") else []
     )

@@ -10,7 +10,7 @@ from attnctl.array import Array, Cell, Shape
 from attnctl.screen.screen import Screen
 from attnctl.verbs.explore.layer import Layer
 from attnctl.verbs.explore.matrix import PLAIN_SHADES, SHADES, thumbnail
-from attnctl.verbs.explore.walk import Walk, carried
+from attnctl.verbs.explore.walk import Walk, carry_place
 
 WIDE = 6
 """Columns of a picture."""
@@ -37,7 +37,6 @@ class Entry:
         return int(self.levels[row, column]) if row < rows and column < columns else 0
 
     def gutter(self, part: int, *, ascii_only: bool) -> str:
-        """The mark beside two rows of the picture."""
         read = {row for row, _ in self.lit}
         signs = PLAIN_GUTTER if ascii_only else GUTTER
         return signs[(2 * part in read) + 2 * (2 * part + 1 in read)]
@@ -57,11 +56,11 @@ def entries(walk: Walk, screen: Screen, rows: int) -> list[Entry]:
     out = []
     for step in walk.layer.steps:
         cells = lit.get(step, [])
-        cell = cells[0] if cells else carried(walk, walk.trace, step)
+        cell = cells[0] if cells else carry_place(walk, walk.trace, step)
         lead = walk.lead if step == walk.step else cell[:-2]
         pixels = pixels_of(cells, walk.trace[step].shape, rows)
         if unlisted:
-            pixels = filled(pixels)
+            pixels = fill_bars(pixels)
         shape = " x ".join(map(str, walk.trace[step].shape))
         note, changed = change(walk.layer, step)
         out.append(
@@ -80,13 +79,11 @@ def lit_cells(walk: Walk) -> dict[str, list[Cell]]:
 
 @lru_cache(maxsize=4096)
 def picture(layer: Layer, step: str, lead: Cell, rows: int) -> Array:
-    """The levels of one matrix of a step, small."""
     array = layer.trace[step]
     return thumbnail(array[lead] if array.ndim > 2 else array, rows, WIDE)
 
 
 def pixels_of(cells: Iterable[Cell], shape: Shape, rows: int) -> Pixels:
-    """Where these cells lie in the picture of a matrix."""
     height, width = (*(1, 1), *shape)[-2:]
     return frozenset(
         (pixel((*(0, 0), *cell)[-2], height, rows), pixel((*(0, 0), *cell)[-1], width, WIDE))
@@ -94,7 +91,7 @@ def pixels_of(cells: Iterable[Cell], shape: Shape, rows: int) -> Pixels:
     )
 
 
-def filled(pixels: Pixels) -> Pixels:
+def fill_bars(pixels: Pixels) -> Pixels:
     """The whole row or column that these pixels lie in: of a long sum not every cell is listed."""
     rows, columns = ({pixel[axis] for pixel in pixels} for axis in (0, 1))
     if len(rows) == 1:

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnctl.array import Cell
 from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import cells, folded, take
+from attnctl.screen.text import cells, fold_text, take
 from attnctl.verbs.explain.view import Page, View, number_for_people
 from attnctl.verbs.explore.keys import KEYS
 from attnctl.verbs.explore.walk import NUMBERS, Walk, summary
@@ -92,13 +92,13 @@ class Arithmetic:
             return
         if node.explanation is None:
             yield [Part(self.screen.ours(node.name), "label"), Part(f" = {self.number(node.value)}")]
-            for text in folded(self.screen.ours(node.why_not), self.screen.width):
+            for text in fold_text(self.screen.ours(node.why_not), self.screen.width):
                 yield [Part(text, "aside")]
             return
         yield self.chosen()
         page = Page(walk.layer.explainer, self.screen, View(self.precision))
         for line in list(page.lines(node))[2:]:  # the step and its formula stand above the matrix
-            yield from wrapped(self.linked(line), self.screen.width)
+            yield from wrap_parts(self.link_operands(line), self.screen.width)
         old = walk.layer.old(walk.step)
         if old is not None:
             before = float(old[walk.place.cell])
@@ -127,7 +127,7 @@ class Arithmetic:
             *back,
         ]
 
-    def linked(self, line: Line) -> Parts:
+    def link_operands(self, line: Line) -> Parts:
         """The line, the operands in it apart."""
         parts: Parts = []
         for text, style in line:
@@ -150,7 +150,7 @@ class Arithmetic:
             step: [spell.words(step, axis) for axis in range(self.walk.trace[step].ndim)] for step in steps
         }
         return {
-            self.screen.ours(named(step, cell, words[step])): number
+            self.screen.ours(cell_speller(step, cell, words[step])): number
             for number, (step, cell) in enumerate(self.walk.operands)
         }
 
@@ -160,12 +160,12 @@ class Arithmetic:
         return re.compile(r"(?<![\w])(?:" + "|".join(map(re.escape, names)) + ")" if names else r"(?!)")
 
 
-def named(step: str, cell: Cell, words: Sequence[Sequence[str] | None]) -> str:
+def cell_speller(step: str, cell: Cell, words: Sequence[Sequence[str] | None]) -> str:
     """How the arithmetic spells a cell; of a long sum there are thousands."""
     return f"{step}[{','.join([str(at) if own is None else own[at] for own, at in zip(words, cell)])}]"  # noqa: B905
 
 
-def wrapped(parts: Parts, width: int) -> Iterator[Parts]:
+def wrap_parts(parts: Parts, width: int) -> Iterator[Parts]:
     """The line, going on below where it is wider than this."""
     line: Parts = []
     used = 0
@@ -202,12 +202,12 @@ def help_lines(width: int) -> Iterator[Parts]:
     signs = [key for key in KEYS if key.help and key.sign != "["]
     widest = max(cells(key.sign) for key in signs)
     for key in signs:
-        first, *rest = folded(key.help, max(12, width - widest - 3))
+        first, *rest = fold_text(key.help, max(12, width - widest - 3))
         yield [Part(f" {key.sign.ljust(widest)}  ", "key"), Part(first)]
         for text in rest:
             yield [Part(" " * (widest + 3) + text)]
     yield []
-    for text in folded(
+    for text in fold_text(
         "The mouse does it too: click a cell, a step, an operand in the arithmetic, or a key at the foot.",
         max(12, width - 2),
     ):

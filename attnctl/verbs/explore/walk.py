@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from attnctl.arithmetic import abridged
+from attnctl.arithmetic import abridge
 from attnctl.array import Array, Cell, Shape
 from attnctl.cells import parse
 from attnctl.errors import AttnError
@@ -17,7 +17,7 @@ from attnctl.trace import Trace
 from attnctl.verbs.explain import Node
 from attnctl.verbs.explain.line import SHOWN, Reference, read_by
 from attnctl.verbs.explore.layer import Layer
-from attnctl.words import quoted
+from attnctl.words import quote
 
 NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
 """What stands in a cell: its number, a shade for it, or what the edits added to it."""
@@ -52,7 +52,6 @@ class Walk:
 
     @property
     def layer(self) -> Layer:
-        """The trace that is looked at."""
         return self.layers[self.place.layer]
 
     @property
@@ -62,17 +61,14 @@ class Walk:
 
     @property
     def step(self) -> str:
-        """The name of the step."""
         return self.place.step
 
     @property
     def array(self) -> Array:
-        """The numbers of the step."""
         return self.trace[self.step]
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes of the step."""
         return self.trace.steps[self.step].axes
 
     @property
@@ -87,7 +83,6 @@ class Walk:
 
     @property
     def column(self) -> int:
-        """The column of the cell."""
         return self.place.cell[-1] if self.place.cell else 0
 
     @property
@@ -97,7 +92,6 @@ class Walk:
 
     @cached_property
     def node(self) -> Node | None:
-        """How the cell came about."""
         return None if self.empty else self.layer.node(self.step, self.place.cell)
 
     @cached_property
@@ -106,7 +100,7 @@ class Walk:
         found = self.node.explanation if self.node else None
         if found is None:
             return ()
-        shown = read_by(abridged(found.expr, SHOWN), found.step)
+        shown = read_by(abridge(found.expr, SHOWN), found.step)
         return tuple(dict.fromkeys((*shown, *found.inputs)))
 
 
@@ -118,28 +112,27 @@ def begun(layers: tuple[Layer, ...]) -> Walk:
 
 
 def origin(shape: Shape) -> Cell:
-    """The first cell of an array."""
     return (0,) * len(shape)
 
 
 # --- within a matrix ---
 
 
-def placed(walk: Walk, cell: Cell) -> Walk:
+def place_at(walk: Walk, cell: Cell) -> Walk:
     """At this cell of the same step, or at the nearest one that there is."""
     held = tuple(min(max(at, 0), max(size - 1, 0)) for at, size in zip(cell, walk.array.shape, strict=True))
     known = walk.known | {SAME.get(axis, axis): at for axis, at in zip(walk.axes, held, strict=True)}
     return replace(walk, place=replace(walk.place, cell=held), operand=0, known=known)
 
 
-def moved(walk: Walk, rows: int, columns: int) -> Walk:
+def move(walk: Walk, rows: int, columns: int) -> Walk:
     """So many rows down and columns to the right, as far as there are any."""
     return at_cell(walk, walk.row + rows, walk.column + columns)
 
 
 def at_cell(walk: Walk, row: int, column: int) -> Walk:
     """At this row and column of the matrix that is shown."""
-    return placed(walk, (*walk.lead, row, column)[-walk.array.ndim :] if walk.array.ndim else ())
+    return place_at(walk, (*walk.lead, row, column)[-walk.array.ndim :] if walk.array.ndim else ())
 
 
 def along(walk: Walk, axis: str, by: int) -> Walk:
@@ -152,16 +145,16 @@ def along(walk: Walk, axis: str, by: int) -> Walk:
         raise AttnError(f"there is one {axis}")
     cell = list(walk.place.cell)
     cell[at] = (cell[at] + by) % size
-    return placed(walk, tuple(cell))
+    return place_at(walk, tuple(cell))
 
 
 # --- from step to step ---
 
 
-def jumped(walk: Walk, place: Place) -> Walk:
+def jump(walk: Walk, place: Place) -> Walk:
     """At another cell; Backspace comes back here."""
     history = (*walk.history, walk.place)[-MOST_KEPT:]
-    return placed(replace(walk, place=place, history=history), place.cell)
+    return place_at(replace(walk, place=place, history=history), place.cell)
 
 
 def back(walk: Walk) -> Walk:
@@ -169,15 +162,15 @@ def back(walk: Walk) -> Walk:
     if not walk.history:
         raise AttnError("nothing to go back to")
     last = replace(walk, place=walk.history[-1], history=walk.history[:-1])
-    return placed(last, last.place.cell)
+    return place_at(last, last.place.cell)
 
 
 def to_step(walk: Walk, step: str) -> Walk:
     """At a step, where one stands along each of its axes if one does."""
-    return jumped(walk, Place(walk.place.layer, step, carried(walk, walk.trace, step)))
+    return jump(walk, Place(walk.place.layer, step, carry_place(walk, walk.trace, step)))
 
 
-def carried(walk: Walk, trace: Trace, step: str) -> Cell:
+def carry_place(walk: Walk, trace: Trace, step: str) -> Cell:
     """The cell of a step that has the place where one stands, or last stood, along each axis."""
     axes, shape = trace.steps[step].axes, trace[step].shape
     here = walk.known | {
@@ -189,7 +182,7 @@ def carried(walk: Walk, trace: Trace, step: str) -> Cell:
     )
 
 
-def stepped(walk: Walk, by: int) -> Walk:
+def go_step(walk: Walk, by: int) -> Walk:
     """The next step, or the one before. Raises AttnError at either end."""
     steps = walk.layer.steps
     at = steps.index(walk.step) + by
@@ -205,7 +198,7 @@ def to_layer(walk: Walk, by: int) -> Walk:
     at = (walk.place.layer + by) % len(walk.layers)
     other = walk.layers[at]
     step = walk.step if walk.step in other.steps else begun((other,)).step
-    return jumped(walk, Place(at, step, carried(walk, other.trace, step)))
+    return jump(walk, Place(at, step, carry_place(walk, other.trace, step)))
 
 
 # --- operands ---
@@ -221,12 +214,12 @@ def chosen(walk: Walk, number: int) -> Walk:
     return replace(walk, operand=number % len(walk.operands))
 
 
-def followed(walk: Walk) -> Walk:
+def follow(walk: Walk) -> Walk:
     """At the cell of the chosen operand. Raises AttnError where there is none, or it has no step."""
     if not walk.operands:
         raise AttnError(no_operand(walk))
     step, cell = walk.operands[walk.operand]
-    return jumped(walk, Place(walk.place.layer, step, cell))
+    return jump(walk, Place(walk.place.layer, step, cell))
 
 
 def no_operand(walk: Walk) -> str:
@@ -246,34 +239,34 @@ def found(walk: Walk, text: str) -> Walk:
     """
     if "[" in text and text.endswith("]"):
         address = parse(text).named(walk.trace)
-        return jumped(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
+        return jump(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
     row_text, comma, column_text = (part.strip() for part in text.partition(","))
     if comma:
-        there = searched(walk, row_text, -2) if row_text else walk
-        return searched(there, column_text, -1) if column_text else there
+        there = search_label(walk, row_text, -2) if row_text else walk
+        return search_label(there, column_text, -1) if column_text else there
     try:
-        return searched(walk, row_text, -2)
+        return search_label(walk, row_text, -2)
     except AttnError:
-        return searched(walk, row_text, -1)
+        return search_label(walk, row_text, -1)
 
 
-def searched(walk: Walk, text: str, axis: int) -> Walk:
+def search_label(walk: Walk, text: str, axis: int) -> Walk:
     """The next place along an axis, round the end, whose label holds the text."""
     if not text:
         raise AttnError("nothing to look for; write a token, like love or love,AI")
     ndim = walk.array.ndim
     if ndim + axis < 0:
-        raise AttnError(f"no token {quoted(text)} here")
+        raise AttnError(f"no token {quote(text)} here")
     labels = walk.trace.labels(walk.step, ndim + axis)
     here = walk.place.cell[axis]
     order = [*range(here + 1, len(labels)), *range(min(here + 1, len(labels)))]
     exact = [at for at in order if labels[at] == text]
     within = exact or [at for at in order if text.casefold() in labels[at].casefold()]
     if not within:
-        raise AttnError(f"no token {quoted(text)} along {walk.axes[axis]} of {walk.step}")
+        raise AttnError(f"no token {quote(text)} along {walk.axes[axis]} of {walk.step}")
     cell = list(walk.place.cell)
     cell[axis] = within[0]
-    return placed(walk, tuple(cell))
+    return place_at(walk, tuple(cell))
 
 
 # --- what is shown ---

@@ -18,7 +18,7 @@ from attnctl.cells import Address, parse_start, place_of_token
 from attnctl.cells import Token as TokenPlace
 from attnctl.errors import AttnError
 from attnctl.trace import Trace
-from attnctl.words import all_of, quoted
+from attnctl.words import all_of, quote
 
 NUMBER = re.compile(r"[0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|\.[0-9]+(e[-+]?[0-9]+)?")
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -53,12 +53,11 @@ def parse(text: str) -> Expression:
     found = reader.sum()
     reader.space()
     if reader.rest:
-        raise reader.refused(f"{quoted(reader.rest)} at the end")
+        raise reader.refused(f"{quote(reader.rest)} at the end")
     return found
 
 
 def addresses(text: str) -> Iterator[Address]:
-    """The steps and cells that an expression reads, in order."""
     reader = Reader(text)
     reader.sum()
     yield from reader.read
@@ -74,7 +73,7 @@ class Reader:
 
     def refused(self, what: str) -> AttnError:
         """The error for what has no meaning."""
-        return AttnError(f"{quoted(self.text)}: {what}; {LIKE}")
+        return AttnError(f"{quote(self.text)}: {what}; {LIKE}")
 
     def space(self) -> None:
         """Skip spaces."""
@@ -91,14 +90,14 @@ class Reader:
         """Terms, added or taken away."""
         left = self.product()
         while sign := self.take("+", "-"):
-            left = calculated(sign, left, self.product())
+            left = calculate(sign, left, self.product())
         return left
 
     def product(self) -> Expression:
         """Factors, multiplied or divided."""
         left = self.factor()
         while sign := self.take("*", "/"):
-            left = calculated(sign, left, self.factor())
+            left = calculate(sign, left, self.factor())
         return left
 
     def factor(self) -> Expression:
@@ -107,7 +106,7 @@ class Reader:
         if self.depth > DEEPEST:
             raise self.refused("too many brackets")
         if self.take("-"):
-            found = calculated("-", constant(0.0), self.factor())
+            found = calculate("-", constant(0.0), self.factor())
         elif self.take("("):
             found = self.sum()
             self.close()
@@ -120,7 +119,6 @@ class Reader:
         return found
 
     def close(self) -> None:
-        """The bracket that ends what one began."""
         if not self.take(")"):
             raise self.refused("a ) is missing")
 
@@ -196,7 +194,7 @@ def constant(value: float) -> Expression:
     return lambda _: value
 
 
-def calculated(sign: str, left: Expression, right: Expression) -> Expression:
+def calculate(sign: str, left: Expression, right: Expression) -> Expression:
     """Two values put together."""
 
     def value(trace: Trace) -> Value:
@@ -216,15 +214,12 @@ def numbers(value: Value) -> Array:
 
 
 def part_of(address: Address, trace: Trace) -> Value:
-    """The number, or the numbers, of a part of a step."""
     address = address.named(trace)
     found = trace[address.step][address.resolve(trace)].astype(np.float64)
     return float(found) if found.ndim == 0 else found
 
 
 def token_id(address: Address) -> Expression:
-    """The id of a token in the vocabulary."""
-
     def value(trace: Trace) -> Value:
         part = address.parts[0] if address.parts else None
         if not isinstance(part, TokenPlace) or not trace.tokens or not trace.ids:

@@ -17,9 +17,9 @@ from attnctl.ops import Given
 from attnctl.trace import Trace
 from attnctl.verbs.learn.expression import Cells, StepName, Value
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
-from attnctl.verbs.learn.mistakes import as_array, mistaken, neighbours
-from attnctl.verbs.learn.typed import Typed, fitted, read_matrix, read_number
-from attnctl.words import dims, quoted
+from attnctl.verbs.learn.mistakes import as_array, find_mistakes, neighbours
+from attnctl.verbs.learn.typed import Typed, fit_shape, read_matrix, read_number
+from attnctl.words import dims, quote
 
 STDIN = "-"
 """A file of this name is no pipe here: there may be answers in it."""
@@ -55,7 +55,6 @@ def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str =
 
 
 def graders() -> dict[str, Any]:
-    """The function that grades each kind of answer."""
     return {
         NUMBER: of_numbers,
         MATRIX: of_numbers,
@@ -82,7 +81,7 @@ def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: 
     """A number or a matrix: right at the digits that were typed, or the mistake that would give it."""
     wanted = as_array(right)
     typed = read_number(text_of(answer)) if lesson.kind == NUMBER else read_matrix(answer)
-    typed = fitted(typed, wanted.shape)
+    typed = fit_shape(typed, wanted.shape)
     if typed.numbers.shape != wanted.shape:
         return Verdict(
             False, f"it is {dims(typed.numbers.shape)}, and should be {dims(wanted.shape)}", "shape"
@@ -91,7 +90,7 @@ def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: 
         return Verdict(True, "right")
     if typed.too_short(wanted):
         return Verdict(None, "it cannot be told: write at least two digits that count, like 0.62")
-    found = list(mistaken(lesson, typed, trace)) or list(neighbours(lesson, typed, trace))
+    found = list(find_mistakes(lesson, typed, trace)) or list(neighbours(lesson, typed, trace))
     if found:
         (name, says), *more = found
         also = tuple(dict.fromkeys(each for each, _ in more if each != name))
@@ -133,9 +132,7 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
         raise lesson.refused("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
     address = parse_address(text_of(answer)).named(trace)
     if address.step not in trace:
-        raise AttnError(
-            f"{quoted(text_of(answer))} is no cell; write one like attention_weights[0,love,AI]"
-        )
+        raise AttnError(f"{quote(text_of(answer))} is no cell; write one like attention_weights[0,love,AI]")
     cell = address.cell(trace)
     if address.step == right.step and cell in right.cells:
         return Verdict(True, "right")

@@ -10,7 +10,7 @@ from typing import Any
 
 from attnctl.config import yaml
 from attnctl.config.examples import EXAMPLE
-from attnctl.config.load import listed, load, placed
+from attnctl.config.load import list_problems, load, place_problems
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
 from attnctl.files import open_found
@@ -195,9 +195,9 @@ def read_lesson(path: FilePath) -> Lesson:
     try:
         given = LessonForm(str(path.parent))(data)
     except BadValueError as bad:
-        problems += placed(text, str(path), bad.problems)
+        problems += place_problems(text, str(path), bad.problems)
     if problems:
-        raise AttnError(listed(problems))
+        raise AttnError(list_problems(problems))
     if "run" in given:
         given["settings"] = given.pop("run")
     keys: list[Path] = [(key,) for key in data]
@@ -206,8 +206,7 @@ def read_lesson(path: FilePath) -> Lesson:
     return Lesson(name=name, file=str(path), lines=lines, **given)
 
 
-def shipped() -> FilePath:
-    """The folder of the lessons that come with attnctl."""
+def lessons_folder() -> FilePath:
     return FilePath(__file__).parents[2] / "lessons"
 
 
@@ -216,7 +215,7 @@ def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
 
     Raises AttnError with every problem of every file, and where there is no lesson.
     """
-    place = shipped() if folder is None else FilePath(folder)
+    place = lessons_folder() if folder is None else FilePath(folder)
     try:
         files = sorted(path for path in place.iterdir() if path.suffix in {".yaml", ".yml"})
     except OSError as error:

@@ -12,7 +12,7 @@ from attnctl.cells import parse as parse_address
 from attnctl.engine.execute import carry_out
 from attnctl.errors import AttnError
 from attnctl.ops import Given
-from attnctl.plan.intended import stated
+from attnctl.plan.intended import stated_intent
 from attnctl.trace import Trace
 from attnctl.verbs.check.catalogue import CATALOGUE
 from attnctl.verbs.check.check import spoken
@@ -22,7 +22,7 @@ from attnctl.verbs.check.rounding import exactly
 from attnctl.verbs.check.walk import Walker
 from attnctl.verbs.learn.expression import Cells, StepName, Value, addresses
 from attnctl.verbs.learn.lesson import Lesson
-from attnctl.verbs.learn.typed import Typed, fitted
+from attnctl.verbs.learn.typed import Typed, fit_shape
 
 Found = tuple[str, str]
 """The name of a mistake, and what is said of it."""
@@ -35,7 +35,7 @@ def as_array(value: Value) -> Array:
     return np.asarray(value, dtype=np.float64)
 
 
-def mistaken(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
+def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
     """The mistakes that give what was typed: those that the lesson names, or else all of the catalogue."""
     own = {wrong.mistake: wrong.says for wrong in lesson.wrong if wrong.answer is None}
     named = [
@@ -62,7 +62,7 @@ def gives(typed: Typed, value: Value) -> bool:
     if isinstance(value, Cells | StepName):
         return False
     right = as_array(value)
-    return fitted(typed, right.shape).could_be(right)
+    return fit_shape(typed, right.shape).could_be(right)
 
 
 def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[Case]) -> str:
@@ -93,7 +93,7 @@ def steps_asked(lesson: Lesson, trace: Trace) -> list[str]:
 def case_of(trace: Trace, step: str) -> Case:
     """The step as check would look at it, were all of it wrong, with nothing recorded between."""
     leaves = [name for name, each in trace.steps.items() if isinstance(each.op, Given)]
-    intent = stated(trace)
+    intent = stated_intent(trace)
     record = Record(intent.trace.select([*leaves, step]), intent.sizes, trace.derivation)
     walk = Walker(record).walk(trace.derivation)
     found = record.value(step)

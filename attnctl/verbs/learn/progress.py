@@ -29,7 +29,6 @@ class Progress:
     """Why the file could not be read: it is then left as it is."""
 
     def of(self, lessons: str) -> dict[str, int]:
-        """The lessons of one set that are done."""
         return self.done.get(lessons, {})
 
     def add(self, lessons: str, name: str, tries: int) -> None:

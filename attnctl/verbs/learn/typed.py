@@ -12,7 +12,7 @@ import numpy as np
 from attnctl.array import Array
 from attnctl.config import yaml
 from attnctl.errors import AttnError
-from attnctl.words import quoted
+from attnctl.words import quote
 
 NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2}))?\s*(%?)")
 MINUS_INFINITY = {"-inf", "-.inf", "-infinity", "−∞", "-∞"}
@@ -76,7 +76,7 @@ def read_number(text: str) -> Typed:
     found = NUMBER.fullmatch(word)
     if not found or not (found[2] or found[3]):
         comma = "; write a point for the comma" if re.fullmatch(r"[-+]?[0-9]+,[0-9]+", word) else ""
-        raise AttnError(f"{quoted(word) if word else 'nothing'} is not a number{comma or '; like 0.62'}")
+        raise AttnError(f"{quote(word) if word else 'nothing'} is not a number{comma or '; like 0.62'}")
     sign, whole, part, power, percent = found.groups()
     shift = int(power or 0) - (2 if percent else 0)
     value = float(f"{'-' if sign in {'-', '−'} else ''}{whole or '0'}.{part or '0'}e{shift}")
@@ -110,7 +110,7 @@ def read_matrix(value: Any) -> Typed:
     return Typed(array, min(cell.unit for cell in cells))
 
 
-def fitted(typed: Typed, shape: tuple[int, ...]) -> Typed:
+def fit_shape(typed: Typed, shape: tuple[int, ...]) -> Typed:
     """The same in a shape that only has axes of size 1 more or fewer."""
     own = [size for size in typed.numbers.shape if size != 1]
     if own == [size for size in shape if size != 1]:

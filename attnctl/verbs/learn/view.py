@@ -8,7 +8,7 @@ from typing import Any
 from attnctl.screen.listing import Listing
 from attnctl.screen.output import Element
 from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import folded
+from attnctl.screen.text import fold_text
 from attnctl.trace import Trace
 from attnctl.verbs.learn.grade import Verdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
@@ -42,12 +42,12 @@ def paragraphs(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
             filled.append(line.strip())
             continue
         if filled:
-            yield from ([(screen.ours(each), style)] for each in folded(" ".join(filled), width))
+            yield from ([(screen.ours(each), style)] for each in fold_text(" ".join(filled), width))
             filled = []
         yield [(screen.ours(line), "")] if line.strip() else []
 
 
-def spaced(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
+def space_paragraphs(text: str, screen: Screen, style: str = "") -> Iterator[Line]:
     """The paragraphs of a text without an empty line at the end."""
     lines = list(paragraphs(text, screen, style))
     while lines and not lines[-1]:
@@ -83,27 +83,25 @@ def lesson_lines(lesson: Lesson, number: int, of: int, trace: Trace, screen: Scr
 
 
 def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator[Line]:
-    """The title and the text of a lesson."""
     yield [(f"Lesson {number} of {of}: ", ""), (screen.ours(lesson.title), "name")]
     yield []
-    yield from spaced(lesson.text, screen)
+    yield from space_paragraphs(lesson.text, screen)
 
 
 def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
     """The numbers of a lesson, and its question."""
     if trace.sentence is not None:
-        yield from headline(trace, replaced(screen))
+        yield from headline(trace, narrow_screen(screen))
         yield []
     heads = checked_heads(trace, None)
     for name in lesson.show:
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
         yield []
-    yield from spaced(lesson.ask, screen, "name")
-    yield from spaced(f"(Answer with {WANTED[lesson.kind]}.)", screen, "aside")
+    yield from space_paragraphs(lesson.ask, screen, "name")
+    yield from space_paragraphs(f"(Answer with {WANTED[lesson.kind]}.)", screen, "aside")
 
 
-def replaced(screen: Screen) -> Screen:
-    """The screen, no wider than a text."""
+def narrow_screen(screen: Screen) -> Screen:
     return screen._replace(fits=True, width=min(WIDEST, screen.width))
 
 
@@ -114,7 +112,7 @@ def verdict_lines(verdict: Verdict, screen: Screen) -> Iterator[Element]:
         return
     start = "Not right yet: " if verdict.right is False else ""
     said = f"{start}{verdict.says}."
-    yield from spaced(said[:1].upper() + said[1:], screen)
+    yield from space_paragraphs(said[:1].upper() + said[1:], screen)
     if verdict.mistake:
         also = f"; also fits: {', '.join(verdict.also[:3])}" if verdict.also else ""
         yield [(screen.ours(f"({verdict.mistake}{also})"), "aside")]

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnctl.engine.cost import peak
 from attnctl.engine.tiles import SCRATCH_BYTES
-from attnctl.models.attention import prepared
+from attnctl.models.attention import prepare_attention
 from attnctl.models.description import Description
 from attnctl.models.families import FAMILIES
 from attnctl.models.layer import Model
@@ -34,7 +34,7 @@ class About:
         """As JSON data."""
         return {
             "model": self.name,
-            "parts": [described(part) for part in self.parts],
+            "parts": [describe_stack(part) for part in self.parts],
             "parameters": self.parameters,
             "bytes": self.bytes,
             "types": self.types,
@@ -42,7 +42,7 @@ class About:
         }
 
 
-def described(d: Description) -> dict[str, Any]:
+def describe_stack(d: Description) -> dict[str, Any]:
     """A stack as JSON data: its settings, and what is each layer's own."""
     settings = {
         name: value for name, value in d.settings.items() if not callable(value) and value not in (None, {})
@@ -83,4 +83,4 @@ def trace_size(model: Model, tokens: int) -> int:
     model.checkpoint.looks = False
     row = np.zeros(1, np.float32)
     hidden = np.broadcast_to(row, (tokens, model.description["width"]))
-    return peak(prepared(model.layer(0), hidden).costs(), SCRATCH_BYTES)
+    return peak(prepare_attention(model.layer(0), hidden).costs(), SCRATCH_BYTES)

@@ -52,7 +52,6 @@ class HeadScores:
 
     @property
     def names(self) -> list[str]:
-        """The kinds of head that it is."""
         return [name for name in SCORES if self.scores[name] >= ENOUGH]
 
 
@@ -99,7 +98,6 @@ def battery_data(found: list[HeadScores]) -> dict[str, Any]:
 
 
 def battery_lines(found: list[HeadScores], screen: Screen) -> Iterator[Line]:
-    """The heads of each kind, the largest score first."""
     title = f"{LENGTH} random tokens twice in a row, {DRAWS} draws; heads with {ENOUGH:.0%} or more"
     yield [(screen.ours(title), "label")]
     for name in SCORES:

@@ -43,7 +43,6 @@ class Head:
 
     @property
     def name(self) -> str:
-        """What it is called."""
         best = max(KINDS, key=lambda kind: self.shares[kind])
         return best if self.shares[best] >= ENOUGH else SPREAD
 

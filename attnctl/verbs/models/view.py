@@ -57,7 +57,6 @@ def map_lines(heads: Sequence[Head], tokens: Sequence[str], model: str, screen: 
 
 
 def cell(head: Head, width: int, screen: Screen) -> tuple[str, str]:
-    """What stands for a head."""
     if head.name == SPREAD:
         return pad_left(screen.ours(DOT), width), "dim"
     return pad_left(SHORT[head.name], width), "strong" if head.name == "induction" else ""
@@ -100,7 +99,6 @@ def extra_facts(d: Description) -> list[str]:
 
 
 def norm_places(d: Description) -> str:
-    """Where the norms stand."""
     if "attention_sum_norm" in d.inner:
         return "after each sum"
     if "attention_norm" not in d.inner:

@@ -57,11 +57,9 @@ class Frames:
         return shown == len(self.panels) and self.whole(blocks[0])
 
     def whole(self, block: Pieces) -> bool:
-        """Whether the first block leaves out no rows and no columns."""
         return not any(isinstance(piece, LeftOut) for piece in (*self.grid.rows, *block))
 
     def blocks(self) -> list[Pieces]:
-        """The columns of each frame."""
         screen, size = self.grid.screen, len(self.sheet.columns)
         if not screen.fits:
             return [(range(size),)]
@@ -72,14 +70,12 @@ class Frames:
 
     @property
     def at_a_glance(self) -> bool:
-        """Whether all of it is shown, each matrix in one block."""
         blocks = self.blocks()
         few = len(self.panels) <= MAX_PANELS and len(self.panels) * line_count(self.grid.rows) <= MAX_LINES
         return len(blocks) == 1 and self.whole(blocks[0]) and few
 
     @property
     def room(self) -> int:
-        """The cells there are for one matrix between its bars."""
         return self.grid.screen.width - self.grid.frame_width - 1
 
     def count_shown(self, block: Pieces, lines: int, across: int = 1) -> int:
@@ -126,7 +122,7 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     rows, columns = len(sheet.rows), len(sheet.columns)
     shown = rows_shown(rows) if fitted else (range(rows),)
     reach = reachable(columns, screen.width) if fitted else (range(columns),)
-    sample = sampled(sheet, shown, reach, MAX_PANELS if fitted else len(sheet.indices))
+    sample = sample_numbers(sheet, shown, reach, MAX_PANELS if fitted else len(sheet.indices))
     found = marks(trace, name, sample, screen)
     words = zip(sheet.captions, sheet.indices, strict=True)
     panels = tuple(
@@ -164,7 +160,7 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
     return whole
 
 
-def sampled(sheet: Sheet, rows: Pieces, columns: Pieces, most: int) -> Array:
+def sample_numbers(sheet: Sheet, rows: Pieces, columns: Pieces, most: int) -> Array:
     """Every number of the first matrices, of these rows and columns: one format and ramp for them all."""
     every = len(sheet.indices) == prod(sheet.array.shape[:-2]) <= most
     if every and len(rows) == len(columns) == 1:
@@ -204,5 +200,4 @@ def shortened_labels(labels: Sequence[str], screen: Screen, width: int) -> list[
 
 
 def line_count(rows: Pieces) -> int:
-    """The lines that these rows take."""
     return sum(1 if isinstance(piece, LeftOut) else len(piece) for piece in rows)

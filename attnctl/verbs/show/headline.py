@@ -10,7 +10,7 @@ from attnctl.names import BIAS, MASK, MEMORY, OUTPUT
 from attnctl.ops import Copy
 from attnctl.rules import RULES, Composed, Rule
 from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import folded
+from attnctl.screen.text import fold_text
 from attnctl.trace import Trace
 
 SAID_APART = {"scale", "rules"}
@@ -90,7 +90,7 @@ def sentence_lines(text: str, screen: Screen, *, full: bool) -> Iterator[Line]:
     """A sentence, folded on a terminal, and how much of it is left out."""
     shown, rest = (text, 0) if full else beginning(text)
     words = screen.ours(shown)
-    for line in folded(words, screen.width) if screen.fits else [words]:
+    for line in fold_text(words, screen.width) if screen.fits else [words]:
         yield [(line, "sentence")]
     if rest:
         yield [(f"{screen.left_out(rest)} characters (--full shows them)", "aside")]

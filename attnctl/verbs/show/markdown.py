@@ -14,7 +14,7 @@ from attnctl.trace import Trace
 from attnctl.verbs.show.frames import number_format
 from attnctl.verbs.show.headline import facts
 from attnctl.verbs.show.marks import Marks, marks
-from attnctl.verbs.show.sheet import Index, Sheet, checked_heads, loaded, sheet_of
+from attnctl.verbs.show.sheet import Index, Sheet, checked_heads, load_sheet, sheet_of
 from attnctl.verbs.show.view import View, formula_of, shape_of, steps_of
 from attnctl.words import number_text
 
@@ -46,12 +46,11 @@ def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str
         yield ""
         yield from table(distinct(map(token_text, trace.tokens)), ["id"], [map(str, trace.ids)])
     for step in steps:
-        yield from step_lines(loaded(trace, step.name), step, precision, view, heads)
+        yield from step_lines(load_sheet(trace, step.name), step, precision, view, heads)
     yield ""
 
 
 def step_lines(trace: Trace, step: Step, precision: int | None, view: View, heads: int) -> Iterator[str]:
-    """The formula of a step, then each of its matrices."""
     sheet = sheet_of(trace, step.name, heads, view.heads)
     found = marks(trace, step.name, sheet.array, SCREEN)
     said = [code(visible(formula_of(step))), shape_of(trace, step), *found.notes]
@@ -63,7 +62,6 @@ def step_lines(trace: Trace, step: Step, precision: int | None, view: View, head
 
 
 def writer(sheet: Sheet, precision: int | None) -> Callable[[float], str]:
-    """How the numbers of a step are written."""
     if precision is None:
         return number_text if sheet.array.dtype.kind == "f" else str
     format_ = number_format(sheet.array, precision, SCREEN)
@@ -73,7 +71,6 @@ def writer(sheet: Sheet, precision: int | None) -> Callable[[float], str]:
 def cells_of(
     sheet: Sheet, index: Index, found: Marks, number: Callable[[float], str]
 ) -> Iterator[Iterator[str]]:
-    """The cells of a matrix, row by row."""
     codes, columns = found.codes(index), range(len(sheet.columns))
     for row, values in enumerate(sheet.array[index]):
         block = codes(range(row, row + 1), columns)

@@ -20,7 +20,7 @@ from attnctl.verbs.show.sheet import with_sink
 Index = tuple[int, ...]
 
 
-def unmarked(index: Index) -> Codes:
+def mark_nothing(index: Index) -> Codes:
     """Every cell of every matrix is a number."""
     return all_numbers
 
@@ -29,7 +29,7 @@ class Marks(NamedTuple):
     """The kinds of cell a step has, which cell is of which, and what the words mean."""
 
     kinds: tuple[Kind, ...] = (NUMBER,)
-    codes: Callable[[Index], Codes] = unmarked
+    codes: Callable[[Index], Codes] = mark_nothing
     notes: tuple[str, ...] = ()
 
 
@@ -44,11 +44,12 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
         return Marks()
     blind = trace.header.get("empty_rows")
     notes = (blind_rows(len(blind)),) if isinstance(blind, list) and blind else ()
-    return (shaded(with_sink(trace, name), sample) if screen.colours else Marks())._replace(notes=notes)
+    return (shade_weights(with_sink(trace, name), sample) if screen.colours else Marks())._replace(
+        notes=notes
+    )
 
 
 def blind_rows(count: int) -> str:
-    """What is said of queries that may attend to nothing."""
     if count == 1:
         return "1 row sees nothing: its weights are zero"
     return f"{count} rows see nothing: their weights are zero"
@@ -65,7 +66,7 @@ def seen(array: Array, screen: Screen) -> Marks:
     return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
 
 
-def shaded(array: Array, sample: Array) -> Marks:
+def shade_weights(array: Array, sample: Array) -> Marks:
     """A background by the share of the largest weight that is shown."""
     positive = sample[np.isfinite(sample) & (sample > 0)]
     top = float(positive.max(initial=0.0)) or 1.0

@@ -16,7 +16,7 @@ from attnctl.pictures.plot import Figure, Panel, Plot
 from attnctl.screen.text import visible
 from attnctl.trace import Trace
 from attnctl.verbs.show.headline import facts
-from attnctl.verbs.show.sheet import checked_heads, loaded, sheet_of
+from attnctl.verbs.show.sheet import checked_heads, load_sheet, sheet_of
 from attnctl.verbs.show.view import formula_of, shape_of
 
 MOST_PANELS = 144
@@ -61,7 +61,7 @@ def write_png(traces: Sequence[Trace], stream: IO[bytes], look: Look = USUAL) ->
 
 def figure_of(traces: Sequence[Trace], look: Look) -> Figure:
     """The plots of one trace or of several, of which those of a model's layers stand in one grid."""
-    if len(traces) > MOST_TRACES and not layered(traces):
+    if len(traces) > MOST_TRACES and not are_layers(traces):
         raise AttnError(
             f"{len(traces)} sentences: a picture holds {MOST_TRACES}; pick one with --trace, or write .html"
         )
@@ -80,18 +80,17 @@ def figure_of(traces: Sequence[Trace], look: Look) -> Figure:
             if len(traces) > 1:
                 found[0] = replace(found[0], title=f"{visible(group[0].sentence or '')}: {found[0].title}")
             plots += found
-    said = [visible(fact) for fact in facts(first)] if len(traces) == 1 or layered(traces) else []
+    said = [visible(fact) for fact in facts(first)] if len(traces) == 1 or are_layers(traces) else []
     return Figure(title, (" · ".join(said),) if said else (), plots)
 
 
-def layered(traces: Sequence[Trace]) -> bool:
-    """Whether all of these are layers of a model."""
+def are_layers(traces: Sequence[Trace]) -> bool:
     return all("layer" in each.header for each in traces)
 
 
 def groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     """Each trace alone; those that are layers of one sentence, one after the other, together."""
-    if not layered(traces):
+    if not are_layers(traces):
         return [[each] for each in traces]
     out: list[list[Trace]] = []
     for each in traces:
@@ -118,7 +117,7 @@ def steps_of(trace: Trace, look: Look) -> list[str]:
 def plots_of(trace: Trace, look: Look) -> list[Plot]:
     """A plot for each step of one trace."""
     heads = checked_heads(trace, look.heads)
-    return [plot_of(loaded(trace, name), name, heads, look) for name in steps_of(trace, look)]
+    return [plot_of(load_sheet(trace, name), name, heads, look) for name in steps_of(trace, look)]
 
 
 def plot_of(trace: Trace, name: str, heads: int, look: Look) -> Plot:
@@ -177,7 +176,7 @@ def grid(layers: Sequence[Trace], name: str, look: Look) -> Plot:
     for trace in layers:
         heads = checked_heads(trace, look.heads)
         trace.select([name])
-        plots.append(whole_plot(loaded(trace, name), name, heads, look))
+        plots.append(whole_plot(load_sheet(trace, name), name, heads, look))
     across = len(plots[0].panels)
     if any(len(each.panels) != across for each in plots):
         raise AttnError(f"{name}: the layers have different numbers of heads; pick a layer with --layer")

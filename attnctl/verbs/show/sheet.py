@@ -45,7 +45,7 @@ class Sheet(NamedTuple):
         return f"… {rest} more {'head' if rest == 1 else 'heads'} (--head {asked} shows them)"
 
 
-def loaded(trace: Trace, name: str) -> Trace:
+def load_sheet(trace: Trace, name: str) -> Trace:
     """One step, what hid its cells and what stands beside them, loaded once."""
     step = trace.steps[name]
     masks = step.inputs[1:] if isinstance(step.op, Hide) else ()
@@ -88,7 +88,7 @@ def sheet_of(
     """The matrices of a step, of these heads only (None: all `total`)."""
     array, axes = trace[name], trace.steps[name].axes
     chosen = tuple(
-        range(size) if axis != "head" or heads is None else shared(heads, size, total)
+        range(size) if axis != "head" or heads is None else shared_places(heads, size, total)
         for axis, size in zip(axes, array.shape, strict=True)
     )
 
@@ -118,7 +118,7 @@ def sheet_of(
     return Sheet(narrowed, indices, captions, labels(row_axis), columns, axes[-1], ask)
 
 
-def shared(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:
+def shared_places(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:
     """The places of these heads along an axis of `size`, on which neighbouring heads share a place."""
     return tuple(dict.fromkeys(head * size // total for head in heads))
 

@@ -13,7 +13,7 @@ from attnctl.screen.screen import Screen
 from attnctl.screen.terminal import renderable, styles_of
 from attnctl.screen.text import cells
 from attnctl.trace import Trace
-from attnctl.verbs.show.sheet import checked_heads, loaded
+from attnctl.verbs.show.sheet import checked_heads, load_sheet
 from attnctl.verbs.show.tables import step_lines
 from attnctl.verbs.show.view import View
 
@@ -28,10 +28,9 @@ class StepTable(JupyterMixin):
     def __init__(self, trace: Trace, step: str, view: View) -> None:
         (self.step,) = trace.select([step]).steps.values()
         self.heads = checked_heads(trace, view.heads)
-        self.trace, self.view = loaded(trace, step), view
+        self.trace, self.view = load_sheet(trace, step), view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The title, then a rich.table.Table for each frame of matrices."""
         styles = styles_of(console)
         for element in self.elements(screen_in(console, options)):
             yield renderable(element, styles)
@@ -47,12 +46,10 @@ class StepTable(JupyterMixin):
     __repr__ = __str__
 
     def elements(self, screen: Screen) -> Iterator[Element]:
-        """The title and the tables for a screen."""
         return step_lines(self.trace, self.step, screen, self.view, self.heads)
 
 
 def screen_in(console: Console, options: ConsoleOptions) -> Screen:
-    """The part of a console that there is room in."""
     return screen_of(console)._replace(width=options.max_width, fits=True)
 
 

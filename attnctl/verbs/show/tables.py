@@ -12,7 +12,7 @@ from attnctl.screen.screen import Screen
 from attnctl.trace import Trace
 from attnctl.verbs.show.frames import frames, id_frames
 from attnctl.verbs.show.headline import headline
-from attnctl.verbs.show.sheet import checked_heads, loaded
+from attnctl.verbs.show.sheet import checked_heads, load_sheet
 from attnctl.verbs.show.view import View, formula_of, shape_of, steps_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
     for number, step in enumerate(chosen):
         if number or opening or trace.tokens:
             yield []
-        whole &= yield from step_lines(loaded(trace, step.name), step, screen, view, heads)
+        whole &= yield from step_lines(load_sheet(trace, step.name), step, screen, view, heads)
     if not whole:
         yield []
         yield from screen.flow([(SHORTENED, "aside")], " ")
@@ -77,7 +77,6 @@ def step_lines(
 
 
 def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Iterator[Element]:
-    """The title of a step and its heat maps."""
     from attnctl.screen.heat import heat_lines
     from attnctl.verbs.show.picture import Look, plot_of
 

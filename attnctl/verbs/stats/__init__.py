@@ -1,6 +1,6 @@
 """What each head of attention does, in numbers: per dump, over all of them, and through layers."""
 
-from attnctl.verbs.stats.measure import MEASURES, measured
+from attnctl.verbs.stats.measure import MEASURES, measure_heads
 from attnctl.verbs.stats.report import DumpStats, Found, HeadStats, Largest, Report, Tally, merge
 from attnctl.verbs.stats.rollout import rollout
 
@@ -12,7 +12,7 @@ __all__ = [
     "Largest",
     "Report",
     "Tally",
-    "measured",
+    "measure_heads",
     "merge",
     "rollout",
 ]

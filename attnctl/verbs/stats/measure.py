@@ -44,7 +44,7 @@ UNEVEN = {"float16": 1e-2, "float32": 1e-3, "float64": 1e-3}
 """How far from 1 a row may sum."""
 
 
-def measured(trace: Trace, name: str = "") -> DumpStats:
+def measure_heads(trace: Trace, name: str = "") -> DumpStats:
     """Every head of one dump. Raises AttnError where it has no attention weights, or impossible ones."""
     weights = weights_of(trace)
     members, heads, queries, keys = weights.shape

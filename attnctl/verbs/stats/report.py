@@ -111,7 +111,7 @@ class DumpStats:
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         heads = [
-            {"head": number, **head.to_dict(), "nearest": named(self.nearest(number))}
+            {"head": number, **head.to_dict(), "nearest": name_head(self.nearest(number))}
             for number, head in enumerate(self.heads)
         ]
         apart = [(tally.mean, list(pair)) for pair, tally in self.pairs.items() if tally.mean is not None]
@@ -142,7 +142,7 @@ class DumpStats:
         )
 
 
-def named(nearest: tuple[int, float] | None) -> dict[str, Any] | None:
+def name_head(nearest: tuple[int, float] | None) -> dict[str, Any] | None:
     """A head and how far away it is, as plain data."""
     return nearest and {"head": nearest[0], "divergence": nearest[1]}
 

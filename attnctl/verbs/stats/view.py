@@ -107,7 +107,6 @@ class Table:
         return line
 
     def row(self, group: DumpStats, number: int, most: int) -> Cells:
-        """The numbers of one head."""
         head, near = group.heads[number], group.nearest(number)
         nearest = f"{near[0]} at {self.number(near[1])}" if near else self.number(None)
         return [str(number), *map(self.number, head.means.values()), self.largest(head, most), nearest]
@@ -189,7 +188,6 @@ def write_found_csv(found: Sequence[Found], stream: TextIO) -> None:
 
 
 def fields(head: HeadStats) -> Iterator[str]:
-    """The cells of one head."""
     yield from map(text, head.means.values())
     largest = head.largest
     yield text(largest.value if largest else None)

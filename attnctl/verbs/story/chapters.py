@@ -25,10 +25,10 @@ from attnctl.verbs.story.claims import (
     NotFinite,
     Unmixed,
     extremes,
+    find_ties,
+    largest_change,
     mix,
-    moved,
     same_mixture,
-    tied,
 )
 from attnctl.verbs.story.visible import Visible
 from attnctl.words import all_of
@@ -77,10 +77,10 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     """
     wanted = list(trace.select(list(trace) if steps is None else steps).steps.values())
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
-    return Story(loaded, tuple(map(chapter_of(loaded), grouped(wanted))))
+    return Story(loaded, tuple(map(chapter_of(loaded), group_steps(wanted))))
 
 
-def grouped(steps: list[Step]) -> Iterator[list[Step]]:
+def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
     """The steps one by one; those given one after the other in the same way together."""
     group: list[Step] = []
     for step in steps:
@@ -160,7 +160,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         changes = not isinstance(step.op, Copy | Given | Merge | Repeat) and step.inputs
         if isinstance(step.op, Copy) or (changes and step.inputs[0] in self.trace):
             before = self.trace.arrays.get(step.inputs[0])
-            found = None if before is None else moved(step.name, step.inputs[0], array, before)
+            found = None if before is None else largest_change(step.name, step.inputs[0], array, before)
             if found is not None and self.trace.steps[step.inputs[0]].axes == step.axes:
                 yield found
                 return
@@ -171,7 +171,6 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
     # --- who sees whom ---
 
     def hidden(self, step: Step, array: Array) -> Hidden:
-        """How many cells are hidden, and by what."""
         words, reasons = self.visible.reasons(step.name)
         counts = tuple((word, int((reasons == at).sum())) for at, word in enumerate(words))
         return Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
@@ -197,7 +196,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
             weights, why = array[row], reasons[row]
             if not np.isfinite(weights).all() or not weights.max() > 0:
                 continue
-            keys = tied(weights)
+            keys = find_ties(weights)
             hidden = tuple(
                 (word, tuple(map(int, np.flatnonzero(why == at))))
                 for at, word in enumerate(words)
@@ -221,7 +220,6 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         return made and self.trace[WEIGHTS].shape[:-1] == self.trace[step.name].shape[:-1]
 
     def mixes(self, step: Step) -> Iterator[Mix | Unmixed]:
-        """What each row of the outputs is made of."""
         rows = self.mixed_rows(step)
         unmixed = tuple(row for row in rows if not self.is_mixed(step, row))
         if unmixed:
@@ -248,5 +246,4 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
 
 
 def rows_of(where: Array) -> tuple[Cell, ...]:
-    """The indices that are true."""
     return tuple(tuple(map(int, row)) for row in np.argwhere(where))

@@ -154,7 +154,7 @@ def index_of(flat: np.intp, array: Array) -> Cell:
     return tuple(int(at) for at in np.unravel_index(flat, array.shape))
 
 
-def moved(step: str, source: str, array: Array, before: Array) -> Moved | Unchanged | None:
+def largest_change(step: str, source: str, array: Array, before: Array) -> Moved | Unchanged | None:
     """The cell that changed most; None where the two cannot be laid side by side."""
     if before.shape != array.shape or not array.size:
         return None
@@ -169,7 +169,7 @@ def moved(step: str, source: str, array: Array, before: Array) -> Moved | Unchan
     return Moved(step, source, cell, float(before[cell]), float(array[cell]), bool(both.all()))
 
 
-def tied(row: Array) -> tuple[int, ...]:
+def find_ties(row: Array) -> tuple[int, ...]:
     """The places of the largest number of a row, and of those that equal it but for rounding."""
     top = row.max()
     near = ULPS * np.finfo(row.dtype).eps * abs(top)
@@ -177,7 +177,6 @@ def tied(row: Array) -> tuple[int, ...]:
 
 
 def mix(step: str, row: Cell, weights: Array, most: int) -> Mix:
-    """The keys with the largest weights."""
     order = np.argsort(-weights, kind="stable")[:most]
     parts = tuple((int(key), float(weights[key])) for key in order if weights[key] > 0)
     rest = float(weights.sum(dtype=np.float64)) - sum(share for _, share in parts)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attnctl.cells import Speller, numbered
+from attnctl.cells import Speller, number_repeats
 from attnctl.screen.output import Element, Plain, print_lines, screen_of
 from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import folded
+from attnctl.screen.text import fold_text
 from attnctl.verbs.show.headline import headline
 from attnctl.verbs.show.view import formula_of, shape_of
 from attnctl.verbs.story.chapters import Chapter, Story, plainly
@@ -52,7 +52,6 @@ def show_story(story: Story, output: Console | Plain) -> None:
 
 
 def story_lines(story: Story, screen: Screen) -> Iterator[Element]:
-    """The whole story."""
     yield from opening(story, screen)
     for number in range(len(story.chapters)):
         yield []
@@ -71,7 +70,7 @@ def opening(story: Story, screen: Screen) -> Iterator[Element]:
         more = f" and {len(tokens) - WIDEST} more" if len(tokens) > WIDEST else ""
         of = ", each with its id" if ids else ""
         yield []
-        yield from wrapped(f"{plural(len(tokens), 'token')}{of}: {', '.join(words)}{more}.", screen)
+        yield from wrap_sentence(f"{plural(len(tokens), 'token')}{of}: {', '.join(words)}{more}.", screen)
 
 
 def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element]:
@@ -81,20 +80,20 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
     about = "" if len(chapter.steps) > 1 else f"   {formula_of(step)}   {shape_of(story.trace, step)}"
     title = ", ".join(each.name for each in chapter.steps)
     count = f"{number + 1}/{len(story.chapters)} "
-    first, *rest = folded(screen.ours(count + title + about), min(WIDEST, screen.width))
+    first, *rest = fold_text(screen.ours(count + title + about), min(WIDEST, screen.width))
     head, name = len(count), len(screen.ours(title))
     yield [(first[:head], "aside"), (first[head : head + name], "name"), (first[head + name :], "")]
     yield from ([(line, "")] for line in rest)
-    yield from wrapped(chapter.happens, screen)
+    yield from wrap_sentence(chapter.happens, screen)
     for sentence in writer.sentences(chapter):
-        yield from wrapped(sentence, screen)
+        yield from wrap_sentence(sentence, screen)
 
 
-def wrapped(text: str, screen: Screen, indent: str = "  ") -> Iterator[Line]:
+def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Line]:
     """A sentence in lines of at most 80 columns, or as wide as a narrow terminal."""
     width = min(WIDEST, screen.width) - len(indent)
     whole = screen.ours(text).replace(" %", f"{UNBROKEN}%")
-    for line in folded(whole, width):
+    for line in fold_text(whole, width):
         yield [(f"{indent}{line.replace(UNBROKEN, ' ')}", "")]
 
 
@@ -153,7 +152,6 @@ class Writer:
         raise TypeError(claim)
 
     def hidden(self, claim: Hidden) -> str:
-        """How many scores are hidden, and by what."""
         total = sum(count for _, count in claim.by)
         if not total:
             return f"None of the {claim.of} scores is hidden."
@@ -179,7 +177,6 @@ class Writer:
         return f"{who} looks most at {keys}: {share}{self.because(claim)}{self.hiding(claim)}."
 
     def because(self, claim: Look) -> str:
-        """The scores that are the reason."""
         if not claim.scores:
             return ""
         scores = list(dict.fromkeys(map(number, claim.scores)))
@@ -194,7 +191,6 @@ class Writer:
         return f" ({'; '.join(said)})" if said else ""
 
     def mix(self, claim: Mix) -> str:
-        """What a row of outputs is made of."""
         parts = [f"{percent(share)} of {self.key(key)}" for key, share in claim.parts]
         if claim.rest >= LEAST_TOLD:
             parts.append(f"{percent(claim.rest)} of others")
@@ -241,8 +237,7 @@ def name_of(token: str) -> str:
 
 
 def names_of(tokens: Sequence[str]) -> list[str]:
-    """The tokens within a sentence, a repeated one with its number."""
-    return numbered(list(map(name_of, tokens)))
+    return number_repeats(list(map(name_of, tokens)))
 
 
 def percent(share: float) -> str:

@@ -56,7 +56,6 @@ class Visible:
         return words, why
 
     def chain(self, name: str) -> list[Step]:
-        """The steps of scores that lead to this one, and itself."""
         found: list[Step] = []
         while name in self.trace and self.trace.steps[name].axes[-2:] == ("query", "key"):
             found.insert(0, self.trace.steps[name])

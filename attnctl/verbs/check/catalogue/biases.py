@@ -18,7 +18,7 @@ BIASED = ("alibi_scores", "biased_scores")
 WEIGHTS = "attention_weights"
 
 
-def sloped(case: Case) -> Iterator[tuple[str, Slope]]:
+def find_slopes(case: Case) -> Iterator[tuple[str, Slope]]:
     """The step that takes ALiBi's slopes, if there is one."""
     for name in BIASED:
         op = case.op(name)
@@ -34,7 +34,7 @@ def with_slopes(case: Case, name: str, op: Slope, slopes: Array) -> Derivation:
 
 def other_slopes(case: Case) -> Iterator[Plant]:
     """Other slopes than the paper's."""
-    for name, op in sloped(case):
+    for name, op in find_slopes(case):
         heads = case.size("head") or 1
         right, at = alibi_slopes(heads), np.arange(heads)
         ways = {
@@ -95,7 +95,7 @@ DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (
 
 def other_distances(case: Case) -> Iterator[Plant]:
     """Something else for the distance."""
-    for name, op in sloped(case):
+    for name, op in find_slopes(case):
         for said, distance in DISTANCES:
             yield Plant(case.put(name, wrong.By(by_distance(op, distance))), said)
         size = max(case.size("query") or 0, case.size("key") or 0)
@@ -153,7 +153,6 @@ def before_scale(case: Case) -> Iterator[Plant]:
 
 
 def scaled_after(op: Op, scale: Scale) -> Callable[..., Array]:
-    """What is added is scaled with the scores."""
     return lambda s, *bias: s + scale.apply(op.apply(np.zeros_like(s), *bias))
 
 

@@ -30,7 +30,6 @@ MERGES = (
 
 
 def several(case: Case) -> bool:
-    """Whether there are heads to mix up."""
     return (case.size("head") or 1) > 1 or (case.size("kv_head") or 1) > 1
 
 
@@ -52,26 +51,26 @@ def reading(case: Case, names: Sequence[str], move: wrong.Move) -> dict[str, Op]
     """What the steps that read these become when they read them moved."""
     return {
         step.name: wrong.Arranged(
-            step.op, tuple(move if each in names else wrong.unmoved for each in step.inputs)
+            step.op, tuple(move if each in names else wrong.keep_positions for each in step.inputs)
         )
         for step in case.derivation
         if set(step.inputs) & set(names)
     }
 
 
-def merged(case: Case) -> Iterator[Plant]:
+def plant_merges(case: Case) -> Iterator[Plant]:
     """The heads of a token not side by side."""
     if isinstance(case.op("concat"), Merge) and several(case):
         for move, detail in MERGES:
             yield Plant(case.put("concat", wrong.Arranged(Copy(), after=move)), detail)
 
 
-def tiled(case: Case) -> Iterator[Plant]:
+def plant_tilings(case: Case) -> Iterator[Plant]:
     """h0 h1 h0 h1, for keys and values or one of them."""
     shared = {name: case.op(name) for name in ("K_shared", "V_shared")}
     times = {name: op.times for name, op in shared.items() if isinstance(op, Repeat)}
     for names in everywhere_or_once(*times):
-        ops = {name: wrong.Arranged(Copy(), after=wrong.tiled(times[name])) for name in names}
+        ops = {name: wrong.Arranged(Copy(), after=wrong.tile_heads(times[name])) for name in names}
         yield Plant(case.put_all(ops))
 
 
@@ -114,7 +113,6 @@ def merged_after(move: wrong.Move) -> wrong.By:
 
 
 def one_for_all(case: Case) -> Iterator[Plant]:
-    """One head's output in the place of every head's."""
     if isinstance(case.op("concat"), Merge) and several(case):
         yield from planted_best(
             case,
@@ -124,15 +122,13 @@ def one_for_all(case: Case) -> Iterator[Plant]:
         )
 
 
-def averaged(case: Case) -> Iterator[Plant]:
-    """The mean of the heads, or their sum, in the place of each."""
+def plant_means(case: Case) -> Iterator[Plant]:
     if isinstance(case.op("concat"), Merge) and several(case):
         for said, of in (("mean", np.mean), ("sum", np.sum)):
             yield Plant(case.put("concat", merged_after(over_heads(of))), said)
 
 
 def over_heads(of: Callable[..., Array]) -> wrong.Move:
-    """One head made of all."""
     return lambda z: of(z, axis=-3, keepdims=True)
 
 
@@ -146,13 +142,13 @@ def packing(case: Case) -> Iterator[Plant]:
     for by_letter in (True, False):
         planted = case
         for at, (name, own) in enumerate(zip(names, weights, strict=True)):
-            op = wrong.By(unpacked(at, by_letter=by_letter))
+            op = wrong.By(plant_unpacking(at, by_letter=by_letter))
             new = Step(case.fresh(f"{own} unpacked"), op, weights, case.derivation[own].axes, "", "")
             planted = planted.planted(planted.through(name, own, new))
         yield Plant(planted.derivation)
 
 
-def unpacked(at: int, *, by_letter: bool) -> Callable[..., Array]:
+def plant_unpacking(at: int, *, by_letter: bool) -> Callable[..., Array]:
     """W_Q, W_K or W_V (0, 1, 2) of one packed matrix that is taken apart the wrong way."""
 
     def part(*weights: Array) -> Array:
@@ -179,7 +175,6 @@ def over_batch(case: Case) -> Iterator[Plant]:
 
 
 def tokens_for_batch(x: Array) -> Array:
-    """The first two axes exchanged."""
     return x.swapaxes(0, 1)
 
 
@@ -196,14 +191,14 @@ HEADS = (
         ("concat",),
         "{}",
         "take z.swapaxes(0, 1).reshape(n, heads * d)",
-        merged,
+        plant_merges,
     ),
     Mistake(
         "kv-heads-tiled",
         ("K_shared", "V_shared"),
         "kv heads are repeated h0 h1 h0 h1",
         "repeat each for its own group, h0 h0 h1 h1: np.repeat(x, groups, axis=head), not np.tile",
-        tiled,
+        plant_tilings,
     ),
     Mistake(
         "kv-heads-order",
@@ -233,7 +228,7 @@ HEADS = (
         ("concat",),
         "the {} of the heads stands in the place of each",
         "put the heads side by side: z.swapaxes(0, 1).reshape(n, heads * d)",
-        averaged,
+        plant_means,
     ),
     Mistake(
         "qkv-packing",

@@ -83,13 +83,13 @@ def without_rows(case: Case) -> Iterator[Plant]:
         )
 
 
-def shifted(case: Case) -> Iterator[Plant]:
+def plant_shifts(case: Case) -> Iterator[Plant]:
     """Weights applied to the values of other keys."""
     op, keys = case.op(OUTPUTS), case.size("key") or 0
     if isinstance(op, MatMul):
 
         def moved(by: int) -> wrong.Arranged:
-            return wrong.Arranged(op, (wrong.unmoved, lambda v: np.roll(v, by, axis=-2)))
+            return wrong.Arranged(op, (wrong.keep_positions, lambda v: np.roll(v, by, axis=-2)))
 
         ways = [by for by in range(-min(keys // 2, 64), min(keys // 2, 64) + 1) if by]
         yield from planted_best(case, lambda by: case.put(OUTPUTS, moved(by)), ways, places)
@@ -100,7 +100,7 @@ def places(by: int) -> str:
     return f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}"
 
 
-def applied(case: Case) -> Iterator[Plant]:
+def plant_other_values(case: Case) -> Iterator[Plant]:
     """Weights applied to K, or to Q."""
     op = case.op(OUTPUTS)
     if isinstance(op, MatMul) and "scores" in case.derivation:
@@ -114,10 +114,10 @@ def transposed_weights(case: Case) -> Iterator[Plant]:
     """Aᵀ V."""
     op = case.op(OUTPUTS)
     if isinstance(op, MatMul) and case.size("query") == case.size("key"):
-        yield Plant(case.put(OUTPUTS, wrong.Arranged(op, (turned,))))
+        yield Plant(case.put(OUTPUTS, wrong.Arranged(op, (turn_weights,))))
 
 
-def turned(weights: Array) -> Array:
+def turn_weights(weights: Array) -> Array:
     """Queries and keys exchanged."""
     return weights.swapaxes(-1, -2)
 
@@ -128,7 +128,7 @@ KERNELS = (
         (OUTPUTS,),
         "the weights are applied to {} rather than V",
         "take weights @ V",
-        applied,
+        plant_other_values,
     ),
     Mistake(
         "weights-transposed",
@@ -168,7 +168,7 @@ KERNELS = (
         (OUTPUTS,),
         "each weight is applied to the value {} its key",
         "take keys and values of the same block",
-        shifted,
+        plant_shifts,
         fitted=True,
     ),
 )

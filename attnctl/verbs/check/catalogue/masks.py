@@ -21,7 +21,7 @@ FILLS_NEAR = (-100.0, -30.0, -10.0, -3.0, -1.0, 1.0)
 FILLS = (0.0, -1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
 
 
-def masked(case: Case) -> Hide | None:
+def find_mask(case: Case) -> Hide | None:
     """The op that hides, if anything is meant to be hidden."""
     op = case.op(MASKED)
     return op if isinstance(op, Hide) else None
@@ -32,20 +32,19 @@ def given_mask(case: Case) -> bool:
     return len(case.derivation[MASKED].inputs) > 1
 
 
-def swapped(case: Case, hide: Hide, rule: VisibilityRule, *others: VisibilityRule) -> Plant:
+def swap_rule(case: Case, hide: Hide, rule: VisibilityRule, *others: VisibilityRule) -> Plant:
     """Other rules (or none) in the place of one."""
     rules = tuple(new for old in hide.rules for new in (others if old is rule else (old,)))
     return Plant(case.put(MASKED, replace(hide, rules=rules)))
 
 
 def without(case: Case, hide: Hide, rule: VisibilityRule) -> Plant:
-    """One rule ignored, and nothing else."""
-    return replace(swapped(case, hide, rule), detail=f"the {rule.name} rule is ignored")
+    return replace(swap_rule(case, hide, rule), detail=f"the {rule.name} rule is ignored")
 
 
-def inverted(case: Case) -> Iterator[Plant]:
+def plant_inversions(case: Case) -> Iterator[Plant]:
     """Everything inverted; the given mask alone; a triangle turned over."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide is None:
         return
     yield Plant(case.put(MASKED, wrong.Inverted(hide.offset, hide.at, hide.rules)))
@@ -53,12 +52,12 @@ def inverted(case: Case) -> Iterator[Plant]:
         yield Plant(case.put(MASKED, wrong.InvertedMask(hide.offset, hide.at, hide.rules)))
     for rule in hide.rules:
         if isinstance(rule, Causal):
-            yield swapped(case, hide, rule, wrong.After())
+            yield swap_rule(case, hide, rule, wrong.After())
 
 
-def ignored(case: Case) -> Iterator[Plant]:
+def plant_no_mask(case: Case) -> Iterator[Plant]:
     """Nothing hidden, where more was meant than padding."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide and (given_mask(case) or any(not isinstance(rule, Padding) for rule in hide.rules)):
         scores = case.derivation[MASKED].inputs[:1]
         yield Plant(case.put(MASKED, Copy(), scores), "the mask is ignored")
@@ -66,7 +65,7 @@ def ignored(case: Case) -> Iterator[Plant]:
 
 def partly_ignored(case: Case) -> Iterator[Plant]:
     """One of several rules ignored, or the given mask."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide is None or len(hide.rules) + given_mask(case) < 2:
         return
     for rule in hide.rules:
@@ -79,7 +78,7 @@ def partly_ignored(case: Case) -> Iterator[Plant]:
 
 def after_softmax(case: Case) -> Iterator[Plant]:
     """Zeros put into weights that were shared out among all keys."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide and isinstance(case.op(WEIGHTS), Softmax):
         inputs = case.derivation[MASKED].inputs
         ops = {MASKED: Copy(), WEIGHTS: wrong.SoftmaxThenHide(hide)}
@@ -88,7 +87,7 @@ def after_softmax(case: Case) -> Iterator[Plant]:
 
 def finite(case: Case) -> Iterator[Plant]:
     """A large negative number in place of −∞, or added."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide:
         for fill in FILLS:
             for added in (False, True) if fill else (False,):
@@ -98,13 +97,13 @@ def finite(case: Case) -> Iterator[Plant]:
 
 def otherwise_finite(case: Case) -> Iterator[Plant]:
     """Any other number in place of −∞, or added."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide:
-        yield from planted_fit(case, filled(case, hide, added=False), FILLS_NEAR, spoken)
-        yield from planted_fit(case, filled(case, hide, added=True), FILLS_NEAR, added_words)
+        yield from planted_fit(case, plant_fills(case, hide, added=False), FILLS_NEAR, spoken)
+        yield from planted_fit(case, plant_fills(case, hide, added=True), FILLS_NEAR, added_words)
 
 
-def filled(case: Case, hide: Hide, *, added: bool) -> Callable[[float], Derivation]:
+def plant_fills(case: Case, hide: Hide, *, added: bool) -> Callable[[float], Derivation]:
     """Any number in place of −∞, or added."""
     return lambda fill: case.put(
         MASKED, wrong.Filled(hide.offset, hide.at, hide.rules, fill=fill, added=added)
@@ -112,36 +111,34 @@ def filled(case: Case, hide: Hide, *, added: bool) -> Callable[[float], Derivati
 
 
 def added_words(fill: float) -> str:
-    """What is added."""
     return f"themselves and {spoken(fill)}"
 
 
 def added_mask(case: Case) -> Iterator[Plant]:
     """s + mask: 1 added to what may be seen, and nothing hidden."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide is not None:
         yield Plant(case.put(MASKED, wrong.By(lambda s, *mask: s + hide.allowed(s.shape, *mask))))
 
 
 def transposed_mask(case: Case) -> Iterator[Plant]:
-    """The given mask, keys for queries."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide and given_mask(case) and case.size("query") == case.size("key"):
-        turned = wrong.Arranged(hide, (wrong.unmoved, wrong.transpose))
+        turned = wrong.Arranged(hide, (wrong.keep_positions, wrong.transpose))
         yield Plant(case.put(MASKED, turned))
 
 
 def strict(case: Case) -> Iterator[Plant]:
     """j < i for j <= i."""
-    hide = masked(case)
+    hide = find_mask(case)
     for rule in hide.rules if hide else ():
         if hide and isinstance(rule, Causal):
-            yield swapped(case, hide, rule, wrong.Before())
+            yield swap_rule(case, hide, rule, wrong.Before())
 
 
-def misaligned(case: Case) -> Iterator[Plant]:
+def plant_other_corner(case: Case) -> Iterator[Plant]:
     """The diagonal drawn from the other corner."""
-    hide = masked(case)
+    hide = find_mask(case)
     queries, keys = case.size("query"), case.size("key")
     if hide and queries and keys and any(rule.relative for rule in hide.rules):
         for offset, corner in ((0, "top left"), (keys - queries, "bottom right")):
@@ -149,17 +146,17 @@ def misaligned(case: Case) -> Iterator[Plant]:
                 yield Plant(case.put(MASKED, replace(hide, offset=offset)), corner)
 
 
-def padded(case: Case) -> Iterator[Plant]:
+def plant_seen_padding(case: Case) -> Iterator[Plant]:
     """Padding seen like any other key."""
-    hide = masked(case)
+    hide = find_mask(case)
     for rule in hide.rules if hide else ():
         if hide and isinstance(rule, Padding):
-            yield swapped(case, hide, rule)
+            yield swap_rule(case, hide, rule)
 
 
 def off_by_one(case: Case) -> Iterator[Plant]:
     """A key more or fewer at an end of the window."""
-    hide = masked(case)
+    hide = find_mask(case)
     for rule in hide.rules if hide else ():
         if hide is None or not isinstance(rule, Window):
             continue
@@ -169,7 +166,7 @@ def off_by_one(case: Case) -> Iterator[Plant]:
             ]
             if all(end is None or end >= 0 for end in ends):
                 spoken = ", ".join("∞" if end is None else str(end) for end in ends)
-                yield replace(swapped(case, hide, rule, Window(*ends)), detail=spoken)
+                yield replace(swap_rule(case, hide, rule, Window(*ends)), detail=spoken)
 
 
 MASKS = (
@@ -178,14 +175,14 @@ MASKS = (
         (MASKED,),
         "the mask is inverted, so that what should be hidden is seen",
         "hide where the mask is False: np.where(mask, scores, -np.inf)",
-        inverted,
+        plant_inversions,
     ),
     Mistake(
         "mask-ignored",
         (MASKED,),
         "{}, so that every key is seen",
         "before softmax, take np.where(mask, scores, -np.inf)",
-        ignored,
+        plant_no_mask,
     ),
     Mistake(
         "mask-after-softmax",
@@ -228,14 +225,14 @@ MASKS = (
         "the mask is aligned {}",
         "say which is meant with --causal-offset (0 is top left, keys − queries bottom right), and use "
         "np.tril(…, k=offset)",
-        misaligned,
+        plant_other_corner,
     ),
     Mistake(
         "padding-ignored",
         (MASKED,),
         "padding is seen",
         "hide keys from each sequence's length on",
-        padded,
+        plant_seen_padding,
     ),
     Mistake(
         "window-off-by-one",

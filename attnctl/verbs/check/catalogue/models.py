@@ -14,15 +14,14 @@ HEAD_NORMED = ("Q_normed", "K_normed")
 NORMED = ("X", *HEAD_NORMED, "output_normed", "latent_Q_normed", "latent_KV_normed")
 
 
-def turned(case: Case) -> dict[str, Rotate]:
-    """The rotations of Q and K."""
+def find_rotations(case: Case) -> dict[str, Rotate]:
     found = {name: case.op(name) for name in (*ROTATED, "K_rope_rotated")}
     return {name: op for name, op in found.items() if isinstance(op, Rotate)}
 
 
-def unscaled(case: Case) -> Iterator[Plant]:
+def plant_plain_frequencies(case: Case) -> Iterator[Plant]:
     """The model's own base without what stretches its frequencies; or without the factor alone."""
-    right = {name: op for name, op in turned(case).items() if op.frequencies}
+    right = {name: op for name, op in find_rotations(case).items() if op.frequencies}
     for names in everywhere_or_once(*right):
         plain = {name: replace(right[name], frequencies=(), factor=1.0) for name in names}
         yield Plant(case.put_all(plain), "the frequencies are not stretched")
@@ -65,7 +64,6 @@ def other_order(case: Case) -> Iterator[Plant]:
 
 
 def norms(case: Case, names: tuple[str, ...] = NORMED) -> dict[str, RMSNorm | LayerNorm]:
-    """The norms of the layer, by step."""
     found = {name: case.op(name) for name in names}
     return {name: op for name, op in found.items() if isinstance(op, (RMSNorm, LayerNorm))}
 
@@ -133,7 +131,7 @@ MODELS = (
         (*ROTATED, "K_rope_rotated"),
         "{}",
         "rope_parameters (rope_scaling in older files) of config.json say how frequencies are stretched",
-        unscaled,
+        plant_plain_frequencies,
     ),
     Mistake(
         "norm-order-wrong",

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from attnctl.array import Array
 from attnctl.derivation import Step
 from attnctl.verbs.check import wrong
-from attnctl.verbs.check.evidence import Rounding, on_its_grid, recomputed, same_errors, stretch, unrounded
+from attnctl.verbs.check.evidence import Rounding, keep_digits, on_its_grid, recompute, same_errors, stretch
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
 from attnctl.verbs.check.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
-from attnctl.verbs.check.precision import rounded as nearest
+from attnctl.verbs.check.precision import round_to as nearest
 
 
-def rounded(case: Case) -> Iterator[Plant]:
+def plant_fewer_digits(case: Case) -> Iterator[Plant]:
     """Every unrecorded step on the way in fewer digits, or one of them, where the numbers show it."""
     steps = stretch(case.derivation, case.record, case.first)
     every = [{step.name for step in steps}, *({step.name} for step in steps if len(steps) > 1)]
@@ -21,7 +21,7 @@ def rounded(case: Case) -> Iterator[Plant]:
         if precision.bits >= case.record.precision(case.first).bits:
             continue
         for names in every:
-            if shown(case, simulated(case, steps, names, precision), precision):
+            if shown(case, simulate_precision(case, steps, names, precision), precision):
                 ops = {
                     name: wrong.Coarse(case.derivation[name].op, precision.unit, precision.largest)
                     for name in names
@@ -29,17 +29,18 @@ def rounded(case: Case) -> Iterator[Plant]:
                 yield Plant(case.put_all(ops), precision.name)
 
 
-def simulated(case: Case, steps: list[Step], names: set[str], precision: Precision) -> Array | None:
+def simulate_precision(
+    case: Case, steps: list[Step], names: set[str], precision: Precision
+) -> Array | None:
     """The step that disagrees, inputs and results of these steps rounded."""
 
     def short(step: Step) -> Rounding:
-        return (lambda x: nearest(x, precision)) if step.name in names else unrounded
+        return (lambda x: nearest(x, precision)) if step.name in names else keep_digits
 
-    return recomputed(case.record, steps, short, short)
+    return recompute(case.record, steps, short, short)
 
 
 def shown(case: Case, value: Array | None, precision: Precision) -> bool:
-    """Whether the numbers show that they were rounded so."""
     found, right = case.found, case.expected.value
     if value is None:
         return False
@@ -52,7 +53,7 @@ NUMBERS = (
         ("Q", "K", "V", "scores", "attention_weights", "head_outputs", "output"),
         "it is computed in {}",
         "compute it in the type of the other steps, and round at the end",
-        rounded,
+        plant_fewer_digits,
         exact=False,
     ),
 )

@@ -25,7 +25,6 @@ Turn = Callable[[Rotate], Op]
 
 
 def rotations(case: Case) -> dict[str, Rotate]:
-    """The rotations of Q and K."""
     turned = {name: case.op(name) for name in TURNED}
     return {name: op for name, op in turned.items() if isinstance(op, Rotate)}
 
@@ -79,7 +78,6 @@ def with_theta(op: Rotate, theta: float) -> Rotate:
 
 
 def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
-    """The rotation by other angles."""
     return wrong.TurnedOtherwise(**vars(op), change=change)
 
 
@@ -106,7 +104,7 @@ def other_starts(case: Case) -> Iterator[Plant]:
 
     def make(way: tuple[int, ...]) -> Derivation:
         ops = {
-            name: replace(op, start=moved(op.start, by))
+            name: replace(op, start=move_position(op.start, by))
             for (name, op), by in zip(right.items(), way, strict=True)
             if by
         }
@@ -150,7 +148,7 @@ def chosen(names: dict[str, Rotate]) -> list[tuple[str, ...]]:
     return list(everywhere_or_once(*names))
 
 
-def moved(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...]:
+def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...]:
     """A position, or that of each member of a batch, moved."""
     return start + by if isinstance(start, int) else tuple(each + by for each in start)
 
@@ -196,7 +194,7 @@ def whole(op: Rotate) -> Callable[[Array], Array]:
     return turned
 
 
-def unasked(case: Case) -> Iterator[Plant]:
+def plant_unasked_rotation(case: Case) -> Iterator[Plant]:
     """Q and K turned where nothing asks for it."""
     scores = case.op("scores")
     if not isinstance(scores, MatMulT) or rotations(case) or (case.size("d_k") or 1) % 2:
@@ -238,7 +236,6 @@ def sum_with(case: Case, make: Callable[[float], Op]) -> Callable[[float], Deriv
 
 
 def said_of(words: str) -> Callable[[float], str]:
-    """The words, and the number after them."""
     return lambda value: words + spoken(value)
 
 
@@ -397,7 +394,7 @@ FITTED_POSITIONS = (
         ("scores",),
         "queries and keys are rotated, which nothing asks for",
         "say {} if it is meant",
-        unasked,
+        plant_unasked_rotation,
         fitted=True,
         subject="rotary",
     ),

@@ -16,7 +16,6 @@ PROJECTED = ("Q", "K", "V")
 
 
 def projections(case: Case) -> tuple[str, ...]:
-    """Those of Q, K and V that are computed."""
     return tuple(name for name in PROJECTED if isinstance(case.op(name), Project))
 
 
@@ -32,19 +31,18 @@ def square(case: Case, name: str) -> str | None:
     return "fused" if fused == rows else "by head" if rows == columns else None
 
 
-def transposed(case: Case) -> Iterator[Plant]:
+def plant_transposes(case: Case) -> Iterator[Plant]:
     """X Wᵀ, concat W_Oᵀ: every matrix, or some."""
     able = [name for name in (*projections(case), "output") if square(case, name)]
     for names in everywhere_or_once(*able):
         ops = {
-            name: wrong.Arranged(case.derivation[name].op, (wrong.unmoved, move(case, name)))
+            name: wrong.Arranged(case.derivation[name].op, (wrong.keep_positions, move(case, name)))
             for name in names
         }
-        yield Plant(case.put_all(ops), listed(f"W_{letter(name)}" for name in names))
+        yield Plant(case.put_all(ops), list_names(f"W_{letter(name)}" for name in names))
 
 
 def move(case: Case, name: str) -> wrong.Move:
-    """How a step's matrix is transposed."""
     if name == "output":
         return wrong.transpose
     return wrong.transpose_fused if square(case, name) == "fused" else wrong.transpose
@@ -55,13 +53,13 @@ def letter(name: str) -> str:
     return "O" if name == "output" else name
 
 
-def listed(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """W_Q is; W_Q, W_K and W_V are."""
     *most, last = names
     return f"{', '.join(most)} and {last} are" if most else f"{last} is"
 
 
-def swapped(case: Case) -> Iterator[Plant]:
+def plant_swaps(case: Case) -> Iterator[Plant]:
     """K Qᵀ for Q Kᵀ; or each projected with the other's matrix."""
     scores = case.op("scores")
     if isinstance(scores, MatMulT) and case.size("query") == case.size("key"):
@@ -84,7 +82,7 @@ def without_bias(case: Case) -> Iterator[Plant]:
     for names in everywhere_or_once(*biased):
         inputs = {name: case.derivation[name].inputs[:2] for name in names}
         ops = {name: case.derivation[name].op for name in names}
-        yield Plant(case.put_all(ops, inputs), listed(f"b_{letter(name)}" for name in names))
+        yield Plant(case.put_all(ops, inputs), list_names(f"b_{letter(name)}" for name in names))
     for name in ("alibi_scores", "biased_scores"):
         op = case.op(name)
         if isinstance(op, (Add, Slope)):
@@ -92,7 +90,7 @@ def without_bias(case: Case) -> Iterator[Plant]:
             yield Plant(case.put(name, Copy(), case.derivation[name].inputs[:1]), said)
 
 
-def unprojected(case: Case) -> Iterator[Plant]:
+def plant_no_projection(case: Case) -> Iterator[Plant]:
     """concat as the output."""
     step = case.derivation["output"]
     if isinstance(step.op, MatMul) and case.found.shape[-1] == concat_width(case):
@@ -117,7 +115,9 @@ def mixed_up(case: Case) -> Iterator[Plant]:
         said = " and ".join(f"{name} with W_{letter}" for name, letter in others.items())
         biased = any(len(case.derivation[name].inputs) > 2 for name in able)
         for with_bias in (True, False)[: 1 + biased]:
-            inputs = {name: mixed(case, name, letter, with_bias) for name, letter in others.items()}
+            inputs = {
+                name: plant_other_matrix(case, name, letter, with_bias) for name, letter in others.items()
+            }
             yield Plant(case.put_all({name: case.derivation[name].op for name in others}, inputs), said)
 
 
@@ -130,7 +130,7 @@ def alike(case: Case, others: Mapping[str, str]) -> bool:
     )
 
 
-def mixed(case: Case, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:
+def plant_other_matrix(case: Case, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:
     """What a projection reads that takes another's matrix, and that one's bias or its own."""
     source, _, *own = case.derivation[name].inputs
     _, weight, *other = case.derivation[letter].inputs
@@ -161,14 +161,13 @@ def twice_projected(case: Case) -> Iterator[Plant]:
 
 
 def residual(case: Case) -> Iterator[Plant]:
-    """What came in added to what goes out, or to concat."""
     for name in ("output", "concat"):
         for source in ("X", "embeddings", "memory"):
             if name in case.derivation and source in case.derivation:
                 yield Plant(case.then(name, Add(), source), f"{source} is added to {name}")
 
 
-def exchanged(case: Case) -> Iterator[Plant]:
+def plant_exchanged_sources(case: Case) -> Iterator[Plant]:
     """Queries from memory, keys or values from X."""
     able = projections(case)
     if "memory" not in case.derivation:
@@ -191,7 +190,7 @@ NORMS = (
 )
 
 
-def normalized(case: Case) -> Iterator[Plant]:
+def plant_norms(case: Case) -> Iterator[Plant]:
     """X before it is projected, Q and K and V after it, concat or the output."""
     able = projections(case)
     late = [name for name in ("concat", "output") if name in case.derivation]
@@ -210,7 +209,7 @@ def normalized(case: Case) -> Iterator[Plant]:
             yield Plant(planted.derivation, f"{' and '.join(names)}{many} normalized {said}")
 
 
-def multiplied(case: Case) -> Iterator[Plant]:
+def plant_factors(case: Case) -> Iterator[Plant]:
     """Any step multiplied by one and the same number, the last ones first: where it shows, it was made."""
     kinds = (Project, MatMul, Merge)
     for name in ("output", "concat", "head_outputs", "V", "K", "Q"):
@@ -222,12 +221,10 @@ def multiplied(case: Case) -> Iterator[Plant]:
 
 
 def times(case: Case, name: str, op: Op) -> Callable[[float], Derivation]:
-    """The step times a factor."""
     return lambda factor: case.put(name, wrong.Then(op, Scale(factor=factor)))
 
 
 def said_of(words: str) -> Callable[[float], str]:
-    """The words, and the number after them."""
     return lambda value: words + spoken(value)
 
 
@@ -258,14 +255,14 @@ PROJECTIONS = (
         ("Q", "K", "V", "output"),
         "{} transposed",
         "multiply by the matrix as it is, x @ W; of nn.Linear, whose weight is (out, in), use x @ W.T",
-        transposed,
+        plant_transposes,
     ),
     Mistake(
         "query-key-swapped",
         ("scores", "Q", "K"),
         "queries and keys are swapped",
         "take Q @ K.T: queries are rows, keys are columns",
-        swapped,
+        plant_swaps,
         subject="projection",
     ),
     Mistake(
@@ -280,7 +277,7 @@ PROJECTIONS = (
         ("output",),
         "the heads are not projected by W_O",
         "take concat @ W_O",
-        unprojected,
+        plant_no_projection,
     ),
     Mistake(
         "projection-mixed-up",
@@ -317,7 +314,7 @@ PROJECTIONS = (
         PROJECTED,
         "the sentences are exchanged ({})",
         "take Q from X, K and V from memory",
-        exchanged,
+        plant_exchanged_sources,
     ),
 )
 
@@ -335,7 +332,7 @@ FITTED = (
         ("Q", "K", "V", "concat", "output"),
         "{}, which nothing asks for",
         "leave it as it is, or compare with a model that does so",
-        normalized,
+        plant_norms,
         fitted=True,
     ),
     Mistake(
@@ -343,7 +340,7 @@ FITTED = (
         ("Q", "K", "V", "head_outputs", "concat", "output"),
         "{}",
         "leave the factor out",
-        multiplied,
+        plant_factors,
         fitted=True,
     ),
 )

@@ -21,11 +21,10 @@ FACTORS = (1 / 16, 1 / 4, 1 / 2, 0.8, 1.25, 2.0, 4.0, 16.0, -1.0, -4.0)
 
 
 def factor_of(scale: Scale) -> float:
-    """What the scores should be multiplied with."""
     return 1 / sqrt(scale.d_k) if scale.factor is None else scale.factor
 
 
-def rescaled(factor: Callable[[Case, Scale], float | None]) -> Callable[[Case], Iterator[Plant]]:
+def plant_scale(factor: Callable[[Case, Scale], float | None]) -> Callable[[Case], Iterator[Plant]]:
     """Plants another factor."""
 
     def plants(case: Case) -> Iterator[Plant]:
@@ -36,7 +35,7 @@ def rescaled(factor: Callable[[Case, Scale], float | None]) -> Callable[[Case], 
     return plants
 
 
-def unscaled(case: Case) -> Iterator[Plant]:
+def plant_no_scale(case: Case) -> Iterator[Plant]:
     """The scores as they are."""
     scale = case.op("scaled_scores")
     if isinstance(scale, Scale):
@@ -121,7 +120,7 @@ SCALING = (
         ("scaled_scores",),
         "the scores are not scaled",
         "{}",
-        unscaled,
+        plant_no_scale,
         subject="scale",
     ),
     Mistake(
@@ -129,7 +128,7 @@ SCALING = (
         ("scaled_scores",),
         "the scores are divided by d_k rather than its root",
         "divide by np.sqrt(d_k)",
-        rescaled(by_d_k),
+        plant_scale(by_d_k),
         subject="scale",
     ),
     Mistake(
@@ -137,7 +136,7 @@ SCALING = (
         ("scaled_scores",),
         "the scores are divided by √d_model",
         "divide by the root of the size of one head, np.sqrt(d_k)",
-        rescaled(by_root_of_d_model),
+        plant_scale(by_root_of_d_model),
         subject="scale",
     ),
     Mistake(

@@ -14,8 +14,8 @@ from attnctl.names import MASKED, TABLE, WEIGHTS
 from attnctl.ops import Hide, Softmax
 from attnctl.rules import Causal, Padding, PerBatch, VisibilityRule, Window, per_batch
 from attnctl.verbs.check import wrong
-from attnctl.verbs.check.catalogue.masks import masked, swapped
-from attnctl.verbs.check.catalogue.positions import moved
+from attnctl.verbs.check.catalogue.masks import find_mask, swap_rule
+from attnctl.verbs.check.catalogue.positions import move_position
 from attnctl.verbs.check.fit import blocks, closest, ends, planted_best
 from attnctl.verbs.check.mistake import Case, Mistake, Plant
 
@@ -27,7 +27,7 @@ Ends = tuple[int | None, int | None]
 
 def hiding(case: Case, rules: Sequence[VisibilityRule], offset: PerBatch = 0) -> Derivation | None:
     """The derivation with these rules beside those that were asked for."""
-    hide, softmax = masked(case), case.op(WEIGHTS)
+    hide, softmax = find_mask(case), case.op(WEIGHTS)
     more = Hide(hide.offset if hide else offset, rules=tuple(rules))
     if hide and (case.first == MASKED or MASKED not in case.record):
         return case.put(MASKED, replace(hide, rules=(*hide.rules, *rules)))
@@ -45,7 +45,6 @@ def kept_rules(hide: Hide) -> list[VisibilityRule]:
 
 
 def window_of(hide: Hide) -> Ends:
-    """How far back and ahead these rules let a query see."""
     windows = [rule for rule in hide.rules if isinstance(rule, Window)]
     left = min((rule.left for rule in windows if rule.left is not None), default=None)
     right = min((rule.right for rule in windows if rule.right is not None), default=None)
@@ -72,7 +71,7 @@ def shown_ends(case: Case) -> Ends | None:
     if case.first == MASKED:
         top = case.found.max(axis=-1, keepdims=True)
         visible = case.found - top > case.record.precision(MASKED).vanishing
-    hide = masked(case)
+    hide = find_mask(case)
     rows, columns = (hide or Hide()).positions(case.found.shape)
     distance = np.broadcast_to(rows - columns, visible.shape)[visible]
     return (max(int(distance.max()), 0), max(-int(distance.min()), 0)) if distance.size else None
@@ -86,7 +85,7 @@ def tried_ends(case: Case, size: int) -> list[int]:
 
 def other_window(case: Case) -> Iterator[Plant]:
     """Another window than was asked for."""
-    hide = masked(case)
+    hide = find_mask(case)
     if hide is None or window_of(hide) == (None, None):
         return
     right, size = window_of(hide), max(case.size("query") or 0, case.size("key") or 0)
@@ -115,21 +114,21 @@ def option(way: Ends) -> str:
 
 def other_offset(case: Case) -> Iterator[Plant]:
     """The diagonal moved by any number of keys."""
-    hide, keys, queries = masked(case), case.size("key") or 0, case.size("query") or 0
+    hide, keys, queries = find_mask(case), case.size("key") or 0, case.size("query") or 0
     if hide and any(rule.relative for rule in hide.rules):
         ways = [by for end in tried_ends(case, max(keys, queries)) for by in (end, -end) if by]
         ways += [-1, -2, -3]
         yield from planted_best(
             case,
-            lambda by: case.put(MASKED, replace(hide, offset=moved(hide.offset, by))),
+            lambda by: case.put(MASKED, replace(hide, offset=move_position(hide.offset, by))),
             ways,
             lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
         )
 
 
-def unasked(case: Case) -> Iterator[Plant]:
+def plant_unasked_mask(case: Case) -> Iterator[Plant]:
     """A causal mask or a window that no option asks for."""
-    hide, size = masked(case), max(case.size("query") or 0, case.size("key") or 0)
+    hide, size = find_mask(case), max(case.size("query") or 0, case.size("key") or 0)
     if hide is None and WEIGHTS not in case.derivation:
         return
     if hide and any(isinstance(rule, Window) for rule in hide.rules):
@@ -181,24 +180,21 @@ BLOCKWISE: tuple[tuple[str, Callable[[Array, Array, int], Array]], ...] = (
 
 
 def by_blocks(case: Case) -> Iterator[Plant]:
-    """The diagonal in steps of a block."""
-    hide = masked(case)
+    hide = find_mask(case)
     for rule in hide.rules if hide else ():
         if hide and isinstance(rule, Causal):
             ways = [(form, block) for form in BLOCKWISE for block in blocks(case.size("key") or 0)]
             yield from planted_best(
-                case, stepped(case, hide, rule), ways, lambda way: way[0][0].format(way[1])
+                case, plant_steps(case, hide, rule), ways, lambda way: way[0][0].format(way[1])
             )
 
 
-def stepped(
+def plant_steps(
     case: Case, hide: Hide, rule: Causal
 ) -> Callable[[tuple[tuple[str, Callable[[Array, Array, int], Array]], int]], Derivation]:
-    """The causal rule in steps."""
-
     def make(way: tuple[tuple[str, Callable[[Array, Array, int], Array]], int]) -> Derivation:
         (_, seen), block = way
-        return swapped(case, hide, rule, wrong.Seen(lambda q, k: seen(q, k, block))).derivation
+        return swap_rule(case, hide, rule, wrong.Seen(lambda q, k: seen(q, k, block))).derivation
 
     return make
 
@@ -216,7 +212,7 @@ def some_members(case: Case) -> Iterator[Plant]:
 
 def reaching(case: Case, axis: str, at: int) -> Iterator[Plant]:
     """Hidden for one along this axis, or for all but one."""
-    hide, size = masked(case), case.size(axis) or 1
+    hide, size = find_mask(case), case.size(axis) or 1
     if hide is None or size < 2:
         return
     ways = [(which, alone) for which in range(min(size, 64)) for alone in (True, False)]
@@ -240,7 +236,7 @@ def reaching(case: Case, axis: str, at: int) -> Iterator[Plant]:
 
 def paddings(case: Case) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]:
     """The padding rule and its lengths, if there is one."""
-    hide = masked(case)
+    hide = find_mask(case)
     for rule in hide.rules if hide else ():
         if hide and isinstance(rule, Padding) and rule.lengths is not None:
             lengths = (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
@@ -253,7 +249,7 @@ def other_lengths(case: Case) -> Iterator[Plant]:
     for hide, rule, lengths in paddings(case):
 
         def make(others: Iterable[int], hide: Hide = hide, rule: Padding = rule) -> Derivation:
-            return swapped(case, hide, rule, Padding(tuple(others))).derivation
+            return swap_rule(case, hide, rule, Padding(tuple(others))).derivation
 
         found = list(lengths)
         for at in range(len(lengths)) if len(lengths) * keys <= MOST_LENGTHS else ():
@@ -265,21 +261,19 @@ def other_lengths(case: Case) -> Iterator[Plant]:
 
 
 def members_mixed_up(case: Case) -> Iterator[Plant]:
-    """The lengths of other members."""
     for hide, rule, lengths in paddings(case):
         ways = [(length,) * len(lengths) for length in dict.fromkeys(lengths)]
         if len(lengths) <= 4:
             ways += [each for each in permutations(lengths) if each != lengths]
         for way in dict.fromkeys(ways):
-            yield swapped(case, hide, rule, Padding(way))
+            yield swap_rule(case, hide, rule, Padding(way))
 
 
 def padded_left(case: Case) -> Iterator[Plant]:
-    """The first keys hidden rather than the last."""
     keys = case.size("key") or 0
     for hide, rule, lengths in paddings(case):
         firsts = np.array([keys - length for length in lengths]).reshape(-1, 1, 1, 1)
-        yield swapped(case, hide, rule, seen_from(firsts))
+        yield swap_rule(case, hide, rule, seen_from(firsts))
 
 
 def seen_from(firsts: Array) -> VisibilityRule:
@@ -291,7 +285,7 @@ def padded_queries(case: Case) -> Iterator[Plant]:
     """Rows hidden rather than columns."""
     for hide, rule, lengths in paddings(case):
         stops = np.array(lengths).reshape(-1, 1, 1, 1)
-        yield swapped(case, hide, rule, rows_until(stops + per_batch(hide.offset)))
+        yield swap_rule(case, hide, rule, rows_until(stops + per_batch(hide.offset)))
 
 
 def rows_until(stops: Array) -> VisibilityRule:
@@ -396,7 +390,7 @@ VISIBILITY = (
         (WEIGHTS,),
         "there is a mask that nothing asks for, that of {}",
         "say {} if it is meant",
-        unasked,
+        plant_unasked_mask,
         fitted=True,
     ),
 )

@@ -19,7 +19,7 @@ from textual.widgets import Input
 from attnctl.array import Cell
 from attnctl.errors import AttnError
 from attnctl.screen.screen import Screen
-from attnctl.screen.text import folded
+from attnctl.screen.text import fold_text
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands
@@ -131,17 +131,15 @@ class Explorer(App[None]):
         terminal = select.poll()
         terminal.register(sys.__stdin__.fileno(), 0)
         if any(events & select.POLLHUP for _, events in terminal.poll(0)):
-            self.stopped(signal.SIGHUP)
+            self.stop_at_signal(signal.SIGHUP)
 
     @property
     def marks(self) -> Screen:
-        """What the terminal can show."""
         colours = not self.no_color and self.console.color_system is not None
         shades = colours and self.console.color_system in {"truecolor", "256"}
         return Screen(self.size.width, True, self.encoding, colours, shades)
 
     def matrix_of(self, layer: Layer, step: str, lead: Cell) -> Matrix:
-        """The matrix of a step, kept while one is near it."""
         difference = layer.difference(step)
         return Matrix(layer.trace, step, lead, self.marks, self.precision, difference)
 
@@ -149,7 +147,7 @@ class Explorer(App[None]):
         """Before anything is drawn: a signal leaves the terminal as it was."""
         for number in SIGNALS:
             try:
-                asyncio.get_running_loop().add_signal_handler(number, self.stopped, number)
+                asyncio.get_running_loop().add_signal_handler(number, self.stop_at_signal, number)
             except (NotImplementedError, ValueError, RuntimeError):  # not on Windows, nor in a thread
                 break
 
@@ -180,14 +178,13 @@ class Explorer(App[None]):
         self.lines("arithmetic").show(Arithmetic(self.walk, screen, self.precision).lines())
 
     def lines(self, name: str) -> Lines:
-        """The widget of this name."""
         return self.query_one(f"#{name}", Lines)
 
     def say(self, text: str, style: str = "aside") -> None:
         """Say it in the line above the keys."""
         self.message = text
         line = self.marks.ours(text.replace("\n", "; "))
-        shown = folded(line, max(1, self.size.width))[:MOST_SAID]
+        shown = fold_text(line, max(1, self.size.width))[:MOST_SAID]
         message = self.lines("message")
         message.styles.height = len(shown)
         message.show([[Part(each, style)] for each in shown])
@@ -207,12 +204,12 @@ class Explorer(App[None]):
 
     def action_move(self, rows: int, columns: int) -> None:
         """To a neighbouring cell."""
-        self.attempt(lambda walk: go.moved(walk, rows, columns))
+        self.attempt(lambda walk: go.move(walk, rows, columns))
 
     def action_page(self, by: int) -> None:
         """A page of rows up or down."""
         page = self.query_one(Grid).page
-        self.attempt(lambda walk: go.moved(walk, by * page, 0))
+        self.attempt(lambda walk: go.move(walk, by * page, 0))
 
     def action_edge(self, end: int) -> None:
         """To the first or the last column."""
@@ -232,7 +229,7 @@ class Explorer(App[None]):
         """To the cell of the chosen operand, or of the one that was clicked."""
 
         def follow(walk: Walk) -> Walk:
-            return go.followed(walk if number is None else go.chosen(walk, number))
+            return go.follow(walk if number is None else go.chosen(walk, number))
 
         self.attempt(follow)
 
@@ -260,23 +257,19 @@ class Explorer(App[None]):
             self.attempt(lambda walk: go.chosen(walk, number - 1))
 
     def action_step(self, by: int) -> None:
-        """The next step, or the one before."""
-        self.attempt(lambda walk: go.stepped(walk, by))
+        self.attempt(lambda walk: go.go_step(walk, by))
 
     def action_to_step(self, number: int) -> None:
         """To the step that was clicked."""
         self.attempt(lambda walk: go.to_step(walk, walk.layer.steps[number]))
 
     def action_head(self, by: int) -> None:
-        """The next head."""
         self.attempt(lambda walk: go.along(walk, "head", by))
 
     def action_member(self, by: int) -> None:
-        """The next member of the batch."""
         self.attempt(lambda walk: go.along(walk, "batch", by))
 
     def action_layer(self, by: int) -> None:
-        """The next of several traces."""
         self.attempt(lambda walk: go.to_layer(walk, by))
 
     def action_mode(self, mode: str) -> None:
@@ -322,7 +315,7 @@ class Explorer(App[None]):
         self.action_dismiss()
         answer: dict[str, Step] = {
             "find": lambda walk: go.found(walk, text.strip()),
-            "edit": lambda walk: remake.edited(walk, text),
+            "edit": lambda walk: remake.add_edit(walk, text),
             "seed": lambda walk: remake.with_seed(walk, text),
         }
         if text.strip() or asked == "find":
@@ -369,7 +362,7 @@ class Explorer(App[None]):
 
     def action_switch(self, name: str) -> None:
         """Switch a rule."""
-        self.attempt(lambda walk: remake.switched(walk, name))
+        self.attempt(lambda walk: remake.switch_rule(walk, name))
         if isinstance(self.screen, Sheet):
             self.screen.fill()
 
@@ -381,7 +374,7 @@ class Explorer(App[None]):
         def lines(width: int) -> Iterator[Parts]:
             for command in found:
                 for each in command.split("\n"):
-                    for text in folded(self.marks.ours(each), max(12, width)):
+                    for text in fold_text(self.marks.ours(each), max(12, width)):
                         yield [Part(f" {text}")]
                 yield []
 
@@ -401,9 +394,9 @@ class Explorer(App[None]):
 
     def action_interrupt(self) -> None:
         """Leave as an interrupted program does."""
-        self.stopped(signal.SIGINT)
+        self.stop_at_signal(signal.SIGINT)
 
-    def stopped(self, number: int) -> None:
+    def stop_at_signal(self, number: int) -> None:
         """Leave because of a signal."""
         self.signal = number
         self.exit()

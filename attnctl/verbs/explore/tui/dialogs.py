@@ -27,7 +27,6 @@ class Sheet(ModalScreen[None]):
         self.heading, self.make = title, lines
 
     def compose(self) -> ComposeResult:
-        """The lines."""
         yield Lines(classes="ascii" if self.ascii_only else None)
 
     def on_resize(self) -> None:

@@ -24,7 +24,6 @@ class Grid(ScrollView, can_focus=False):
 
     @property
     def system(self) -> str:
-        """What Rich calls the colours of this terminal, "" for none."""
         return "" if self.app.no_color else (self.app.console.color_system or "")
 
     def show(self, matrix: Matrix, mode: str, row: int, column: int) -> None:
@@ -37,13 +36,11 @@ class Grid(ScrollView, can_focus=False):
 
     @property
     def cell(self) -> int:
-        """The cells that a column takes."""
         assert self.matrix is not None
         return self.matrix.cell_width(self.mode, self.size.width - self.matrix.label_width - 1)
 
     @property
     def page(self) -> int:
-        """How many rows are visible."""
         return max(1, self.scrollable_content_region.height - 1)
 
     def into_view(self) -> None:
@@ -104,7 +101,6 @@ class Grid(ScrollView, can_focus=False):
         return [Part(" " * before), Part(text, "label+cursor")]
 
     def cells(self, row: int, columns: range, cell: int) -> Parts:
-        """The cells of a row, that of the cursor apart."""
         assert self.matrix is not None
         out: Parts = []
         for column, spans in zip(columns, self.matrix.row(self.mode, row, columns, cell), strict=True):

@@ -42,7 +42,6 @@ class Lines(ScrollView, can_focus=False):
 
     @property
     def system(self) -> str:
-        """What Rich calls the colours of this terminal, "" for none."""
         return "" if self.app.no_color else (self.app.console.color_system or "")
 
     def show(self, lines: Iterable[Parts], *, keep: bool = False) -> None:
@@ -55,7 +54,6 @@ class Lines(ScrollView, can_focus=False):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One line of what is visible."""
         x, top = self.scroll_offset
         width = self.scrollable_content_region.width
         at = y + top

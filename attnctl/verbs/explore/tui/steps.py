@@ -31,7 +31,6 @@ class Steps(ScrollView, can_focus=False):
 
     @property
     def system(self) -> str:
-        """What Rich calls the colours of this terminal, "" for none."""
         return "" if self.app.no_color else (self.app.console.color_system or "")
 
     def show(self, walk: Walk, screen: Screen, height: int) -> None:
@@ -106,7 +105,6 @@ class Steps(ScrollView, can_focus=False):
 
 
 def half_block(upper: Color | None, lower: Color | None) -> Segment:
-    """One character with a colour above and one below."""
     if upper is None:
         return Segment(" ") if lower is None else Segment("▄", Style(color=lower))
     return Segment("▀", Style(color=upper, bgcolor=lower))

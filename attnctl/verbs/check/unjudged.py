@@ -16,7 +16,7 @@ from attnctl.verbs.check.walk import Checked, Verdict, Walk
 
 
 @dataclass(frozen=True)
-class Untold:
+class Unjudged:
     """A recorded step that could not be judged: why, and which steps to record too."""
 
     step: str
@@ -35,7 +35,9 @@ class Untold:
         }
 
 
-def untold(record: Record, walk: Walk, steps: Mapping[str, Checked], reading: Reading) -> Iterator[Untold]:
+def find_unjudged(
+    record: Record, walk: Walk, steps: Mapping[str, Checked], reading: Reading
+) -> Iterator[Unjudged]:
     """Every recorded step that could not be judged."""
     for name, checked in steps.items():
         given = name not in walk.derivation or isinstance(walk.derivation[name].op, Given)
@@ -43,18 +45,18 @@ def untold(record: Record, walk: Walk, steps: Mapping[str, Checked], reading: Re
             continue
         if name in reading.shown:
             why = "nothing says which keys it should hide; the others were judged"
-            yield Untold(name, why, (), "Give the mask, or say --causal or --window")
+            yield Unjudged(name, why, (), "Give the mask, or say --causal or --window")
         elif checked.verdict is Verdict.CANNOT_TELL:
-            yield blurred(record, walk, name, checked)
+            yield why_blurred(record, walk, name, checked)
         elif checked.verdict is Verdict.NOT_CHECKABLE:
-            yield unfounded(record, walk, name)
+            yield why_unfounded(record, walk, name)
 
 
-def blurred(record: Record, walk: Walk, name: str, checked: Checked) -> Untold:
+def why_blurred(record: Record, walk: Walk, name: str, checked: Checked) -> Unjudged:
     """A step that rounding may put too far off; unrecorded steps next to recorded ones would help."""
     if np.isinf(checked.blurred):
         why = "what it is computed from is NaN or has overflowed, so its numbers could be anything"
-        return Untold(name, why, (), "Record it from inputs whose numbers are finite")
+        return Unjudged(name, why, (), "Record it from inputs whose numbers are finite")
     steps = stretch(walk.derivation, record, name)[:-1]
     unrecorded = {step.name for step in steps}
     first = tuple(step.name for step in steps if unrecorded.isdisjoint(step.inputs))
@@ -62,15 +64,15 @@ def blurred(record: Record, walk: Walk, name: str, checked: Checked) -> Untold:
     if record.strictness.decimals is None:
         kind += f" in {(record.unrecorded if steps else record.precision(name)).name}"
     why = f"{kind} may put it off by {checked.blurred:.0%} of how far its numbers vary"
-    return Untold(name, why, first, "Record it and what it is computed from in more digits")
+    return Unjudged(name, why, first, "Record it and what it is computed from in more digits")
 
 
-def unfounded(record: Record, walk: Walk, name: str) -> Untold:
+def why_unfounded(record: Record, walk: Walk, name: str) -> Unjudged:
     """A step that nothing recorded leads to."""
     step = walk.derivation[name]
     if isinstance(step.op, Unstated):
         why = "nothing says how it came about"
         option = f"; no option asks for it, as {step.op.option} does" if step.op.option else ""
-        return Untold(name, why + option, (), "Say so by the options, or leave it out")
+        return Unjudged(name, why + option, (), "Say so by the options, or leave it out")
     missing = tuple(each for each in step.inputs if each not in record and walk.values.get(each) is None)
-    return Untold(name, "what it is computed from is not recorded", missing)
+    return Unjudged(name, "what it is computed from is not recorded", missing)

@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.config.settings import Settings
 from attnctl.errors import AttnError
 from attnctl.names import KEY_LENGTHS, MASK, MASKED
-from attnctl.plan.intended import Intent, derived, is_stated, stated
+from attnctl.plan.intended import Intent, derived_intent, is_stated, stated_intent
 from attnctl.store.header import foreign_step
 from attnctl.trace import Trace
 from attnctl.verbs.check.evidence import with_products
@@ -39,12 +39,12 @@ class Walked(NamedTuple):
     walk: Walk
 
 
-def walked(
+def walk_over(
     reading: Reading, strictness: Strictness, begun: Collection[str] = (), intent: Intent | None = None
 ) -> Walked:
     """The walk over a reading; what was intended follows from it where no `intent` says so."""
     trace, settings = reading.trace, reading.settings
-    intent = intent or intended(trace, settings)
+    intent = intent or find_intent(trace, settings)
     blanks = {name: np.isnan(intent.trace[name]) for name in begun if name in intent.trace}
     record = Record(intent.trace, intent.sizes, intent.derivation, strictness, blanks, intent.trace.edited)
     dtype = settings.dtype if settings else trace.config.get("dtype")
@@ -66,7 +66,7 @@ def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
         return whole
     rest = trace.select([name for name in trace if name not in unasked])
     try:
-        lean = walked(replace(whole.reading, trace=rest, left_out=unasked), strictness)
+        lean = walk_over(replace(whole.reading, trace=rest, left_out=unasked), strictness)
     except AttnError:  # it was they that showed how the others are laid out
         lean = whole
     lost = judged_steps(whole.walk) - judged_steps(lean.walk) - set(unasked)
@@ -80,7 +80,7 @@ def with_shown_mask(whole: Walked, strictness: Strictness) -> Walked:
     trace, mask = whole.reading.trace, whole.intent.trace[MASKED] > AS_GOOD_AS_HIDDEN
     steps = {**trace.steps, MASK: foreign_step(MASK, mask)}
     masked = Trace(steps, {**trace, MASK: mask}, trace.header)
-    return walked(replace(whole.reading, trace=masked, shown=(MASKED,)), strictness)
+    return walk_over(replace(whole.reading, trace=masked, shown=(MASKED,)), strictness)
 
 
 def judged_steps(walk: Walk) -> set[str]:
@@ -99,7 +99,7 @@ def best_reading(first: Walked, strictness: Strictness) -> Walked:
         return first
     if found.unasked:  # what nobody asked for is said, not taken for granted
         return first._replace(reading=replace(found, trace=first.reading.trace))
-    return look.last if look.last and look.last.reading is found else walked(found, strictness)
+    return look.last if look.last and look.last.reading is found else walk_over(found, strictness)
 
 
 @dataclass
@@ -113,9 +113,9 @@ class Looking:
     def __call__(self, reading: Reading, until: str | None) -> Walk | None:
         try:
             if until is None:
-                self.last = walked(reading, self.strictness)
+                self.last = walk_over(reading, self.strictness)
                 return self.last.walk
-            intent = intended(reading.trace, reading.settings)
+            intent = find_intent(reading.trace, reading.settings)
             plain = Record(intent.trace, intent.sizes, intent.derivation, self.strictness)
             return Walker(with_precisions(plain, FLOAT64)).walk(intent.derivation, until=until)
         except AttnError:
@@ -145,17 +145,16 @@ def with_short_factors(record: Record, walk: Walk) -> Record:
     return replace(record, factors=with_products(part.record, part.walk).factors)
 
 
-def intended(trace: Trace, settings: Settings | None) -> Intent:
-    """How the recorded steps should have come about."""
+def find_intent(trace: Trace, settings: Settings | None) -> Intent:
     if settings is None and is_stated(trace):
-        return stated(trace)
+        return stated_intent(trace)
     lengths = trace.config.get(KEY_LENGTHS)
     if settings is None:
-        return derived(trace, configured(trace), lengths)
-    return derived(trace, settings, lengths, keep=False)
+        return derived_intent(trace, settings_of(trace), lengths)
+    return derived_intent(trace, settings, lengths, keep=False)
 
 
-def configured(trace: Trace) -> Settings:
+def settings_of(trace: Trace) -> Settings:
     """The settings that a dump's config describes; the defaults where it has none."""
     config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
     offset = offset_of(trace.config.get("causal_offset"))

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from attnctl.cli.keys import pressed
+from attnctl.cli.keys import ask_key
 from attnctl.trace import Trace
 
 ENDS = {"q", "Q", "\x1b", "\x04", ""}
@@ -27,6 +27,6 @@ def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str]]) -> None:
         print_lines([[]] * bool(number), output)
         print_lines(opening(told, screen), output)
         for at in range(len(told.chapters)):
-            if stepwise and at and pressed("Enter: next step, q: end") in ENDS:
+            if stepwise and at and ask_key("Enter: next step, q: end") in ENDS:
                 return
             print_lines([[], *chapter_lines(told, at, screen)], output)

@@ -12,7 +12,7 @@ from attnctl.arrays.layout import search
 from attnctl.arrays.reader import as_array, complete
 from attnctl.derivation import Derivation, Variant, derive
 from attnctl.errors import AttnError
-from attnctl.models.attention import bfloat16, prepared
+from attnctl.models.attention import bfloat16, prepare_attention
 from attnctl.models.layer import Model
 from attnctl.names import HIDDEN, MEMORY, TABLE, X
 from attnctl.ops import Unstated
@@ -81,7 +81,7 @@ def meant(
         raise AttnError(f"a batch of {reading.sizes['batch']}: give the arrays of one sequence")
     ours = {name: reading.lay_out(name, array) for name, array in recorded.items()}
     whole = complete(reading.sizes, {X: 0, **recorded})
-    plan = prepared(model.layer(index), *rows_of(model, ours, whole, cross), cross=cross)
+    plan = prepare_attention(model.layer(index), *rows_of(model, ours, whole, cross), cross=cross)
     derivation = starting(plan.variant, ours)
     weights = {name: plan.given[name] for name in derivation.given if name not in (HIDDEN, X, MEMORY)}
     narrowed = narrowing(list(ours.values()))
@@ -103,7 +103,6 @@ def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:
 
 
 def is_weight(name: str) -> bool:
-    """Whether it is one of the model's own numbers."""
     row = TABLE[name]
     return row.leaf and row.once
 
