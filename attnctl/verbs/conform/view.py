@@ -107,7 +107,7 @@ def summary(found: Conformance) -> str:
         return f"It does not conform: {', '.join(names)}. ({cases}; a ratio above 1 is wrong.)"
     known = list(dict.fromkeys(each.feature for each in found.features if each.status == XFAIL))
     verdict = f"It conforms but for what is known to fail, {', '.join(known)}" if known else "It conforms"
-    return f"{verdict}: {cases}. (The numbers: the worst, as a part of what rounding explains.)"
+    return f"{verdict}: {cases}. Each number is the largest error divided by the rounding error allowed."
 
 
 def list_skipped(found: Conformance) -> dict[str, list[str]]:
