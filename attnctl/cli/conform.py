@@ -70,7 +70,11 @@ class SuiteOptions(NamedTuple):
     ] = None
     claims: Annotated[
         str | None,
-        option("A YAML file of what it is said to do: features, without, conventions.", metavar="FILE"),
+        option(
+            "A YAML file of what it is said to do: features, without, conventions, returns, always, "
+            "layout, head_sizes, multiple_of, mask_shape.",
+            metavar="FILE",
+        ),
     ] = None
     xfail: Annotated[
         str | None,
@@ -131,7 +135,8 @@ def conform(
 
     The function takes Q, K and V, and what else it can do is read from its signature: causal or
     is_causal, mask or attn_mask, scale, softcap, window, bias, alibi_slopes, key_lengths, past_key
-    and past_value, sinks, … What it has no keyword for is skipped.
+    and past_value, sinks, … What it has no keyword for is skipped. Layouts, a parameter qkv, head
+    sizes, lengths and masks that it takes are found out where they are not said.
 
     Inputs are rounded to the type first and the reference is computed in float64. Numbers may be off
     by six times what plain attention in that type is off by; the table has the worst of each feature
