@@ -18,8 +18,8 @@ PLACE = re.compile(r"([^\s'\"()]+\.\w+):(\d+)")
 
 OURS = Path(__file__).parent
 
-OTHERS = ("site-packages", "dist-packages", "<frozen", "/lib/python")
-"""Parts of the paths of libraries."""
+OTHERS = ("site-packages", "dist-packages", "<", "/lib/python")
+"""Parts of the paths of libraries, and of code in no file: <frozen …>, <__array_function__ internals>."""
 
 MOST = 300
 """Characters that are told."""
