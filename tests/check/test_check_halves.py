@@ -65,9 +65,9 @@ def test_a_weight_that_outdoes_its_row_is_held_to_its_own_runs():
 @pytest.mark.parametrize("dtype", halves.DTYPES)
 @pytest.mark.parametrize(("n", "size", "seed"), SIZES)
 def test_a_wrong_program_does_not_agree(dtype, mistake, n, size, seed):
-    """One style and one choice of records in turn; at 64 tokens every pair of them."""
+    """One style and one choice of records in turn; at 64 tokens a third of the pairs."""
     given, at = halves.inputs(dtype, n, size, seed), halves.WRONG.index(mistake)
     pairs = list(product(halves.STYLES, halves.RECORDED))
-    for style, what in pairs if n == 64 else [pairs[at % len(pairs)]]:
+    for style, what in pairs[at % 3 :: 3] if n == 64 else [pairs[at % len(pairs)]]:
         steps = halves.attend(given, dtype, style, mistake)
         assert verdict(halves.recorded(steps, what)) is not True, (style, what)
