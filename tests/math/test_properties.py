@@ -131,7 +131,7 @@ def test_a_batch_is_its_members_one_by_one(case):
     assume(case.batched and case.options.get("layout") != "bnhd")  # there is no layout of its members
     together = attnctl.attend(case.arrays, **case.options)
     layout = {"layout": "nd"} if "layout" in case.options else {}
-    shared = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O")
+    shared = tuple(name for name in case.arrays if name.startswith(("W_", "b_", "sink")) or "norm" in name)
     for number in range(len(case.kinds)):
         alone = {
             name: array
