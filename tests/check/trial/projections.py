@@ -98,14 +98,14 @@ PROJECTION = {
     ),
     "Q and K normalized": m(
         "plain, causal",
-        "normalized",
+        "normalized norm-unasked",
         split=lambda p, y, letter: (
             cast(rms(Kernel.split(p, y, letter)), y) if letter in "QK" else Kernel.split(p, y, letter)
         ),
     ),
     "Q and K of length 1": m(
         "plain",
-        "normalized",
+        "normalized norm-unasked",
         split=lambda p, y, letter: (
             cast(rms(s := Kernel.split(p, y, letter)) / np.sqrt(s.shape[-1]), y)
             if letter in "QK"
