@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from attnctl.display import register_views
+from attnctl.base.display import register_views
 
 __version__ = "0.1.0"
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         stats,
         story,
     )
-    from attnctl.errors import AttnError
+    from attnctl.base.errors import AttnError
     from attnctl.testing import check_module
     from attnctl.traces import Trace
 
@@ -55,7 +55,7 @@ HOMES = {
     "grade": "api",
     "cost": "api",
     "Trace": "traces",
-    "AttnError": "errors",
+    "AttnError": "base.errors",
 }
 
 register_views(
@@ -65,8 +65,8 @@ register_views(
         "Conformance": "attnctl.verbs.conform.view:show_conformance",
         "Story": "attnctl.verbs.story.view:show_story",
     },
-    plain_text="attnctl.screen.output:text_of_view",
-    notebook="attnctl.report.notebook:bundle",
+    plain_text="attnctl.drawing.screen.output:text_of_view",
+    notebook="attnctl.pages.notebook:bundle",
 )
 
 __all__ = [

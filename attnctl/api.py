@@ -7,23 +7,23 @@ from dataclasses import is_dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from attnctl.array import Array
-from attnctl.config.fields import KEYWORDS, LAYOUT, laid
-from attnctl.config.settings import Settings, dotted_path
-from attnctl.engine.tiles import Progress
-from attnctl.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import Trace as AnyTrace
+from attnctl.base.values import BadValueError, shown, whole
+from attnctl.base.words import nearest
+from attnctl.inputs.config.fields import KEYWORDS, LAYOUT, laid
+from attnctl.inputs.config.settings import Settings, dotted_path
+from attnctl.inputs.plan.sentence import prepare as prepare_sentence
+from attnctl.math import Array
+from attnctl.math.engine.tiles import Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
-from attnctl.plan.sentence import prepare as prepare_sentence
-from attnctl.trace import Trace as AnyTrace
 from attnctl.traces import Trace
-from attnctl.values import BadValueError, shown, whole
-from attnctl.words import nearest
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from attnctl.engine.cost import Cost
-    from attnctl.plan.prepared import Prepared
+    from attnctl.inputs.plan.prepared import Prepared
+    from attnctl.math.engine.cost import Cost
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.diff import Difference
@@ -73,7 +73,7 @@ def run_many(
     Each trace has the length of its sentence, or, where they are to be seen `padded`, of the
     longest.
     """
-    from attnctl.plan import batch
+    from attnctl.inputs.plan import batch
 
     check_kept(keep)
     check_words(*sentences)
@@ -161,8 +161,8 @@ def cost(
 
 def prepare_arrays(arrays: Mapping[str, Array], settings: Settings, layer: int | None = None) -> Prepared:
     """Everything attention on arrays needs; a trace of ours brings its tokens."""
-    from attnctl.plan import operator
-    from attnctl.plan.intended import anyones, under_our_names
+    from attnctl.inputs.plan import operator
+    from attnctl.inputs.plan.intended import anyones, under_our_names
 
     trace = under_our_names(arrays if isinstance(arrays, AnyTrace) else anyones(arrays), settings, layer)
     return operator.prepare(trace, settings, trace.header)
@@ -273,10 +273,10 @@ def check(
     off as rounding puts them, or as `rtol` and `atol` or a number of `decimals` say. Raises
     AttnError where there is nothing to compare.
     """
-    from attnctl.plan.intended import anyones, under_our_names
+    from attnctl.evidence.record import Strictness
+    from attnctl.inputs.plan.intended import anyones, under_our_names
     from attnctl.verbs.check.check import check as check_steps
     from attnctl.verbs.check.intent import settings_of
-    from attnctl.verbs.check.record import Strictness
 
     trace = trace if isinstance(trace, AnyTrace) else anyones(trace)
     asked = chosen(settings or settings_of(trace), options) if options else settings

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from attnctl.store.format import Format
 
 if TYPE_CHECKING:
-    from attnctl.trace import Trace
-    from attnctl.verbs.show.picture import Look
+    from attnctl.base.trace import Trace
+    from attnctl.drawing.show.picture import Look
 
 FORMATS = (
     Format("json", ".json", "attnctl.store.dump_json:write_json"),
@@ -28,10 +28,10 @@ FORMATS = (
         single=True,
     ),
     Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
-    Format("markdown", ".md", "attnctl.verbs.show.markdown:write_markdown", text=True),
-    Format("svg", ".svg", "attnctl.verbs.show.picture:write_svg", text=True, picture=True),
-    Format("png", ".png", "attnctl.verbs.show.picture:write_png", binary=True, picture=True),
-    Format("html", ".html", "attnctl.report.write:write_page", binary=True),
+    Format("markdown", ".md", "attnctl.drawing.show.markdown:write_markdown", text=True),
+    Format("svg", ".svg", "attnctl.drawing.show.picture:write_svg", text=True, picture=True),
+    Format("png", ".png", "attnctl.drawing.show.picture:write_png", binary=True, picture=True),
+    Format("html", ".html", "attnctl.pages.write:write_page", binary=True),
 )
 
 FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
@@ -39,17 +39,17 @@ FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")
 FINDINGS = {
     "check": (
         FOUND_JSON,
-        Format("html", ".html", "attnctl.report.found:write_check", binary=True),
+        Format("html", ".html", "attnctl.pages.found:write_check", binary=True),
     ),
     "conform": (
         FOUND_JSON,
-        Format("html", ".html", "attnctl.report.found:write_conform", binary=True),
+        Format("html", ".html", "attnctl.pages.found:write_conform", binary=True),
     ),
     "diff": (
         FOUND_JSON,
         Format("svg", ".svg", "attnctl.verbs.diff.picture:write_svg", text=True, picture=True),
         Format("png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True),
-        Format("html", ".html", "attnctl.report.found:write_diff", binary=True),
+        Format("html", ".html", "attnctl.pages.found:write_diff", binary=True),
     ),
     "stats": (
         FOUND_JSON,

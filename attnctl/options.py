@@ -1,6 +1,6 @@
 """The options that `attnctl.run` and its like take, as keywords with types.
 
-The table of settings says what each is for and how it is read (`attnctl.config.fields.KEYWORDS`);
+The table of settings says what each is for and how it is read (`attnctl.inputs.config.fields.KEYWORDS`);
 names and types are written from it, for editors and type checkers.
 """
 
@@ -11,11 +11,11 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 if TYPE_CHECKING:
-    from attnctl.array import Array
-    from attnctl.config.settings import Embeddings, Random, Tokenizer, Weights
-    from attnctl.derivation import Rotary
-    from attnctl.kind import HeadNorm
-    from attnctl.rules import Rule
+    from attnctl.inputs.config.settings import Embeddings, Random, Tokenizer, Weights
+    from attnctl.math import Array
+    from attnctl.math.derivation import Rotary
+    from attnctl.math.kind import HeadNorm
+    from attnctl.math.rules import Rule
 
     Table = Array | Sequence[Sequence[float]]
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnctl.display import Displayed
-from attnctl.errors import AttnError
-from attnctl.names import WEIGHTS
-from attnctl.trace import Trace as AnyTrace
+from attnctl.base.display import Displayed
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace as AnyTrace
+from attnctl.math.names import WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attnctl.pictures.draw import Picture
+    from attnctl.drawing.pictures.draw import Picture
+    from attnctl.drawing.show.table import StepTable
     from attnctl.verbs.explain import Explanation
-    from attnctl.verbs.show.table import StepTable
 
 LEADING = ("batch", "head")
 
@@ -56,7 +56,7 @@ class Trace(Displayed, AnyTrace):
 
         Raises AttnError for a step or head that is not there.
         """
-        from attnctl.verbs.show.table import table
+        from attnctl.drawing.show.table import table
 
         return table(self, step, heads=heads, precision=precision, full=full)
 
@@ -74,8 +74,8 @@ class Trace(Displayed, AnyTrace):
         `log` colours by the logarithm; `without_first` leaves out the first key. Notebooks show it.
         Raises AttnError for a step or head that is not there, and for a logarithm of negative numbers.
         """
-        from attnctl.pictures.draw import draw
-        from attnctl.verbs.show.picture import Look, figure_of
+        from attnctl.drawing.pictures.draw import draw
+        from attnctl.drawing.show.picture import Look, figure_of
 
         heads = None if head is None else tuple(int(each) for each in np.atleast_1d(head))
         look = Look((step,), False, heads, log, without_first, precision)

@@ -53,9 +53,9 @@ SENTENCE = "the cat sat on the mat"
 
 def rule():
     """Block-local attention by config, flag and keyword, and through every verb."""
-    import attnctl.rules as room
+    import attnctl.math.rules as room
 
-    kind = module("attnctl.rules.block_local", snippet("rule")).BlockLocal
+    kind = module("attnctl.math.rules.block_local", snippet("rule")).BlockLocal
     room.RULES[kind.name] = kind
 
     import attnctl
@@ -103,15 +103,19 @@ def patched():
     for name in [name for name in sys.modules if name.split(".")[0] == "attnctl"]:
         del sys.modules[name]
     sys.path.insert(0, str(Path.cwd()))
-    (room / "ops" / "sharpen.py").write_text(snippet("op"))
+    (room / "math" / "ops" / "sharpen.py").write_text(snippet("op"))
     field = 'sharpen: float | None = field(default=None, metadata={"setting": SHARPEN})'
     assert field in CONTRIBUTING.read_text()
-    before(room / "names.py", '    vectors("Q_rotated"', f"    {snippet('row').strip()},\n")
-    before(room / "derivation.py", "def norms(", snippet("lines") + "\n\n")
-    before(room / "derivation.py", "    norms,\n", "    sharpening,\n")
-    before(room / "derivation.py", "from attnctl.rules", "from attnctl.ops.sharpen import Sharpen\n")
-    before(room / "kind.py", "@dataclass(frozen=True, kw_only=True)", snippet("setting") + "\n\n")
-    before(room / "kind.py", "    rules: tuple", f"    {field}\n")
+    before(room / "math" / "names.py", '    vectors("Q_rotated"', f"    {snippet('row').strip()},\n")
+    before(room / "math" / "derivation.py", "def norms(", snippet("lines") + "\n\n")
+    before(room / "math" / "derivation.py", "    norms,\n", "    sharpening,\n")
+    before(
+        room / "math" / "derivation.py",
+        "from attnctl.math.rules",
+        "from attnctl.math.ops.sharpen import Sharpen\n",
+    )
+    before(room / "math" / "kind.py", "@dataclass(frozen=True, kw_only=True)", snippet("setting") + "\n\n")
+    before(room / "math" / "kind.py", "    rules: tuple", f"    {field}\n")
 
 
 def before(path, line, more):

@@ -6,7 +6,7 @@ python tests/option_types.py
 import re
 from pathlib import Path
 
-from attnctl.config.fields import KEYWORDS, LAYOUT
+from attnctl.inputs.config.fields import KEYWORDS, LAYOUT
 
 FILE = Path(__file__).parent.parent / "attnctl" / "options.py"
 MARKS = re.compile(r"(?<=# \[written by tests/option_types.py\]\n).*?(?=# \[to here\]\n)", re.DOTALL)

@@ -6,10 +6,10 @@ from typing import get_type_hints
 import numpy as np
 from hypothesis import strategies as st
 
-from attnctl.errors import AttnError
-from attnctl.ops import Block
-from attnctl.ops.signature import LEAD, parse
-from attnctl.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
+from attnctl.base.errors import AttnError
+from attnctl.math.ops import Block
+from attnctl.math.ops.base import LEAD, parse
+from attnctl.math.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
 
 VALUES = {
     int: st.integers(1, 6),

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from attnctl import files
+from attnctl.base import files
+from attnctl.base.files import OverwriteError, announce_output, hold_output, one_command, open_input
 from attnctl.cli.program import program
-from attnctl.files import OverwriteError, announce_output, hold_output, one_command, open_input
 
-PACKAGE = Path(files.__file__).parent
+PACKAGE = Path(files.__file__).parents[1]
 CHECKPOINT = Path(__file__).parent / "models" / "checkpoints" / "qwen2"
 
 
@@ -146,8 +146,8 @@ OPENING |= {"load", "loadtxt", "save", "savez", "memmap", "fromfile", "tofile"}
 BUILTIN = {"open", "ZipFile"}
 OURS = {"found.load", "tensor.load", "self.save"}
 ELSEWHERE = {
-    ("files.py", "open"): "the place where files are read",
-    ("files.py", "os.open"): "the same",
+    ("base/files.py", "open"): "the place where files are read",
+    ("base/files.py", "os.open"): "the same",
     ("store/files.py", "Path(path).open"): "the place where files are written: a device",
     ("store/files.py", "temporary.open"): "the same: beside the target",
     ("store/raw.py", "open"): "a descriptor of a file that is open",
@@ -155,8 +155,8 @@ ELSEWHERE = {
     ("store/npz.py", "zipfile.ZipFile"): "a stream that is open",
     ("store/npz.py", "archive.open"): "a member of an archive",
     ("models/tokens.py", "Tokenizer.from_file"): "a library opens it: the folder of a model is noted",
-    ("engine/memory.py", "Path('/proc/meminfo').read_text"): "the system's",
-    ("report/write.py", "(files('attnctl.report') / 'page' / name).read_text"): "installed with attnctl",
+    ("math/engine/cost.py", "Path('/proc/meminfo').read_text"): "the system's",
+    ("pages/write.py", "(files('attnctl.pages') / 'page' / name).read_text"): "installed with attnctl",
     ("verbs/conform/others.py", "path.read_text"): "installed with attnctl",
     ("verbs/conform/command.py", "np.savez"): "in a temporary folder",
     ("verbs/conform/command.py", "path.write_bytes"): "in a temporary folder",

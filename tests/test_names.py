@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl import derivation, names
-from attnctl.arrays.reader import read_any, read_strictly
-from attnctl.config.settings import Settings
-from attnctl.derivation import Rotary, Variant, derive, line
+from attnctl.base.trace import Trace
 from attnctl.formats import FORMATS, write
-from attnctl.kind import HeadNorm
-from attnctl.ops import Copy, Given, Sinusoid
-from attnctl.rules import RULES
+from attnctl.inputs.arrays.reader import read_any, read_strictly
+from attnctl.inputs.config.settings import Settings
+from attnctl.math import derivation, names
+from attnctl.math.derivation import Rotary, Variant, derive, line
+from attnctl.math.kind import HeadNorm
+from attnctl.math.ops import Copy, Given, Sinusoid
+from attnctl.math.rules import RULES
 from attnctl.store import read_one
 from attnctl.store.header import foreign_step
-from attnctl.trace import Trace
 
 SIZES = {
     "query": 7,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.config.settings import Random, Weights
-from attnctl.plan.draw import stream
+from attnctl.inputs.config.settings import Random, Weights
+from attnctl.inputs.plan.draw import stream
 
 LEGACY = Random(1, "uniform", "per_head", "numpy_legacy")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.config.load import load
+from attnctl.inputs.config.load import load
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 

@@ -34,7 +34,7 @@ def main() -> None:
 
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt; in an import, which may lose it or take it for a failure, leave at once."""
-    writing = getattr(sys.modules.get("attnctl.files"), "UNFINISHED", ())
+    writing = getattr(sys.modules.get("attnctl.base.files"), "UNFINISHED", ())
     while frame is not None and not writing:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             leave()

@@ -74,7 +74,7 @@ app = typer.Typer(
 
 def show_version(value: bool) -> None:
     """Print the version and end."""
-    from attnctl.screen.output import say
+    from attnctl.drawing.screen.output import say
 
     if value:
         say(f"attnctl {__version__}")
@@ -92,7 +92,7 @@ def root(
     ),
 ) -> None:
     """Show help where no command is given."""
-    from attnctl.screen.output import say
+    from attnctl.drawing.screen.output import say
 
     if context.invoked_subcommand is None:
         say(*context.get_help().split("\n"))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli.models import SECTION
 from attnctl.cli.options import (
     SECTIONS,
@@ -22,8 +23,7 @@ from attnctl.cli.options import (
     layer_number,
     option,
 )
-from attnctl.errors import AttnError, raise_all
-from attnctl.names import HIDDEN, MEMORY
+from attnctl.math.names import HIDDEN, MEMORY
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -82,8 +82,8 @@ def attend(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
-    from attnctl.plan.intended import under_our_names
-    from attnctl.plan.operator import prepare
+    from attnctl.inputs.plan.intended import under_our_names
+    from attnctl.inputs.plan.operator import prepare
     from attnctl.store import read_one
 
     with progress("reading"):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.values import TOLERANCE, whole
 from attnctl.cli.models import IDS, SECTION
 from attnctl.cli.options import (
     SECTIONS,
@@ -24,13 +26,11 @@ from attnctl.cli.options import (
     option,
     pick_trace,
 )
-from attnctl.errors import AttnError, Exit, raise_all
-from attnctl.values import TOLERANCE, whole
 
 if TYPE_CHECKING:
-    from attnctl.trace import Trace
+    from attnctl.base.trace import Trace
+    from attnctl.evidence.record import Strictness
     from attnctl.verbs.check.exercise import Exercise
-    from attnctl.verbs.check.record import Strictness
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -116,7 +116,7 @@ def check(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.attend import renames
     from attnctl.cli.output import files_for
     from attnctl.formats import write_found
-    from attnctl.plan.intended import under_our_names
+    from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.check.check import check as check_trace
     from attnctl.verbs.check.exercise import read
 
@@ -146,7 +146,7 @@ def check(  # noqa: PLR0913  (a group of options each)
 
         print_json(report.to_dict(), indent=1)
     elif printed and not how.quiet:
-        from attnctl.screen.output import output_for
+        from attnctl.drawing.screen.output import output_for
         from attnctl.verbs.check.view import show_report
 
         show_report(report, output_for(sys.stdout, os.environ), full=how.full)
@@ -187,11 +187,11 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
 
 def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
+    from attnctl.drawing.screen.output import say
+    from attnctl.evidence.precision import coarser, own
     from attnctl.models.layers import check_layers, recorded_states
     from attnctl.models.source import open_model
-    from attnctl.screen.output import say
     from attnctl.store.strict_json import print_json
-    from attnctl.verbs.check.precision import coarser, own
 
     found = open_model(name, dtype="float64")
     arrays = {each: trace[each] for each in trace}
@@ -239,7 +239,7 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
 
 def strictness(how: CheckOptions, exercise: Exercise) -> Strictness:
     """How far off a number may be; an exercise may say itself to how many decimals it is filled in."""
-    from attnctl.verbs.check.record import Strictness
+    from attnctl.evidence.record import Strictness
 
     decimals, own = how.decimals, exercise.trace.header.get("decimals")
     if decimals is None and (how.rtol, how.atol) == (None, None):

@@ -70,7 +70,7 @@ class Group(Documented, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, known = args[0], self.list_commands(ctx)
         if name not in known and name[:1] != "-" and not ctx.resilient_parsing:
-            from attnctl.words import did_you_mean, one_of, quote
+            from attnctl.base.words import did_you_mean, one_of, quote
 
             sentence = ctx.parent is None and " " in name
             otherwise = f"attnctl run {quote(name)}?" if sentence else f"there are {one_of(known, 'and')}"

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 
 if TYPE_CHECKING:
-    from attnctl.trace import Trace
+    from attnctl.base.trace import Trace
 
 
 def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str] | None:
@@ -44,7 +44,7 @@ def one_more(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def step_names(given: Mapping[str, Any]) -> list[str]:
-    from attnctl.names import TABLE
+    from attnctl.math.names import TABLE
 
     trace = dump_in(given)
     return list(TABLE if trace is None else trace)
@@ -52,7 +52,7 @@ def step_names(given: Mapping[str, Any]) -> list[str]:
 
 def example_names() -> list[str]:
     """The examples as --config takes them."""
-    from attnctl.config.examples import EXAMPLE, names
+    from attnctl.inputs.config.examples import EXAMPLE, names
 
     return [f"{EXAMPLE}{name}" for name in names()]
 
@@ -94,7 +94,7 @@ def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:
 
 def places(trace: Trace, incomplete: str) -> list[str]:
     """An address up to its last comma or bracket, with each place along the axis that comes next."""
-    from attnctl.cells import spellings
+    from attnctl.base.cells import spellings
 
     step, _, written = incomplete.partition("[")
     axis = written.count(",")

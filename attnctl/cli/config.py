@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli.commands import Group
 from attnctl.cli.options import STDOUT, AttentionOptions, ConfigOption, SentenceOptions, command, option
-from attnctl.errors import AttnError, raise_all
 
 if TYPE_CHECKING:
-    from attnctl.config.settings import Settings
+    from attnctl.inputs.config.settings import Settings
 
 SCHEMA_FILE = "attnctl.schema.json"
 """The schema that the first line of a config names."""
@@ -58,8 +58,8 @@ def init(
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
     from attnctl.cli.settings import settings_from
-    from attnctl.config.schema import with_files
-    from attnctl.config.write import write_commented
+    from attnctl.inputs.config.schema import with_files
+    from attnctl.inputs.config.write import write_commented
 
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     if output is None or output == STDOUT:
@@ -76,7 +76,7 @@ def beside(path: str) -> Callable[[str], str]:
 
 def print_config(text: str, *, force: bool) -> None:
     """Write a config on stdout."""
-    from attnctl.screen.output import say
+    from attnctl.drawing.screen.output import say
 
     if force:
         raise AttnError("--force: goes with -o FILE")
@@ -89,7 +89,7 @@ def write_config(text: str, path: str, *, force: bool) -> None:
     Raises AttnError where there is a file already, unless it is to be written by `force`.
     """
     from attnctl.cli.program import complain
-    from attnctl.config.schema import json_schema
+    from attnctl.inputs.config.schema import json_schema
     from attnctl.store import write_text
     from attnctl.store.files import is_special
     from attnctl.store.strict_json import json_text
@@ -108,9 +108,9 @@ def check(
     file: Annotated[list[str], typer.Argument(help="The configs to check.", metavar="FILE...")],
 ) -> None:
     """Validate configs and say every problem, each with its line."""
-    from attnctl.config.load import load
-    from attnctl.plan.sentence import prepare
-    from attnctl.screen.output import say
+    from attnctl.drawing.screen.output import say
+    from attnctl.inputs.config.load import load
+    from attnctl.inputs.plan.sentence import prepare
 
     def problems(path: str) -> tuple[str, ...]:
         try:
@@ -135,7 +135,7 @@ def known_token(settings: Settings) -> str:
 @command(app, "attnctl config schema > attnctl.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a config, for an editor's completion."""
-    from attnctl.config.schema import json_schema
+    from attnctl.inputs.config.schema import json_schema
     from attnctl.store.strict_json import print_json
 
     print_json(json_schema(), indent=2)

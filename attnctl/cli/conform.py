@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from attnctl.base.errors import AttnError, Exit
+from attnctl.base.values import POSITIVE, whole, words
 from attnctl.cli.options import SECTIONS, Given, command, findings_option, option
-from attnctl.errors import AttnError, Exit
-from attnctl.values import POSITIVE, whole, words
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
 from attnctl.verbs.conform.layout import USUAL
 
@@ -257,7 +257,7 @@ def show(found: Conformance, report: ReportOptions, *, printed: bool) -> None:
 
         print_json(found.to_dict(), indent=1)
         return
-    from attnctl.screen.output import output_for
+    from attnctl.drawing.screen.output import output_for
     from attnctl.verbs.conform.view import show_conformance
 
     show_conformance(found, output_for(sys.stdout, os.environ))

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.values import BadValueError, Reader
 from attnctl.cli.options import SECTIONS, option
-from attnctl.errors import AttnError, raise_all
-from attnctl.values import BadValueError, Reader
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def is_part(path: str) -> bool:
 def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions) -> Job:
     """What is to be measured."""
     from attnctl.cli.settings import settings_from
-    from attnctl.config.settings import Settings
+    from attnctl.inputs.config.settings import Settings
     from attnctl.verbs.corpus import Job
 
     wrong = {
@@ -137,7 +137,7 @@ def write_part(part: Part, path: str) -> None:
 
 def print_headline(part: Part) -> None:
     """What was measured, above the table."""
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.corpus.view import headline
 
     output = output_for(sys.stdout, os.environ)

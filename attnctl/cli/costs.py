@@ -6,14 +6,13 @@ import os
 import sys
 from collections.abc import Sequence
 
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import require_steps
 from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions
 from attnctl.cli.output import chosen_format, wanted_steps
-from attnctl.engine.cost import Cost
-from attnctl.engine.memory import size_text
-from attnctl.errors import AttnError
-from attnctl.plan.prepared import Prepared
+from attnctl.inputs.plan.prepared import Prepared
+from attnctl.math.engine.cost import Cost, size_text
 from attnctl.store.strict_json import print_json
-from attnctl.trace import require_steps
 
 
 def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptions) -> None:
@@ -46,8 +45,8 @@ def as_data(each: Cost) -> dict[str, object]:
 
 def print_table(costs: Sequence[Cost]) -> None:
     """A row a step, and what is kept in all."""
-    from attnctl.screen.listing import Listing
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.listing import Listing
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
 
     output = output_for(sys.stdout, os.environ)
     rows = [

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from attnctl.base.errors import AttnError, Exit
+from attnctl.base.values import TOLERANCE
+from attnctl.base.words import plural
 from attnctl.cli.options import MemoryOption, TraceOption, command, findings_option, option, pick_trace
-from attnctl.errors import AttnError, Exit
-from attnctl.values import TOLERANCE
-from attnctl.words import plural
 
 if TYPE_CHECKING:
-    from attnctl.trace import Trace
+    from attnctl.base.trace import Trace
     from attnctl.verbs.diff import Difference
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -125,7 +125,7 @@ def dumps(source: str) -> list[Trace]:
 
 def show(found: list[Difference], *, full: bool) -> None:
     """Print each difference; of several pairs with the pair's number before it."""
-    from attnctl.screen.output import output_for, print_lines
+    from attnctl.drawing.screen.output import output_for, print_lines
     from attnctl.verbs.diff.view import show_difference
 
     output = output_for(sys.stdout, os.environ)

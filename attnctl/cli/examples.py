@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from attnctl.base.errors import AttnError
 from attnctl.cli.config import ForceOption
 from attnctl.cli.options import STDOUT, command, option
-from attnctl.errors import AttnError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -37,8 +37,8 @@ def examples(
     An example runs where it is: attnctl run -c example:NAME.
     """
     from attnctl.cli.config import print_config, write_config
-    from attnctl.config.examples import about, names, text_of
-    from attnctl.screen.output import say
+    from attnctl.drawing.screen.output import say
+    from attnctl.inputs.config.examples import about, names, text_of
 
     if name is not None:
         if output is None or output == STDOUT:

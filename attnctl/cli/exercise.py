@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from attnctl.base.errors import AttnError, Exit
+from attnctl.base.values import whole
 from attnctl.cli.commands import Group
 from attnctl.cli.options import AttentionOptions, ConfigOption, SentenceOptions, command, option
-from attnctl.errors import AttnError, Exit
-from attnctl.values import whole
 
 if TYPE_CHECKING:
     from attnctl.verbs.exercise import Sheet
@@ -73,7 +73,7 @@ def make(
     from attnctl.cli.output import wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.settings import settings_from
-    from attnctl.screen.output import say
+    from attnctl.drawing.screen.output import say
     from attnctl.store import write_text
     from attnctl.verbs import exercise
     from attnctl.verbs.exercise.make import DECIMALS as USUAL
@@ -175,7 +175,7 @@ def show(sheets: list[Sheet], csv: str | None, *, json: bool) -> None:
     """Print the grades, and write them where they are asked for."""
     import io
 
-    from attnctl.screen.output import output_for, print_lines, say, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, say, screen_of
     from attnctl.store import write_text
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.exercise import view

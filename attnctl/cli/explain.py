@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from attnctl.base.errors import raise_all
+from attnctl.base.setting import SENTENCE
+from attnctl.base.values import whole
 from attnctl.cli.options import (
     PRECISION,
     ArrayOptions,
@@ -26,14 +29,11 @@ from attnctl.cli.options import (
     option,
     pick_trace,
 )
-from attnctl.config.fields import settings_with_flags
-from attnctl.errors import raise_all
-from attnctl.setting import SENTENCE
-from attnctl.values import whole
+from attnctl.inputs.config.fields import settings_with_flags
 
 if TYPE_CHECKING:
-    from attnctl.cells import Address
-    from attnctl.trace import Trace
+    from attnctl.base.cells import Address
+    from attnctl.base.trace import Trace
     from attnctl.verbs.explain import Explainer, Node
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -94,10 +94,10 @@ def explain(  # noqa: PLR0913  (a group of options each)
     A dump of attnctl says itself how each number came about. For the arrays of another program
     the options for attention say what they were meant to be.
     """
-    from attnctl.cells import parse
+    from attnctl.base.cells import parse
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
-    from attnctl.plan.intended import under_our_names
+    from attnctl.inputs.plan.intended import under_our_names
     from attnctl.store import read_one
     from attnctl.verbs.explain import Explainer
 
@@ -135,7 +135,7 @@ def unused_options(
 
 def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
     """Print the explanations, an empty line between them."""
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.explain.view import Page, View
 
     output = output_for(sys.stdout, os.environ)
@@ -161,7 +161,7 @@ def write_json(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions)
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:
     """The cell that is meant, of each head where the head is left out and the first place is a token."""
-    from attnctl.cells import Index, Token
+    from attnctl.base.cells import Index, Token
 
     address = address.named(trace)
     axes = trace.steps[address.step].axes if address.step in trace else ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli.explain import is_sentence
 from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
@@ -26,7 +27,6 @@ from attnctl.cli.options import (
     option,
     pick_trace,
 )
-from attnctl.errors import AttnError, raise_all
 
 if TYPE_CHECKING:
     from attnctl.verbs.explore import Source
@@ -108,8 +108,8 @@ def require_terminal(source: str | None) -> None:
 
 def of_no_dump(more: Given, edits: Given) -> list[str]:
     """Options that mean nothing for a dump."""
-    from attnctl.config.fields import settings_with_flags
-    from attnctl.setting import EDIT, SENTENCE
+    from attnctl.base.setting import EDIT, SENTENCE
+    from attnctl.inputs.config.fields import settings_with_flags
 
     names = {**settings_with_flags(SENTENCE), **settings_with_flags(EDIT)}
     return [
@@ -121,7 +121,7 @@ def of_no_dump(more: Given, edits: Given) -> list[str]:
 
 def of_sentence(sentence: str | None, config: str | None, given: Given) -> Source:
     from attnctl.cli.settings import settings_from
-    from attnctl.config.settings import Settings
+    from attnctl.inputs.config.settings import Settings
     from attnctl.verbs.explore import OfSentence
 
     base = Settings() if config is None else settings_from(config, {})
@@ -146,7 +146,7 @@ def of_dump(path: str, names: list[str], layer: str | None, config: str | None, 
     """The traces of a file."""
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
-    from attnctl.plan.intended import under_our_names
+    from attnctl.inputs.plan.intended import under_our_names
     from attnctl.store import read
     from attnctl.verbs.explore import OfFile
 
@@ -160,7 +160,7 @@ def of_dump(path: str, names: list[str], layer: str | None, config: str | None, 
 
 def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> None:
     """Explore on the terminal; then print the commands that were asked for."""
-    from attnctl.screen.output import say
+    from attnctl.drawing.screen.output import say
     from attnctl.verbs.explore import begin_walk
     from attnctl.verbs.explore.tui.app import explore as walk_on
 

@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from attnctl.screen.output import say
+from attnctl.drawing.screen.output import say
 
 
 def ask_key(prompt: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.files import open_input
+from attnctl.base.words import did_you_mean, quote
 from attnctl.cli.options import command, option
-from attnctl.errors import AttnError, Exit, raise_all
-from attnctl.files import open_input
-from attnctl.words import did_you_mean, quote
 
 if TYPE_CHECKING:
     from attnctl.verbs.learn import Lesson, Verdict
@@ -123,7 +123,7 @@ def next_one(known: list[Lesson], done: dict[str, int]) -> int:
 
 def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
     """Print the list of lessons."""
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.learn.view import list_lines
 
     if json:
@@ -142,7 +142,7 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
     """Print one lesson, and how to answer without a terminal."""
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.learn.view import lesson_lines, space_paragraphs
 
     output = output_for(sys.stdout, os.environ)
@@ -159,7 +159,7 @@ def print_lesson(known: list[Lesson], at: int) -> Exit:
 
 def hints(lesson: Lesson) -> Exit:
     """Print the hints of a lesson."""
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.learn.view import space_paragraphs
 
     output = output_for(sys.stdout, os.environ)
@@ -173,7 +173,7 @@ def hints(lesson: Lesson) -> Exit:
 
 def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
     """Grade a file of answers: those of the lessons that are named, or of all."""
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.learn.view import as_data, graded_lines
 
     given = read_answers(path, known)
@@ -204,8 +204,8 @@ def verdict_of(lesson: Lesson, given: dict[str, Any], path: str) -> Verdict | No
 
 def read_answers(path: str, known: list[Lesson]) -> dict[str, Any]:
     """The answers of a YAML file by the name of their lesson. Raises AttnError with every problem."""
-    from attnctl.config import yaml
-    from attnctl.config.load import list_problems as in_order
+    from attnctl.inputs.config import yaml
+    from attnctl.inputs.config.load import list_problems as in_order
 
     name = "<stdin>" if path == "-" else path
     try:

@@ -36,7 +36,7 @@ def model(
     if json_:
         print_json(found.to_dict(), indent=1)
         return
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.models.view import model_lines
 
     output = output_for(sys.stdout, os.environ)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.values import MOST, Plain, Reader, whole
 from attnctl.cli.options import SECTIONS, Given, OutputOptions, ViewOptions, option
-from attnctl.errors import AttnError, raise_all
-from attnctl.values import MOST, Plain, Reader, whole
 
 if TYPE_CHECKING:
     from attnctl.models.run import Input
@@ -108,8 +108,8 @@ def run_model(
     """Print or write the traces of the layers that are asked for, or the map of all heads."""
     from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
+    from attnctl.math.names import OUTPUT, WEIGHTS
     from attnctl.models import run
-    from attnctl.names import OUTPUT, WEIGHTS
 
     assert model.model is not None
     if model.layer is None:
@@ -148,8 +148,8 @@ def print_map(
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
     from attnctl.formats import is_picture
+    from attnctl.math.names import WEIGHTS
     from attnctl.models import run
-    from attnctl.names import WEIGHTS
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.heads import as_data, heads_of
 
@@ -176,7 +176,7 @@ def print_map(
     if wanted == "json":
         print_json(as_data(heads, traces[0]))
         return
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.models.view import map_lines
 
     screen = output_for(sys.stdout, os.environ)

@@ -1,4 +1,4 @@
-"""Options of the commands: Typer takes their text, and `attnctl.values` reads it, all problems at once.
+"""Options of the commands: Typer takes their text, `base.values` reads it, all problems at once.
 
 An option is a parameter `name: Annotated[type, option(help, …), reader]`; one without a reader is
 text, or on and off. Options that several commands share are named tuples, or come from the table of
@@ -14,13 +14,13 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
+from attnctl.base.files import announce_output
+from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
+from attnctl.base.values import MOST, BadValueError, Plain, Reader, whole, words
 from attnctl.cli.commands import Command
-from attnctl.config.fields import is_given, settings_with_flags
-from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
-from attnctl.files import announce_output
 from attnctl.formats import FINDINGS, FORMATS
-from attnctl.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
-from attnctl.values import MOST, BadValueError, Plain, Reader, whole, words
+from attnctl.inputs.config.fields import is_given, settings_with_flags
 
 STDOUT = "-"
 """As a file to write: standard output, in the format that is asked for there."""
@@ -41,7 +41,7 @@ def option(help: str, *names: str, writes: bool = False, **extra: Any) -> Any:  
 
 def read_size(text: str) -> int:
     """Bytes, from a text like 512M."""
-    from attnctl.engine.memory import parse_size
+    from attnctl.math.engine.cost import parse_size
 
     return parse_size(text)
 
@@ -272,7 +272,7 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
 def memory_held_to(limit: int | None) -> AbstractContextManager[None]:
     if limit is None:
         return nullcontext()
-    from attnctl.engine.memory import limit_memory
+    from attnctl.math.engine.cost import limit_memory
 
     return limit_memory(limit)
 

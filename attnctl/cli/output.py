@@ -7,17 +7,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import Trace
+from attnctl.base.words import one_of, quote
 from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, STDOUT, OutputOptions, ViewOptions
-from attnctl.errors import AttnError, raise_all
+from attnctl.drawing.screen.text import shorten
 from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
-from attnctl.names import WEIGHTS, result_in
-from attnctl.screen.text import shorten
-from attnctl.trace import Trace
-from attnctl.words import one_of, quote
+from attnctl.math.names import WEIGHTS, result_in
 
 if TYPE_CHECKING:
-    from attnctl.verbs.show.picture import Look
-    from attnctl.verbs.show.tables import View
+    from attnctl.drawing.show.picture import Look
+    from attnctl.drawing.show.tables import View
 
 
 def emit(
@@ -67,8 +67,8 @@ def files_for(verb: str, outputs: Sequence[str] | None) -> tuple[list[str], bool
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
     """Write traces on stdout in this format."""
     if wanted == "table":
-        from attnctl.screen.output import output_for
-        from attnctl.verbs.show.tables import show_all
+        from attnctl.drawing.screen.output import output_for
+        from attnctl.drawing.show.tables import show_all
 
         show_all(traces, output_for(sys.stdout, os.environ), table_view(view))
     else:
@@ -96,7 +96,7 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
     if not drawn:
         return
     from attnctl.cli.program import complain
-    from attnctl.pictures.render import lacking
+    from attnctl.drawing.pictures.render import lacking
 
     boxes = lacking(
         "".join(word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or []))
@@ -152,7 +152,7 @@ def no_story(view: ViewOptions) -> Iterator[str]:
 
 def look_of(view: ViewOptions) -> Look:
     """How pictures are drawn."""
-    from attnctl.verbs.show.picture import Look
+    from attnctl.drawing.show.picture import Look
 
     steps = wanted_steps(view.step)
     return Look(
@@ -167,7 +167,7 @@ def look_of(view: ViewOptions) -> Look:
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
     """Raise AttnError naming each head to show that a trace does not have."""
-    from attnctl.verbs.show.sheet import checked_heads
+    from attnctl.drawing.show.sheet import checked_heads
 
     try:
         for trace in traces if view.head else ():
@@ -221,7 +221,7 @@ def warn(traces: Sequence[Trace]) -> None:
 
 def table_view(view: ViewOptions) -> View:
     """How tables are drawn."""
-    from attnctl.verbs.show.tables import View
+    from attnctl.drawing.show.tables import View
 
     return View(
         heads=view.head,

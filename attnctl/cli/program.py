@@ -9,8 +9,8 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO
 
 from attnctl import __version__
-from attnctl.errors import AttnError, Exit, PipeClosed, raise_all
-from attnctl.files import OverwriteError, one_command
+from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
+from attnctl.base.files import OverwriteError, one_command
 
 if TYPE_CHECKING:
     from typer import TyperException
@@ -79,7 +79,7 @@ def run_guarded(args: list[str]) -> Exit:
 def command(args: list[str]) -> Exit:
     """Parse and dispatch."""
     if args == ["--version"]:  # without the weight of a parser
-        from attnctl.screen.output import say
+        from attnctl.drawing.screen.output import say
 
         say(f"attnctl {__version__}")
         return Exit.OK
@@ -126,7 +126,7 @@ def what_is_wrong(error: TyperException) -> str:
     context = getattr(error, "ctx", None)
     if not hasattr(error, "possibilities") or option is None or context is None:
         return error.format_message()
-    from attnctl.words import nearest, one_of
+    from attnctl.base.words import nearest, one_of
 
     known = {name.lstrip("-"): name for each in context.command.get_params(context) for name in each.opts}
     word = option.lstrip("-")
@@ -137,8 +137,8 @@ def what_is_wrong(error: TyperException) -> str:
 
 def complain(message: str) -> None:
     """Say it on stderr, as text: whatever it holds, the terminal is not told to do anything."""
-    from attnctl.screen.output import say
-    from attnctl.screen.text import visible
+    from attnctl.drawing.screen.output import say
+    from attnctl.drawing.screen.text import visible
 
     try:
         say(f"attnctl: {visible(message)}", stream=sys.stderr)

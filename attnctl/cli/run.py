@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from attnctl.base.errors import raise_all
 from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
     AttentionOptions,
@@ -18,7 +19,6 @@ from attnctl.cli.options import (
     command,
     option,
 )
-from attnctl.errors import raise_all
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -76,12 +76,12 @@ def run(  # noqa: PLR0913  (a group of options each)
     hint_at_quotes(sentence or [])
     settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
     if padded:
-        from attnctl.plan import batch
+        from attnctl.inputs.plan import batch
 
         settings, sentences = batch.pad_batch(settings, sentences)
     if cost.cost:
         from attnctl.cli.costs import print_costs
-        from attnctl.plan.sentence import prepare
+        from attnctl.inputs.plan.sentence import prepare
 
         runs = [prepare(settings, each) for each in sentences] or [prepare(settings)]
         print_costs(runs, output, view)

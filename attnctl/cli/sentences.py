@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attnctl.errors import AttnError
-from attnctl.files import open_input
-from attnctl.words import quote
+from attnctl.base.errors import AttnError
+from attnctl.base.files import open_input
+from attnctl.base.words import quote
 
 
 def gather_sentences(sentences: Sequence[str], file: str | None) -> list[str]:

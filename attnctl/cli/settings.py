@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import is_dataclass, replace
 from typing import Any
 
+from attnctl.base.errors import AttnError
+from attnctl.base.values import Path
 from attnctl.cli.options import Given
-from attnctl.config.fields import FIELDS, IN_PARTS, laid
-from attnctl.config.settings import Settings
-from attnctl.errors import AttnError
-from attnctl.values import Path
+from attnctl.inputs.config.fields import FIELDS, IN_PARTS, laid
+from attnctl.inputs.config.settings import Settings
 
 
 def settings_from(config: str | None, flags: Given, base: Settings | None = None, **more: Any) -> Settings:
@@ -21,7 +21,7 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
     """
     base = base or Settings()
     if config is not None:
-        from attnctl.config.load import load
+        from attnctl.inputs.config.load import load
 
         base = load(config)
     given = put_together(flags, base) | {name: each for name, each in more.items() if each is not None}

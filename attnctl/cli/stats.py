@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.values import words
 from attnctl.cli.corpus import MERGE, CorpusOptions, given_of, job_of, measure, merge
 from attnctl.cli.options import (
     FORMAT_NAMES,
@@ -25,11 +27,9 @@ from attnctl.cli.options import (
     pick_trace,
 )
 from attnctl.cli.sentences import gather_sentences
-from attnctl.errors import AttnError, raise_all
-from attnctl.values import words
 
 if TYPE_CHECKING:
-    from attnctl.trace import Trace
+    from attnctl.base.trace import Trace
     from attnctl.verbs.corpus import Part
     from attnctl.verbs.stats import DumpStats, Found
 
@@ -193,10 +193,10 @@ def stats_of_dumps(
 def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
     """Every head of a model over these texts, and the battery."""
     from attnctl.cli.progress import progress
-    from attnctl.config.settings import Settings
+    from attnctl.inputs.config.settings import Settings
+    from attnctl.math.names import WEIGHTS
     from attnctl.models.run import Input, run_model
     from attnctl.models.source import open_model
-    from attnctl.names import WEIGHTS
     from attnctl.verbs.models.battery import battery, battery_data, battery_lines
     from attnctl.verbs.stats import Found, Report, measure_heads
 
@@ -220,7 +220,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     if texts or out.wanted == "json":
         give(Found(report, more=more), out, how)
     if out.printed and out.wanted == "table":
-        from attnctl.screen.output import output_for, print_lines, screen_of
+        from attnctl.drawing.screen.output import output_for, print_lines, screen_of
 
         output = output_for(sys.stdout, os.environ)
         print_lines([[]] if texts else [], output)
@@ -283,7 +283,7 @@ def give(found: Found, out: Output, how: StatsOptions) -> None:
 
         print_json(found.to_dict())
     else:
-        from attnctl.screen.output import output_for, print_lines, screen_of
+        from attnctl.drawing.screen.output import output_for, print_lines, screen_of
         from attnctl.verbs.stats.view import Table, rollout_lines
 
         output = output_for(sys.stdout, os.environ)

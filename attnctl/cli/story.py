@@ -6,8 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from attnctl.base.trace import Trace
 from attnctl.cli.keys import ask_key
-from attnctl.trace import Trace
 
 ENDS = {"q", "Q", "\x1b", "\x04", ""}
 """The keys that end a story: q, Escape, and the end of the input."""
@@ -15,7 +15,7 @@ ENDS = {"q", "Q", "\x1b", "\x04", ""}
 
 def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str]]) -> None:
     """Print the story of each trace, of these `steps` of it; on a terminal a key goes on to the next."""
-    from attnctl.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.story import story
     from attnctl.verbs.story.view import chapter_lines, opening
 

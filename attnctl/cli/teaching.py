@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from attnctl.errors import AttnError, Exit
-from attnctl.screen.output import say
+from attnctl.base.errors import AttnError, Exit
+from attnctl.drawing.screen.output import say
 
 if TYPE_CHECKING:
-    from attnctl.screen.output import Element
-    from attnctl.screen.screen import Screen
-    from attnctl.trace import Trace
+    from attnctl.base.trace import Trace
+    from attnctl.drawing.screen.output import Element
+    from attnctl.drawing.screen.screen import Screen
     from attnctl.verbs.learn import Lesson
     from attnctl.verbs.learn.progress import Progress
 
@@ -60,7 +60,7 @@ class Lecture:
     """One lesson with its run."""
 
     def __init__(self, lessons: list[Lesson], at: int) -> None:
-        from attnctl.screen.output import output_for, screen_of
+        from attnctl.drawing.screen.output import output_for, screen_of
 
         self.lesson, self.number, self.of = lessons[at], at + 1, len(lessons)
         self.trace: Trace = self.lesson.run()
@@ -70,13 +70,13 @@ class Lecture:
 
     def print(self, lines: Iterator[Element]) -> None:
         """Lines and tables on the terminal."""
-        from attnctl.screen.output import print_lines
+        from attnctl.drawing.screen.output import print_lines
 
         print_lines(lines, self.output)
 
     def show(self) -> None:
         """The lesson itself; where the terminal is too low for all of it, its text first."""
-        from attnctl.screen.output import plain_text
+        from attnctl.drawing.screen.output import plain_text
         from attnctl.verbs.learn.view import question_lines, text_lines
 
         text = list(text_lines(self.lesson, self.number, self.of, self.screen))
@@ -144,7 +144,7 @@ class Lecture:
 
     def arithmetic(self) -> list[Element]:
         """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""
-        from attnctl.cells import parse
+        from attnctl.base.cells import parse
         from attnctl.verbs.explain import Explainer
         from attnctl.verbs.explain.view import Page, View
 

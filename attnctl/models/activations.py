@@ -7,7 +7,7 @@ from math import pi, sqrt
 
 import numpy as np
 
-from attnctl.array import Array
+from attnctl.math import Array
 
 NEAR = (
     (9.60497373987051638749e0, 9.00260197203842689217e1, 2.23200534594684319226e3, 7.00332514112805075473e3,

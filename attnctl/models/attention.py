@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array, Shape
-from attnctl.arrays.reader import Facts
-from attnctl.config.settings import NONE, Settings
-from attnctl.derivation import LayerParts
-from attnctl.kind import HEAD, HEADS, HeadNorm
+from attnctl.inputs.arrays.reader import Facts
+from attnctl.inputs.config.settings import NONE, Settings
+from attnctl.inputs.plan.prepared import Named, Prepared, arrays_of
+from attnctl.inputs.plan.variant import variant
+from attnctl.math import Array, Shape
+from attnctl.math.derivation import LayerParts
+from attnctl.math.kind import HEAD, HEADS, HeadNorm
+from attnctl.math.ops import Buckets
+from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.description import Description, Layer
 from attnctl.models.layer import LayerTensors, norm_op
-from attnctl.ops import Buckets
-from attnctl.plan.prepared import Named, Prepared, arrays_of
-from attnctl.plan.variant import variant
-from attnctl.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 
 SUFFIXES = {"W": ".weight", "b": ".bias"}
 

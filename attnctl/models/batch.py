@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.engine.execute import FEWEST_FOR_TILES
+from attnctl.base.trace import Trace
+from attnctl.math import Array
+from attnctl.math.engine.execute import FEWEST_FOR_TILES
+from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import embed, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.run import require_rows
 from attnctl.models.tokens import Tokens
-from attnctl.names import RESIDUAL, WEIGHTS, X
-from attnctl.trace import Trace
 
 MOST_ROWS = 2**10
 """Tokens that are taken through a model at a time."""

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnctl.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.words import did_you_mean, one_of, quote
+from attnctl.math.rules import Window
 from attnctl.models.families import FAMILIES
 from attnctl.models.family import DEFAULTS, Names, Stack
 from attnctl.models.keys import Config, value_of
 from attnctl.models.problems import TYPES, impossible, misread
 from attnctl.models.rope import KINDS, ORIGINAL, Rope
 from attnctl.models.rope import misread as misread_rope
-from attnctl.rules import Window
-from attnctl.words import did_you_mean, one_of, quote
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.arrays.layout import search
-from attnctl.arrays.reader import as_array, complete
-from attnctl.derivation import Derivation, Variant, derive
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.inputs.arrays.layout import search
+from attnctl.inputs.arrays.reader import as_array, complete
+from attnctl.inputs.plan.intended import Intent, aside
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Variant, derive
+from attnctl.math.names import HIDDEN, MEMORY, TABLE, X
+from attnctl.math.ops import Unstated
 from attnctl.models.attention import bfloat16, prepare_attention
 from attnctl.models.layer import Model
-from attnctl.names import HIDDEN, MEMORY, TABLE, X
-from attnctl.ops import Unstated
-from attnctl.plan.intended import Intent, aside
-from attnctl.trace import Trace
 
 USUAL = {
     "Q": "q query queries q_proj query_states query_layer q_states",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from attnctl.words import quote
+from attnctl.base.words import quote
 
 Config = Mapping[str, Any]
 """A config.json, or the part of one that is about a stack of layers."""

@@ -7,11 +7,11 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from attnctl.array import Array, Shape
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.math import Array, Shape
+from attnctl.math.ops import LayerNorm, RMSNorm
 from attnctl.models.description import Description, Layer
 from attnctl.models.tensors import Checkpoint, foreign, prefix_of
-from attnctl.ops import LayerNorm, RMSNorm
 from attnctl.store.limits import raise_first
 
 ROWS = {"embed": "vocab", "position": "longest", "segment": "segments"}

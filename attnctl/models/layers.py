@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.math import Array
 from attnctl.models.forward import attend_plainly, final_norm, through
 from attnctl.models.layer import Model
 

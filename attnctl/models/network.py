@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnctl.array import Array
+from attnctl.math import Array
 from attnctl.models.activations import ACTIVATIONS, sigmoid
 from attnctl.models.layer import LayerTensors
 

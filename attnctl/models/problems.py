@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.models.activations import ACTIVATIONS
 from attnctl.models.families import FAMILIES
 from attnctl.models.family import DEFAULTS, Stack
 from attnctl.models.inert import INERT
 from attnctl.models.keys import Config, keys_of, value_of
-from attnctl.words import did_you_mean, one_of, quote
 
 MOST = {"layers": 10_000, "d_k": 2**16}
 TYPES = {"full_attention": False, "sliding_attention": True}

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.derivation import Rotary
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.base.words import quote
+from attnctl.math import Array
+from attnctl.math.derivation import Rotary
 from attnctl.models.keys import AMOUNT, COUNT, FLAG, NUMBER, NUMBERS, TEXT, Kind
-from attnctl.words import quote
 
 FLOAT = np.float32
 

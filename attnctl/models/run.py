@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config.settings import Settings
-from attnctl.edits import WhatIf
-from attnctl.engine.memory import require, size_text
-from attnctl.errors import AttnError, raise_all
+from attnctl.base.edits import WhatIf
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import Trace
+from attnctl.base.words import quote
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.prepared import Prepared
+from attnctl.math import Array
+from attnctl.math.engine.cost import require, size_text
+from attnctl.math.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X
 from attnctl.models.attention import prepare_attention, rules_of
 from attnctl.models.forward import Run, attend_plainly, embed, final_norm, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import folder_of, open_model
 from attnctl.models.tokens import Tokens, plain_ids, tokenize_text
-from attnctl.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X
-from attnctl.plan.prepared import Prepared
-from attnctl.trace import Trace
-from attnctl.words import quote
 
 Moved = Callable[[int, int], None]
 
@@ -162,7 +162,7 @@ def memory_of(encoder: Model, tokens: Tokens) -> Array:
 
 
 def what_if_of(settings: Settings) -> WhatIf | None:
-    from attnctl.plan import prepared as plan
+    from attnctl.inputs.plan import prepared as plan
 
     return plan.what_if_of(settings)
 

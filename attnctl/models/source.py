@@ -6,13 +6,13 @@ import os
 import re
 from pathlib import Path
 
-from attnctl.errors import AttnError
-from attnctl.files import note_input, open_found
+from attnctl.base.errors import AttnError
+from attnctl.base.files import note_input, open_found
+from attnctl.base.words import quote
 from attnctl.models.description import describe
 from attnctl.models.layer import Model
 from attnctl.models.tensors import INDEX, LONGEST_CONFIG, PICKLES, WHOLE, Checkpoint, inside, json_file
 from attnctl.models.tokens import TOKENIZER
-from attnctl.words import quote
 
 CONFIG = "config.json"
 OWN = (

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array, Shape
-from attnctl.errors import AttnError
-from attnctl.files import note_input, open_found
+from attnctl.base.errors import AttnError
+from attnctl.base.files import note_input, open_found
+from attnctl.base.words import dims, nearest, quote
+from attnctl.math import Array, Shape
 from attnctl.models.family import Names
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File
 from attnctl.store.safetensors import Tensor, tensors_of
-from attnctl.words import dims, nearest, quote
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LONGEST_CONFIG, LONGEST_INDEX = 2**22, 2**27

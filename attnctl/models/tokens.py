@@ -8,9 +8,9 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from attnctl.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.words import quote
 from attnctl.models.tensors import inside
-from attnctl.words import quote
 
 TOKENIZER = "tokenizer.json"
 

@@ -1,6 +1,6 @@
 """Ops and rules as plain JSON data, and back.
 
-Generic over the frozen dataclasses of `attnctl.ops` and the rules inside them: a new op needs no
+Generic over the frozen dataclasses of `attnctl.math.ops` and the rules inside them: a new op needs no
 change here. ``Hide(rules=(Causal(),))`` is ``{"name": "Hide", "rules": [{"name": "causal"}]}``;
 fields that have their default are left out.
 """
@@ -14,10 +14,10 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from attnctl.errors import AttnError
-from attnctl.ops import OPS, Op
-from attnctl.rules import RULES, Rule
-from attnctl.words import number_text
+from attnctl.base.errors import AttnError
+from attnctl.base.words import number_text
+from attnctl.math.ops import OPS, Op
+from attnctl.math.rules import RULES, Rule
 
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How a number that JSON has no digits for is written: as one of these strings."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnctl.array import Array
+from attnctl.math import Array
 
 try:
     import orjson

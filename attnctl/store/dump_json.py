@@ -9,11 +9,11 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from attnctl.derivation import Step
+from attnctl.base.trace import Trace
+from attnctl.math.derivation import Step
 from attnctl.store.digits import pieces
 from attnctl.store.header import entry, heading
 from attnctl.store.strict_json import encode_json, json_text, sink
-from attnctl.trace import Trace
 
 
 def write_json(traces: Sequence[Trace], stream: IO[Any]) -> None:

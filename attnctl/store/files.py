@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NoReturn
 
-from attnctl.errors import AttnError
-from attnctl.files import UNFINISHED, hold_output
+from attnctl.base.errors import AttnError
+from attnctl.base.files import UNFINISHED, hold_output
 from attnctl.store.format import Format
 
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]

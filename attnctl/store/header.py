@@ -13,14 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnctl import __version__
-from attnctl.array import Array
-from attnctl.derivation import Step
-from attnctl.errors import AttnError, raise_all
-from attnctl.names import TABLE
-from attnctl.ops import Unstated
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import SCHEMA, Trace
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.names import TABLE
+from attnctl.math.ops import Unstated
 from attnctl.store.codec import decode, op_of, plain, shown, under
 from attnctl.store.limits import raise_first
-from attnctl.trace import SCHEMA, Trace
 
 WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 DTYPES = {np.dtype(name) for name in ("bool", *WHOLE, "float16", "float32", "float64")}

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.engine.memory import INFLATED, available, size_text
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.math import Array
+from attnctl.math.engine.cost import INFLATED, available, size_text
 
 MOST_PROBLEMS = 20
 

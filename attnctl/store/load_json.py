@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.engine.memory import size_text
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math import Array
+from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import shown, under
 from attnctl.store.header import check_schema, collect_problems
 from attnctl.store.limits import hold, raise_first
 from attnctl.store.members import assemble_trace
 from attnctl.store.nested import array_of
-from attnctl.trace import Trace
 
 LONGEST = 1 << 30
 """Bytes of JSON that are read at most; larger dumps are what .npz and .safetensors are for."""

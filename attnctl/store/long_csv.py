@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TextIO
 
-from attnctl.array import Array
-from attnctl.cells import number_repeats
+from attnctl.base.cells import number_repeats
+from attnctl.base.trace import Trace
+from attnctl.base.words import number_text
+from attnctl.math import Array
 from attnctl.store.strict_json import encode_json
-from attnctl.trace import Trace
-from attnctl.words import number_text
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 LEADING = ("batch", "head")

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.names import TABLE
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math import Array
+from attnctl.math.names import TABLE
 from attnctl.store.codec import shown
 from attnctl.store.header import Shaped, check_schema, foreign_step, rebuild
 from attnctl.store.limits import MOST_PROBLEMS, raise_first
-from attnctl.trace import Trace
 
 
 class Member(Shaped, Protocol):

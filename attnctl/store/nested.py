@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array, Shape
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.math import Array, Shape
 from attnctl.store.codec import NOT_FINITE, shown
 from attnctl.store.header import DTYPES, check_shape, shown_shape
 

@@ -10,9 +10,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 
-from attnctl.array import Array
-from attnctl.engine.memory import size_text
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.math import Array
+from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import shown
 from attnctl.store.header import DTYPES, check_shape
 from attnctl.store.raw import File, array_from

@@ -16,9 +16,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.engine.memory import available, size_text
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math import Array
+from attnctl.math.engine.cost import available, size_text
 from attnctl.store.codec import shown
 from attnctl.store.header import whole
 from attnctl.store.limits import hold, room
@@ -27,7 +28,6 @@ from attnctl.store.members import assemble_trace
 from attnctl.store.npy import Npy, check_bytes, npy_header
 from attnctl.store.raw import File, pieces
 from attnctl.store.strict_json import encode_json, json_text
-from attnctl.trace import Trace
 
 if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo

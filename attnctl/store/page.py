@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math import Array
 from attnctl.store.codec import decode, shown
 from attnctl.store.header import DTYPES, check_shape
 from attnctl.store.limits import hold, room
@@ -28,7 +29,6 @@ from attnctl.store.members import assemble_trace
 from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from
 from attnctl.store.strict_json import encode_json, json_text
-from attnctl.trace import Trace
 
 START = b"<!doctype html>"
 SCHEMA = "attnctl/report/1"

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from attnctl.array import Array
+from attnctl.math import Array
 
 PIECE = 1 << 17
 """Numbers of an array written at a time: what a processor's cache holds."""

@@ -12,9 +12,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.engine.memory import size_text
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math import Array
+from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import shown, under
 from attnctl.store.header import check_shape, collect_problems, whole
 from attnctl.store.limits import raise_first
@@ -22,7 +23,6 @@ from attnctl.store.load_json import header_of
 from attnctl.store.members import assemble_trace
 from attnctl.store.raw import File, array_from, pieces
 from attnctl.store.strict_json import encode_json, json_text
-from attnctl.trace import Trace
 
 METADATA = "__metadata__"
 HEADER = "attnctl.json"

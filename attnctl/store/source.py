@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from attnctl.array import Array
-from attnctl.engine.memory import available
-from attnctl.errors import AttnError
-from attnctl.files import STANDARD_INPUT, open_found, open_input
+from attnctl.base.errors import AttnError
+from attnctl.base.files import STANDARD_INPUT, open_found, open_input
+from attnctl.base.trace import Trace
+from attnctl.base.values import MOST_DIGITS, WHOLE, short
+from attnctl.base.words import did_you_mean, plural, quote
+from attnctl.math import Array
+from attnctl.math.engine.cost import available
 from attnctl.store.codec import shown
 from attnctl.store.limits import hold
 from attnctl.store.load_json import check_length, read_json, text_of
@@ -22,9 +25,6 @@ from attnctl.store.npz import read_npz
 from attnctl.store.page import is_page, read_page
 from attnctl.store.raw import File
 from attnctl.store.safetensors import read_safetensors
-from attnctl.trace import Trace
-from attnctl.values import MOST_DIGITS, WHOLE, short
-from attnctl.words import did_you_mean, plural, quote
 
 CHUNK = 1 << 20
 

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from attnctl.api import check
-from attnctl.arrays.foreign import row_of
-from attnctl.names import OUTPUT
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.inputs.arrays.foreign import row_of
+from attnctl.math.names import OUTPUT
 
 if TYPE_CHECKING:
-    from attnctl.array import Array
+    from attnctl.math import Array
     from attnctl.verbs.check.report import Report
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from attnctl.array import Array
+from attnctl.math import Array
 
 try:
     from hypothesis import strategies as st

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.config.schema import validate
-from attnctl.plan.vocab import tokenize
+from attnctl.inputs.config.schema import validate
+from attnctl.inputs.plan.vocab import tokenize
 
 SENTENCES = ["I love AI", "the cat sat on the mat"]
 

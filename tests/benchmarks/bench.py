@@ -144,11 +144,11 @@ def without_orjson():
 def dumps():
     import numpy as np
 
-    from attnctl.derivation import Step
+    from attnctl.base.trace import Trace
     from attnctl.formats import write
-    from attnctl.ops import Unstated
+    from attnctl.math.derivation import Step
+    from attnctl.math.ops import Unstated
     from attnctl.store.dump_json import write_json
-    from attnctl.trace import Trace
 
     array = np.random.RandomState(0).randn(8, 1024, 1024)
     step = Step("scores", Unstated(), (), ("head", "query", "key"), "", "S")
@@ -182,7 +182,7 @@ def yaml():
     import numpy as np
     import yaml as pyyaml
 
-    from attnctl.config.load import parse
+    from attnctl.inputs.config.load import parse
 
     rows = np.random.RandomState(0).randn(1000, 64).tolist()
     text = "embeddings:\n" + "".join(f"  - {row}\n" for row in rows)
@@ -199,8 +199,8 @@ def tables():
     from rich.table import Table
 
     import attnctl
-    from attnctl.screen.output import Plain
-    from attnctl.verbs.show.tables import View, show
+    from attnctl.drawing.screen.output import Plain
+    from attnctl.drawing.show.tables import View, show
 
     arrays = {name: np.random.RandomState(0).randn(512, 8) for name in "QKV"}
     trace = attnctl.attend(arrays, keep=["scores"])

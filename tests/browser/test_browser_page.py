@@ -7,8 +7,8 @@ import pytest
 from page_arithmetic import Said, write
 
 import attnctl
+from attnctl.base.trace import Trace
 from attnctl.store import read
-from attnctl.trace import Trace
 
 pytestmark = pytest.mark.slow
 
@@ -183,7 +183,7 @@ def test_a_hostile_token_is_text(show, tmp_path):
 
 
 def test_wrong_cells_are_marked(show, tmp_path):
-    from attnctl.report.found import check_pieces
+    from attnctl.pages.found import check_pieces
 
     right = attnctl.run("I love AI", heads=2)
     array = right["scores"].copy()

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from attnctl.config.settings import Settings
-from attnctl.derivation import Rotary
-from attnctl.rules import Alibi, Causal, Softcap, Window
+from attnctl.base.trace import Trace
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.derivation import Rotary
+from attnctl.math.rules import Alibi, Causal, Softcap, Window
 from attnctl.store.header import foreign_step
-from attnctl.trace import Trace
 
 
 def foreign(arrays, **header):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.evidence.precision import FLOAT64
+from attnctl.evidence.record import Record, with_precisions
+from attnctl.evidence.walk import Verdict, Walker
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.intent import find_intent
-from attnctl.verbs.check.precision import FLOAT64
-from attnctl.verbs.check.record import Record, with_precisions
-from attnctl.verbs.check.walk import Verdict, Walker
 
 pytestmark = pytest.mark.sample(2)
 

@@ -10,8 +10,8 @@ from check_foreign import foreign
 
 import attnctl
 from attnctl.cli.program import program
-from attnctl.config.settings import Settings
-from attnctl.rules import Causal
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.rules import Causal
 
 MEANT = Settings(heads=programs.HEADS, rules=(Causal(),))
 

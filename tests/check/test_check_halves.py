@@ -6,14 +6,14 @@ import halves
 import numpy as np
 import pytest
 
-from attnctl.config.settings import Settings
-from attnctl.derivation import Rotary
-from attnctl.plan.intended import anyones
-from attnctl.rules import Causal
+from attnctl.evidence.record import Strictness
+from attnctl.evidence.walk import Verdict
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.intended import anyones
+from attnctl.math.derivation import Rotary
+from attnctl.math.rules import Causal
 from attnctl.verbs.check.intent import best_reading, walk_over
 from attnctl.verbs.check.readings import Reading
-from attnctl.verbs.check.record import Strictness
-from attnctl.verbs.check.walk import Verdict
 
 MEANT = Settings(heads=halves.HEADS, kv_heads=halves.KV_HEADS, rules=(Causal(),), positions=Rotary())
 

@@ -6,7 +6,7 @@ import pytest
 from check_foreign import foreign, meant
 
 import attnctl
-from attnctl.verbs.check.fit import spoken
+from attnctl.mistakes.fit import spoken
 
 
 def changed(name, change):

@@ -7,7 +7,7 @@ from check_foreign import foreign, meant
 
 import attnctl
 from attnctl import AttnError
-from attnctl.config.settings import Settings
+from attnctl.inputs.config.settings import Settings
 
 GROUPED = own.GROUPED.but(dtype=own.F64)  # W_K is square, W_Q is not
 

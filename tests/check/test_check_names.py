@@ -8,7 +8,7 @@ import pytest
 
 import attnctl
 from attnctl import AttnError
-from attnctl.arrays.foreign import understood
+from attnctl.inputs.arrays.foreign import understood
 
 FOREIGN = Path(__file__).parent / "foreign"
 

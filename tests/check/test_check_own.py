@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.derivation import Rotary
+from attnctl.math.derivation import Rotary
 from attnctl.store import read_one
 
 SAMPLES = sorted(Path(__file__).parents[2].glob("samples/variants/*.json"))

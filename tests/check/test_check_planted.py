@@ -9,8 +9,8 @@ from check_foreign import foreign, meant, quietly
 from trial.mistakes import CLASSES
 
 import attnctl
-from attnctl.verbs.check.catalogue import CATALOGUE
-from attnctl.verbs.check.catalogue.models import MODELS
+from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.models import MODELS
 
 pytestmark = pytest.mark.sample(8)
 

@@ -6,7 +6,7 @@ import pytest
 from check_foreign import foreign, meant, quietly
 
 import attnctl
-from attnctl.plan.intended import under_our_names
+from attnctl.inputs.plan.intended import under_our_names
 
 
 @pytest.mark.parametrize("what", own.RECORDED)

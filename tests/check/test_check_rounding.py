@@ -7,11 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry_strategies import examples
 
-from attnctl import ops
-from attnctl.rules import Causal
-from attnctl.verbs.check import precision, wrong
-from attnctl.verbs.check.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
-from attnctl.verbs.check.rounding import (
+from attnctl.evidence import precision
+from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
+from attnctl.evidence.rounding import (
     FACTOR,
     Known,
     anything,
@@ -21,6 +19,9 @@ from attnctl.verbs.check.rounding import (
     round_at_random,
     typical,
 )
+from attnctl.math import ops
+from attnctl.math.rules import Causal
+from attnctl.mistakes import wrong
 
 pytestmark = pytest.mark.sample(2)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnctl.config.examples import about, names
-from attnctl.config.schema import json_schema
+from attnctl.inputs.config.examples import about, names
+from attnctl.inputs.config.schema import json_schema
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"), key=lambda path: path.stem)

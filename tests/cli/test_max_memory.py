@@ -10,8 +10,8 @@ import pytest
 from commands import commands
 
 from attnctl import load
-from attnctl.engine.memory import INFLATED, limit_memory
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.math.engine.cost import INFLATED, limit_memory
 
 MIB = 2**20
 READING = {

@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 from registry_strategies import instances
 
-from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
-from attnctl.derivation import Rotary
-from attnctl.rules import Alibi, AllOf, AnyOf, Causal, Dilated, Softcap, Window
+from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
+from attnctl.math.derivation import Rotary
+from attnctl.math.rules import Alibi, AllOf, AnyOf, Causal, Dilated, Softcap, Window
 
 MOST = 2**31 - 1
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import attnctl
+from attnctl.base.setting import ATTENTION, EDIT, SENTENCE
 from attnctl.cli.program import program
-from attnctl.config.fields import FIELDS, KEYWORDS, settings_with_flags
-from attnctl.config.load import parse
-from attnctl.config.rules import SETTABLE
-from attnctl.config.settings import IN_ORDER, Settings
-from attnctl.rules import RULES
-from attnctl.setting import ATTENTION, EDIT, SENTENCE
+from attnctl.inputs.config.fields import FIELDS, KEYWORDS, settings_with_flags
+from attnctl.inputs.config.load import parse
+from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.settings import IN_ORDER, Settings
+from attnctl.math.rules import RULES
 
 SENTENCE_TEXT = "to be or not to be"
 SAME = [

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from attnctl.config.load import parse
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.inputs.config.load import parse
 
 HERE = Path(__file__).parent
 SEEDS = [path.read_bytes() for path in sorted(HERE.glob("*/*.yaml"))]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.config.load import load, parse
-from attnctl.config.schema import validate
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.inputs.config.load import load, parse
+from attnctl.inputs.config.schema import validate
 
 HERE = Path(__file__).parent
 PROBLEMS = sorted((HERE / "problems").glob("*.yaml"))
@@ -167,7 +167,7 @@ def test_memory_that_runs_out_is_an_error_of_the_file(monkeypatch):
     def read(text, name):
         raise MemoryError
 
-    monkeypatch.setattr("attnctl.config.yaml.read", read)
+    monkeypatch.setattr("attnctl.inputs.config.yaml.read", read)
     assert problems_in("") == ["x.yaml: more than fits into memory; keep matrices in a .npz file"]
 
 

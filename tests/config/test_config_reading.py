@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from attnctl.config import yaml as reader
-from attnctl.config.load import load, parse
-from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
-from attnctl.config.tables import BIAS, MASK, MATRIX, VECTOR
-from attnctl.derivation import Rotary
-from attnctl.errors import AttnError
-from attnctl.rules import Alibi, Causal, Dilated, Softcap, Window
-from attnctl.values import BadValueError, Plain
+from attnctl.base.errors import AttnError
+from attnctl.base.values import BadValueError, Plain
+from attnctl.inputs.config import yaml as reader
+from attnctl.inputs.config.load import load, parse
+from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
+from attnctl.inputs.config.tables import BIAS, MASK, MATRIX, VECTOR
+from attnctl.math.derivation import Rotary
+from attnctl.math.rules import Alibi, Causal, Dilated, Softcap, Window
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
-from attnctl.config.schema import json_schema
-from attnctl.config.settings import IN_ORDER, Settings
+from attnctl.inputs.config.schema import json_schema
+from attnctl.inputs.config.settings import IN_ORDER, Settings
 
 HERE = Path(__file__).parent
 CONFIGS = sorted([*(HERE.parent.parent / "configs").glob("*.yaml"), *(HERE / "written").glob("*.yaml")])

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from attnctl.config.load import parse
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.inputs.config.load import parse
 
 TEXTS = {
     "a: b: c\n": "1: a colon where no key may stand",

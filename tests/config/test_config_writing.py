@@ -8,13 +8,13 @@ import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
-from attnctl.config.fields import FIELDS
-from attnctl.config.load import parse
-from attnctl.config.schema import validate
-from attnctl.config.settings import FromFile, Random, Settings, Tokenizer, Weights
-from attnctl.config.write import write_commented
-from attnctl.kind import HeadNorm
-from attnctl.rules import Causal, Softcap, Window
+from attnctl.inputs.config.fields import FIELDS
+from attnctl.inputs.config.load import parse
+from attnctl.inputs.config.schema import validate
+from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
+from attnctl.inputs.config.write import write_commented
+from attnctl.math.kind import HeadNorm
+from attnctl.math.rules import Causal, Softcap, Window
 
 HERE = Path(__file__).parent
 

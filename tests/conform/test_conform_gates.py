@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attnctl.verbs.check.precision import BFLOAT16, DTYPES, round_to
+from attnctl.evidence.precision import BFLOAT16, DTYPES, round_to
 from attnctl.verbs.conform.build import problem_of
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import TYPES, Case, Conventions

@@ -16,8 +16,8 @@ import pytest
 from onnx.backend.test.case import node as onnx_cases
 
 import attnctl
-from attnctl.ops import Softmax
-from attnctl.ops.positions import rotate
+from attnctl.math.ops import Softmax
+from attnctl.math.ops.positions import rotate
 
 COUNTS = {"Attention": 93, "RotaryEmbedding": 8, "Softmax": 7}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import attnctl
-from attnctl.config.settings import Random, Settings, Weights
-from attnctl.derivation import Rotary
+from attnctl.inputs.config.settings import Random, Settings, Weights
+from attnctl.math.derivation import Rotary
 
 BIASES = Weights({name: Random() for name in ("b_Q", "b_K", "b_V", "b_O")})
 TABLE = [[0.1 * row + column for column in range(4)] for row in range(5)]

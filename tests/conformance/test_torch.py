@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.derivation import Rotary
+from attnctl.math.derivation import Rotary
 
 FOLDER = Path(__file__).parent / "pytorch"
 COUNTS = {"sdpa": 16, "mha": 11, "rotary": 5}

@@ -9,9 +9,9 @@ import sys
 import pytest
 from corpora import written
 
+from attnctl.base.errors import AttnError
 from attnctl.cli.commands import with_values
 from attnctl.cli.program import program
-from attnctl.errors import AttnError
 from attnctl.verbs.corpus import Job, part_of
 
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.config.settings import Random, Settings
-from attnctl.errors import AttnError
-from attnctl.values import BadValueError
+from attnctl.base.errors import AttnError
+from attnctl.base.values import BadValueError
+from attnctl.inputs.config.settings import Random, Settings
 from attnctl.verbs.corpus import Job, merge_parts, part_of
 from attnctl.verbs.corpus.lines import Shard, read_shard
 from attnctl.verbs.corpus.part import part_of_bytes

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from attnctl.derivation import Step
-from attnctl.ops import Unstated
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Unstated
 
 AXES = {
     "X": ("token", "d_model"),

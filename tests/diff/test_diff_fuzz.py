@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.screen.output import Plain
+from attnctl.drawing.screen.output import Plain
 from attnctl.store.strict_json import json_text
 from attnctl.verbs.diff.view import show_difference
 

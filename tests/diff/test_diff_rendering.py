@@ -9,9 +9,9 @@ from diff_traces import trace_of
 from rich.console import Console
 
 import attnctl
-from attnctl.screen.numbers import four_digits
-from attnctl.screen.output import Plain
-from attnctl.screen.text import cells
+from attnctl.drawing.screen.numbers import four_digits
+from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.screen.text import cells
 from attnctl.verbs.diff.view import percent, show_difference
 
 FOLDER = Path(__file__).parent / "golden"

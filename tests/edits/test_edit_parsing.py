@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.cells import Address, Index, Token, Whole
-from attnctl.edits import parse, what_if
+from attnctl.base.cells import Address, Index, Token, Whole
+from attnctl.base.edits import parse, what_if
 from attnctl.store import read_one
 
 SPELLED = [

@@ -10,7 +10,7 @@ from explained import evaluated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnctl.arithmetic import (
+from attnctl.math.arithmetic import (
     Call,
     Difference,
     Number,

@@ -8,11 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.cells import Address, Index, Speller, Token, Whole, parse, parse_start, spell_cell, spellings
-from attnctl.derivation import Step
-from attnctl.errors import AttnError
-from attnctl.ops import Unstated
-from attnctl.trace import Trace
+from attnctl.base.cells import (
+    Address,
+    Index,
+    Speller,
+    Token,
+    Whole,
+    parse,
+    parse_start,
+    spell_cell,
+    spellings,
+)
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Unstated
 from attnctl.verbs.explain import explain
 
 THE = Token("the")

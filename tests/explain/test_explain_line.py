@@ -9,11 +9,11 @@ import pytest
 from explained import check_cells, close, evaluated
 
 import attnctl
-from attnctl.config.load import load
-from attnctl.config.settings import Settings
-from attnctl.derivation import Rotary
-from attnctl.errors import AttnError
-from attnctl.rules import Causal
+from attnctl.base.errors import AttnError
+from attnctl.inputs.config.load import load
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.derivation import Rotary
+from attnctl.math.rules import Causal
 from attnctl.store import read_one
 from attnctl.verbs.explain import Explainer, explain
 
@@ -138,7 +138,7 @@ def walk(node):
 
 
 def root(trace, cell, depth):
-    from attnctl.cells import parse
+    from attnctl.base.cells import parse
 
     return Explainer(trace).root(parse(cell), depth)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.config.settings import Settings
-from attnctl.derivation import Rotary
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.derivation import Rotary
 from attnctl.store import read_one
 from attnctl.verbs.explain import Explainer, parts_of
 

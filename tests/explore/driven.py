@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from attnctl.cli.settings import settings_from
-from attnctl.config.fields import FIELDS
+from attnctl.inputs.config.fields import FIELDS
 from attnctl.store import read
 from attnctl.verbs.explore import OfFile, OfSentence, begin_walk
 

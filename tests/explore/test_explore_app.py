@@ -7,7 +7,7 @@ import pytest
 from driven import drive, of_file, of_sentence, plain, screen_text, shown
 
 import attnctl
-from attnctl.screen.screen import Screen
+from attnctl.drawing.screen.screen import Screen
 from attnctl.verbs.explore import OfFile, begin_walk
 from attnctl.verbs.explore.keys import KEYS
 from attnctl.verbs.explore.view import foot, help_lines
@@ -340,13 +340,13 @@ def test_the_help_says_every_key():
 
 @pytest.mark.slow
 def test_a_large_matrix_formats_what_is_visible(monkeypatch):
-    from attnctl.screen.numbers import Format
+    from attnctl.drawing.screen.numbers import Format
 
     size = 4096
     step = of_sentence().trace.steps["attention_weights"]
     weights = np.random.default_rng(0).random((1, size, size), dtype=np.float32)
     trace = attnctl.run("I love AI")
-    from attnctl.trace import Trace
+    from attnctl.base.trace import Trace
 
     walk = begin_walk(
         OfFile((Trace({step.name: step}, {step.name: weights}, dict(trace.header)),), ("big",))

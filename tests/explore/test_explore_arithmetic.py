@@ -5,7 +5,7 @@ import os
 import pytest
 from driven import DUMPS, VARIANTS, no_escapes, of_file, of_sentence, plain
 
-from attnctl.screen.screen import Screen
+from attnctl.drawing.screen.screen import Screen
 from attnctl.verbs.explain.view import Page, View
 from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go

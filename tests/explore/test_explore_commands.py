@@ -9,8 +9,8 @@ import pytest
 from driven import DUMPS, VARIANTS, of_file, of_sentence
 
 from attnctl.cli.program import program
-from attnctl.config.settings import Settings
 from attnctl.formats import write
+from attnctl.inputs.config.settings import Settings
 from attnctl.models.run import Input
 from attnctl.store.codec import plain
 from attnctl.verbs.explore import OfModel, begin_walk, remake
@@ -79,8 +79,8 @@ SENTENCES = {
 
 
 def options_of(given):
-    from attnctl.config.fields import TOKENIZER
-    from attnctl.config.positions import ROPE_OPTIONS
+    from attnctl.inputs.config.fields import TOKENIZER
+    from attnctl.inputs.config.positions import ROPE_OPTIONS
 
     parts = {key.name: key.keyword for form in (ROPE_OPTIONS, TOKENIZER) for key in form.keys.values()}
     return {parts.get(name, name): value for name, value in given.items()}
@@ -163,7 +163,7 @@ def test_one_trace_of_several(tmp_path):
 
 
 def test_anyones_arrays(tmp_path):
-    from attnctl.plan.intended import under_our_names
+    from attnctl.inputs.plan.intended import under_our_names
     from attnctl.store import read_one
     from attnctl.verbs.explore import OfFile
 

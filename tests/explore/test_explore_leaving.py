@@ -11,7 +11,7 @@ import time
 import pytest
 from driven import of_sentence
 
-from attnctl.screen.text import safe, shell_line, shell_word
+from attnctl.drawing.screen.text import safe, shell_line, shell_word
 from attnctl.verbs.explore.command import commands
 
 HOSTILE = "\x1b]0;pwned\x07 \x1b[2J \u009b31m \u2066love\u202e it's \\n \ud7ff"

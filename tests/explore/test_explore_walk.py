@@ -5,8 +5,8 @@ import pytest
 from driven import DUMPS, VARIANTS, of_file, of_sentence
 
 import attnctl
-from attnctl.errors import AttnError
-from attnctl.trace import Trace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
 from attnctl.verbs.explore import OfFile, begin_walk, remake
 from attnctl.verbs.explore import walk as go
 

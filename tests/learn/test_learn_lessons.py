@@ -10,7 +10,7 @@ from math import cos, sin
 import numpy as np
 import pytest
 
-from attnctl.config import yaml
+from attnctl.inputs.config import yaml
 from attnctl.verbs.learn import grade, lessons
 
 LESSONS = {lesson.name: lesson for lesson in lessons()}

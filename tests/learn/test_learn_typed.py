@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnctl.errors import AttnError
-from attnctl.values import Plain
+from attnctl.base.errors import AttnError
+from attnctl.base.values import Plain
 from attnctl.verbs.learn.expression import Cells, parse
 from attnctl.verbs.learn.typed import fit_shape, read_matrix, read_number
 

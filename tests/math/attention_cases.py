@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from oracle import Kind, attend
 
-from attnctl.derivation import Rotary
-from attnctl.kind import HeadNorm
+from attnctl.math.derivation import Rotary
+from attnctl.math.kind import HeadNorm
 
 NORMS = ("Q_norm_weight", "K_norm_weight", "Q_norm_bias", "K_norm_bias")
 NEVER_BATCHED = ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O", "sink", *NORMS)

@@ -7,9 +7,9 @@ import pytest
 
 import attnctl
 from attnctl.api import chosen
-from attnctl.engine import blas
-from attnctl.engine.execute import carry_out
-from attnctl.plan import operator
+from attnctl.inputs.plan import operator
+from attnctl.math.engine import blas
+from attnctl.math.engine.execute import carry_out
 
 pytestmark = pytest.mark.sample(7)
 

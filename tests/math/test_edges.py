@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.derivation import Rotary
-from attnctl.rules import alibi_slopes
+from attnctl.math.derivation import Rotary
+from attnctl.math.rules import alibi_slopes
 
 INF = np.inf
 V = np.array([[1.0], [2.0], [4.0], [8.0]])

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from registry_strategies import examples
 
 import attnctl
-from attnctl import ops
-from attnctl.arithmetic import code, evaluate, numbers
-from attnctl.filling import filler, form_of
-from attnctl.ops import OPS, Given, Op
+from attnctl.math import ops
+from attnctl.math.arithmetic import code, evaluate, numbers
+from attnctl.math.filling import filler, form_of
+from attnctl.math.ops import OPS, Given, Op
 
 NAMES = {name: getattr(math, name) for name in ("exp", "sqrt", "tanh", "cos", "sin")}
 NAMES |= {"Infinity": math.inf, "NaN": math.nan, "__builtins__": {}}

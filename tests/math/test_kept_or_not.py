@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 import attnctl
 from attnctl.api import chosen
-from attnctl.config.settings import Settings
-from attnctl.engine import blas
-from attnctl.engine.cost import peak
-from attnctl.engine.execute import carry_out, steps_needed
-from attnctl.engine.tiles import SCRATCH_BYTES
-from attnctl.plan import operator
-from attnctl.rules import Causal
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan import operator
+from attnctl.math.engine import blas
+from attnctl.math.engine.cost import peak
+from attnctl.math.engine.execute import carry_out, steps_needed
+from attnctl.math.engine.tiles import SCRATCH_BYTES
+from attnctl.math.rules import Causal
 
 
 @pytest.mark.parametrize(("dtype", "value"), [("float16", 100), ("float32", 1e36), ("float64", 1e306)])

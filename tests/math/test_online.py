@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from attnctl.api import chosen
-from attnctl.engine import online
-from attnctl.engine.execute import carry_out
-from attnctl.plan import operator
+from attnctl.inputs.plan import operator
+from attnctl.math.engine import online
+from attnctl.math.engine.execute import carry_out
 
 KEYS, TILE = 12, 5
 NAN, INF = float("nan"), float("inf")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnctl.api import OF_ARRAYS, chosen
-from attnctl.engine.execute import carry_out
-from attnctl.ops import Block, Hide, Slope
-from attnctl.plan.operator import prepare
-from attnctl.rules import Causal, Padding, Window
+from attnctl.inputs.plan.operator import prepare
+from attnctl.math.engine.execute import carry_out
+from attnctl.math.ops import Block, Hide, Slope
+from attnctl.math.rules import Causal, Padding, Window
 
 SIZES = st.sampled_from([1, 2, 3, 4, 7])
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.derivation import Rotary
+from attnctl.math.derivation import Rotary
 
 VARIANTS = {
     "plain": {},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.derivation import Rotary
+from attnctl.math.derivation import Rotary
 
 QKV = {"Q": np.ones((2, 3, 4)), "K": np.ones((2, 5, 4)), "V": np.ones((2, 5, 4))}
 FROM_X = {"X": np.ones((3, 4)), **{f"W_{name}": np.ones((4, 4)) for name in "QKV"}}

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from registry_strategies import instances as rules_of
 
 import attnctl
-from attnctl.derivation import Variant, derive
-from attnctl.engine.execute import carry_out
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.formats import write
-from attnctl.ops import Block, Hide
-from attnctl.rules import (
+from attnctl.math.derivation import Variant, derive
+from attnctl.math.engine.execute import carry_out
+from attnctl.math.ops import Block, Hide
+from attnctl.math.rules import (
     RULES,
     AllOf,
     AnyOf,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnctl.arithmetic import Call, Difference, Number, Product, Quotient, Source, Sum, code, numbers
-from attnctl.derivation import Rotary, Variant, derive
-from attnctl.engine.execute import carry_out, empty_rows
-from attnctl.engine.overflow import overflow
-from attnctl.ops import (
+from attnctl.math.arithmetic import Call, Difference, Number, Product, Quotient, Source, Sum, code, numbers
+from attnctl.math.derivation import Rotary, Variant, derive
+from attnctl.math.engine.execute import carry_out, empty_rows
+from attnctl.math.engine.overflow import overflow
+from attnctl.math.ops import (
     Add,
     Append,
     Copy,
@@ -28,8 +28,8 @@ from attnctl.ops import (
     Softmax,
     Squeeze,
 )
-from attnctl.ops.positions import rotary_pairs, rotate, sinusoids
-from attnctl.rules import Alibi, Causal, Softcap
+from attnctl.math.ops.positions import rotary_pairs, rotate, sinusoids
+from attnctl.math.rules import Alibi, Causal, Softcap
 
 TWO, MINUS = Number(2.0, Source(0, (1,))), Number(-0.5)
 

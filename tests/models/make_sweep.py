@@ -41,7 +41,7 @@ from sweep import (
 )
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.models.description import describe
 from attnctl.models.families import FAMILIES
 from attnctl.models.inert import INERT

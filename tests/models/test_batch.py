@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from checkpoints import folder_of
 
+from attnctl.math.names import WEIGHTS
 from attnctl.models.batch import starts_of, together, weights_of_layers
 from attnctl.models.run import Input, run_model
 from attnctl.models.source import open_model
 from attnctl.models.tokens import plain_ids
-from attnctl.names import WEIGHTS
 
 FAMILIES = [
     "bert",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checkpoints import NAMES, expected_of, folder_of
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.models.run import Input, run_model
 from attnctl.verbs.models.about import about
 

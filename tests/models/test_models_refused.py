@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checkpoints import ROOT
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.models.run import Input, run_model
 
 IDS = Input(ids=(3, 4, 5, 6))
@@ -187,7 +187,7 @@ def refusal_of_states(folder):
 
 
 def test_what_a_layer_costs_takes_no_numbers(llama):
-    from attnctl.config.settings import Settings
+    from attnctl.inputs.config.settings import Settings
     from attnctl.models.run import plans
     from attnctl.verbs.models.about import about
 
@@ -319,7 +319,7 @@ def test_a_folder_without_a_config(tmp_path):
 
 
 def test_what_does_not_fit_memory_is_refused(llama):
-    from attnctl.config.settings import Settings
+    from attnctl.inputs.config.settings import Settings
 
     with pytest.raises(AttnError, match="of memory, more than"):
         run_model(str(llama), IDS, "1", Settings(dtype="float32", max_memory=100))

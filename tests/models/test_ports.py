@@ -5,9 +5,9 @@ import pytest
 from checkpoints import ROOT
 from ports import PORTS, run
 
+from attnctl.inputs.plan.intended import anyones
 from attnctl.models.intent import meant
 from attnctl.models.source import open_model
-from attnctl.plan.intended import anyones
 from attnctl.verbs.check.check import check
 
 

@@ -77,7 +77,7 @@ def test_norms_of_tensorflow_have_other_names(tmp_path):
 
 
 def test_an_edit_flows_into_later_layers():
-    from attnctl.config.settings import Settings
+    from attnctl.inputs.config.settings import Settings
 
     name = str(ROOT / "gpt2")
     plain = run_model(name, IDS, "0,2")

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 from checkpoints import ROOT, expected_of
 
-from attnctl import names
-from attnctl.arithmetic import evaluate, numbers
-from attnctl.derivation import LayerParts, Rotary, Variant, derive
-from attnctl.engine.cost import cost
-from attnctl.engine.execute import carry_out
-from attnctl.filling import filler, form_of
+from attnctl.base.trace import Trace
 from attnctl.formats import write
-from attnctl.kind import HeadNorm
+from attnctl.math import names
+from attnctl.math.arithmetic import evaluate, numbers
+from attnctl.math.derivation import LayerParts, Rotary, Variant, derive
+from attnctl.math.engine.cost import cost
+from attnctl.math.engine.execute import carry_out
+from attnctl.math.filling import filler, form_of
+from attnctl.math.kind import HeadNorm
+from attnctl.math.ops import Given
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import embed
 from attnctl.models.source import open_model
-from attnctl.ops import Given
 from attnctl.store import read_one
-from attnctl.trace import Trace
 
 NAMES = [
     "gpt-oss",

@@ -17,7 +17,7 @@ from sweep import (
     write_checkpoint,
 )
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.models.description import describe
 from attnctl.models.families import FAMILIES
 from attnctl.models.inert import INERT

@@ -8,7 +8,7 @@ import pytest
 from images import decoded
 
 import attnctl
-from attnctl.pictures import render
+from attnctl.drawing.pictures import render
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (

@@ -10,9 +10,9 @@ import pytest
 from images import decoded
 
 import attnctl
-from attnctl.pictures.draw import draw
-from attnctl.pictures.plot import Figure, Panel, Plot
-from attnctl.pictures.png import palette_png
+from attnctl.drawing.pictures.draw import draw
+from attnctl.drawing.pictures.plot import Figure, Panel, Plot
+from attnctl.drawing.pictures.png import palette_png
 
 PALETTE = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (1, 2, 3)]
 
@@ -76,7 +76,7 @@ def have_resvg():
 
 
 def test_the_font_is_shipped_with_its_license_and_is_small():
-    folder = resources.files("attnctl.pictures") / "font"
+    folder = resources.files("attnctl.drawing.pictures") / "font"
     assert len((folder / "DejaVuSans.ttf").read_bytes()) < 100_000
     assert "Bitstream Vera" in (folder / "LICENSE").read_text()
 

@@ -9,11 +9,19 @@ import pytest
 from images import decoded
 
 import attnctl
-from attnctl.pictures.colours import BLUE, ODD, TWO_HUES, hexadecimal, ramp
-from attnctl.pictures.draw import draw
-from attnctl.pictures.plot import Figure, Panel, Plot, blocks
-from attnctl.pictures.scale import HATCHED, STRANGE, scale_of
-from attnctl.verbs.show.picture import Look, figure_of
+from attnctl.drawing.pictures.draw import draw
+from attnctl.drawing.pictures.plot import Figure, Panel, Plot, blocks
+from attnctl.drawing.pictures.scale import (
+    BLUE,
+    HATCHED,
+    ODD,
+    STRANGE,
+    TWO_HUES,
+    hexadecimal,
+    ramp,
+    scale_of,
+)
+from attnctl.drawing.show.picture import Look, figure_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

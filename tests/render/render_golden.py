@@ -6,9 +6,9 @@ from pathlib import Path
 import render_traces as traces
 from rich.console import Console
 
-from attnctl.screen.output import Plain
-from attnctl.verbs.show.markdown import write_markdown
-from attnctl.verbs.show.tables import View, show
+from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.show.markdown import write_markdown
+from attnctl.drawing.show.tables import View, show
 
 FOLDER = Path(__file__).parent / "golden"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import attnctl
-from attnctl.cells import parse, spelling
+from attnctl.base.cells import parse, spelling
 from attnctl.cli.complete import begun
-from attnctl.screen.output import Plain, output_for, print_lines, say
+from attnctl.drawing.screen.output import Plain, output_for, print_lines, say
 
 PACKAGE = Path(attnctl.__file__).parent
 STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}

@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 import attnctl
-from attnctl.pictures.plot import Panel, Plot
-from attnctl.screen.heat import HIDDEN, STRANGE, heat_lines, levels_of
-from attnctl.screen.output import Plain
-from attnctl.screen.palette import backgrounds
-from attnctl.screen.screen import Screen
-from attnctl.screen.text import cells
-from attnctl.verbs.show.tables import View, show
+from attnctl.drawing.pictures.plot import Panel, Plot
+from attnctl.drawing.screen.heat import HIDDEN, STRANGE, heat_lines, levels_of
+from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.screen.palette import backgrounds
+from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen.text import cells
+from attnctl.drawing.show.tables import View, show
 
 PLAIN = Screen(80)
 COLOURED = Screen(80, fits=True, colours=True, shades=True)

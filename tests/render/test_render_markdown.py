@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from render_golden import markdown
 
-from attnctl.errors import AttnError
-from attnctl.screen.text import distinct, token_text
-from attnctl.verbs.show.tables import View
+from attnctl.base.errors import AttnError
+from attnctl.drawing.screen.text import distinct, token_text
+from attnctl.drawing.show.tables import View
 
 UNHURRIED = settings(deadline=None)
 

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from render_golden import piped, terminal
 
-from attnctl.derivation import Step
-from attnctl.ops import Hide
-from attnctl.rules import Causal, Padding, Window
-from attnctl.screen.palette import STEPS
-from attnctl.screen.screen import Screen
-from attnctl.trace import Trace
-from attnctl.verbs.show.marks import marks
-from attnctl.verbs.show.tables import View
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.palette import STEPS
+from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.show.marks import marks
+from attnctl.drawing.show.tables import View
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Hide
+from attnctl.math.rules import Causal, Padding, Window
 
 UNHURRIED = settings(deadline=None)
 

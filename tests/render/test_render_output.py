@@ -10,9 +10,9 @@ import render_traces as traces
 from render_golden import piped
 from rich.console import Console
 
-from attnctl.rules import Causal
-from attnctl.screen.output import Plain, output_for, screen_of
-from attnctl.verbs.show.tables import show, show_all
+from attnctl.drawing.screen.output import Plain, output_for, screen_of
+from attnctl.drawing.show.tables import show, show_all
+from attnctl.math.rules import Causal
 
 
 class Terminal(io.StringIO):
@@ -121,8 +121,8 @@ def test_a_large_print_is_written_in_parts():
 def test_a_pipe_needs_nothing_of_rich():
     script = (
         "import sys, render_traces\n"
-        "from attnctl.screen.output import output_for\n"
-        "from attnctl.verbs.show.tables import show\n"
+        "from attnctl.drawing.screen.output import output_for\n"
+        "from attnctl.drawing.show.tables import show\n"
         "show(render_traces.causal(), output_for(sys.stdout, {}))\n"
         "heavy = {'rich', 'pygments', 'pydantic', 'yaml'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"

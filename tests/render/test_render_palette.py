@@ -9,7 +9,7 @@ from rich.color_triplet import ColorTriplet
 from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, TerminalTheme
 
-from attnctl.screen.palette import STEPS, STYLES, ramp
+from attnctl.drawing.screen.palette import STEPS, STYLES, ramp
 
 
 def colours(text):

@@ -11,9 +11,9 @@ from rich.layout import Layout
 from rich.panel import Panel
 from rich.table import Table
 
-from attnctl.errors import AttnError
-from attnctl.verbs.show.table import table
-from attnctl.verbs.show.tables import View
+from attnctl.base.errors import AttnError
+from attnctl.drawing.show.table import table
+from attnctl.drawing.show.tables import View
 
 
 def console(width=80, height=None, **options):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from render_golden import BRIEF, CASES, FOLDER, piped, terminal
 from rich.cells import cell_len
 
-from attnctl.errors import AttnError
-from attnctl.rules import Causal
-from attnctl.trace import Trace
-from attnctl.verbs.show.tables import View
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.drawing.show.tables import View
+from attnctl.math.rules import Causal
 
 
 @pytest.mark.parametrize("name", CASES)

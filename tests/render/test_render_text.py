@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attnctl.screen import text
+from attnctl.drawing.screen import text
 
 UNHURRIED = settings(deadline=None)
 

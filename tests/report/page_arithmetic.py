@@ -5,15 +5,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import attnctl.report
-from attnctl.errors import AttnError
-from attnctl.report.describe import explainer_of
-from attnctl.report.write import pieces
-from attnctl.screen.screen import Screen
+import attnctl.pages
+from attnctl.base.errors import AttnError
+from attnctl.drawing.screen.screen import Screen
+from attnctl.pages.describe import explainer_of
+from attnctl.pages.write import pieces
 from attnctl.verbs.explain.view import Page, View
 
 HERE = Path(__file__).parent
-SCRIPTS = Path(attnctl.report.__file__).parent / "page"
+SCRIPTS = Path(attnctl.pages.__file__).parent / "page"
 NODE = shutil.which("node")
 
 

@@ -14,16 +14,16 @@ from page_arithmetic import NODE, SCRIPTS, Said, as_said, said_by_pages, write
 from registry_strategies import examples
 
 import attnctl
-from attnctl.arithmetic import Call, Difference, Number, Product, Quotient, Sum
-from attnctl.filling import filler, form_of
-from attnctl.notation import data as written_out
-from attnctl.ops import OPS, Op
-from attnctl.plan.intended import anyones
+from attnctl.base.trace import Trace
+from attnctl.base.words import number_text
+from attnctl.inputs.plan.intended import anyones
+from attnctl.math.arithmetic import Call, Difference, Number, Product, Quotient, Sum
+from attnctl.math.filling import filler, form_of
+from attnctl.math.notation import data as written_out
+from attnctl.math.ops import OPS, Op
 from attnctl.store import read
 from attnctl.store.codec import plain
-from attnctl.trace import Trace
 from attnctl.verbs.explain.view import number_for_people
-from attnctl.words import number_text
 
 VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.report.found import beside, check_pieces, conform_pieces, diff_pieces, mark_wrong
+from attnctl.base.trace import Trace
+from attnctl.pages.found import beside, check_pieces, conform_pieces, diff_pieces, mark_wrong
 from attnctl.store import read
-from attnctl.trace import Trace
 
 
 def text(pieces):

@@ -67,6 +67,6 @@ def test_a_frontend_says_what_it_takes():
 def test_nobody_imports_the_page_who_does_not_ask_for_it():
     code = (
         "import attnctl, sys; trace = attnctl.run('I love AI'); attnctl.check(trace);"
-        "print(any(name.startswith('attnctl.report') for name in sys.modules))"
+        "print(any(name.startswith('attnctl.pages') for name in sys.modules))"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -13,9 +13,9 @@ from page_arithmetic import write
 
 import attnctl
 from attnctl import formats
-from attnctl.errors import AttnError
-from attnctl.report.kept import ROOM, by_blocks, kept, kept_of
-from attnctl.report.write import pieces
+from attnctl.base.errors import AttnError
+from attnctl.pages.kept import ROOM, by_blocks, kept, kept_of
+from attnctl.pages.write import pieces
 from attnctl.store import read
 from attnctl.store.header import whole
 

@@ -4,8 +4,8 @@ from io import StringIO
 from pathlib import Path
 
 import attnctl
-from attnctl.screen.output import plain_text
-from attnctl.screen.screen import Screen
+from attnctl.drawing.screen.output import plain_text
+from attnctl.drawing.screen.screen import Screen
 from attnctl.verbs.stats import Found, Report, measure_heads, rollout
 from attnctl.verbs.stats.view import Table, rollout_lines, write_csv
 

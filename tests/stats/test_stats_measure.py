@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import attnctl
-from attnctl.derivation import Step
-from attnctl.errors import AttnError
-from attnctl.ops import Unstated
-from attnctl.trace import Trace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Unstated
 from attnctl.verbs.stats import MEASURES, measure, measure_heads
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_stats_measure import a_trace
 
 import attnctl
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.verbs.stats import Report, Tally, measure_heads, merge, rollout
 
 

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from attnctl.derivation import Rotary, Step, Variant, derive
-from attnctl.engine.execute import carry_out
-from attnctl.ops import Given, Hide, MatMulT, Scale, Sinusoid, Unstated
-from attnctl.rules import Alibi, Causal, Padding, Softcap, Window
+from attnctl.base.trace import Trace
+from attnctl.math.derivation import Rotary, Step, Variant, derive
+from attnctl.math.engine.execute import carry_out
+from attnctl.math.ops import Given, Hide, MatMulT, Scale, Sinusoid, Unstated
+from attnctl.math.rules import Alibi, Causal, Padding, Softcap, Window
 from attnctl.store.header import FIELDS
-from attnctl.trace import Trace
 
 TINY = np.array([[1.0, -np.inf], [-0.0, 5e-324], [1e16, 0.1]])
 MASK = np.array([[True, False], [True, True]])

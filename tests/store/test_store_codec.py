@@ -6,9 +6,9 @@ from typing import get_args, get_origin, get_type_hints
 
 import pytest
 
-from attnctl.errors import AttnError
-from attnctl.ops import OPS, Given, Hide, Repeat, Rotate, Scale, Sinusoid, Softmax
-from attnctl.rules import RULES, Causal, Composed, Padding, VisibilityRule, Window
+from attnctl.base.errors import AttnError
+from attnctl.math.ops import OPS, Given, Hide, Repeat, Rotate, Scale, Sinusoid, Softmax
+from attnctl.math.rules import RULES, Causal, Composed, Padding, VisibilityRule, Window
 from attnctl.store.codec import decode, op_of, plain
 
 TYPED = [

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from store_examples import carried_out, of_arrays
 
-from attnctl.derivation import Step
-from attnctl.ops import Unstated
+from attnctl.base.trace import Trace
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Unstated
 from attnctl.store.long_csv import write_csv
-from attnctl.trace import Trace
 
 
 def written(*traces):

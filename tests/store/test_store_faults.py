@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from store_examples import carried_out, of_arrays, typed
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.formats import FORMATS, write
 from attnctl.store import read_one
 from attnctl.store.format import Format

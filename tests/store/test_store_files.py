@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from store_examples import carried_out, of_arrays, typed
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.formats import write, write_all
 from attnctl.store import files, read_one, write_text
 from attnctl.store.dump_json import write_json

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from store_examples import bits, carried_out, of_arrays, same, traces, typed
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.formats import write
-from attnctl.ops import Unstated
+from attnctl.math.ops import Unstated
 from attnctl.store import arrays, digits, read, read_one
 
 GOLDEN = Path(__file__).parent / "golden"

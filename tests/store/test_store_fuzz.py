@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.store import read
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from store_examples import carried_out, of_arrays, same, typed
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.store import npz, read_one
 

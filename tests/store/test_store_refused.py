@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.store import load_json, read, read_one
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from store_examples import carried_out, of_arrays
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.store import read_one
 

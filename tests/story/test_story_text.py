@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from registry_strategies import instances
 
 import attnctl
-from attnctl.derivation import Step
-from attnctl.ops import OPS, Op
-from attnctl.rules import RULES, Rule
+from attnctl.math.derivation import Step
+from attnctl.math.ops import OPS, Op
+from attnctl.math.rules import RULES, Rule
 from attnctl.verbs.story.chapters import OPTIONAL, what_happens
 
 VARIANTS = Path(__file__).parents[2] / "samples" / "variants"

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnctl.config.settings import Settings
-from attnctl.engine.memory import require
-from attnctl.errors import AttnError
-from attnctl.names import TABLE
-from attnctl.plan.intended import Intent, unknown_names
-from attnctl.trace import Trace
-from attnctl.verbs.check.catalogue import CATALOGUE
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.evidence.record import Record, Strictness
+from attnctl.evidence.walk import Checked, Verdict, Walk, Walker, nothing_checked
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.intended import Intent, unknown_names
+from attnctl.math.engine.cost import require
+from attnctl.math.names import TABLE
+from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.mistake import Mistake
 from attnctl.verbs.check.hints import agrees_as_printed, hint
 from attnctl.verbs.check.intent import (
     Walked,
@@ -23,14 +26,11 @@ from attnctl.verbs.check.intent import (
     with_shown_mask,
     without_unasked,
 )
-from attnctl.verbs.check.mistake import Mistake
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
-from attnctl.verbs.check.record import Record, Strictness
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.sample import samples
 from attnctl.verbs.check.search import Fit, Search, best
 from attnctl.verbs.check.unjudged import find_unjudged
-from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker, nothing_checked
 
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""

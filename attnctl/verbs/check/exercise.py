@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnctl.errors import AttnError
-from attnctl.files import open_found, open_input
+from attnctl.base.errors import AttnError
+from attnctl.base.files import open_found, open_input
+from attnctl.base.trace import Trace
 from attnctl.store import read as read_all
 from attnctl.store import read_one
 from attnctl.store.load_json import read_json
-from attnctl.trace import Trace
 
 BLANK = "NaN"
 """What a blank is read as."""

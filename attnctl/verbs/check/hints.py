@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.derivation import Step
-from attnctl.ops import Given
-from attnctl.verbs.check.catalogue.softmax import dropped_later
-from attnctl.verbs.check.fit import in_digits
-from attnctl.verbs.check.mistake import Case
+from attnctl.evidence.precision import FLOAT32, on_grid
+from attnctl.evidence.record import Record, Strictness
+from attnctl.evidence.walk import Walk, Walker
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Given
+from attnctl.mistakes.fit import in_digits
+from attnctl.mistakes.mistake import Case
+from attnctl.mistakes.softmax import dropped_later
 from attnctl.verbs.check.places import few, spread
-from attnctl.verbs.check.precision import FLOAT32, on_grid
-from attnctl.verbs.check.record import Record, Strictness
 from attnctl.verbs.check.search import Search
-from attnctl.verbs.check.walk import Walk, Walker
 
 MOST_DECIMALS = 8
 

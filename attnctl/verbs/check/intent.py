@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnctl.config.settings import Settings
-from attnctl.errors import AttnError
-from attnctl.names import KEY_LENGTHS, MASK, MASKED
-from attnctl.plan.intended import Intent, derived_intent, is_stated, stated_intent
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.evidence.precision import DTYPES, FLOAT64
+from attnctl.evidence.recompute import with_products
+from attnctl.evidence.record import Record, Strictness, with_precisions
+from attnctl.evidence.walk import Verdict, Walk, Walker
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.intended import Intent, derived_intent, is_stated, stated_intent
+from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.store.header import foreign_step
-from attnctl.trace import Trace
-from attnctl.verbs.check.evidence import with_products
-from attnctl.verbs.check.precision import DTYPES, FLOAT64
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
-from attnctl.verbs.check.record import Record, Strictness, with_precisions
 from attnctl.verbs.check.sample import samples
-from attnctl.verbs.check.walk import Verdict, Walk, Walker
 
 NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
@@ -160,7 +160,7 @@ def settings_of(trace: Trace) -> Settings:
     offset = offset_of(trace.config.get("causal_offset"))
     if not config:
         return Settings(causal_offset=offset)
-    from attnctl.config.schema import validate
+    from attnctl.inputs.config.schema import validate
 
     return validate(config).with_(causal_offset=offset)
 

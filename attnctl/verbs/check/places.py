@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.verbs.check.mistake import Case
+from attnctl.math import Array
+from attnctl.mistakes.mistake import Case
 
 MOST_LISTED = 8
 

@@ -14,11 +14,13 @@ from math import inf
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config.settings import NONE, Settings
-from attnctl.derivation import Derivation, Rotary
-from attnctl.kind import NORMS, HeadNorm
-from attnctl.names import (
+from attnctl.base.trace import Trace
+from attnctl.evidence.walk import Verdict, Walk
+from attnctl.inputs.config.settings import NONE, Settings
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Rotary
+from attnctl.math.kind import NORMS, HeadNorm
+from attnctl.math.names import (
     BIASED,
     CONCAT,
     HEAD_OUTPUTS,
@@ -36,11 +38,9 @@ from attnctl.names import (
     WEIGHTS,
     matrix_of,
 )
-from attnctl.ops import Unstated
-from attnctl.rules import Alibi, Causal, VisibilityRule
+from attnctl.math.ops import Unstated
+from attnctl.math.rules import Alibi, Causal, VisibilityRule
 from attnctl.store.header import foreign_step
-from attnctl.trace import Trace
-from attnctl.verbs.check.walk import Verdict, Walk
 
 MOST_HEADS = 128
 

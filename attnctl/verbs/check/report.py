@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from attnctl.array import Array
-from attnctl.cells import spell_cell
-from attnctl.display import Displayed
-from attnctl.trace import Trace
-from attnctl.verbs.check.judge import Gap, differing
-from attnctl.verbs.check.record import Record
+from attnctl.base.cells import spell_cell
+from attnctl.base.display import Displayed
+from attnctl.base.trace import Trace
+from attnctl.base.words import number_text
+from attnctl.evidence.judge import Gap, differing
+from attnctl.evidence.record import Record
+from attnctl.evidence.walk import Checked, Verdict, Walk, Walker
+from attnctl.math import Array
 from attnctl.verbs.check.unjudged import Unjudged
-from attnctl.verbs.check.walk import Checked, Verdict, Walk, Walker
-from attnctl.words import number_text
 
 OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from attnctl.array import Array
-from attnctl.derivation import Derivation
-from attnctl.errors import AttnError
-from attnctl.trace import Trace
-from attnctl.verbs.check.blocks import MANY
-from attnctl.verbs.check.evidence import stretch
-from attnctl.verbs.check.record import Record
-from attnctl.verbs.check.walk import Walk, Walker
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.evidence.blocks import MANY
+from attnctl.evidence.recompute import stretch
+from attnctl.evidence.record import Record
+from attnctl.evidence.walk import Walk, Walker
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation
 
 FEW = 2**19
 """Numbers of a step in a sample, where so many show what is wrong."""

@@ -12,16 +12,16 @@ from math import inf
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.verbs.check.catalogue import CATALOGUE
-from attnctl.verbs.check.fit import size_of
-from attnctl.verbs.check.judge import differing
-from attnctl.verbs.check.mistake import Case, Mistake, Plant
-from attnctl.verbs.check.precision import FLOAT32, FLOAT64
-from attnctl.verbs.check.record import Record
-from attnctl.verbs.check.rounding import free
-from attnctl.verbs.check.walk import Walk, Walker
+from attnctl.base.errors import AttnError
+from attnctl.evidence.judge import differing
+from attnctl.evidence.precision import FLOAT32, FLOAT64
+from attnctl.evidence.record import Record
+from attnctl.evidence.rounding import free
+from attnctl.evidence.walk import Walk, Walker
+from attnctl.math import Array
+from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.fit import size_of
+from attnctl.mistakes.mistake import Case, Mistake, Plant
 
 Detailed = tuple[Mistake, str]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.ops import Given, Unstated
-from attnctl.verbs.check.evidence import stretch
+from attnctl.evidence.recompute import stretch
+from attnctl.evidence.record import Record
+from attnctl.evidence.walk import Checked, Verdict, Walk
+from attnctl.math.ops import Given, Unstated
 from attnctl.verbs.check.readings import Reading
-from attnctl.verbs.check.record import Record
-from attnctl.verbs.check.walk import Checked, Verdict, Walk
 
 
 @dataclass(frozen=True)

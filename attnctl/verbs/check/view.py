@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from math import isinf, isnan
 from typing import TYPE_CHECKING
 
-from attnctl.screen.listing import Listing
-from attnctl.screen.output import Element, Plain, print_lines, screen_of
-from attnctl.screen.screen import Line, Screen, Span
-from attnctl.verbs.check.judge import Gap
+from attnctl.drawing.screen.listing import Listing
+from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.screen import Line, Screen, Span
+from attnctl.evidence.judge import Gap
+from attnctl.evidence.walk import Checked, Verdict
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.unjudged import Unjudged
-from attnctl.verbs.check.walk import Checked, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from attnctl.config.settings import Settings
-from attnctl.errors import AttnError, raise_all
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.words import nearest
+from attnctl.inputs.config.settings import Settings
 from attnctl.verbs.conform.call import Framework
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.claims import Claims, read_claims, read_xfail
@@ -19,7 +20,6 @@ from attnctl.verbs.conform.library import LIBRARIES
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.suite import Asked
 from attnctl.verbs.conform.target import InProcess, Pool, Target, target_of
-from attnctl.words import nearest
 
 FRAMEWORKS = ("numpy", "torch", "jax")
 

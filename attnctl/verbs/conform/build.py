@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config.settings import Settings
-from attnctl.derivation import Rotary
-from attnctl.names import PAST_KEY, PAST_VALUE
-from attnctl.rules import Causal
+from attnctl.inputs.config.settings import Settings
+from attnctl.math import Array
+from attnctl.math.derivation import Rotary
+from attnctl.math.names import PAST_KEY, PAST_VALUE
+from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import APART, BELOW, LARGE, MOST_LARGE, Case, Conventions, Problem
 from attnctl.verbs.conform.declared import NOTHING
 from attnctl.verbs.conform.options import OPTIONS

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
+from attnctl.math import Array
 from attnctl.verbs.conform.case import Problem
 from attnctl.verbs.conform.last_words import place_of
 from attnctl.verbs.conform.layout import axes_in, axes_out, back, in_one, laid_out, of_mask, of_scores

@@ -8,15 +8,15 @@ from zlib import crc32
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.arrays.reader import Facts
-from attnctl.config.settings import LENGTHS, Settings
-from attnctl.derivation import Derivation, Variant
-from attnctl.errors import AttnError
-from attnctl.names import BIAS, MASK
-from attnctl.plan.variant import variant
-from attnctl.rules import PerBatch, Rule
-from attnctl.verbs.check.precision import BFLOAT16, DTYPES, Precision, round_to
+from attnctl.base.errors import AttnError
+from attnctl.evidence.precision import BFLOAT16, DTYPES, Precision, round_to
+from attnctl.inputs.arrays.reader import Facts
+from attnctl.inputs.config.settings import LENGTHS, Settings
+from attnctl.inputs.plan.variant import variant
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Variant
+from attnctl.math.names import BIAS, MASK
+from attnctl.math.rules import PerBatch, Rule
 from attnctl.verbs.conform.declared import NOTHING
 from attnctl.verbs.conform.layout import MASKS, USUAL
 

@@ -21,16 +21,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnctl.config import yaml
-from attnctl.errors import AttnError, raise_all
-from attnctl.files import open_input
-from attnctl.values import BadValueError, Path, json_path, shown
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.files import open_input
+from attnctl.base.values import BadValueError, Path, json_path, shown
+from attnctl.base.words import nearest
+from attnctl.inputs.config import yaml
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.conventions import KNOWN
 from attnctl.verbs.conform.declared import FORM, Declared
 from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
-from attnctl.words import nearest
 
 Problems = Iterator[tuple[Path, str]]
 

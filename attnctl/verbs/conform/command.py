@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.files import note_input
-from attnctl.names import HEAD_OUTPUTS, OUTPUT
+from attnctl.base.errors import AttnError
+from attnctl.base.files import note_input
+from attnctl.math import Array
+from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Call, taken
 from attnctl.verbs.conform.memory import environment
 from attnctl.verbs.conform.options import OPTIONS

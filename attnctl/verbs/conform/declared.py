@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnctl.config.fields import FIELDS, KEYWORDS, laid, settings_with_flags
-from attnctl.config.settings import SINUSOIDAL, Settings
-from attnctl.forms import Form
-from attnctl.kind import KIND
-from attnctl.setting import ATTENTION, Flag, Setting
-from attnctl.values import SIZE, BadValueError, Plain, Reader, each, shown, words
+from attnctl.base.forms import Form
+from attnctl.base.setting import ATTENTION, Flag, Setting
+from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, shown, words
+from attnctl.inputs.config.fields import FIELDS, KEYWORDS, laid, settings_with_flags
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.math.kind import KIND
 from attnctl.verbs.conform.layout import AXES, MASKS
 
 TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
-from attnctl.ops import Given
-from attnctl.plan.intended import Intent
-from attnctl.trace import Trace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.evidence.precision import on_grid
+from attnctl.inputs.plan.intended import Intent
+from attnctl.math import Array
+from attnctl.math.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
+from attnctl.math.ops import Given
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.precision import on_grid
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Case, Problem

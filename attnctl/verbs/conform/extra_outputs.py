@@ -8,9 +8,9 @@ from math import inf, log
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
-from attnctl.verbs.check.rounding import FACTOR
+from attnctl.evidence.rounding import FACTOR
+from attnctl.math import Array
+from attnctl.math.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import TYPES
 from attnctl.verbs.conform.judge import Expected, Judgement, scatter_of

@@ -1,7 +1,7 @@
 """What a target answered beside what attention in float64 gives, and how far off rounding may put it.
 
 The derivation is carried out in float64 on inputs that were rounded to the type, and a few times
-more with every result rounded at random in that type (`attnctl.verbs.check.rounding`): so far off is
+more with every result rounded at random in that type (`attnctl.evidence.rounding`): so far off is
 plain attention in that type. A number may be off by `FACTOR` times that scatter and one rounding, all
 numbers together by `typical` times the scatter. The ratio is what a case is off by, as a part of what
 it may be: above 1 it is wrong. Where rounding hides a good part of how the numbers vary, a
@@ -15,11 +15,11 @@ from math import inf
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.ops import Given
-from attnctl.verbs.check.judge import root_mean_square, spread
-from attnctl.verbs.check.rounding import FACTOR, Known, carry_rounding, exactly, typical
+from attnctl.evidence.judge import root_mean_square, spread
+from attnctl.evidence.rounding import FACTOR, Known, carry_rounding, exactly, typical
+from attnctl.math import Array
+from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
+from attnctl.math.ops import Given
 from attnctl.verbs.conform.call import Answer, output_of
 from attnctl.verbs.conform.case import TYPES, Problem
 from attnctl.verbs.conform.layout import AXES, axes_in, axes_out, back, laid_out

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnctl.array import Array
+from attnctl.math import Array
 
 AXES = ("bhnd", "bnhd", "bnd", "nbd", "hnd", "nd")
 """How Q, K, V and the output may be laid out."""

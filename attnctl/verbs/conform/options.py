@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.rules import RULES, Alibi, Causal, Padding, Softcap, Window, alibi_slopes
+from attnctl.math import Array
+from attnctl.math.rules import RULES, Alibi, Causal, Padding, Softcap, Window, alibi_slopes
 from attnctl.verbs.conform.case import Case, Problem
 
 Ask = Callable[[Problem, Any], None]

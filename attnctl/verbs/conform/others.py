@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.math import Array
 from attnctl.verbs.conform.call import Answer, call_of, output_of
 from attnctl.verbs.conform.case import Case, Conventions, Problem
 from attnctl.verbs.conform.layout import USUAL

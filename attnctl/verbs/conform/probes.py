@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config.settings import NONE
-from attnctl.rules import Causal
+from attnctl.inputs.config.settings import NONE
+from attnctl.math import Array
+from attnctl.math.rules import Causal
 from attnctl.verbs.conform.call import NUMPY, Answer, output_of
 from attnctl.verbs.conform.case import MASK_KINDS, TYPES, Case, Problem
 from attnctl.verbs.conform.conventions import (

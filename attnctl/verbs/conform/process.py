@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import IO, Any
 
-from attnctl.errors import AttnError
-from attnctl.files import note_input
+from attnctl.base.errors import AttnError
+from attnctl.base.files import note_input
 from attnctl.verbs.conform.call import Answer, Call, Framework
 from attnctl.verbs.conform.last_words import read_last_words
 from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, REFUSALS, Parameter

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnctl.config.settings import Settings
-from attnctl.errors import AttnError
-from attnctl.names import HEAD_OUTPUTS
-from attnctl.screen.text import shell_line
-from attnctl.trace import Trace
-from attnctl.values import json_path
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.base.values import json_path
+from attnctl.drawing.screen.text import shell_line
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.verbs.conform.case import Case, Conventions, Problem
 from attnctl.verbs.conform.declared import unusual
 from attnctl.verbs.conform.diagnosis import Diagnosis, intent_of
@@ -81,7 +81,7 @@ def config_of(suite: Suite, outcome: Outcome) -> dict[str, Any]:
 
 def replay_case(path: str) -> Saved:
     """The case of a dump that `save` wrote. Raises AttnError for what is none."""
-    from attnctl.config.schema import validate
+    from attnctl.inputs.config.schema import validate
     from attnctl.store import read_one
 
     header = read_one(path).header.get("conform")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from attnctl.display import Displayed
+from attnctl.base.display import Displayed
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.features import INPUTS_KEPT
 from attnctl.verbs.conform.repeat import chance_missed

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.conventions import FLOAT_MASK, OUTPUT_TYPE, TRUTHS
@@ -51,7 +52,6 @@ from attnctl.verbs.conform.report import (
 from attnctl.verbs.conform.shrink import shrunk
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, Asked, Outcome, Suite, start_target
 from attnctl.verbs.conform.target import Target
-from attnctl.verbs.show.headline import kind_words, positions
 
 Progress = Callable[[int, int], None]
 

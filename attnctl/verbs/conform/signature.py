@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnctl.errors import AttnError
-from attnctl.rules import Causal
+from attnctl.base.errors import AttnError
+from attnctl.base.words import nearest
+from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import Case, Problem
 from attnctl.verbs.conform.library import Library
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.words import nearest
 
 INPUTS = {
     "Q": ("q", "query", "queries", "xq"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
-from attnctl.derivation import Rotary
+from attnctl.math.derivation import Rotary
 from attnctl.verbs.conform.case import Case, Conventions
 from attnctl.verbs.conform.declared import Declared
 from attnctl.verbs.conform.features import GROUPED, LENGTHS, OTHER_D_V

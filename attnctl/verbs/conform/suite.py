@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attnctl.array import Array
+from attnctl.math import Array
 from attnctl.verbs.conform.build import problem_of
 from attnctl.verbs.conform.call import Answer, call_of, output_of
 from attnctl.verbs.conform.case import MASK_KINDS, TYPES, Case, Conventions, Problem

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from queue import Queue
 from typing import Any, Protocol
 
-from attnctl.errors import AttnError
-from attnctl.files import note_input
+from attnctl.base.errors import AttnError
+from attnctl.base.files import note_input
 from attnctl.verbs.conform.call import Answer, Call, Framework, invoke
 from attnctl.verbs.conform.process import Worker
 from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, REFUSALS, Parameter

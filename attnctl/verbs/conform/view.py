@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from math import isinf
 from typing import TYPE_CHECKING
 
-from attnctl.screen.listing import Listing
-from attnctl.screen.output import Element, Plain, print_lines, screen_of
-from attnctl.screen.screen import Line, Screen, Span
+from attnctl.base.words import plural
+from attnctl.drawing.screen.listing import Listing
+from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.verbs.conform.report import FAILED, IGNORED, PASSED, SKIPPED, XFAIL, Conformance, FeatureResult
-from attnctl.words import plural
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.verbs.corpus.lines import Shard
 from attnctl.verbs.corpus.part import Part, different, part_of_bytes
 from attnctl.verbs.corpus.run import Job, Moved, Work, list_problems, part_of
@@ -38,7 +38,7 @@ def over_cluster(work: Work, where: str, moved: Moved | None = None) -> Part:
     sentence, and where the workers see another corpus or model than this process does.
     """
     if where == LOCAL:
-        from attnctl.engine.tiles import cores
+        from attnctl.math.engine.tiles import cores
 
         where = str(cores())
     with client_of(where) as client:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-from attnctl.errors import AttnError
-from attnctl.files import open_found
-from attnctl.values import BadValueError, Reader
+from attnctl.base.errors import AttnError
+from attnctl.base.files import open_found
+from attnctl.base.values import BadValueError, Reader
 
 LONGEST = 2**20
 """Bytes of a line; a longer one is no sentence."""

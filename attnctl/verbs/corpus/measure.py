@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from attnctl.array import Array
+from attnctl.math import Array
 from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, Example, HeadTally, LayerTally, Sum, on_grid
 from attnctl.verbs.stats.measure import BLOCK, UNEVEN, check, entropy, measure
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 from attnctl import __version__
-from attnctl.errors import AttnError, raise_all
-from attnctl.files import open_input, open_own
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.files import open_input, open_own
 from attnctl.store.load_json import header_of
 from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, GRID, Example, HeadTally, LayerTally, Sum

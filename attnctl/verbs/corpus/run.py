@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from attnctl.config.settings import Settings
-from attnctl.engine import blas
-from attnctl.errors import AttnError
-from attnctl.values import MAX_PROBLEMS
+from attnctl.base.errors import AttnError
+from attnctl.base.values import MAX_PROBLEMS
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.engine import blas
 from attnctl.verbs.corpus.lines import WHOLE, Corpus, Shard, lines_of, survey
 from attnctl.verbs.corpus.measure import add
 from attnctl.verbs.corpus.part import Part, about

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config.settings import Random, Settings
-from attnctl.errors import AttnError
-from attnctl.files import open_found
-from attnctl.names import WEIGHTS
+from attnctl.base.errors import AttnError
+from attnctl.base.files import open_found
+from attnctl.inputs.config.settings import Random, Settings
+from attnctl.math import Array
+from attnctl.math.names import WEIGHTS
 from attnctl.store.strict_json import json_text
 from attnctl.verbs.corpus.measure import Sentences
 
@@ -156,7 +156,7 @@ class DrawnAttention:
 
     def taken(self, line: int, text: str) -> Taken:
         """A sentence whose tokens the settings know."""
-        from attnctl.plan.embed import tokens_of, vocabulary
+        from attnctl.inputs.plan.embed import tokens_of, vocabulary
 
         tokens = tokens_of(self.settings, text)
         vocabulary(self.settings, [tokens])
@@ -167,7 +167,7 @@ class DrawnAttention:
 
         Each is still run alone.
         """
-        from attnctl.plan.tensors import legacy
+        from attnctl.inputs.plan.tensors import legacy
 
         embeddings = self.settings.embeddings
         by_token = isinstance(embeddings, Random) and not legacy(embeddings)
@@ -176,7 +176,7 @@ class DrawnAttention:
 
     def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
         """The weights of the one layer there is."""
-        from attnctl.plan.sentence import prepare_all
+        from attnctl.inputs.plan.sentence import prepare_all
         from attnctl.verbs.stats.measure import places_of, weights_of
 
         traces = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attnctl.screen.screen import Line, Screen
+from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.verbs.corpus.part import Part, spell
 from attnctl.verbs.corpus.tally import HeadTally, LayerTally, Sum
 from attnctl.verbs.stats import DumpStats, HeadStats, Largest, Report, Tally

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from attnctl.array import Array, Shape
-from attnctl.cells import spell_cell, spellings
-from attnctl.trace import Trace
+from attnctl.base.cells import spell_cell, spellings
+from attnctl.base.trace import Trace
+from attnctl.math import Array, Shape
 
 Places = Array
 

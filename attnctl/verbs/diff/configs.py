@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attnctl.config.settings import dotted_path
-from attnctl.values import Path
+from attnctl.base.values import Path
+from attnctl.inputs.config.settings import dotted_path
 
 ABSENT: Any = object()
 """What a config has at a path that it does not have."""

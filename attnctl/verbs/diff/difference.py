@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from attnctl.display import Displayed
-from attnctl.errors import AttnError, raise_all
-from attnctl.names import results
-from attnctl.trace import Trace
+from attnctl.base.display import Displayed
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import Trace
+from attnctl.math.names import results
 from attnctl.verbs.diff.align import Alignment, ApartError, Sides
 from attnctl.verbs.diff.configs import ABSENT, differences
 from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure

@@ -8,7 +8,7 @@ from math import isnan, prod
 
 import numpy as np
 
-from attnctl.array import Array
+from attnctl.math import Array
 
 Index = tuple[int, ...]
 

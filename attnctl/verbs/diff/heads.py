@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnctl.array import Array, Shape
-from attnctl.ops import MatMulT
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.math import Array, Shape
+from attnctl.math.ops import MatMulT
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
 from attnctl.verbs.diff.elements import Tolerance, measure
 

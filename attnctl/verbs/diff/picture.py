@@ -8,20 +8,20 @@ from typing import IO, TextIO
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.names import WEIGHTS
-from attnctl.pictures.draw import draw
-from attnctl.pictures.plot import Figure, Plot
-from attnctl.pictures.render import png
-from attnctl.screen.text import visible
-from attnctl.trace import Trace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.base.words import plural
+from attnctl.drawing.pictures.draw import draw
+from attnctl.drawing.pictures.plot import Figure, Plot
+from attnctl.drawing.pictures.render import png
+from attnctl.drawing.screen.text import visible
+from attnctl.drawing.show.picture import USUAL, plot_of
+from attnctl.drawing.show.sheet import heads_of
+from attnctl.math import Array
+from attnctl.math.names import WEIGHTS
 from attnctl.verbs.diff.align import Alignment, Pairing, Sides
 from attnctl.verbs.diff.difference import Difference, sides_of
 from attnctl.verbs.diff.heads import SideBySide
-from attnctl.verbs.show.picture import USUAL, plot_of
-from attnctl.verbs.show.sheet import heads_of
-from attnctl.words import plural
 
 MOST_PAIRS = 64
 """Pairs in one picture."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnctl.array import Array, Shape
-from attnctl.names import B_O, CONCAT, HEAD_OUTPUTS, OUTPUT, W_O, WEIGHTS, V
-from attnctl.ops import Merge
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.math import Array, Shape
+from attnctl.math.names import B_O, CONCAT, HEAD_OUTPUTS, OUTPUT, W_O, WEIGHTS, V
+from attnctl.math.ops import Merge
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
 
 Parts = dict[str, Array]

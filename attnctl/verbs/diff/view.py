@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from attnctl.names import W_O
-from attnctl.screen.listing import Listing
-from attnctl.screen.numbers import four_digits
-from attnctl.screen.output import Element, Plain, print_lines, screen_of
-from attnctl.screen.screen import Line, Screen, Span
+from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen.listing import Listing
+from attnctl.drawing.screen.numbers import four_digits
+from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.screen import Line, Screen, Span
+from attnctl.math.names import W_O
 from attnctl.verbs.diff import Change, Difference, StepDifference
 from attnctl.verbs.diff.configs import ABSENT
-from attnctl.words import all_of, plural
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from attnctl.base.words import all_of
 from attnctl.verbs.exercise.grade import Sheet
 from attnctl.verbs.exercise.make import seed_from
-from attnctl.words import all_of
 
 ANOTHER = "another exercise than most of these"
 

@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config.settings import FromFile, Settings
-from attnctl.engine.memory import limit_memory
-from attnctl.errors import AttnError, raise_all
-from attnctl.names import TABLE
-from attnctl.ops import Given
-from attnctl.plan.intended import Intent
-from attnctl.plan.sentence import prepare
-from attnctl.trace import Trace, require_steps
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import Trace, require_steps
+from attnctl.base.words import all_of, dims, plural
+from attnctl.evidence.record import Strictness
+from attnctl.evidence.walk import Verdict
+from attnctl.inputs.config.settings import FromFile, Settings
+from attnctl.inputs.plan.intended import Intent
+from attnctl.inputs.plan.sentence import prepare
+from attnctl.math import Array
+from attnctl.math.engine.cost import limit_memory
+from attnctl.math.names import TABLE
+from attnctl.math.ops import Given
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import Exercise, read
 from attnctl.verbs.check.intent import settings_of
-from attnctl.verbs.check.record import Strictness
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.check.walk import Verdict
 from attnctl.verbs.exercise.make import DECIMALS, seed_from
 from attnctl.verbs.exercise.seal import is_sealed
-from attnctl.words import all_of, dims, plural
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 """What a step may be marked."""

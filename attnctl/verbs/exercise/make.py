@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.config.settings import Settings
-from attnctl.errors import AttnError, raise_all
-from attnctl.ops import Given
-from attnctl.plan.sentence import prepare
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import Trace, require_steps
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.sentence import prepare
+from attnctl.math.ops import Given
 from attnctl.store.digits import pieces
 from attnctl.store.header import entry, heading
 from attnctl.store.strict_json import encode_json, json_text
-from attnctl.trace import Trace, require_steps
 
 SEEDS = 2**31
 """How many seeds there are to be drawn from names."""

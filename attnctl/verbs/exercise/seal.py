@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.files import note_input, open_own
+from attnctl.base.errors import AttnError
+from attnctl.base.files import note_input, open_own
+from attnctl.base.trace import Trace
+from attnctl.math import Array
 from attnctl.store.folders import data_folder
 from attnctl.store.strict_json import json_text
-from attnctl.trace import Trace
 from attnctl.verbs.exercise.make import Exercise
 
 SEALED = ("config", "sentence", "student", "blank", "decimals")

@@ -6,13 +6,13 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from attnctl.names import TABLE
-from attnctl.screen.listing import Listing
-from attnctl.screen.output import Element
-from attnctl.screen.screen import Screen, Span
-from attnctl.screen.text import fold_text, visible
+from attnctl.base.words import plural
+from attnctl.drawing.screen.listing import Listing
+from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.screen import Screen, Span
+from attnctl.drawing.screen.text import fold_text, visible
+from attnctl.math.names import TABLE
 from attnctl.verbs.exercise.grade import BLANK, BY_ITSELF, RIGHT, UNTOLD, Mark, Sheet
-from attnctl.words import plural
 
 SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?"}
 """What stands in a cell of the table; anything else is wrong."""

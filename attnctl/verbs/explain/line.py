@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Expr, Number, Rest, Sum, abridge, code, evaluate, numbers
-from attnctl.array import Array, Cell
-from attnctl.cells import Address, Speller, parse, parse_start
-from attnctl.config.settings import Settings
-from attnctl.derivation import Step
-from attnctl.errors import AttnError
-from attnctl.filling import filler, form_of
-from attnctl.ops import Given, Hide, Softmax, Unstated
-from attnctl.trace import Trace
+from attnctl.base.cells import Address, Speller, parse, parse_start
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.base.words import number_text
+from attnctl.inputs.config.settings import Settings
+from attnctl.math import Array, Cell
+from attnctl.math.arithmetic import Expr, Number, Rest, Sum, abridge, code, evaluate, numbers
+from attnctl.math.derivation import Step
+from attnctl.math.filling import filler, form_of
+from attnctl.math.ops import Given, Hide, Softmax, Unstated
 from attnctl.verbs.explain.parts import Parts, parts_of
 from attnctl.verbs.explain.unstated import restate
-from attnctl.words import number_text
 
 Reference = tuple[str, Cell]
 """A cell of a step."""

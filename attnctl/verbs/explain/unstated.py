@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config.settings import Settings
-from attnctl.derivation import Step
-from attnctl.errors import AttnError
-from attnctl.names import leaves
-from attnctl.ops import Given, Unstated
-from attnctl.plan.intended import derived_intent
-from attnctl.trace import Trace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.intended import derived_intent
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.names import leaves
+from attnctl.math.ops import Given, Unstated
 
 
 class Filled(Mapping[str, Array]):

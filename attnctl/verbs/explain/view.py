@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.arithmetic import Call, Difference, Number, Quotient, Rest, abridge, display
-from attnctl.ops import Given, Softmax
-from attnctl.screen.numbers import matrix_format
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import cells, pad_right
+from attnctl.base.words import number_text
+from attnctl.drawing.screen.numbers import matrix_format
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import cells, pad_right
+from attnctl.math.arithmetic import Call, Difference, Number, Quotient, Rest, abridge, display
+from attnctl.math.ops import Given, Softmax
 from attnctl.store.codec import plain
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
 from attnctl.verbs.explain.line import SHOWN
-from attnctl.words import number_text
 
 DIFFERS = "but the dump has {} here"
 ROUNDED = "rounding to {} moved it from {}"

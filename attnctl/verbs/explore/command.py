@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from attnctl.config.fields import FIELDS, laid
-from attnctl.config.positions import ALIBI, ROPE, ROPE_OPTIONS
-from attnctl.config.rules import SETTABLE
-from attnctl.config.settings import NONE, Settings
-from attnctl.derivation import Rotary
-from attnctl.rules import Rule
-from attnctl.screen.text import shell_line
+from attnctl.drawing.screen.text import shell_line
+from attnctl.drawing.show.sheet import heads_of
+from attnctl.inputs.config.fields import FIELDS, laid
+from attnctl.inputs.config.positions import ALIBI, ROPE, ROPE_OPTIONS
+from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.settings import NONE, Settings
+from attnctl.math.derivation import Rotary
+from attnctl.math.rules import Rule
 from attnctl.store.strict_json import encode_json
 from attnctl.verbs.explore.layer import Made
 from attnctl.verbs.explore.remake import here, in_order
 from attnctl.verbs.explore.source import OfArrays, OfModel, OfSentence
 from attnctl.verbs.explore.walk import Walk
-from attnctl.verbs.show.sheet import heads_of
 
 PLAIN = (
     *("context", "d_model", "heads", "kv_heads", "d_k", "d_v", "seed", "scale", "causal_offset", "dtype"),

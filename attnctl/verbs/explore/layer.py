@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.array import Array, Cell
-from attnctl.config.settings import Settings
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.inputs.config.settings import Settings
+from attnctl.math import Array, Cell
 from attnctl.verbs.explain import Explainer, Node
 from attnctl.verbs.explore.source import Source
 

@@ -7,16 +7,16 @@ from functools import cached_property
 
 import numpy as np
 
-from attnctl.array import Array, Cell
-from attnctl.screen.grid import Codes, Kind
-from attnctl.screen.heat import levels_of
-from attnctl.screen.numbers import Format, matrix_format
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import cells, distinct, pad_left, pad_right
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.grid import Codes, Kind
+from attnctl.drawing.screen.heat import levels_of
+from attnctl.drawing.screen.numbers import Format, matrix_format
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import cells, distinct, pad_left, pad_right
+from attnctl.drawing.show.frames import shortened_labels
+from attnctl.drawing.show.marks import Marks, marks
+from attnctl.math import Array, Cell
 from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS
-from attnctl.verbs.show.frames import shortened_labels
-from attnctl.verbs.show.marks import Marks, marks
 
 ROW_LABEL, COLUMN_LABEL = 14, 10
 """Cells of the labels of a row and of a column, at most."""

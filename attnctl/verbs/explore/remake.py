@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from attnctl.cells import spell_cell
-from attnctl.config.rules import SETTABLE
-from attnctl.config.settings import Settings
-from attnctl.errors import AttnError
-from attnctl.rules import RULES, Padding, Rule
-from attnctl.trace import Trace
+from attnctl.base.cells import spell_cell
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.base.words import quote
+from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.rules import RULES, Padding, Rule
 from attnctl.verbs.explore.layer import Layer, Made
 from attnctl.verbs.explore.source import OfFile, Source, again
 from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, Place, Walk, begun, carry_place
-from attnctl.words import quote
 
 
 def begin_walk(source: Source) -> Walk:
@@ -140,8 +140,8 @@ def seed_of(walk: Walk) -> int:
 
 def with_seed(walk: Walk, text: str) -> Walk:
     """Drawn from another seed. Raises AttnError where this is none, or nothing is drawn."""
-    from attnctl.config.fields import FIELDS
-    from attnctl.values import BadValueError, Plain
+    from attnctl.base.values import BadValueError, Plain
+    from attnctl.inputs.config.fields import FIELDS
 
     seed_of(walk)
     try:

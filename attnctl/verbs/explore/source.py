@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnctl.config.settings import Settings
-from attnctl.errors import AttnError
-from attnctl.names import KEY_LENGTHS
-from attnctl.trace import Trace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.names import KEY_LENGTHS
 
 if TYPE_CHECKING:
     from attnctl.models.run import Input
@@ -55,7 +55,7 @@ class OfSentence(Source):
     base: Settings = DEFAULTS
 
     def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
-        from attnctl.plan.sentence import prepare
+        from attnctl.inputs.plan.sentence import prepare
 
         return (prepare(settings, self.sentence).run(),)
 
@@ -70,8 +70,8 @@ class OfArrays(Source):
     no_seed: str = "nothing is drawn: these arrays were given"
 
     def run(self, settings: Settings, layer: int = 0) -> tuple[Trace, ...]:
-        from attnctl.plan.intended import under_our_names
-        from attnctl.plan.operator import prepare
+        from attnctl.inputs.plan.intended import under_our_names
+        from attnctl.inputs.plan.operator import prepare
 
         found = under_our_names(self.trace, settings)
         return (prepare(found, settings, found.header).run(),)

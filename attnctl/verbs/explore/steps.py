@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from attnctl.array import Array, Cell, Shape
-from attnctl.screen.screen import Screen
+from attnctl.drawing.screen.screen import Screen
+from attnctl.math import Array, Cell, Shape
 from attnctl.verbs.explore.layer import Layer
 from attnctl.verbs.explore.matrix import PLAIN_SHADES, SHADES, thumbnail
 from attnctl.verbs.explore.walk import Walk, carry_place

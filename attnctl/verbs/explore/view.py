@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.array import Cell
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import cells, fold_text, take
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import cells, fold_text, take
+from attnctl.drawing.show.sheet import heads_of, place_word
+from attnctl.math import Cell
 from attnctl.verbs.explain.view import Page, View, number_for_people
 from attnctl.verbs.explore.keys import KEYS
 from attnctl.verbs.explore.walk import NUMBERS, Walk, summary
-from attnctl.verbs.show.sheet import heads_of, place_word
 
 
 class Part(NamedTuple):

@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from attnctl.arithmetic import abridge
-from attnctl.array import Array, Cell, Shape
-from attnctl.cells import parse
-from attnctl.errors import AttnError
-from attnctl.names import WEIGHTS
-from attnctl.trace import Trace
+from attnctl.base.cells import parse
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.base.words import quote
+from attnctl.math import Array, Cell, Shape
+from attnctl.math.arithmetic import abridge
+from attnctl.math.names import WEIGHTS
 from attnctl.verbs.explain import Node
 from attnctl.verbs.explain.line import SHOWN, Reference, read_by
 from attnctl.verbs.explore.layer import Layer
-from attnctl.words import quote
 
 NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
 """What stands in a cell: its number, a shade for it, or what the edits added to it."""

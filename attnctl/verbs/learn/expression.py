@@ -13,12 +13,12 @@ from math import exp, sqrt
 
 import numpy as np
 
-from attnctl.array import Array, Cell
-from attnctl.cells import Address, parse_start, place_of_token
-from attnctl.cells import Token as TokenPlace
-from attnctl.errors import AttnError
-from attnctl.trace import Trace
-from attnctl.words import all_of, quote
+from attnctl.base.cells import Address, parse_start, place_of_token
+from attnctl.base.cells import Token as TokenPlace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.base.words import all_of, quote
+from attnctl.math import Array, Cell
 
 NUMBER = re.compile(r"[0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|\.[0-9]+(e[-+]?[0-9]+)?")
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")

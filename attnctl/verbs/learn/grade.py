@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.cells import Address, Speller
-from attnctl.cells import parse as parse_address
-from attnctl.errors import AttnError
-from attnctl.ops import Given
-from attnctl.trace import Trace
+from attnctl.base.cells import Address, Speller
+from attnctl.base.cells import parse as parse_address
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.base.words import dims, quote
+from attnctl.math import Array
+from attnctl.math.ops import Given
 from attnctl.verbs.learn.expression import Cells, StepName, Value
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.mistakes import as_array, find_mistakes, neighbours
 from attnctl.verbs.learn.typed import Typed, fit_shape, read_matrix, read_number
-from attnctl.words import dims, quote
 
 STDIN = "-"
 """A file of this name is no pipe here: there may be answers in it."""
@@ -173,7 +173,7 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
 def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
     """A dump of a program of one's own, about the lesson's own numbers, checked step by step."""
-    from attnctl.plan.intended import under_our_names
+    from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.check.check import check
     from attnctl.verbs.check.exercise import read
     from attnctl.verbs.check.view import conclusion

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from attnctl.config import yaml
-from attnctl.config.examples import EXAMPLE
-from attnctl.config.load import list_problems, load, place_problems
-from attnctl.config.settings import Settings
-from attnctl.errors import AttnError
-from attnctl.files import open_found
-from attnctl.forms import Form, ListOf
-from attnctl.setting import Setting
-from attnctl.trace import Trace
-from attnctl.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
+from attnctl.base.errors import AttnError
+from attnctl.base.files import open_found
+from attnctl.base.forms import Form, ListOf
+from attnctl.base.setting import Setting
+from attnctl.base.trace import Trace
+from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
+from attnctl.inputs.config import yaml
+from attnctl.inputs.config.examples import EXAMPLE
+from attnctl.inputs.config.load import list_problems, load, place_problems
+from attnctl.inputs.config.settings import Settings
 from attnctl.verbs.learn.expression import Expression, Value, parse
 
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")
@@ -66,7 +66,7 @@ class Lesson:
 
     def run(self) -> Trace:
         """The run that the question is about. Raises AttnError with the lesson's file and line."""
-        from attnctl.plan.sentence import prepare
+        from attnctl.inputs.plan.sentence import prepare
         from attnctl.store import read_one
 
         key = "dump" if self.dump else "run"
@@ -110,8 +110,8 @@ def read_wrong(given: Json) -> Wrong:
     if "answer" not in given and "mistake" not in given:
         raise BadValueError("no answer and no mistake; write one of them")
     if "answer" not in given:
-        from attnctl.verbs.check.catalogue import CATALOGUE
-        from attnctl.words import did_you_mean
+        from attnctl.base.words import did_you_mean
+        from attnctl.mistakes import CATALOGUE
 
         known = [each.name for each in CATALOGUE]
         if given["mistake"] not in known:
@@ -172,7 +172,7 @@ class LessonForm(Form):
 
 def read_run(value: Any, folder: str) -> Settings:
     """The settings of a run: a config as a mapping, or the name of an example."""
-    from attnctl.config.schema import settings_of
+    from attnctl.inputs.config.schema import settings_of
 
     if not isinstance(value, str):
         return settings_of(value, folder)

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.cells import Speller
-from attnctl.cells import parse as parse_address
-from attnctl.engine.execute import carry_out
-from attnctl.errors import AttnError
-from attnctl.ops import Given
-from attnctl.plan.intended import stated_intent
-from attnctl.trace import Trace
-from attnctl.verbs.check.catalogue import CATALOGUE
+from attnctl.base.cells import Speller
+from attnctl.base.cells import parse as parse_address
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.evidence.record import Record
+from attnctl.evidence.rounding import exactly
+from attnctl.evidence.walk import Walker
+from attnctl.inputs.plan.intended import stated_intent
+from attnctl.math import Array
+from attnctl.math.engine.execute import carry_out
+from attnctl.math.ops import Given
+from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.mistake import Case, Mistake
 from attnctl.verbs.check.check import spoken
-from attnctl.verbs.check.mistake import Case, Mistake
-from attnctl.verbs.check.record import Record
-from attnctl.verbs.check.rounding import exactly
-from attnctl.verbs.check.walk import Walker
 from attnctl.verbs.learn.expression import Cells, StepName, Value, addresses
 from attnctl.verbs.learn.lesson import Lesson
 from attnctl.verbs.learn.typed import Typed, fit_shape

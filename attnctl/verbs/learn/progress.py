@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attnctl.errors import AttnError
-from attnctl.files import open_own
+from attnctl.base.errors import AttnError
+from attnctl.base.files import open_own
 from attnctl.store import write_text
 from attnctl.store.folders import data_folder
 from attnctl.store.strict_json import json_text

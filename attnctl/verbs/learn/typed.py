@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config import yaml
-from attnctl.errors import AttnError
-from attnctl.words import quote
+from attnctl.base.errors import AttnError
+from attnctl.base.words import quote
+from attnctl.inputs.config import yaml
+from attnctl.math import Array
 
 NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2}))?\s*(%?)")
 MINUS_INFINITY = {"-inf", "-.inf", "-infinity", "−∞", "-∞"}

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attnctl.screen.listing import Listing
-from attnctl.screen.output import Element
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import fold_text
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.base.words import plural
+from attnctl.drawing.screen.listing import Listing
+from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import fold_text
+from attnctl.drawing.show.headline import headline
+from attnctl.drawing.show.sheet import checked_heads
+from attnctl.drawing.show.tables import step_lines
+from attnctl.drawing.show.view import View
 from attnctl.verbs.learn.grade import Verdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
-from attnctl.verbs.show.headline import headline
-from attnctl.verbs.show.sheet import checked_heads
-from attnctl.verbs.show.tables import step_lines
-from attnctl.verbs.show.view import View
-from attnctl.words import plural
 
 WIDEST = 80
 

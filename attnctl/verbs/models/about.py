@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.engine.cost import peak
-from attnctl.engine.tiles import SCRATCH_BYTES
+from attnctl.math.engine.cost import peak
+from attnctl.math.engine.tiles import SCRATCH_BYTES
 from attnctl.models.attention import prepare_attention
 from attnctl.models.description import Description
 from attnctl.models.families import FAMILIES

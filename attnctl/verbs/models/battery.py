@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.config.settings import Settings
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import pad_right
+from attnctl.inputs.config.settings import Settings
+from attnctl.math import Array
+from attnctl.math.names import WEIGHTS
 from attnctl.models.run import Input, run_model
-from attnctl.names import WEIGHTS
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import pad_right
 
 SCORES = ("induction", "duplicate", "previous", "sink")
 MEANINGS = {

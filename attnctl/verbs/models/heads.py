@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.names import WEIGHTS
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.math import Array
+from attnctl.math.names import WEIGHTS
 
 ENOUGH = 0.4
 """The share of attention that names a head."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attnctl.engine.memory import size_text
+from attnctl.base.words import plural
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import cells, pad_left, pad_right
+from attnctl.math.engine.cost import size_text
 from attnctl.models.description import Description, Layer
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import cells, pad_left, pad_right
 from attnctl.verbs.models.about import About
 from attnctl.verbs.models.heads import KINDS, RULE, SPREAD, Head
-from attnctl.words import plural
 
 SHORT = {
     "sink": "sink",

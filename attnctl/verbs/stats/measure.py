@@ -27,11 +27,11 @@ from math import fsum
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.names import MEMORY, WEIGHTS
-from attnctl.rules import RULES
-from attnctl.trace import Trace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math import Array
+from attnctl.math.names import MEMORY, WEIGHTS
+from attnctl.math.rules import RULES
 from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
 
 MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")

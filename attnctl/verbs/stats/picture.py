@@ -7,16 +7,16 @@ from typing import IO, TextIO
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.pictures.draw import draw
-from attnctl.pictures.plot import Figure, Panel, Plot
-from attnctl.pictures.render import png
-from attnctl.screen.heat import heat_lines
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import distinct, token_text, visible
+from attnctl.base.errors import AttnError
+from attnctl.base.words import plural
+from attnctl.drawing.pictures.draw import draw
+from attnctl.drawing.pictures.plot import Figure, Panel, Plot
+from attnctl.drawing.pictures.render import png
+from attnctl.drawing.screen.heat import heat_lines
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import distinct, token_text, visible
+from attnctl.math import Array
 from attnctl.verbs.stats.report import Found, Report
-from attnctl.words import plural
 
 KINDS = (
     (

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Any
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.math import Array
 
 SCHEMA = "attnctl/stats/1"
 

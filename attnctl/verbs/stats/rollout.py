@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.errors import AttnError
-from attnctl.trace import Trace
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.math import Array
 from attnctl.verbs.stats.measure import weights_of
 
 

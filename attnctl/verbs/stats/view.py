@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TextIO
 
-from attnctl.derivation import Step
-from attnctl.errors import AttnError
-from attnctl.ops import Unstated
-from attnctl.screen.output import Element
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import cells, pad_left, pad_right
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.base.words import number_text
+from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import cells, pad_left, pad_right
+from attnctl.drawing.show.frames import frames
+from attnctl.drawing.show.headline import beginning
+from attnctl.drawing.show.view import View
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Unstated
 from attnctl.store.long_csv import cell
-from attnctl.trace import Trace
-from attnctl.verbs.show.frames import frames
-from attnctl.verbs.show.headline import beginning
-from attnctl.verbs.show.view import View
 from attnctl.verbs.stats import MEASURES, DumpStats, Found, HeadStats, Report
-from attnctl.words import number_text
 
 HEADINGS = {
     "entropy": "bits",

@@ -9,12 +9,13 @@ from itertools import islice
 
 import numpy as np
 
-from attnctl.array import Array, Cell
-from attnctl.derivation import Step
-from attnctl.display import Displayed
-from attnctl.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.ops import Copy, Given, Hide, MatMul, Merge, Repeat
-from attnctl.trace import Trace
+from attnctl.base.display import Displayed
+from attnctl.base.trace import Trace
+from attnctl.base.words import all_of
+from attnctl.math import Array, Cell
+from attnctl.math.derivation import Step
+from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
+from attnctl.math.ops import Copy, Given, Hide, MatMul, Merge, Repeat
 from attnctl.verbs.story.claims import (
     Blind,
     Claim,
@@ -31,7 +32,6 @@ from attnctl.verbs.story.claims import (
     same_mixture,
 )
 from attnctl.verbs.story.visible import Visible
-from attnctl.words import all_of
 
 MOST_ROWS = 12
 """Rows of a step that are told one by one."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnctl.array import Array, Cell
+from attnctl.math import Array, Cell
 
 ULPS = 8
 """Numbers that differ by no more than so many units in the last place are the same for a person."""

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attnctl.cells import Speller, number_repeats
-from attnctl.screen.output import Element, Plain, print_lines, screen_of
-from attnctl.screen.screen import Line, Screen
-from attnctl.screen.text import fold_text
-from attnctl.verbs.show.headline import headline
-from attnctl.verbs.show.view import formula_of, shape_of
+from attnctl.base.cells import Speller, number_repeats
+from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import fold_text
+from attnctl.drawing.show.headline import headline
+from attnctl.drawing.show.view import formula_of, shape_of
 from attnctl.verbs.story.chapters import Chapter, Story, plainly
 from attnctl.verbs.story.claims import (
     AllAlike,
@@ -27,7 +28,6 @@ from attnctl.verbs.story.claims import (
     Unchanged,
     Unmixed,
 )
-from attnctl.words import all_of, plural
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnctl.array import Array
-from attnctl.derivation import Step
-from attnctl.names import MASK, WEIGHTS
-from attnctl.ops import Add, Hide, SinkSoftmax, Softmax
-from attnctl.trace import Trace
+from attnctl.base.trace import Trace
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.names import MASK, WEIGHTS
+from attnctl.math.ops import Add, Hide, SinkSoftmax, Softmax
 
 EDIT, OVERFLOW = "an edit", "overflow"
 """What hides a key that no rule, mask or bias hides."""

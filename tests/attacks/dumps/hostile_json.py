@@ -114,7 +114,7 @@ def escapes_in_a_name():
 @hostile
 def escapes_in_the_schema():
     """The same in the schema that is refused by name."""
-    return '{"schema": "attnctl/trace/\\u001b[2J\\n9", "steps": {}}'
+    return '{"schema": "attnctl/base/trace/\\u001b[2J\\n9", "steps": {}}'
 
 
 @hostile

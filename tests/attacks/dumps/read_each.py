@@ -12,7 +12,7 @@ import sys
 import time
 import zipfile  # noqa: F401  (imported before the forks, once)
 
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
 from attnctl.store import read
 
 MEMORY = 2**30

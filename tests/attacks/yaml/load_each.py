@@ -12,9 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from attnctl.config import schema  # noqa: F401  imported before the forks, once
-from attnctl.config.load import load
-from attnctl.errors import AttnError
+from attnctl.base.errors import AttnError
+from attnctl.inputs.config import schema  # noqa: F401  imported before the forks, once
+from attnctl.inputs.config.load import load
 
 MEMORY = 2**30
 SECONDS = 20

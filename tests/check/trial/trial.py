@@ -9,9 +9,9 @@ import numpy as np
 from check_foreign import foreign
 
 import attnctl
-from attnctl.config.settings import Settings
-from attnctl.derivation import Rotary
-from attnctl.rules import Alibi, Causal, Softcap, Window
+from attnctl.inputs.config.settings import Settings
+from attnctl.math.derivation import Rotary
+from attnctl.math.rules import Alibi, Causal, Softcap, Window
 from trial.mistake import Mistake
 from trial.mistakes import CLASSES
 from trial.programs import FAMILIES, KINDS, Kind

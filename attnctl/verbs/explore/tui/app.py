@@ -16,10 +16,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
-from attnctl.array import Cell
-from attnctl.errors import AttnError
-from attnctl.screen.screen import Screen
-from attnctl.screen.text import fold_text
+from attnctl.base.errors import AttnError
+from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen.text import fold_text
+from attnctl.math import Cell
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands

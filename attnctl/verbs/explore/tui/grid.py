@@ -7,7 +7,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from attnctl.screen.text import pad_left, pad_right, shorten
+from attnctl.drawing.screen.text import pad_left, pad_right, shorten
 from attnctl.verbs.explore.matrix import HEAT_CELL, Matrix
 from attnctl.verbs.explore.tui.lines import strip_of
 from attnctl.verbs.explore.view import Part, Parts

@@ -12,8 +12,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from attnctl.screen.terminal import styles_for
-from attnctl.screen.text import cells
+from attnctl.drawing.screen.terminal import styles_for
+from attnctl.drawing.screen.text import cells
 from attnctl.verbs.explore.view import Parts
 
 

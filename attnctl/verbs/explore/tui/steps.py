@@ -10,8 +10,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from attnctl.screen.screen import Screen
-from attnctl.screen.text import pad_right, shorten
+from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen.text import pad_right, shorten
 from attnctl.verbs.explore.steps import WIDE, Entry, entries
 from attnctl.verbs.explore.tui.lines import style_of
 from attnctl.verbs.explore.walk import Walk

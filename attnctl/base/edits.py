@@ -1,0 +1,186 @@
+"""What if: a step's numbers changed before the next step reads them.
+
+An edit is ``CELL=VALUE``: a step, or the part of one that an address of `attnctl.base.cells` names, and
+a number, or ``@FILE`` for the same cells of another dump. ``+=`` and ``*=`` add and multiply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.cells import Address, parse_start, unknown_step
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import Trace
+from attnctl.base.words import dims, quote
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.names import BIAS, WEIGHTS
+
+Header = dict[str, Any]
+
+RULE = re.compile(r"\s*(=|\+=|\*=)\s*(.*\S)\s*", re.DOTALL)
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|-inf(inity)?")
+WORDS = {"true": 1.0, "false": 0.0}
+
+LIKE = "write it like attention_weights[0,love,:]=0, head_outputs[1]*=2 or attention_weights=@other.json"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One change: which cells, how (=, += or *=), and by what: a number, or the cells of another dump."""
+
+    text: str
+    address: Address
+    rule: str
+    value: float | Trace
+
+    @property
+    def step(self) -> str:
+        return self.address.step
+
+    def apply(self, array: Array, step: Step, header: Header) -> Array:
+        """The step's numbers, changed. Raises AttnError where the edit does not fit them."""
+        try:
+            places = self.address.resolve(Trace({step.name: step}, {step.name: array}, header))
+            value = self.value if isinstance(self.value, float) else self.patch(self.value)
+            self.check(array[places], value)
+            out = array.copy()
+            with np.errstate(all="ignore"):
+                match self.rule:
+                    case "+=":
+                        out[places] += value
+                    case "*=":
+                        out[places] *= value
+                    case _:
+                        out[places] = value
+            self.check_result(out[places])
+        except AttnError as error:
+            raise AttnError(f"edit {quote(self.text)}: {problem}" for problem in error.problems) from None
+        return out
+
+    def patch(self, other: Trace) -> Array:
+        if self.step not in other:
+            raise AttnError(f"the other one: {unknown_step(self.step, other)}")
+        return np.asarray(other[self.step][self.address.resolve(other)])
+
+    def check(self, own: Array, value: float | Array) -> None:
+        """Refuse what cannot be put into these cells."""
+        if np.shape(value) != np.shape(own) and not isinstance(value, float):
+            raise AttnError(f"{dims(np.shape(own))} here, but {dims(np.shape(value))} in the other dump")
+        if own.dtype == bool and not (self.rule == "=" and np.isin(value, (0, 1)).all()):
+            raise AttnError(f"{self.step} is true or false; only =1 and =0 can change it")
+
+    def check_result(self, changed: Array) -> None:
+        """Refuse what is no finite number, but for the −∞ that hides a score."""
+        hides = self.step.endswith("scores") or self.step == BIAS
+        wrong = ~np.isfinite(changed) & ~(np.isneginf(changed) & hides)
+        if wrong.any():
+            value = np.asarray(changed)[wrong][0]
+            expected = "a finite number or -inf" if hides else "a finite number; only scores can be -inf"
+            raise AttnError(f"{self.step} would be {value} as {changed.dtype}, expected {expected}")
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The edits of a run, in order; `renormalize` makes the weights they change sum to 1 again."""
+
+    edits: tuple[Edit, ...] = ()
+    renormalize: bool = False
+
+    @property
+    def edited(self) -> frozenset[str]:
+        return frozenset(edit.step for edit in self.edits)
+
+    def changes(self, derivation: Derivation, header: Header) -> dict[str, Callable[[Array], Array]]:
+        """What is done to each step that is edited.
+
+        Raises AttnError with every edit of a step that this run does not have.
+        """
+        steps = {step.name: step for step in derivation}
+        raise_all(
+            f"edit {quote(edit.text)}: no step {edit.step!r} in this run; it has {', '.join(steps)}"
+            for edit in self.edits
+            if edit.step not in steps
+        )
+
+        def change(name: str) -> Callable[[Array], Array]:
+            return lambda array: self.changed(array, steps[name], header)
+
+        return {name: change(name) for name in steps if name in self.edited}
+
+    def changed(self, array: Array, step: Step, header: Header) -> Array:
+        """A step's numbers after every edit of it."""
+        out = array
+        for edit in self.edits:
+            if edit.step == step.name:
+                out = edit.apply(out, step, header)
+        if self.renormalize and step.name == WEIGHTS:
+            return renormalize(out, array)
+        return out
+
+    def marked(self, step: Step) -> Step:
+        """The step, saying so where it was edited."""
+        if step.name not in self.edited:
+            return step
+        return Step(step.name, step.op, step.inputs, step.axes, f"{step.formula}, edited", step.symbol)
+
+    def record(self) -> list[dict[str, str]]:
+        return [{"step": edit.step, "edit": edit.text} for edit in self.edits]
+
+
+ReadDump = Callable[[str], Trace]
+"""What reads the dump at a path."""
+
+
+def what_if(texts: Sequence[str], read: ReadDump, *, renormalize: bool = False) -> WhatIf:
+    """The edits that these texts spell; dumps they name are read once.
+
+    Raises AttnError with the problems of every text that spells no edit.
+    """
+    read_once = lru_cache(maxsize=None)(read)
+    edits: list[Edit] = []
+    problems: list[str] = []
+    for text in texts:
+        try:
+            edits.append(parse(text, read_once))
+        except AttnError as error:
+            problems += [f"edit {quote(text)}: {problem}" for problem in error.problems]
+    raise_all(problems)
+    if renormalize and not any(edit.step == WEIGHTS for edit in edits):
+        raise AttnError(f"renormalize: no edit of {WEIGHTS}, so there is nothing to make sum to 1 again")
+    return WhatIf(tuple(edits), renormalize)
+
+
+def parse(text: str, read: ReadDump) -> Edit:
+    """The edit that a text spells. Raises AttnError where it spells none."""
+    address, rest = parse_start(text)
+    if not address.parts and address.step[-1] in "+*":  # no bracket between the step and its rule
+        address, rest = Address(address.step[:-1]), address.step[-1] + rest
+    rule = RULE.fullmatch(rest)
+    if rule is None:
+        raise AttnError(f"expected =, += or *= and a value after the cell; {LIKE}")
+    word = rule[2]
+    if word.startswith("@"):
+        return Edit(text, address, rule[1], read(word[1:]))
+    digits = word.replace("−", "-").lower()
+    if digits not in WORDS and not NUMBER.fullmatch(digits):
+        raise AttnError(f"{quote(word)} is neither a number nor @FILE; {LIKE}")
+    return Edit(text, address, rule[1], WORDS[digits] if digits in WORDS else float(digits))
+
+
+def renormalize(weights: Array, before: Array) -> Array:
+    """The rows that differ from `before` made to sum to 1; rows of zeros stay."""
+    changed = (weights != before).any(axis=-1, keepdims=True) & weights.any(axis=-1, keepdims=True)
+    total = weights.sum(axis=-1, keepdims=True)
+    wrong = np.argwhere(changed & ~((total > 0) & np.isfinite(total)))
+    if len(wrong):
+        *row, _ = wrong[0].tolist()
+        found = f"{WEIGHTS}{row} sums to {total[tuple(wrong[0])]:g}"
+        raise AttnError(f"renormalize: {found}; only a sum above 0 can be made 1")
+    return np.where(changed, weights / np.where(changed, total, 1), weights)

@@ -1,0 +1,149 @@
+"""The files of one command: what it reads it does not overwrite.
+
+Every file that holds someone's data is opened here, and every file that is written is held against
+those, however it is spelled. This guards a command line alone (`one_command`): a program that calls
+attnctl may write over what it has read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from attnctl.base.errors import AttnError
+
+AnyPath = str | os.PathLike[str]
+Key = tuple[int, int] | str
+
+
+class OverwriteError(Exception):
+    """A command is to write what it reads. It is no AttnError: nobody goes on without that file."""
+
+
+def keys_of(file: AnyPath | int) -> list[Key]:
+    """What tells a file from others: its place on its device, and its full path.
+
+    The first sees through links, the second holds where another file has taken its place meanwhile.
+    Devices and pipes have none: nothing is lost in them.
+    """
+    path: list[Key] = [] if isinstance(file, int) else [os.path.realpath(file)]
+    try:
+        found = os.stat(file)  # noqa: PTH116  (a descriptor, too)
+    except OSError:
+        return path
+    return [(found.st_dev, found.st_ino), *path] if stat.S_ISREG(found.st_mode) else []
+
+
+@dataclass
+class Guard:
+    """The files of one command, each with what messages call it."""
+
+    read: dict[Key, str] = field(default_factory=dict)
+    announced: dict[Key, str] = field(default_factory=dict)
+
+
+GUARDS: list[Guard] = []
+"""Those of the commands that are running, the innermost last; none where Python calls the library."""
+
+
+UNFINISHED: set[AnyPath] = set()
+"""Temporary files that are being written; who ends the process leaves none behind."""
+
+
+@contextmanager
+def one_command() -> Iterator[None]:
+    """Guard the files of a command."""
+    GUARDS.append(Guard())
+    try:
+        yield
+    finally:
+        GUARDS.pop()
+
+
+def note_input(file: AnyPath | int, name: str = "") -> None:
+    """Note that the command reads a file: a path, or a descriptor with its name.
+
+    Raises OverwriteError where the command is to write it.
+    """
+    for guard in GUARDS[-1:]:
+        name = name or str(file)
+        keys = keys_of(file)
+        for label in (guard.announced[key] for key in keys if key in guard.announced):
+            raise refuse_output(label, name)
+        guard.read |= dict.fromkeys(keys, name)
+
+
+def announce_output(path: AnyPath, flag: str) -> None:
+    """Say before anything is read that an option names a file to write, so that it fails before any work.
+
+    Raises OverwriteError where it is read, and AttnError where another option names it too.
+    """
+    for guard in GUARDS[-1:]:
+        label = f"{flag} {path}"
+        hold_output(path, label)
+        keys = keys_of(path)
+        for other in (guard.announced[key] for key in keys if key in guard.announced):
+            raise AttnError(f"{label}: {other} is the same file; give another name")
+        guard.announced |= dict.fromkeys(keys, label)
+
+
+def hold_output(path: AnyPath, label: str = "") -> None:
+    """Raise OverwriteError where a file that is to be written is one that the command reads."""
+    for guard in GUARDS[-1:]:
+        keys = keys_of(path)
+        label = label or next((guard.announced[key] for key in keys if key in guard.announced), str(path))
+        for name in (guard.read[key] for key in keys if key in guard.read):
+            raise refuse_output(label, name)
+
+
+def refuse_output(label: str, name: str) -> OverwriteError:
+    """The error for an output, as its option names it, that is an input of this name."""
+    what = "it is what" if f" {label}".endswith(f" {name}") else f"it is {name}, which"
+    return OverwriteError(f"{label}: {what} this command reads; give another name")
+
+
+# --- opening ---
+
+
+STANDARD_INPUT = "-"
+"""As a file to read: standard input."""
+
+
+@contextmanager
+def open_input(path: AnyPath) -> Iterator[BinaryIO]:
+    """What a person named: a file, a pipe or a device in its place, or standard input."""
+    if path == STANDARD_INPUT:
+        with suppress(OSError, ValueError):  # it may be no file at all
+            note_input(sys.stdin.buffer.fileno(), "standard input")
+        yield sys.stdin.buffer
+        return
+    with open(path, "rb") as stream:  # noqa: PTH123  (any path)
+        note_input(path)
+        yield stream
+
+
+@contextmanager
+def open_found(path: AnyPath) -> Iterator[BinaryIO]:
+    """A file that was found in a folder, or is named in another file: a pipe there would hang for good."""
+    with open(path, "rb", opener=regular) as stream:
+        note_input(path)
+        yield stream
+
+
+def open_own(path: AnyPath) -> BinaryIO:
+    """A file that the command goes on with, and writes in the end: it is no input."""
+    return open(path, "rb", opener=regular)
+
+
+def regular(path: str, flags: int) -> int:
+    """Open a regular file. Raises OSError for anything else that can be opened."""
+    mode = os.stat(path).st_mode  # noqa: PTH116  (as open gives it)
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return os.open(path, flags)

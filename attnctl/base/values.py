@@ -1,0 +1,267 @@
+"""Single values, read strictly: words, numbers, truth values.
+
+A value comes from a YAML file or a flag (a `Plain` text), from JSON, or from Python. A reader
+returns what it means, or raises BadValueError with every problem in it. A reader and the JSON
+Schema of what it takes stand together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from math import inf, isfinite
+from typing import Any
+
+from attnctl.base.words import one_of
+
+Json = dict[str, Any]
+Path = tuple[str | int, ...]
+Problem = tuple[Path, str]
+
+NUMBER = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+NOT_FINITE = re.compile(r"[-+]?\.?(inf|infinity|nan)", re.IGNORECASE)
+TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
+UNLIMITED = (".inf", ".Inf", ".INF", "inf", "Infinity", "", "~", "null", "Null", "NULL")
+MAX_PROBLEMS = 50
+"""How many problems are listed: nobody reads more."""
+
+ENOUGH = MAX_PROBLEMS + 1
+"""How many problems of one value are looked for: the ones to list, and whether there are more."""
+
+MOST = 2**31 - 1
+"""The largest size there is, far above any that fits into memory."""
+
+MOST_DIGITS = 4000
+"""Python refuses to convert longer texts to an integer."""
+
+
+class Plain(str):
+    """A text without quotes: it may be read as a number where one is wanted."""
+
+    __slots__ = ()
+
+
+class BadValueError(ValueError):
+    """What is wrong with a value: a problem, or several, each with its path within the value."""
+
+    def __init__(self, *problems: str | Problem) -> None:
+        self.problems: list[Problem] = [((), each) if isinstance(each, str) else each for each in problems]
+        super().__init__(problems)
+
+
+@dataclass(eq=False)
+class Reader:
+    """How a value is read, what a JSON Schema says of it, and what a flag's help calls it."""
+
+    read: Callable[[Any], Any]
+    schema: Json
+    metavar: str = "TEXT"
+
+    def __call__(self, value: Any) -> Any:
+        """What the value means. Raises BadValueError."""
+        return self.read(value)
+
+
+def short(text: str, most: int = 40) -> str:
+    """The text, its end left out where it is long."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def json_path(path: Path) -> str:
+    """("weights", "W_Q", 2) -> "$.weights.W_Q[2]"; a key that is no identifier is quoted."""
+    names = (short(part) if isinstance(part, str) else part for part in path)
+    return "$" + "".join(
+        f".{part}" if isinstance(part, str) and part.isascii() and part.isidentifier() else f"[{part!r}]"
+        for part in names
+    )
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it: short, on one line, nothing a terminal would act on."""
+    match value:
+        case Plain() if not value:
+            return "nothing"
+        case str():
+            return short(value if isinstance(value, Plain) and value.isprintable() else quote(value))
+        case bool() | None:
+            return {True: "true", False: "false", None: "null"}[value]
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case int() if abs(value) >= 10**40:
+            return "a number of more than 40 digits"
+        case _:
+            return short(str(value))
+
+
+def quote(text: str) -> str:
+    """The text in double quotes, with escapes for quotes, backslashes and what cannot be printed."""
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else escape_yaml(c) for c in text) + '"'
+
+
+def escape_yaml(character: str) -> str:
+    r"""A character as a double-quoted YAML scalar writes it: \n, \", \x1b, \u202e."""
+    named = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    code = ord(character)
+    numbered = (
+        f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    )
+    return named.get(character, numbered)
+
+
+def read_word(value: Any) -> str:
+    """Text, however it is spelled: `no`, `1.0` and `null` are words."""
+    if not isinstance(value, str):
+        raise BadValueError(f"{shown(value)} is not text; put it in quotes if it is meant as a word")
+    if isinstance(value, Plain) and value == "":
+        raise BadValueError('nothing is written here; write a word (an empty text is "")')
+    if any(0xD800 <= ord(c) < 0xE000 for c in value):
+        raise BadValueError(f"{shown(value)} holds half of a character; write the whole")
+    return str(value)
+
+
+def read_file_name(value: Any) -> str:
+    """A path as text."""
+    text = read_word(value)
+    if not text or "\0" in text:
+        raise BadValueError(f"{shown(text)} is not the name of a file; write one like weights.npz")
+    return text
+
+
+def read_switch(value: Any) -> bool:
+    """A truth value: true or false, and no other word for them."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Plain) and value in (*TRUE, *FALSE):
+        return value in TRUE
+    raise BadValueError(f"{shown(value)} is not a truth value; write true or false")
+
+
+def read_real(value: Any) -> float:
+    """A finite number."""
+    number = value
+    if isinstance(value, Plain) and NUMBER.fullmatch(value):
+        number = float(value)
+    if isinstance(value, Plain) and NOT_FINITE.fullmatch(value):
+        number = inf
+    if not isinstance(number, (int, float)) or isinstance(number, bool):
+        raise BadValueError(f"{shown(value)} is not a number{why(value)}; write one like 0.5")
+    try:
+        number = float(number)
+    except OverflowError:
+        number = inf
+    if not isfinite(number):
+        raise BadValueError(f"{shown(value)} is not a finite number; write one like 0.5")
+    return number
+
+
+def read_positive(value: Any) -> float:
+    """A finite number greater than 0."""
+    number = read_real(value)
+    if number <= 0:
+        raise BadValueError(f"{shown(value)} is not above 0; write a number like 1.5")
+    return number
+
+
+def read_tolerance(value: Any) -> float:
+    """A finite number, 0 or more."""
+    number = read_real(value)
+    if number < 0:
+        raise BadValueError(f"{shown(value)} is not a tolerance; write a number from 0, like 1e-6")
+    return number
+
+
+def why(value: Any) -> str:
+    """Why a value that looks like a number, or is often taken for one, is none."""
+    if isinstance(value, bool) or (isinstance(value, Plain) and value in (*TRUE, *FALSE)):
+        return " but a truth value"
+    if not isinstance(value, str):
+        return ""
+    if not isinstance(value, Plain):
+        return " but text, because of its quotes" if NUMBER.fullmatch(value) else " but text"
+    if re.fullmatch(r"[-+]?0[0-9]+(\.[0-9]*)?", value):
+        return " (some read its leading 0 as octal)"
+    if re.fullmatch(r"[-+]?0[obxOBX][0-9a-fA-F_]+|[-+]?[0-9][0-9_]*_[0-9_.]*", value):
+        return " (decimal digits only)"
+    return ""
+
+
+def whole(least: int, most: int = MOST) -> Reader:
+    """A whole number within these bounds."""
+
+    def read(value: Any) -> int:
+        number = value
+        if isinstance(value, Plain) and WHOLE.fullmatch(value):
+            number = int(value[:MOST_DIGITS])  # what is longer is too large, cut or not
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise BadValueError(f"{shown(value)} is not a whole number{why(value)}; write one like 4")
+        if number < least:
+            raise BadValueError(f"{shown(value)} is too small; write {least} or more")
+        if number > most:
+            raise BadValueError(f"{shown(value)} is too large; write {most} or less")
+        return number
+
+    return Reader(read, {"type": "integer", "minimum": least, "maximum": most}, "N")
+
+
+def words(*choices: str) -> Reader:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise BadValueError(f"{shown(value)} is not one of the choices; write {one_of(choices)}")
+        return str(value)
+
+    return Reader(read, {"enum": list(choices)}, f"<{'|'.join(choices)}>")
+
+
+# Other readers of YAML take the words `1`, `no` and `null` for something else, an editor among them.
+WORD = Reader(read_word, {"type": ["string", "number", "boolean", "null"]})
+FILE_NAME = Reader(read_file_name, {"type": "string", "minLength": 1}, "FILE")
+SWITCH = Reader(read_switch, {"type": "boolean"})
+REAL = Reader(read_real, {"type": "number"}, "X")
+POSITIVE = Reader(read_positive, {"type": "number", "exclusiveMinimum": 0}, "X")
+TOLERANCE = Reader(read_tolerance, {"type": "number", "minimum": 0}, "X")
+SIZE = whole(1)
+SEED = whole(0, 2**32 - 1)
+
+
+def unlimited(value: Any) -> bool:
+    """Whether the value says that there is no limit: infinity, null or nothing."""
+    return value is None or value == inf or (isinstance(value, str) and value in UNLIMITED)
+
+
+def each(cells: list[Any], read: Callable[[Any], Any]) -> list[Any]:
+    """Every cell read on its own, or every cell's problem."""
+    if not cells:
+        raise BadValueError("an empty list; write at least one number")
+    return every(enumerate(cells), read)
+
+
+def every(values: Iterable[tuple[Any, Any]], read: Callable[[Any], Any]) -> list[Any]:
+    """Every (place, value) read, or every one's problem at its place."""
+    out: list[Any] = []
+    problems: list[Problem] = []
+    for place, value in values:
+        try:
+            out.append(read(value))
+        except BadValueError as wrong:
+            problems += wrong_at(place, wrong)
+            if len(problems) >= ENOUGH:
+                break
+    refuse(problems)
+    return out
+
+
+def wrong_at(place: Any, wrong: BadValueError) -> list[Problem]:
+    """The problems of the value at this place, each at its path from outside."""
+    return [((place, *path), text) for path, text in wrong.problems]
+
+
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise BadValueError with these problems (the first of many), or return where there is none."""
+    found = list(islice(problems, ENOUGH))
+    if found:
+        raise BadValueError(*found)

@@ -1,0 +1,145 @@
+"""The sheet that a picture is drawn on, and the SVG document around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from unicodedata import east_asian_width
+
+from attnctl.drawing.pictures.scale import BLUE, HATCH, INK, PAPER, TWO_HUES
+
+MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
+"""The border around everything, the height of a line and of its font."""
+
+RAMPS = {"one": BLUE, "two": TWO_HUES}
+"""The gradients that a drawing may fill with; there is `hatched`, too."""
+
+
+@dataclass
+class Canvas:
+    """The elements drawn so far, and how far down and to the right they reach."""
+
+    own: str
+    """What the ids of this picture begin with, so that several stand in one page."""
+    parts: list[str] = field(default_factory=list)
+    y: float = MARGIN
+    right: float = 0.0
+
+    def text(self, words: str, x: float, y: float, **given: object) -> None:
+        """Words on the canvas; `full` is what a title says of words that were cut."""
+        full = given.pop("full", None)
+        tip = element("title", escape_xml(str(full))) if full not in {None, words} else ""
+        self.parts.append(element("text", tip + escape_xml(words), x=float(x), y=float(y), **given))
+        size = given.get("font_size", TEXT)
+        assert isinstance(size, float)
+        if given.get("text_anchor") is None and "transform" not in given:
+            self.right = max(self.right, x + text_width(words, size))
+
+    def paint(self, name: str) -> str:
+        return f"url(#{self.own}-{name})"
+
+    def group(self, parts: Sequence[str], **given: object) -> None:
+        """Elements that have these attributes in common."""
+        if parts:
+            self.parts.append(element("g", "".join(parts), **given))
+
+    def line(self, words: str, **given: object) -> None:
+        """Words on a line of their own."""
+        size = given.get("font_size", TEXT)
+        assert isinstance(size, float)
+        self.y += size
+        self.text(words, MARGIN, self.y, **given)
+        self.y += LINE - TEXT
+
+
+def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) -> str:
+    """The SVG around a body, of this width and height; its ids begin with `own`."""
+    width, height = size
+    hatching = element(
+        "pattern",
+        element("rect", width=5.0, height=5.0, fill=PAPER)
+        + element("rect", width=1.2, height=5.0, fill=HATCH),
+        id=f"{own}-hatched",
+        width=5.0,
+        height=5.0,
+        patternUnits="userSpaceOnUse",
+        patternTransform="rotate(45)",
+    )
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{own}-title {own}-desc" '
+        f'font-family="{FAMILY}" font-size="{number(TEXT)}" fill="{INK}">'
+    )
+    parts = [
+        head,
+        element("title", escape_xml(title) or " ", id=f"{own}-title"),
+        element("desc", escape_xml(said) or " ", id=f"{own}-desc"),
+        element("defs", hatching + "".join(gradient(f"{own}-{each}", RAMPS[each]) for each in RAMPS)),
+        element("rect", width=float(width), height=float(height), fill=PAPER),
+        body,
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
+
+
+def gradient(name: str, anchors: tuple[str, ...]) -> str:
+    """A ramp from left to right."""
+    stops = (
+        element("stop", offset=number(at / (len(anchors) - 1)), stop_color=colour)
+        for at, colour in enumerate(anchors)
+    )
+    return element("linearGradient", "".join(stops), id=name)
+
+
+FAMILY = "DejaVu Sans, Verdana, sans-serif"
+
+ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
+
+WIDE, NARROW = 1.0, 0.62
+"""The width of a character in parts of the size of its font: of ideographs, and of most others."""
+
+
+def escape_xml(text: str) -> str:
+    """Characters that mean something in XML as entities; those that it does not allow as U+FFFD."""
+    return "".join(char if allowed(char) else "\ufffd" for char in text).translate(ENTITIES)
+
+
+def allowed(char: str) -> bool:
+    """Whether XML 1.0 allows a character (section 2.2)."""
+    code = ord(char)
+    return char in "\t\n\r" or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
+
+
+def number(value: float) -> str:
+    """A coordinate: at most two decimals, no zeros at the end."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def attributes(given: dict[str, object]) -> str:
+    """Attributes in the order given; text_anchor is text-anchor, and None is left out."""
+    out = []
+    for name, value in given.items():
+        if value is not None:
+            text = number(value) if isinstance(value, float) else escape_xml(str(value))
+            out.append(f' {name.replace("_", "-")}="{text}"')
+    return "".join(out)
+
+
+def element(tag: str, content: str = "", **given: object) -> str:
+    """An element; its content is SVG already."""
+    if not content:
+        return f"<{tag}{attributes(given)}/>"
+    return f"<{tag}{attributes(given)}>{content}</{tag}>"
+
+
+def text_width(text: str, size: float) -> float:
+    """About how wide a text is."""
+    return size * sum(WIDE if east_asian_width(char) in "WF" else NARROW for char in text)
+
+
+def cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 3
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"

@@ -1,0 +1,309 @@
+"""A figure as SVG: panels with tokens on both axes, a colour bar, a description for screen readers.
+
+Byte for byte the same on every machine, but for what its zlib makes of large panels, each a palette
+image of a pixel a cell. Lines between the anchors of a ramp are integers, so that gradient and cells agree.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.drawing.pictures.axes import DIGITS, LABEL, LONGEST, Axis, axes_of, numbers_of
+from attnctl.drawing.pictures.canvas import (
+    LINE,
+    MARGIN,
+    TEXT,
+    Canvas,
+    cut,
+    document,
+    element,
+    escape_xml,
+    number,
+    text_width,
+)
+from attnctl.drawing.pictures.plot import Figure, Panel, Plot
+from attnctl.drawing.pictures.png import palette_png
+from attnctl.drawing.pictures.render import png
+from attnctl.drawing.pictures.scale import (
+    FAINT,
+    HATCH,
+    HATCHED,
+    ODD,
+    PAPER,
+    Scale,
+    hexadecimal,
+    ink_on,
+    rgb,
+)
+from attnctl.math import Array
+from attnctl.store.files import open_output
+
+WIDTH = 1150
+"""What panels side by side take at most, where more than one fits."""
+
+GAP, TITLE, HEADING = 14.0, 15.0, 13.0
+BAR, BAR_HEIGHT = 180.0, 10.0
+
+DOT = " · "
+"""What stands between facts on a line."""
+
+DESCRIBED = 24
+"""Panels whose largest number is told in the description."""
+
+SLANT = 0.7071
+"""cos 45°, at which labels of columns stand that do not fit side by side."""
+
+
+class Picture(NamedTuple):
+    """An SVG document and how large it is; notebooks show it as it is."""
+
+    svg: str
+    width: int
+    height: int
+
+    def __str__(self) -> str:
+        return self.svg
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it to a file, .svg or .png.
+
+        Raises AttnError for another suffix, where the file cannot be written, and for a PNG where
+        resvg-py is missing.
+        """
+        suffix = Path(path).suffix
+        if suffix not in {".svg", ".png"}:
+            raise AttnError(f"{fspath(path)}: a picture is written as .svg or .png, not {suffix!r}")
+        data = self.svg.encode() if suffix == ".svg" else png(*self)
+        with open_output(fspath(path)) as stream:
+            stream.write(data)
+
+
+def draw(figure: Figure) -> Picture:
+    """The figure as an SVG document."""
+    plots = [plot.merged() for plot in figure.plots]
+    canvas = Canvas(name_of(figure))
+    canvas.line(cut(figure.title, 80), font_size=TITLE, full=figure.title)
+    for words in figure.lines:
+        canvas.line(words, fill=FAINT)
+    said = []
+    for plot in plots:
+        scale = plot.scale()
+        draw_plot(canvas, plot, scale)
+        said.append(describe_plot(plot, scale))
+    width, height = round(canvas.right + MARGIN), round(canvas.y + MARGIN)
+    body = "\n".join(canvas.parts)
+    text = document(canvas.own, figure.title, " ".join(said), body, (width, height))
+    return Picture(text, width, height)
+
+
+def name_of(figure: Figure) -> str:
+    """A name made of all that a figure shows."""
+    found = sha256(repr((figure.title, figure.lines)).encode("utf-8", "backslashreplace"))
+    for plot in figure.plots:
+        captions = [each.caption for each in plot.panels]
+        found.update(repr((replace(plot, panels=()), captions)).encode("utf-8", "backslashreplace"))
+        for each in plot.panels:
+            found.update(np.ascontiguousarray(each.values, dtype="<f8").tobytes())
+    return f"a{found.hexdigest()[:8]}"
+
+
+def describe_plot(plot: Plot, scale: Scale) -> str:
+    """What a screen reader says of a plot: what it is, its ends, the largest number of each panel."""
+    words = [
+        f"{plot.title}: {'; '.join(plot.about)}; numbers from {plain(scale.low)} to {plain(scale.high)}."
+    ]
+    for panel in plot.panels[:DESCRIBED]:
+        values = np.asarray(panel.values, dtype=np.float64)
+        finite = np.where(np.isfinite(values), values, -np.inf)
+        if not finite.size or np.isneginf(finite.max()):
+            continue
+        row, column = (int(at) for at in np.unravel_index(int(finite.argmax()), finite.shape))
+        where = ", ".join(filter(None, (plot.rows[row].strip(), plot.columns[column].strip())))
+        words.append(f"{panel.caption or plot.title}: largest {plain(float(finite.max()))} at {where}.")
+    return " ".join([*words, *plot.notes])
+
+
+def plain(value: float) -> str:
+    """A number in a few digits."""
+    return f"{value + 0.0:.3g}"
+
+
+def draw_plot(canvas: Canvas, plot: Plot, scale: Scale) -> None:
+    """The title of a plot, its panels, its colour bar and its notes."""
+    canvas.y += GAP
+    canvas.line(plot.title, font_size=HEADING)
+    canvas.line(DOT.join(plot.about), fill=FAINT)
+    texts = numbers_of(plot)
+    down, across = axes_of(plot, texts)
+    beside = max((text_width(each, LABEL) for each in plot.beside), default=down.widest)
+    left = float(round(MARGIN + (beside + 6 if beside else 0)))
+    fits = panels_in(WIDTH - left, across)
+    if texts and fits == 1 < len(plot.panels):
+        texts = []
+        down, across = axes_of(plot, texts)
+        fits = panels_in(WIDTH - left, across)
+    per_row = plot.across or max(1, min(len(plot.panels), fits))
+    canvas.y += 4
+    for number_, start in enumerate(range(0, len(plot.panels), per_row)):
+        row = slice(start, start + per_row)
+        draw_row(canvas, plot.panels[row], scale, (down, across), left, texts[row] or [()] * per_row)
+        if plot.beside:
+            canvas.group(
+                [label_text(plot.beside[number_], x=left - 5, y=canvas.y - down.length / 2 + 4)],
+                text_anchor="end",
+                font_size=LABEL,
+            )
+        canvas.y += GAP / 2 if plot.beside else GAP
+    canvas.y += GAP / 2 if plot.beside else 0
+    draw_bar(canvas, scale, plot.hidden)
+    for words in plot.notes:
+        canvas.line(words, fill=FAINT)
+
+
+def panels_in(width: float, across: Axis) -> int:
+    """How many panels fit side by side, at least one."""
+    return max(1, int((width + GAP) // (across.length + GAP)))
+
+
+def draw_row(
+    canvas: Canvas,
+    panels: Sequence[Panel],
+    scale: Scale,
+    axes: tuple[Axis, Axis],
+    left: float,
+    texts: Sequence[Sequence[Sequence[str]]],
+) -> None:
+    """Panels side by side, with what stands above and beside them."""
+    down, across = axes
+    slanted = 0.0 if across.flat else across.widest * SLANT + LABEL * SLANT
+    head = LINE if any(each.caption for each in panels) else 0.0
+    if across.widest:
+        head += LABEL + 5 if across.flat else slanted + 4
+    canvas.y = float(round(canvas.y + head))  # whole units: no seams between cells
+    for at, (panel, numbers) in enumerate(zip(panels, texts, strict=False)):
+        x = left + at * (across.length + GAP)
+        if panel.caption:
+            canvas.text(panel.caption, x, canvas.y - head + TEXT)
+        draw_columns(canvas, across, x)
+        draw_cells(canvas, scale, axes, x, panel.values, numbers)
+        canvas.right = max(canvas.right, x + across.length + slanted)
+    draw_rows(canvas, down, left)
+    canvas.y += down.length
+
+
+def draw_columns(canvas: Canvas, across: Axis, left: float) -> None:
+    """The labels above the columns, side by side or slanted."""
+    parts = []
+    for at, label in across.ticks():
+        x, y = left + at, canvas.y - 5
+        if across.flat:
+            parts.append(label_text(label, x=x, y=y))
+        else:
+            turned = f"translate({number(x + 3)} {number(y)})rotate(-45)"
+            parts.append(label_text(label, transform=turned))
+    anchor = "middle" if across.flat else None
+    canvas.group(parts, text_anchor=anchor, font_size=LABEL)
+
+
+def draw_rows(canvas: Canvas, down: Axis, left: float) -> None:
+    parts = [label_text(label, x=left - 5, y=canvas.y + at + LABEL * 0.35) for at, label in down.ticks()]
+    canvas.group(parts, text_anchor="end", font_size=LABEL)
+
+
+def label_text(label: str, **place: object) -> str:
+    """A label, its middle left out where it is long, which its title then has."""
+    words = cut(label, LONGEST)
+    tip = element("title", escape_xml(label)) if words != label else ""
+    return element("text", tip + escape_xml(words), **place)
+
+
+def draw_cells(
+    canvas: Canvas,
+    scale: Scale,
+    axes: tuple[Axis, Axis],
+    x: float,
+    values: Array,
+    texts: Sequence[Sequence[str]],
+) -> None:
+    """The cells of one panel: rectangles with numbers in them, or an image of a pixel a cell."""
+    down, across = axes
+    levels, palette = scale.levels(values), (*scale.colours, rgb(PAPER), rgb(ODD))
+    width, height = across.length, down.length
+    if (levels == HATCHED).any():
+        canvas.parts.append(
+            element("rect", x=x, y=canvas.y, width=width, height=height, fill=canvas.paint("hatched"))
+        )
+    if not texts and levels.size:
+        data = b64encode(palette_png(levels, palette, HATCHED)).decode()
+        canvas.parts.append(
+            element(
+                "image",
+                x=x,
+                y=canvas.y,
+                width=width,
+                height=height,
+                preserveAspectRatio="none",
+                style="image-rendering:optimizeSpeed;image-rendering:pixelated",
+                href=f"data:image/png;base64,{data}",
+            )
+        )
+    parts = []
+    for row, line in enumerate(texts):
+        for column, words in enumerate(line):
+            level = int(levels[row, column])
+            if level == HATCHED:
+                continue
+            at, top, fill = x + column * across.cell, canvas.y + row * down.cell, palette[level]
+            place: dict[str, Any] = {"x": at, "y": top, "width": across.cell, "height": down.cell}
+            parts.append(element("rect", **place, fill=hexadecimal(fill)))
+            middle, base = at + across.cell / 2, top + down.cell / 2 + DIGITS * 0.36
+            parts.append(element("text", escape_xml(words), x=middle, y=base, fill=ink_on(fill)))
+    canvas.group(parts, text_anchor="middle", font_size=DIGITS)
+    canvas.parts.append(
+        element("rect", x=x, y=canvas.y, width=width, height=height, fill="none", stroke=HATCH)
+    )
+
+
+def draw_bar(canvas: Canvas, scale: Scale, hidden: str) -> None:
+    """The ramp with its ends, and what else a cell may be."""
+    low, high = f"{'≤ ' * scale.clipped}{plain(scale.low)}", plain(scale.high)
+    base, x = canvas.y + BAR_HEIGHT - 1, MARGIN
+
+    def words(text: str) -> None:
+        nonlocal x
+        canvas.text(text, x, base, font_size=LABEL)
+        x += text_width(text, LABEL)
+
+    def swatch(fill: str, width: float) -> None:
+        nonlocal x
+        canvas.parts.append(
+            element("rect", x=x, y=canvas.y, width=width, height=BAR_HEIGHT, fill=fill, stroke=HATCH)
+        )
+        x += width + 5
+
+    words(low)
+    x += 5
+    swatch(canvas.paint("two" if scale.signed else "one"), BAR)
+    words(high + ", by logarithm" * scale.log)
+    for there, fill, meaning in (
+        (scale.hidden, canvas.paint("hatched"), hidden),
+        (scale.zero, canvas.paint("hatched"), "0"),
+        (scale.strange, ODD, "NaN or ∞"),
+    ):
+        if there:
+            x += GAP
+            swatch(fill, BAR_HEIGHT + 4)
+            words(meaning)
+    canvas.y += BAR_HEIGHT + 8

@@ -1,0 +1,77 @@
+"""A table before it is drawn: cells in columns, and the frame around them as plain text.
+
+A pipe gets a table as this text, a terminal as a `rich.table.Table` (`terminal.py`) that looks the
+same; Rich is not imported for a pipe. A matrix is one column and a row of numbers one cell, so that
+shaded cells touch and large prints stay cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+from attnctl.drawing.screen.screen import Box, Line
+from attnctl.drawing.screen.text import cells
+
+Row = Sequence[Line]
+"""The cells of a row, each as wide as its column."""
+
+CAPTION_FRAME = 4
+"""The cells of a border that a caption needs beside its own."""
+
+
+class Band(NamedTuple):
+    """Rows that belong together, and the captions in the border above them: one a column, "" for none."""
+
+    rows: Iterable[Row]
+    captions: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A table: rows of headings, then bands of rows with a border above each.
+
+    `text` draws it as plain text, `attnctl.drawing.screen.terminal.rich_table` as a rich.table.Table.
+    """
+
+    box: Box
+    widths: Sequence[int]
+    headings: Sequence[Row]
+    bands: Sequence[Band]
+
+    @property
+    def width(self) -> int:
+        return sum(self.widths) + len(self.widths) + 1
+
+    def text(self) -> Iterator[str]:
+        """The table as plain text, a line at a time."""
+        top, bar, separator, bottom = self.box
+        yield border(top, self.widths, self.bands[0].captions)
+        for row in self.headings:
+            yield row_text(row, bar)
+        if self.headings:
+            yield border(separator, self.widths)
+        for number, band in enumerate(self.bands):
+            if number:
+                yield border(separator, self.widths, band.captions)
+            for row in band.rows:
+                yield row_text(row, bar)
+        yield border(bottom, self.widths)
+
+
+def row_text(row: Row, bar: str) -> str:
+    """A row between bars."""
+    inside = bar.join(["".join([text for text, _ in cell]) for cell in row])
+    return f"{bar}{inside}{bar}"
+
+
+def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ()) -> str:
+    """A horizontal line of a frame, captions set into it."""
+    first, dash, divider, last = tuple(characters)
+    parts = []
+    for width, caption in zip_longest(widths, captions, fillvalue=""):
+        words = f"{dash} {caption} " if caption else ""
+        parts.append(words + dash * (int(width) - cells(words)))
+    return first + divider.join(parts) + last

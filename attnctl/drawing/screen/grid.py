@@ -1,0 +1,215 @@
+"""Matrices side by side in one frame: their numbers, words and labels as cells of text.
+
+A matrix is one column of the frame, a row of it one text with a few styles: that is what makes large
+prints cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.drawing.screen.fit import LeftOut, Piece, Pieces
+from attnctl.drawing.screen.frame import CAPTION_FRAME, Band, Frame, Row
+from attnctl.drawing.screen.numbers import Format
+from attnctl.drawing.screen.screen import Line, Screen, Span
+from attnctl.drawing.screen.text import cells, pad_left, pad_right
+from attnctl.math import Array
+
+Codes = Callable[[range, range], "Array | None"]
+"""For a block of rows and columns the kind of each cell, or None where all are of kind 0."""
+
+Run = tuple[int, int]
+"""The column where cells of one kind begin, and the number of the kind."""
+
+CHUNK = 2**15
+"""Cells of a matrix that are formatted at a time: what is in memory stays small."""
+
+
+class Kind(NamedTuple):
+    """How a cell is shown: its number, or this word instead, in this style."""
+
+    word: str | None = None
+    style: str = ""
+
+
+NUMBER = Kind()
+
+
+def all_numbers(rows: range, columns: range) -> None:
+    """Every cell is of kind 0."""
+
+
+class Panel(NamedTuple):
+    """One matrix, (rows, columns), with what stands above it."""
+
+    caption: str
+    values: Array
+    codes: Codes = all_numbers
+
+
+def runs(codes: Array) -> list[list[Run]]:
+    """For each row where a run of cells of one kind starts, and of which kind."""
+    found = [[(0, code)] for code in codes[:, 0].tolist()] if codes.size else [[] for _ in codes]
+    rows, columns = np.nonzero(codes[:, 1:] != codes[:, :-1])
+    kinds = codes[rows, columns + 1]
+    for row, column, code in zip(rows.tolist(), columns.tolist(), kinds.tolist(), strict=True):
+        found[row].append((column + 1, code))
+    return found
+
+
+class Columns(NamedTuple):
+    """Columns drawn next to each other: how wide each is, where each begins, what writes a row of them."""
+
+    piece: Piece
+    widths: list[int]
+    edges: list[int]
+    template: str
+
+
+@dataclass(eq=False, repr=False)
+class Grid:
+    """What the matrices of one frame have in common; labels are ready for the screen."""
+
+    screen: Screen
+    row_labels: Sequence[str]
+    column_labels: Sequence[str]
+    format: Format
+    rows: Pieces
+    kinds: tuple[Kind, ...] = (NUMBER,)
+
+    @cached_property
+    def label_width(self) -> int:
+        shown = [self.row_labels[row] for piece in self.rows if isinstance(piece, range) for row in piece]
+        return max(map(cells, shown), default=0)
+
+    @property
+    def frame_width(self) -> int:
+        return self.label_width + 4 if self.label_width else 1
+
+    @cached_property
+    def cell_width(self) -> int:
+        return max([self.format.width, *(cells(kind.word) for kind in self.kinds if kind.word)])
+
+    def column_width(self, column: int) -> int:
+        return max(self.cell_width, cells(self.column_labels[column])) + 2
+
+    def laid_out(self, block: Pieces) -> list[Columns]:
+        """The columns of a block, ready to be written."""
+        out = []
+        for piece in block:
+            if isinstance(piece, LeftOut):
+                widths, template = [cells(self.left_out(piece))], ""
+            else:
+                widths = [self.column_width(column) for column in piece]
+                template = self.format.template([width - 2 for width in widths])
+            out.append(Columns(piece, widths, list(accumulate(widths, initial=0)), template))
+        return out
+
+    def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
+        """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
+        needed = [1, sum(columns.edges[-1] for columns in self.laid_out(block))]
+        needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
+        needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, LeftOut)]
+        return max(needed)
+
+    def left_out(self, piece: LeftOut) -> str:
+        return f" {self.screen.left_out(piece.rest)} "
+
+    def frame(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Frame:
+        """The matrices of each band side by side, one band below the other, all with these columns."""
+        laid, across = self.laid_out(block), len(bands[0])
+        width = self.panel_width([panel.caption for band in bands for panel in band], block)
+        labels = [self.label_width + 2] if self.label_width else []
+        headings = []
+        if any(self.column_labels):
+            headings.append(self.row("", [pad_line(self.header(laid), width)] * across))
+        return Frame(
+            self.screen.box,
+            [*labels, *[width] * across],
+            headings,
+            [
+                Band(
+                    self.rows_of(band, laid, across, width),
+                    [*[""] * len(labels), *(panel.caption for panel in band)],
+                )
+                for band in bands
+            ],
+        )
+
+    def rows_of(
+        self, panels: Sequence[Panel], laid: Sequence[Columns], across: int, width: int
+    ) -> Iterator[Row]:
+        """The rows of matrices side by side, blank where there are fewer than `across`."""
+        blanks: list[Line] = [[(" " * width, "")]] * (across - len(panels))
+        spare = width - sum(columns.edges[-1] for columns in laid)
+        step = max(1, CHUNK // max(1, len(self.column_labels)))
+        for piece in self.rows:
+            if isinstance(piece, LeftOut):
+                gap = pad_line([(self.left_out(piece), "aside")], width)
+                yield self.row(self.screen.ours("…"), [*[gap] * len(panels), *blanks])
+                continue
+            for start in range(piece.start, piece.stop, step):
+                chunk = range(start, min(start + step, piece.stop))
+                bodies = [self.body(panel, laid, chunk, spare) for panel in panels]
+                for at, row in enumerate(chunk):
+                    yield self.row(self.row_labels[row], [*(body[at] for body in bodies), *blanks])
+
+    def body(self, panel: Panel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
+        """The numbers of these rows of one matrix, and `spare` blanks after them."""
+        lines: list[Line] = [[] for _ in rows]
+        for columns in laid:
+            piece = columns.piece
+            if isinstance(piece, LeftOut):
+                gap = (self.screen.ours("…").center(columns.edges[-1]), "aside")
+                for line in lines:
+                    line.append(gap)
+                continue
+            values = panel.values[rows.start : rows.stop, piece.start : piece.stop].tolist()
+            codes = panel.codes(rows, piece)
+            kinds = [[(0, 0)]] * len(rows) if codes is None else runs(codes)
+            for line, numbers, row in zip(lines, values, kinds, strict=True):
+                line.extend(
+                    self.style_row(self.format.write(columns.template, numbers), row, columns.edges)
+                )
+        if spare:
+            for line in lines:
+                line.append((" " * spare, ""))
+        return lines
+
+    def style_row(self, text: str, row: Sequence[Run], edges: Sequence[int]) -> Iterator[Span]:
+        """A row of numbers in its runs, words in place of the numbers of kinds that have one."""
+        stops = [start for start, _ in row[1:]] + [len(edges) - 1]
+        for (start, code), stop in zip(row, stops, strict=False):
+            word, style = self.kinds[code]
+            if word is None:
+                yield text[edges[start] : edges[stop]], style
+            else:
+                widths = (edges[column + 1] - edges[column] for column in range(start, stop))
+                yield "".join(pad_left(word, width - 1) + " " for width in widths), style
+
+    def header(self, laid: Sequence[Columns]) -> Line:
+        spans: Line = []
+        for piece, widths, *_ in laid:
+            if isinstance(piece, LeftOut):
+                spans.append((self.left_out(piece), "aside"))
+                continue
+            labels = zip(self.column_labels[piece.start : piece.stop], widths, strict=True)
+            spans.append(("".join(pad_left(label, width - 1) + " " for label, width in labels), "label"))
+        return spans
+
+    def row(self, label: str, bodies: Sequence[Line]) -> Row:
+        """A row: its label where rows have one, then the cells of each matrix."""
+        if not self.label_width:
+            return bodies
+        return [[(f" {pad_right(label, self.label_width)} ", "label")], *bodies]
+
+
+def pad_line(line: Line, width: int) -> Line:
+    spare = width - sum(cells(text) for text, _ in line)
+    return [*line, (" " * spare, "")] if spare else line

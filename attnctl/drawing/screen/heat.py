@@ -1,0 +1,186 @@
+"""Heat maps in characters: cells with a coloured background, half blocks, or shading without colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnctl.drawing.screen.palette import STEPS
+from attnctl.drawing.screen.screen import Line, Screen, Span
+from attnctl.drawing.screen.text import cells, pad_left, pad_right, take
+from attnctl.math import Array
+
+if TYPE_CHECKING:
+    from attnctl.drawing.pictures.plot import Plot
+
+GAMMA = 0.7
+"""The exponent of a number's share of the largest: below 1, so that small ones differ visibly too."""
+
+UNSHADED = 1.0
+"""The part of a level below which a number has no colour."""
+
+HIDDEN, STRANGE = 100, 101
+"""The levels of what is hidden and of what is no number."""
+
+UPPER, LOWER = "▀", "▄"
+SHADING, ASCII_SHADING = " ░▒▓█", " .:-=+*#@"
+MARKS, ASCII_MARKS = {HIDDEN: "╱", STRANGE: "?"}, {HIDDEN: "/", STRANGE: "?"}
+
+MOST_ROWS, FEWEST = 48, 24
+"""Rows of a map, after which cells are merged into blocks: of a large one, and of one of many."""
+
+LINES = 12
+"""Rows of a map that have a line each; more share a line where there are half blocks."""
+
+LABEL, WIDEST, CAPTION = 14, 8, 12
+"""Cells of the label of a row, of a column, and of a caption that makes a map wider, at most."""
+
+GAP = 2
+
+
+def levels_of(shares: Array) -> Array:
+    """The level, −8 to 8, of shares of the largest number, −1 to 1; 0 is not shaded."""
+    size = np.clip(np.abs(shares), 0.0, 1.0) ** GAMMA
+    levels = np.maximum(np.ceil(size * (STEPS + UNSHADED) - UNSHADED), 0)
+    return (np.sign(shares) * levels).astype(int)
+
+
+def heat_lines(plot: Plot, screen: Screen) -> Iterator[Line]:
+    """The panels of a plot side by side, as many as fit; below them what the colours mean."""
+    label = min(LABEL, max(map(cells, plot.rows), default=0), screen.width // 4)
+    room = max(8, screen.width - label - 1)
+    side = room if len(plot.panels) == 1 else max(FEWEST, (room + GAP) // min(len(plot.panels), 3) - GAP)
+    merged = plot.merged(min(MOST_ROWS, max(FEWEST, side)), min(side, room))
+    scale = merged.scale()
+    halved = screen.shades and not screen.ascii_only and len(merged.rows) > LINES
+    size = 1 if halved else column_width(merged, room)
+    own = Map(screen, merged, label, size, scale.signed, halved, merged is not plot)
+    across = max(1, (room + GAP) // (own.width + GAP))
+    for start in range(0, len(merged.panels), across):
+        shown = merged.panels[start : start + across]
+        levels = []
+        for panel in shown:
+            shares = scale.shares(panel.values)
+            known = levels_of(np.where(np.isfinite(shares), shares, 0.0))
+            if scale.log:
+                known = np.ceil(np.where(np.isfinite(shares), shares, 0.0) * (STEPS - 1)).astype(int) + 1
+            known[np.isneginf(shares)], known[np.isnan(shares)] = HIDDEN, STRANGE
+            levels.append(known)
+        yield from own.band([screen.ours(panel.caption) for panel in shown], levels)
+    low, high = (f"{value + 0.0:.3g}" for value in (scale.low, scale.high))
+    marked = [(HIDDEN, "0" if scale.log and not scale.hidden else plot.hidden)] * (
+        scale.hidden or scale.zero
+    )
+    marked += [(STRANGE, "NaN or ∞")] * scale.strange
+    yield own.legend(low, high + ", by logarithm" * scale.log, marked)
+    for note in merged.notes:
+        yield from screen.flow([("  ", ""), (screen.ours(note), "aside")], "")
+
+
+def column_width(plot: Plot, room: int) -> int:
+    """The cells of a column: as wide as its label where all panels fit side by side, or 2, or 1."""
+    columns, panels = max(1, len(plot.columns)), len(plot.panels)
+    widest = min(WIDEST, max(map(cells, plot.columns), default=1) + 1)
+    for size in range(max(2, widest), 1, -1):
+        across = (room + GAP) // (columns * size + GAP)
+        if across >= (panels if size > 2 else -(-panels // 2)):
+            return size
+    return 1
+
+
+@dataclass(frozen=True)
+class Map:
+    """How the maps of one plot are drawn."""
+
+    screen: Screen
+    plot: Plot
+    label: int
+    size: int
+    signed: bool
+    halved: bool = False
+    """Whether a line has two rows."""
+    merged: bool = False
+    """Whether a column stands for several."""
+
+    @property
+    def width(self) -> int:
+        """The cells of a map and of its caption, where that is wider."""
+        captions = (cells(panel.caption) for panel in self.plot.panels)
+        return max(self.size * len(self.plot.columns), min(CAPTION, max(captions, default=0)))
+
+    def band(self, captions: Sequence[str], levels: Sequence[Array]) -> Iterator[Line]:
+        """Maps side by side: captions, labels of columns, then the rows."""
+        gap, blank = " " * GAP, " " * (self.label + 1)
+        if any(captions):
+            shown = [pad_right(self.fitted(each, self.width), self.width) for each in captions]
+            yield [(blank + gap.join(shown).rstrip(), "aside")]
+        if self.size > 1 and any(self.plot.columns) and not self.merged:
+            heads = "".join(
+                pad_right(take(each.strip(), self.size - 1), self.size) for each in self.plot.columns
+            )
+            heads = pad_right(heads, self.width)
+            yield [(blank + gap.join([heads] * len(levels)).rstrip(), "label")]
+        step = 2 if self.halved else 1
+        for row in range(0, len(self.plot.rows), step):
+            words = self.fitted(self.plot.rows[row], self.label)
+            line: Line = [(f"{pad_left(words, self.label)} ", "label")]
+            for number, each in enumerate(levels):
+                line += [(gap + " " * (self.width - self.size * len(self.plot.columns)), "")] * (number > 0)
+                line += self.row(each[row], each[row + 1] if row + 1 < len(each) else None)
+            yield line
+
+    def fitted(self, label: str, width: int) -> str:
+        """A label in so many cells, whatever it is drawn on."""
+        return self.screen._replace(fits=True).short(label.strip(), width)
+
+    def row(self, upper: Array, lower: Array | None) -> Iterator[Span]:
+        """A line of one map, cells of the same kind as one span."""
+        if self.halved:
+            below = [0] * len(upper) if lower is None else lower.tolist()
+            spans = [self.half(*each) for each in zip(upper.tolist(), below, strict=True)]
+        else:
+            spans = [self.whole(level) for level in upper.tolist()]
+        text, style = "", ""
+        for own, kind in spans:
+            if kind != style:
+                if text:
+                    yield text, style
+                text, style = "", kind
+            text += own
+        yield text, style
+
+    def whole(self, level: int) -> Span:
+        if level in MARKS:
+            return (ASCII_MARKS if self.screen.ascii_only else MARKS)[level] * self.size, "aside"
+        if self.screen.shades:
+            return " " * self.size, f"shade {level}" if level else ""
+        shading = ASCII_SHADING if self.screen.ascii_only else SHADING
+        share = (level + STEPS) / (2 * STEPS) if self.signed else level / STEPS
+        return shading[int(-(-share * (len(shading) - 1) // 1))] * self.size, ""
+
+    def half(self, upper: int, lower: int) -> Span:
+        """Two cells, one above the other, in one character; beside a colour what is hidden has none."""
+        if upper in MARKS and (lower in MARKS or not lower):
+            return self.whole(upper)
+        upper, lower = (0 if each in MARKS else each for each in (upper, lower))
+        if not upper and not lower:
+            return " " * self.size, ""
+        if not upper:
+            return LOWER * self.size, f"shade {lower} 0"
+        return UPPER * self.size, f"shade {upper} {lower}"
+
+    def legend(self, low: str, high: str, marked: Sequence[tuple[int, str]]) -> Line:
+        """The colours from the least to the largest, then what marks mean."""
+        levels = range(-STEPS if self.signed else 0, STEPS + 1)
+        bar = replace(self, size=1)
+        spans: Line = [
+            (f"  {low} ", "aside"),
+            *(bar.whole(level) for level in levels),
+            (f" {high}", "aside"),
+        ]
+        for level, words in marked:
+            spans += [("   ", ""), bar.whole(level), (self.screen.ours(f" {words}"), "aside")]
+        return spans

@@ -1,0 +1,116 @@
+"""A table of words: rows of short texts in a frame, as the matrices have one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from attnctl.drawing.screen.frame import Band, Frame, Row
+from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.screen import Screen, Span
+from attnctl.drawing.screen.text import cells, fold_text, pad_left, pad_right
+
+NARROWEST = 12
+"""Cells that a folded column has at least."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows under one or more lines of titles; columns are flush right but for those in `left`.
+
+    A text may have several lines.
+    """
+
+    screen: Screen
+    titles: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Span]]
+    left: AbstractSet[int] = frozenset()
+
+    @property
+    def widths(self) -> list[int]:
+        texts = [*self.titles, *([text for text, _ in row] for row in self.rows)]
+        return [
+            max(cells(line) for text in column for line in text.split("\n"))
+            for column in zip(*texts, strict=True)
+        ]
+
+    @property
+    def width(self) -> int:
+        return sum(self.widths) + 3 * len(self.widths) + 1
+
+    @property
+    def fits(self) -> bool:
+        return not self.screen.fits or self.width <= self.screen.width
+
+    def fitted(self, column: int, rest: int | None = None) -> Listing:
+        """The same in the width of a terminal, with nothing left out.
+
+        Where there is no room for all columns, those from `rest` on (all after `column`) are
+        stacked below `column`; where that is not enough, its texts are folded.
+        """
+        if self.fits:
+            return self
+        stacked = self.stacked(column, column + 1 if rest is None else rest)
+        return stacked if stacked.fits else stacked.folded(column)
+
+    def stacked(self, column: int, rest: int) -> Listing:
+        """The same with the texts from `rest` on in a line below those of `column`."""
+
+        def stack(texts: Sequence[str]) -> list[str]:
+            first, *between = texts[: rest - column]
+            below = self.screen.dot.join(filter(None, texts[rest - column :]))
+            return [f"{first}\n{below}" if below else first, *between]
+
+        return self.rewrite_texts(column, stack)
+
+    def folded(self, column: int) -> Listing:
+        """The same with the texts of this column folded as far as it takes."""
+        room = max(NARROWEST, self.screen.width - self.width + self.widths[column])
+
+        def fold(texts: Sequence[str]) -> list[str]:
+            lines = (line for whole in texts[0].split("\n") for line in fold_text(whole, room))
+            return ["\n".join(lines), *texts[1:]]
+
+        return self.rewrite_texts(column, fold)
+
+    def rewrite_texts(self, column: int, rewrite: Callable[[Sequence[str]], list[str]]) -> Listing:
+        """The same with other texts from this column on; styles stay."""
+        titles = [[*line[:column], *rewrite(line[column:])] for line in self.titles]
+        rows = []
+        for row in self.rows:
+            texts, styles = zip(*row[column:], strict=True)
+            rows.append([*row[:column], *zip(rewrite(texts), styles, strict=False)])
+        return replace(self, titles=titles, rows=rows)
+
+    def lines(self) -> Iterator[Element]:
+        """The table; on a terminal too narrow for it a line or more for each row."""
+        if self.fits:
+            yield self.frame()
+            return
+        names = [" ".join(" ".join(lines).split()) for lines in zip(*self.titles, strict=True)]
+        for row in self.rows:
+            spans = [
+                ((f"{name}: {text}" if name and at else text).replace("\n", " "), style)
+                for at, (name, (text, style)) in enumerate(zip(names, row, strict=True))
+                if text
+            ]
+            yield from self.screen.flow(spans, self.screen.dot)
+
+    def frame(self) -> Frame:
+        """The table."""
+        widths = self.widths
+        pads = [pad_right if at in self.left else pad_left for at in range(len(widths))]
+
+        def cells_of(spans: Sequence[Span]) -> Iterator[Row]:
+            styles = [style for _, style in spans]
+            for texts in zip_longest(*(text.split("\n") for text, _ in spans), fillvalue=""):
+                yield [
+                    [(f" {pad(text, width)} ", style if text else "")]
+                    for text, style, width, pad in zip(texts, styles, widths, pads, strict=True)
+                ]
+
+        headings = [row for line in self.titles for row in cells_of([(title, "label") for title in line])]
+        rows = [row for spans in self.rows for row in cells_of(spans)]
+        return Frame(self.screen.box, [width + 2 for width in widths], headings, [Band(rows)])

@@ -1,0 +1,116 @@
+"""Where lines and tables go: to a Rich console on a terminal, as plain text everywhere else.
+
+Rich is imported only when there is a console. A pipe or a file needs none of it, which is a fifth
+of the time that a short run takes.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from attnctl.drawing.screen.frame import Frame
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import safe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Element = Line | Frame
+"""What a view is made of."""
+
+CHUNK = 256
+"""Lines that a console is given at a time."""
+
+DEFAULT_WIDTH = 80
+
+
+class Plain(NamedTuple):
+    """A stream that is no terminal: plain text, nothing cut; `width` only places heads side by side."""
+
+    stream: TextIO
+    width: int = DEFAULT_WIDTH
+
+
+def text_of_view(show: Callable[[Any, Plain], None], value: Any) -> str:
+    stream = io.StringIO()
+    show(value, Plain(stream))
+    return stream.getvalue().rstrip("\n")
+
+
+def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | Plain:
+    """What to print on for this stream: NO_COLOR, FORCE_COLOR, COLUMNS and TERM as people expect them."""
+    forced = environ.get("FORCE_COLOR", "") not in {"", "0", "false"}
+    if stream.isatty() or forced:
+        from rich.console import Console
+
+        class Terminal(Console):
+            """A console that leaves a broken pipe to its caller."""
+
+            def on_broken_pipe(self) -> None:
+                raise  # noqa: PLE0704 - called while BrokenPipeError is handled
+
+        return Terminal(
+            file=stream,
+            force_terminal=True,
+            no_color=bool(environ.get("NO_COLOR")) or environ.get("FORCE_COLOR") in {"0", "false"},
+            highlight=False,
+            markup=False,
+            emoji=False,
+            _environ=environ,
+        )
+    columns = environ.get("COLUMNS", "")
+    return Plain(stream, int(columns) if columns.isdecimal() and int(columns) else DEFAULT_WIDTH)
+
+
+def screen_of(output: Console | Plain) -> Screen:
+    """How wide it is, whether it is a terminal, which characters and colours it has."""
+    if isinstance(output, Plain):
+        return Screen(output.width, encoding=output.stream.encoding or "utf-8")
+    colours = output.color_system is not None and not output.no_color
+    shades = colours and output.color_system in {"truecolor", "256"}
+    return Screen(output.width, output.is_terminal, output.encoding, colours, shades)
+
+
+def plain_text(elements: Iterable[Element]) -> Iterator[str]:
+    """Lines and tables as lines of plain text."""
+    for element in elements:
+        lines = element.text() if isinstance(element, Frame) else ["".join([text for text, _ in element])]
+        yield from map(safe, lines)
+
+
+def say(*lines: str, stream: TextIO | None = None, end: str = "\n") -> None:
+    """Write lines of text, on stdout unless a stream is given; no terminal is told to do anything."""
+    stream = sys.stdout if stream is None else stream
+    stream.write("\n".join(map(safe, lines)) + end)
+    stream.flush()
+
+
+def print_lines(elements: Iterable[Element], output: Console | Plain) -> None:
+    """Write lines and tables as they come: what is in memory stays small whatever is printed."""
+    if isinstance(output, Plain):
+        output.stream.writelines(f"{line}\n" for line in plain_text(elements))
+        return
+    from rich.console import Group
+
+    from attnctl.drawing.screen.terminal import renderable, styles_of
+
+    styles = styles_of(output)
+    if not output.is_terminal:
+        elements = ([(line, "")] for line in plain_text(elements))
+    for chunk in chunks(elements):
+        output.print(Group(*[renderable(each, styles) for each in chunk]), crop=False)
+
+
+def chunks(elements: Iterable[Element]) -> Iterator[list[Element]]:
+    """So many lines at a time, and never more than one table."""
+    chunk: list[Element] = []
+    for each in elements:
+        chunk.append(each)
+        if isinstance(each, Frame) or len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,203 @@
+"""The frames of one step: which matrices, rows and columns are shown, and where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.fit import LeftOut, Pieces, blocks_of, columns_shown, reachable, rows_shown
+from attnctl.drawing.screen.frame import CAPTION_FRAME
+from attnctl.drawing.screen.grid import Grid, Panel
+from attnctl.drawing.screen.numbers import Format, matrix_format
+from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen.text import cells, distinct
+from attnctl.drawing.show.marks import marks
+from attnctl.drawing.show.sheet import Sheet, sheet_of
+from attnctl.drawing.show.view import View
+from attnctl.math import Array
+
+MAX_PANELS = 16
+"""Matrices of one step in the default view on a terminal."""
+
+MAX_LINES, FEW_LINES = 60, 24
+"""Lines of one step in that view: of matrices shown whole, and of those that are shortened anyway."""
+
+JOINED_ROWS = 12
+"""Matrices of more rows than this each repeat the labels of their columns."""
+
+LABEL, COLUMN_LABEL = 20, 12
+"""Cells of the labels of a row and a column on a terminal, at most: long tokens must leave room."""
+
+
+@dataclass(eq=False, repr=False)
+class Frames:
+    """The matrices of one step and how they are drawn; `fitted` leaves out what is too much."""
+
+    sheet: Sheet
+    grid: Grid
+    panels: tuple[Panel, ...]
+    fitted: bool
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> Generator[Element, None, bool]:
+        """The frames, then what is left out; returns whether nothing is."""
+        if not self.panels:
+            return True
+        blocks = self.blocks()
+        shown = yield from self.stacked(blocks[0]) if len(blocks) == 1 else self.split(blocks)
+        if shown < len(self.panels):
+            words = self.grid.screen.ours(self.sheet.left_out(shown))
+            yield from self.grid.screen.flow([("  ", ""), (words, "aside")], "")
+        return shown == len(self.panels) and self.whole(blocks[0])
+
+    def whole(self, block: Pieces) -> bool:
+        return not any(isinstance(piece, LeftOut) for piece in (*self.grid.rows, *block))
+
+    def blocks(self) -> list[Pieces]:
+        screen, size = self.grid.screen, len(self.sheet.columns)
+        if not screen.fits:
+            return [(range(size),)]
+        if not self.fitted:
+            return blocks_of(size, self.grid.column_width, self.room)
+        left_out = cells(screen.left_out(size)) + 2
+        return columns_shown(size, self.grid.column_width, self.room, left_out)
+
+    @property
+    def at_a_glance(self) -> bool:
+        blocks = self.blocks()
+        few = len(self.panels) <= MAX_PANELS and len(self.panels) * line_count(self.grid.rows) <= MAX_LINES
+        return len(blocks) == 1 and self.whole(blocks[0]) and few
+
+    @property
+    def room(self) -> int:
+        return self.grid.screen.width - self.grid.frame_width - 1
+
+    def count_shown(self, block: Pieces, lines: int, across: int = 1) -> int:
+        """How many matrices to show, where `across` of them take so many lines; never all but one."""
+        limit = MAX_LINES if self.whole(block) else FEW_LINES
+        few, total = across * max(1, limit // lines), len(self.panels)
+        few = min(few, MAX_PANELS - 1)
+        return few if self.fitted and few < total - 1 else total
+
+    def stacked(self, block: Pieces) -> Generator[Element, None, int]:
+        """As many matrices side by side as fit, then the next below; returns how many are shown."""
+        width = self.grid.panel_width(self.sheet.captions, block) + 1
+        across = max(1, (self.grid.screen.width - self.grid.frame_width) // width)
+        rows = line_count(self.grid.rows)
+        shown = self.panels[: self.count_shown(block, rows + 1, across)]
+        across = -(-len(shown) // -(-len(shown) // across))
+        bands = [shown[start : start + across] for start in range(0, len(shown), across)]
+        for joined in [bands] if 0 < rows <= JOINED_ROWS else [[band] for band in bands]:
+            yield self.grid.frame(joined, block)
+        return len(shown)
+
+    def split(self, blocks: Sequence[Pieces]) -> Generator[Element, None, int]:
+        """A frame for each block of columns of each matrix; returns how many matrices are shown."""
+        lines = (line_count(self.grid.rows) + 4) * len(blocks)
+        shown = self.panels[: self.count_shown(blocks[0], lines)]
+        for panel in shown:
+            for block in blocks:
+                words = self.grid.screen.dot.join(filter(None, [panel.caption, self.columns_of(block)]))
+                caption = self.grid.screen.short(words, self.room - CAPTION_FRAME)
+                yield self.grid.frame([[panel._replace(caption=caption)]], block)
+        return len(shown)
+
+    def columns_of(self, block: Pieces) -> str:
+        """Which columns a block has: `d_k 0–7 of 16`."""
+        columns = [column for piece in block if isinstance(piece, range) for column in piece]
+        words = f"{self.sheet.column_axis} {columns[0]}–{columns[-1]} of {len(self.sheet.columns)}"
+        return self.grid.screen.ours(words)
+
+
+def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> Frames:
+    """The frames of a step of a trace that has so many heads."""
+    sheet = sheet_of(trace, name, heads, view.heads, screen.encoding)
+    fitted = screen.fits and not view.full
+    rows, columns = len(sheet.rows), len(sheet.columns)
+    shown = rows_shown(rows) if fitted else (range(rows),)
+    reach = reachable(columns, screen.width) if fitted else (range(columns),)
+    sample = sample_numbers(sheet, shown, reach, MAX_PANELS if fitted else len(sheet.indices))
+    found = marks(trace, name, sample, screen)
+    words = zip(sheet.captions, sheet.indices, strict=True)
+    panels = tuple(
+        Panel(screen.ours(caption), sheet.array[index], found.codes(index)) for caption, index in words
+    )
+    grid = Grid(
+        screen,
+        row_labels=shortened_labels(sheet.rows, screen, min(LABEL, screen.width // 4)),
+        column_labels=shortened_labels(sheet.columns, screen, COLUMN_LABEL),
+        format=number_format(sample, view.precision, screen),
+        rows=shown,
+        kinds=found.kinds,
+    )
+    return Frames(sheet, grid, panels, fitted, found.notes)
+
+
+def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element, None, bool]:
+    """The tokens with their ids, the context's below; returns whether all of them were shown."""
+    whole = True
+    for words, ids in ((trace.tokens, trace.ids), (trace.key_tokens, trace.header.get("key_ids"))):
+        if not words or not ids or len(words) != len(ids) or not all(isinstance(i, int) for i in ids):
+            continue
+        labels = distinct(map(screen.token, words))
+        array = np.array([ids])
+        sheet = Sheet(array, ((),), ("",), ["id"], labels, "token")
+        grid = Grid(
+            screen,
+            ["id"],
+            shortened_labels(labels, screen, COLUMN_LABEL),
+            matrix_format(array),
+            (range(1),),
+        )
+        panel = Panel("", array)
+        whole &= yield from Frames(sheet, grid, (panel,), screen.fits and not full).lines()
+    return whole
+
+
+def sample_numbers(sheet: Sheet, rows: Pieces, columns: Pieces, most: int) -> Array:
+    """Every number of the first matrices, of these rows and columns: one format and ramp for them all."""
+    every = len(sheet.indices) == prod(sheet.array.shape[:-2]) <= most
+    if every and len(rows) == len(columns) == 1:
+        return sheet.array
+    parts = [
+        sheet.array[index][r.start : r.stop, c.start : c.stop].ravel()
+        for index in sheet.indices[:most]
+        for r in rows
+        if isinstance(r, range)
+        for c in columns
+        if isinstance(c, range)
+    ]
+    return np.concatenate(parts)
+
+
+def number_format(sample: Array, precision: int, screen: Screen) -> Format:
+    """How these numbers are written; truths are written as words, so any format does."""
+    if sample.dtype == bool:
+        return Format("d", 1)
+    return matrix_format(sample, precision, ascii_only=screen.ascii_only)
+
+
+def shortened_labels(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
+    """Labels that leave room for numbers: on a terminal long ones are shortened.
+
+    Those that would be the same have their place in front, as `explain` takes it: `4:internat…ion`.
+    """
+    short = [screen.short(label, width) for label in labels]
+    if short == list(labels):
+        return short
+    times = Counter(short)
+    for place, (label, text) in enumerate(zip(labels, short, strict=True)):
+        if times[text] > 1:
+            mark = f"{place}:"
+            short[place] = mark + screen.short(label, max(0, width - len(mark)))
+    return short
+
+
+def line_count(rows: Pieces) -> int:
+    return sum(1 if isinstance(piece, LeftOut) else len(piece) for piece in rows)

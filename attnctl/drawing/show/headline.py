@@ -1,0 +1,104 @@
+"""What was run, in a line or two: the sentence, the kind of attention, the tokens and their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import fold_text
+from attnctl.math.kind import KIND
+from attnctl.math.names import BIAS, MASK, MEMORY, OUTPUT
+from attnctl.math.ops import Copy
+from attnctl.math.rules import RULES, Composed, Rule
+
+SAID_APART = {"scale", "rules"}
+
+LONGEST = 240
+"""Characters of a sentence above its tables: all of its tokens are in the first of them."""
+
+
+def facts(trace: Trace) -> list[str]:
+    """What kind of attention it is, as far as the config says."""
+    config = trace.config
+    if not config:
+        return []
+    crossed = MEMORY in trace or "key_ids" in trace.header
+    said = ["cross-attention" if crossed else "self-attention"]
+    heads, kv_heads = config.get("heads"), config.get("kv_heads")
+    if heads is not None:
+        said.append("1 head" if heads == 1 else f"{heads} heads")
+    if kv_heads not in (None, heads):
+        said.append(f"{kv_heads} kv heads")
+    said += [f"{name} {config[name]}" for name in ("d_model", "d_k") if config.get(name) is not None]
+    if config.get("d_v") not in (None, config.get("d_k")):
+        said.append(f"d_v {config['d_v']}")
+    said += positions(config.get("positions"))
+    if OUTPUT in trace and isinstance(trace.steps[OUTPUT].op, Copy):
+        said.append("no output projection")
+    said += kind_words(config)
+    said += [f"seed {config['seed']}"] if config.get("seed") is not None else []
+    return said + ([str(config["dtype"])] if config.get("dtype") not in (None, "float64") else [])
+
+
+def kind_words(config: Mapping[str, Any]) -> list[str]:
+    """Rules, scale and what else a config asks of attention itself, each in a few words."""
+    rules = config.get("rules")
+    said = [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
+    asked = ((setting, config.get(name)) for name, setting in KIND.items() if name not in SAID_APART)
+    said += [setting.said(value) for setting, value in asked if setting and value not in (None, False)]
+    return said + ([f"scale {config['scale']}"] if config.get("scale") is not None else [])
+
+
+def positions(setting: Any) -> list[str]:
+    """Sinusoidal, rotary or learned, if there are any."""
+    if setting in (None, "none"):
+        return []
+    word = next(iter(setting)) if isinstance(setting, dict) and setting else str(setting)
+    return [f"{'rotary' if word == 'rope' else word} positions"]
+
+
+def rule_words(rule: Any) -> str:
+    """A rule of the config in a few words: causal, softcap 30, (causal or window 2)."""
+    if not isinstance(rule, dict) or len(rule) != 1:
+        return str(rule)
+    ((name, value),) = rule.items()
+    if name in {MASK, BIAS}:
+        return f"given {name}"
+    values = value if isinstance(value, list) else [value]
+    kind = RULES.get(str(name), Rule)
+    if issubclass(kind, Composed):
+        return f"({f' {kind.between} '.join(map(rule_words, values))})"
+    return f"{name} {', '.join('∞' if each is None else rule_words(each) for each in values)}"
+
+
+def headline(trace: Trace, screen: Screen, *, full: bool = False) -> Iterator[Line]:
+    """The sentence, what it attends to if that is another one, and the facts.
+
+    Of a long sentence only the beginning, unless `full`.
+    """
+    for label, text in (("", trace.sentence), ("context", trace.header.get("context"))):
+        if text is not None:
+            yield from sentence_lines(f"{label}  {text}" if label else str(text), screen, full=full)
+    said = facts(trace)
+    if said:
+        yield from screen.flow([(screen.ours(fact), "aside") for fact in said], screen.dot)
+
+
+def sentence_lines(text: str, screen: Screen, *, full: bool) -> Iterator[Line]:
+    """A sentence, folded on a terminal, and how much of it is left out."""
+    shown, rest = (text, 0) if full else beginning(text)
+    words = screen.ours(shown)
+    for line in fold_text(words, screen.width) if screen.fits else [words]:
+        yield [(line, "sentence")]
+    if rest:
+        yield [(f"{screen.left_out(rest)} characters (--full shows them)", "aside")]
+
+
+def beginning(sentence: str) -> tuple[str, int]:
+    """The first words of a long sentence, and how many characters come after them."""
+    if len(sentence) <= LONGEST:
+        return sentence, 0
+    shown = sentence[:LONGEST].rpartition(" ")[0] or sentence[:LONGEST]
+    return shown, len(sentence) - len(shown)

@@ -1,0 +1,111 @@
+"""A trace as Markdown: a heading and a table (GitHub's kind) for each matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from re import findall
+from typing import TextIO
+
+from attnctl.base.trace import Trace
+from attnctl.base.words import number_text
+from attnctl.drawing.screen.grid import Kind
+from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen.text import distinct, safe, token_text, visible
+from attnctl.drawing.show.frames import number_format
+from attnctl.drawing.show.headline import facts
+from attnctl.drawing.show.marks import Marks, marks
+from attnctl.drawing.show.sheet import Index, Sheet, checked_heads, load_sheet, sheet_of
+from attnctl.drawing.show.view import View, formula_of, shape_of, steps_of
+from attnctl.math.derivation import Step
+
+HARMLESS = str.maketrans("", "", " -")
+
+SCREEN = Screen()
+"""Markdown is UTF-8, never cut and without colours."""
+
+
+def write_markdown(
+    traces: Iterable[Trace], stream: TextIO, precision: int | None = 4, view: View | None = None
+) -> None:
+    """Write each trace whole; `precision` None is every digit. `view` picks steps and heads.
+
+    Raises AttnError for a step or head that is not there.
+    """
+    for trace in traces:
+        stream.writelines(f"{safe(line)}\n" for line in trace_lines(trace, precision, view or View()))
+
+
+def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str]:
+    """The headings, sentences and tables of one trace."""
+    steps = steps_of(trace, view)
+    heads = checked_heads(trace, view.heads)
+    yield f"# {inline(visible(trace.sentence or 'attention'))}"
+    if said := facts(trace):
+        yield from ("", ", ".join(inline(visible(fact)) for fact in said))
+    if trace.tokens and trace.ids:
+        yield ""
+        yield from table(distinct(map(token_text, trace.tokens)), ["id"], [map(str, trace.ids)])
+    for step in steps:
+        yield from step_lines(load_sheet(trace, step.name), step, precision, view, heads)
+    yield ""
+
+
+def step_lines(trace: Trace, step: Step, precision: int | None, view: View, heads: int) -> Iterator[str]:
+    sheet = sheet_of(trace, step.name, heads, view.heads)
+    found = marks(trace, step.name, sheet.array, SCREEN)
+    said = [code(visible(formula_of(step))), shape_of(trace, step), *found.notes]
+    yield from ("", f"## {step.name}", "", "; ".join(said))
+    number = writer(sheet, precision)
+    for caption, index in zip(sheet.captions, sheet.indices, strict=True):
+        yield from ("", f"### {caption}", "") if caption else ("",)
+        yield from table(sheet.columns, sheet.rows, cells_of(sheet, index, found, number))
+
+
+def writer(sheet: Sheet, precision: int | None) -> Callable[[float], str]:
+    if precision is None:
+        return number_text if sheet.array.dtype.kind == "f" else str
+    format_ = number_format(sheet.array, precision, SCREEN)
+    return lambda value: format_(value).strip()
+
+
+def cells_of(
+    sheet: Sheet, index: Index, found: Marks, number: Callable[[float], str]
+) -> Iterator[Iterator[str]]:
+    codes, columns = found.codes(index), range(len(sheet.columns))
+    for row, values in enumerate(sheet.array[index]):
+        block = codes(range(row, row + 1), columns)
+        kinds = [found.kinds[0]] * len(columns) if block is None else [found.kinds[k] for k in block[0]]
+        yield cells(values.tolist(), kinds, number)
+
+
+def cells(values: list[float], kinds: Sequence[Kind], number: Callable[[float], str]) -> Iterator[str]:
+    """The cells of a row: numbers, or words in their place."""
+    for value, kind in zip(values, kinds, strict=True):
+        yield kind.word or number(value)
+
+
+def table(columns: Sequence[str], rows: Sequence[str], cells: Iterable[Iterable[str]]) -> Iterator[str]:
+    """A table with numbers at the right of their columns."""
+    yield f"| | {' | '.join(map(in_table, columns))} |"
+    yield f"|:--|{'--:|' * len(columns)}"
+    for label, row in zip(rows, cells, strict=True):
+        yield f"| {in_table(label)} | {' | '.join(row)} |"
+
+
+def in_table(label: str) -> str:
+    """A label that no pipe in it can break out of its cell."""
+    if "\\|" in label:  # readers disagree on what a backslash before an escaped pipe is
+        return f"<code>{''.join(f'&#{ord(char)};' for char in label)}</code>"
+    return inline(label.strip()).replace("|", "\\|")
+
+
+def inline(text: str) -> str:
+    """Words as they are; anything that Markdown might read as more than words as code."""
+    return text if text.translate(HARMLESS).isalnum() or not text else code(text)
+
+
+def code(text: str) -> str:
+    """A code span, its fence longer than any run of backticks inside."""
+    fence = "`" * (1 + max(map(len, findall("`+", text)), default=0))
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"

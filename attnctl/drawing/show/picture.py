@@ -1,0 +1,190 @@
+"""Traces as pictures: a panel for each head, or a grid of thumbnails for the layers of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import IO, TextIO
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.drawing.pictures.draw import draw
+from attnctl.drawing.pictures.plot import Figure, Panel, Plot
+from attnctl.drawing.screen.text import visible
+from attnctl.drawing.show.headline import facts
+from attnctl.drawing.show.sheet import checked_heads, load_sheet, sheet_of
+from attnctl.drawing.show.view import formula_of, shape_of
+from attnctl.math.derivation import Step
+from attnctl.math.names import WEIGHTS, result_in
+
+MOST_PANELS = 144
+"""Panels of one plot; of more heads the rest is named."""
+
+MOST_TRACES = 64
+"""Sentences in one picture."""
+
+KEY = "key"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How traces are drawn.
+
+    `steps` None is attention weights, or what there is instead; `brief` adds the result.
+    `without_first` leaves out the first key, which often takes most of the attention.
+    """
+
+    steps: tuple[str, ...] | None = None
+    brief: bool = False
+    heads: tuple[int, ...] | None = None
+    log: bool = False
+    without_first: bool = False
+    precision: int = 2
+
+
+USUAL = Look()
+
+
+def write_svg(traces: Sequence[Trace], stream: TextIO, look: Look = USUAL) -> None:
+    """Write traces as one SVG. Raises AttnError for a step or head that is not there."""
+    stream.write(draw(figure_of(traces, look)).svg)
+
+
+def write_png(traces: Sequence[Trace], stream: IO[bytes], look: Look = USUAL) -> None:
+    """Write traces as one PNG. Raises AttnError as `write_svg` does, and where resvg-py is missing."""
+    from attnctl.drawing.pictures.render import png
+
+    stream.write(png(*draw(figure_of(traces, look))))
+
+
+def figure_of(traces: Sequence[Trace], look: Look) -> Figure:
+    """The plots of one trace or of several, of which those of a model's layers stand in one grid."""
+    if len(traces) > MOST_TRACES and not are_layers(traces):
+        raise AttnError(
+            f"{len(traces)} sentences: a picture holds {MOST_TRACES}; pick one with --trace, or write .html"
+        )
+    first = traces[0]
+    title = (
+        visible(first.sentence or "attention")
+        if len({each.sentence for each in traces}) == 1
+        else (f"{len(traces)} sentences")
+    )
+    plots = []
+    for group in groups(traces):
+        if len(group) > 1:
+            plots += [grid(group, name, look) for name in steps_of(group[0], look)]
+        else:
+            found = plots_of(group[0], look)
+            if len(traces) > 1:
+                found[0] = replace(found[0], title=f"{visible(group[0].sentence or '')}: {found[0].title}")
+            plots += found
+    said = [visible(fact) for fact in facts(first)] if len(traces) == 1 or are_layers(traces) else []
+    return Figure(title, (" · ".join(said),) if said else (), plots)
+
+
+def are_layers(traces: Sequence[Trace]) -> bool:
+    return all("layer" in each.header for each in traces)
+
+
+def groups(traces: Sequence[Trace]) -> list[list[Trace]]:
+    """Each trace alone; those that are layers of one sentence, one after the other, together."""
+    if not are_layers(traces):
+        return [[each] for each in traces]
+    out: list[list[Trace]] = []
+    for each in traces:
+        if (
+            out
+            and out[-1][-1].sentence == each.sentence
+            and out[-1][-1].header["layer"] != each.header["layer"]
+        ):
+            out[-1].append(each)
+        else:
+            out.append([each])
+    return out
+
+
+def steps_of(trace: Trace, look: Look) -> list[str]:
+    """The steps to draw. Raises AttnError for one that is not there."""
+    if look.steps is not None:
+        return list(trace.select(look.steps))
+    if WEIGHTS not in trace:
+        return list(trace)
+    return [WEIGHTS, *(result_in(trace) if look.brief else ())]
+
+
+def plots_of(trace: Trace, look: Look) -> list[Plot]:
+    """A plot for each step of one trace."""
+    heads = checked_heads(trace, look.heads)
+    return [plot_of(load_sheet(trace, name), name, heads, look) for name in steps_of(trace, look)]
+
+
+def plot_of(trace: Trace, name: str, heads: int, look: Look) -> Plot:
+    """The matrices of one step; without the first key, if asked."""
+    plot = whole_plot(trace, name, heads, look)
+    return without_first(plot, trace.steps[name]) if look.without_first else plot
+
+
+def whole_plot(trace: Trace, name: str, heads: int, look: Look) -> Plot:
+    """The matrices of one step, with every key."""
+    step = trace.steps[name]
+    sheet = sheet_of(trace, name, heads, look.heads)
+    notes = (sheet.left_out(MOST_PANELS),) if len(sheet.indices) > MOST_PANELS else ()
+    chosen = list(zip(sheet.captions, sheet.indices, strict=True))[:MOST_PANELS]
+    panels = [Panel(caption, sheet.array[index]) for caption, index in chosen]
+    rows = step.axes[-2] if len(step.axes) > 1 else ""
+    sides = f"{rows} down, {sheet.column_axis} across" if rows else sheet.column_axis
+    return Plot(
+        title=name,
+        about=(visible(formula_of(step)), shape_of(trace, step), *filter(None, [sides])),
+        panels=panels,
+        rows=sheet.rows,
+        columns=sheet.columns,
+        notes=notes,
+        log=look.log,
+        precision=look.precision,
+    )
+
+
+def without_first(plot: Plot, step: Step) -> Plot:
+    """The plot without its first key, and how much that had.
+
+    Raises AttnError where columns are no keys, or there is no other.
+    """
+    if step.axes[-1:] != (KEY,):
+        raise AttnError(f"--without-first: {plot.title} has no keys; name a step that has, like {WEIGHTS}")
+    if len(plot.columns) < 2:
+        raise AttnError("--without-first: there is one key only")
+    firsts = np.concatenate([np.asarray(each.values[:, 0], dtype=np.float64) for each in plot.panels])
+    known = firsts[np.isfinite(firsts)]
+    mean = f" (its mean is {known.mean():.{plot.precision}f})" if known.size else ""
+    return replace(
+        plot,
+        panels=[Panel(each.caption, each.values[:, 1:]) for each in plot.panels],
+        columns=plot.columns[1:],
+        notes=(f"Without the first key, {plot.columns[0].strip()}{mean}.", *plot.notes),
+    )
+
+
+def grid(layers: Sequence[Trace], name: str, look: Look) -> Plot:
+    """Thumbnails of one step: layers down, heads across.
+
+    Raises AttnError for a step that is no matrix a head, or that some layer does not have.
+    """
+    plots = []
+    for trace in layers:
+        heads = checked_heads(trace, look.heads)
+        trace.select([name])
+        plots.append(whole_plot(load_sheet(trace, name), name, heads, look))
+    across = len(plots[0].panels)
+    if any(len(each.panels) != across for each in plots):
+        raise AttnError(f"{name}: the layers have different numbers of heads; pick a layer with --layer")
+    labels = tuple(f"layer {each.header['layer']}" for each in layers)
+    panels = [
+        Panel(panel.caption if not number else "", panel.values)
+        for number, plot in enumerate(plots)
+        for panel in plot.panels
+    ]
+    plot = replace(plots[0], panels=panels, across=across, beside=labels)
+    return without_first(plot, layers[0].steps[name]) if look.without_first else plot

@@ -1,0 +1,130 @@
+"""A step laid out as matrices: which of its axes are rows and columns, and what stands beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.base.errors import raise_all
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.text import distinct, token_text
+from attnctl.math import Array
+from attnctl.math.names import SINK_WEIGHTS, WEIGHTS, Q, matrix_of
+from attnctl.math.ops import Hide
+
+Index = tuple[int, ...]
+
+ASKED = 8
+"""Heads that are named when more than this are left out."""
+
+
+class Sheet(NamedTuple):
+    """The matrices of one step: `array` (…, row, column), where in it each is, and what labels it.
+
+    Labels are safe to show and tell repeated tokens apart; "" is no label. `ask` is the head to
+    ask for to see each matrix, where matrices are heads.
+    """
+
+    array: Array
+    indices: tuple[Index, ...]
+    captions: tuple[str, ...]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    column_axis: str
+    ask: tuple[int, ...] = ()
+
+    def left_out(self, shown: int) -> str:
+        """What to say of the matrices after the first `shown` ones, and how to see them."""
+        rest = len(self.indices) - shown
+        if not self.ask:
+            return f"… {rest} more, {self.captions[shown]} and on"
+        asked = ",".join(map(str, self.ask[shown : shown + ASKED])) + (",…" if rest > ASKED else "")
+        return f"… {rest} more {'head' if rest == 1 else 'heads'} (--head {asked} shows them)"
+
+
+def load_sheet(trace: Trace, name: str) -> Trace:
+    """One step, what hid its cells and what stands beside them, loaded once."""
+    step = trace.steps[name]
+    masks = step.inputs[1:] if isinstance(step.op, Hide) else ()
+    beside = (SINK_WEIGHTS,) if name == WEIGHTS else ()
+    arrays = {each: trace.arrays[each] for each in (name, *masks, *beside) if each in trace.arrays}
+    return Trace({name: step}, arrays, trace.header)
+
+
+def with_sink(trace: Trace, name: str) -> Array:
+    """The numbers of a step; attention weights with the share of the sink as a column more."""
+    array = trace[name]
+    if name != WEIGHTS or SINK_WEIGHTS not in trace.arrays:
+        return array
+    sink = trace.arrays[SINK_WEIGHTS]
+    return np.concatenate([array, sink[..., None]], axis=-1) if sink.shape == array.shape[:-1] else array
+
+
+def heads_of(trace: Trace) -> int:
+    """How many heads the trace has, by its config or by the first step that has heads of queries."""
+    stated = trace.config.get("heads")
+    if isinstance(stated, int) and stated > 0:
+        return stated
+    axes = {name: step.axes for name, step in trace.steps.items() if "head" in step.axes}
+    own = [name for name in axes if name == matrix_of(Q) or "query" in axes[name]] or list(axes)
+    return trace[own[0]].shape[axes[own[0]].index("head")] if own else 0
+
+
+def checked_heads(trace: Trace, heads: Sequence[int] | None) -> int:
+    """How many heads the trace has. Raises AttnError naming each of `heads` that is not there."""
+    total = heads_of(trace)
+    there = f"heads 0 to {total - 1}" if total > 1 else "head 0 only" if total else "none"
+    wrong = [head for head in heads or () if not 0 <= head < total]
+    raise_all(f"no head {head} in this trace; it has {there}" for head in wrong)
+    return total
+
+
+def sheet_of(
+    trace: Trace, name: str, total: int, heads: Sequence[int] | None = None, encoding: str = "utf-8"
+) -> Sheet:
+    """The matrices of a step, of these heads only (None: all `total`)."""
+    array, axes = trace[name], trace.steps[name].axes
+    chosen = tuple(
+        range(size) if axis != "head" or heads is None else shared_places(heads, size, total)
+        for axis, size in zip(axes, array.shape, strict=True)
+    )
+
+    def word(axis: int, place: int) -> str:
+        return place_word(axes, axis, place, few=array.shape[axis] < total)
+
+    def labels(axis: int) -> Sequence[str]:
+        tokens = trace.tokens_along(name, axis)
+        if tokens is not None:
+            return distinct(token_text(token, encoding) for token in tokens)
+        if axes[axis] == "head":
+            return [word(axis, place) for place in chosen[axis]]
+        return [str(place).rjust(len(str(array.shape[axis] - 1))) for place in chosen[axis]]
+
+    if array.ndim < 2:
+        columns, axis = (labels(0), axes[0]) if array.ndim else ([""], "")
+        return Sheet(array.reshape(1, -1), ((),), ("",), [""], columns, axis)
+    indices = tuple(product(*chosen[:-2]))
+    captions = tuple(" · ".join(word(axis, place) for axis, place in enumerate(index)) for index in indices)
+    ask = tuple(-(-i * total // array.shape[0]) for (i,) in indices) if axes[:-2] == ("head",) else ()
+    rows, row_axis = list(chosen[-2]), array.ndim - 2
+    columns = labels(row_axis + 1)
+    whole = with_sink(trace, name)
+    if whole is not array:
+        columns = [*columns, "sink"]
+    narrowed = whole if len(rows) == array.shape[-2] else whole[..., rows, :]
+    return Sheet(narrowed, indices, captions, labels(row_axis), columns, axes[-1], ask)
+
+
+def shared_places(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:
+    """The places of these heads along an axis of `size`, on which neighbouring heads share a place."""
+    return tuple(dict.fromkeys(head * size // total for head in heads))
+
+
+def place_word(axes: Sequence[str], axis: int, place: int, *, few: bool) -> str:
+    """`batch 2`, `head 1`; where heads are few, they share: `kv head 0`, or `every head` of a mask."""
+    if axes[axis] != "head" or not few:
+        return f"{axes[axis]} {place}"
+    return "every head" if axes[-1] == "key" else f"kv head {place}"

@@ -1,0 +1,165 @@
+"""A recorded step beside what it should be, number by number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnctl.evidence.record import Record, Strictness
+from attnctl.evidence.rounding import FACTOR, LARGE, Known, free, typical
+from attnctl.math import Array
+
+Index = tuple[int, ...]
+
+CLOSE, FAR = 0.2, 100.0
+"""How many times its scatter a step is off when a few runs are enough to say that it is right, or wrong."""
+
+SAME = 1e-12
+"""Numbers that vary by less than this part of the largest are all the same."""
+
+
+NOTHING = 1e-6
+"""The part of a last place that is nothing: 0.3 − 0.2 is not quite 0.1."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far a recorded step is from what it should be: its largest difference, and where that is."""
+
+    largest: float
+    allowed: float
+    """What that number may be off by."""
+    at: Index
+    found: float
+    expected: float
+    differing: int
+    nan: int
+    """How many of those that differ are NaN and should not be."""
+    of: int
+    filled: int
+    """How many are filled in at all."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Found and expected numbers side by side, each with what it may be off by."""
+
+    gap: Array
+    """|found − expected|."""
+    allowed: Array
+    wrong: Array
+    """Which numbers rounding does not explain."""
+    blurred: float
+    """What all numbers may be off by, as a part of how far they vary; ∞ where any number would do."""
+    beyond: float
+    """How many times their scatter all numbers are off, as a root mean square."""
+
+
+def judge_step(record: Record, name: str, expected: Known, rows: int | None = None) -> Judged:
+    """A recorded step beside what it should be, number by number.
+
+    `rows` are those of the whole step, where this is a part of it.
+    """
+    most = typical(rows or expected.value[..., 0].size)
+    roughly = judged_by(record, name, expected, expected.rough_scatter, most)
+    certain = roughly.beyond > FAR or (roughly.beyond < CLOSE and not roughly.wrong.any())
+    told = roughly
+    if not certain and expected.value.size >= LARGE:
+        told = judged_by(record, name, expected, expected.scatter, most)
+    if told.wrong.any() and told.beyond <= most:  # a few stand out where all together are right
+        return judged_by(record, name, expected, expected.own_scatter, most)
+    return told
+
+
+def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: float) -> Judged:
+    """The same, where right programs scatter so, and all together by at most so many times that."""
+    found, value = record.value(name), expected.value
+    precision, asked = record.precision(name), record.strictness
+    size = np.where(np.isfinite(value), np.abs(value), 0.0)
+    error, slack = expected.error_by(scatter), precision.smallest + asked.last_place
+    if asked.by_hand:
+        value = by_hand(found, expected, asked.decimals or 0)
+        error, slack = np.where(free(error), np.inf, 0.0), slack * (1 + NOTHING)
+    allowed = asked.allowed(value, error + precision.unit * size + slack)
+    gap = np.abs(found - value)
+    told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
+    beyond = np.maximum(gap - slack, 0.0)[told] / scatter[told]
+    if not asked.told and root_mean_square(beyond[beyond <= FACTOR]) > most:  # one wrong number is but one
+        allowed = np.where(told, np.minimum(allowed, most * scatter + slack), allowed)
+    same = (found == value) | (np.isnan(value) & np.isnan(found))
+    fine = (gap <= allowed) | same | free(error)
+    grown = np.abs(value) + allowed > precision.largest  # too large for its type: infinite, as it should be
+    fine |= np.isinf(found) & grown & (np.sign(found) == np.sign(value))
+    gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
+    if np.isneginf(value).any():
+        fine |= np.isneginf(value) & vanishes(found, np.isneginf(value), precision.vanishing)
+        gap = np.where(fine & ~np.isfinite(gap), 0.0, gap)
+    blurred = blur_of(asked, value[told], scatter[told], value[..., 0].size)
+    if value.size and (free(error) & ~same).all():  # a yes to numbers that nothing was compared with
+        blurred = np.inf
+    return Judged(gap, allowed, ~fine, blurred, root_mean_square(beyond))
+
+
+def by_hand(found: Array, expected: Known, decimals: int) -> Array:
+    """The right number that is nearest to what was found.
+
+    That is the one worked out without rounding and then rounded, or any between those that other ways
+    give, whose last place the person may have rounded or cut.
+    """
+    right = np.round(expected.run(0), decimals)
+    between = np.clip(found, *expected.reach)
+    return np.where(np.abs(found - between) < np.abs(found - right), between, right)
+
+
+def blur_of(asked: Strictness, numbers: Array, scatter: Array, rows: int) -> float:
+    """What the numbers of so many rows may be off by, as a part of how far they vary."""
+    blur = typical(rows) * root_mean_square(scatter) + asked.last_place
+    return 0.0 if asked.told else blur / spread(numbers)
+
+
+def root_mean_square(x: Array) -> float:
+    """Of all numbers; 0 of none."""
+    return float(np.sqrt(np.square(x).mean())) if x.size else 0.0
+
+
+def spread(numbers: Array) -> float:
+    """How far the numbers of a step vary; where they are all the same, their size."""
+    largest = float(np.abs(numbers).max(initial=0.0))
+    varied = float(numbers.std()) if numbers.size else 0.0
+    return varied if varied > SAME * largest else largest or np.inf
+
+
+def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:
+    """|found − expected| for each number, and which of them rounding does not explain."""
+    judgement = judge_step(record, name, expected)
+    return judgement.gap, judgement.wrong
+
+
+def vanishes(found: Array, hidden: Array, limit: float) -> Array:
+    """Where a finite number stands for −∞ and softmax makes 0 of it all the same."""
+    top = np.where(hidden, -np.inf, found).max(axis=-1, keepdims=True)
+    return found - top < limit
+
+
+def gap_of(judgement: Judged, found: Array, expected: Array, blank: Array | None) -> Gap:
+    """The largest difference of a step, and how many there are."""
+    gap, wrong = judgement.gap, judgement.wrong
+    if blank is not None:
+        wrong, gap = wrong & ~blank, np.where(blank, 0.0, gap)
+    count = int(wrong.sum())
+    among = np.where(wrong, gap, -1.0) if count else gap
+    nan = np.isnan(among)
+    ranked = np.where(nan, -0.5 if count else -1.0, among)  # a NaN is shown where there is nothing else
+    at = tuple(int(i) for i in np.unravel_index(int(ranked.argmax()), ranked.shape))
+    return Gap(
+        float(gap[at]) if count or not nan[at] else 0.0,
+        float(judgement.allowed[at]),
+        at,
+        float(found[at]),
+        float(expected[at]),
+        count,
+        int((wrong & nan).sum()),
+        gap.size,
+        gap.size if blank is None else int((~blank).sum()),
+    )

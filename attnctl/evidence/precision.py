@@ -1,0 +1,115 @@
+"""What type of number someone's arrays were computed in, as far as the numbers themselves show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+
+from attnctl.math import Array
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A type of floating-point number."""
+
+    name: str
+    bits: int
+    """Of the significand, the leading one among them."""
+    largest: float
+    smallest: float
+    """The smallest normal number: below it, digits are lost."""
+
+    @property
+    def unit(self) -> float:
+        return 2.0**-self.bits
+
+    @property
+    def vanishing(self) -> float:
+        """exp of anything below this is 0."""
+        return log(self.smallest) - self.bits * log(2.0)
+
+
+BFLOAT16 = Precision("bfloat16", 8, 3.3895e38, 2.0**-126)
+FLOAT16 = Precision("float16", 11, 65504.0, 2.0**-14)
+FLOAT32 = Precision("float32", 24, 3.4028e38, 2.0**-126)
+FLOAT64 = Precision("float64", 53, float(np.finfo(np.float64).max), 2.0**-1022)
+
+DTYPES = {each.name: each for each in (FLOAT16, FLOAT32, FLOAT64)}
+COARSE_FIRST = (BFLOAT16, FLOAT16, FLOAT32)
+
+
+def declared_precision(dtype: Any) -> Precision:
+    """The precision that an array's dtype declares; whole numbers are exact."""
+    return DTYPES.get(np.dtype(dtype).name, FLOAT64)
+
+
+def coarser(a: Precision, b: Precision) -> Precision:
+    return a if a.bits <= b.bits else b
+
+
+def round_to(array: Array, precision: Precision) -> Array:
+    significand, exponent = np.frexp(array)
+    least = int(np.log2(precision.smallest)) + 1  # below it, digits are lost one by one
+    lost = np.maximum(least - exponent, 0)
+    grid = 2.0 ** (precision.bits - lost)
+    near = np.ldexp(np.rint(significand * grid) / grid, exponent)
+    return np.where(np.abs(near) > precision.largest, np.copysign(np.inf, near), near)
+
+
+AT_ONCE = 2**18
+"""Numbers that are looked at together."""
+
+
+def on_grid(array: Array, bits: int) -> bool:
+    """Whether every finite number has a significand of so many bits."""
+    if array.dtype.kind == "f" and declared_precision(array.dtype).bits <= bits:
+        return True
+    flat = array.reshape(-1)
+    starts = [0, *range(64, flat.size, AT_ONCE)]  # most arrays say no at once
+    stops = [*starts[1:], flat.size]
+    return all(_on_grid(flat[start:stop], bits) for start, stop in zip(starts, stops, strict=True))
+
+
+def _on_grid(numbers: Array, bits: int) -> bool:
+    significand = np.frexp(numbers[np.isfinite(numbers)])[0].astype(np.float64) * 2.0**bits
+    return bool((significand == np.rint(significand)).all())
+
+
+def evident(array: Array, precision: Precision) -> bool:
+    """Whether the fractions in the array need (nearly) all digits of this type: it is no coincidence.
+
+    Toy numbers such as 0, 1 and 0.5 fit into any type and tell nothing.
+    """
+    fractions = array[np.isfinite(array)]
+    fractions = fractions[fractions != np.rint(fractions)]
+    return bool(fractions.size) and not on_grid(fractions, precision.bits - 2)
+
+
+def own(array: Array) -> Precision:
+    """The precision of one array: its dtype's, or float32 where float64 numbers are all of that type."""
+    said = declared_precision(array.dtype)
+    return FLOAT32 if said is FLOAT64 and array.dtype.kind == "f" and on_grid(array, 24) else said
+
+
+def of_run(leaves: Iterable[Array], steps: Iterable[Array]) -> Precision:
+    """The precision a whole run was carried out in, judged by the numbers it starts from.
+
+    A run in bfloat16 or float16 that was saved as float32 starts from numbers of that type, and a
+    coincidence is ruled out: `evident`. Then every step may have that rounding.
+    """
+    given = [each for each in leaves if each.dtype.kind == "f"]
+    derived = [each for each in steps if each.dtype.kind == "f"]
+    for precision in COARSE_FIRST:
+        if not given or not all(on_grid(each, precision.bits) for each in given):
+            continue
+        if any(evident(each, precision) for each in given):
+            return precision
+        if all(on_grid(each, precision.bits) for each in derived) and any(
+            evident(each, precision) for each in derived
+        ):
+            return precision
+    return FLOAT64

@@ -1,0 +1,65 @@
+"""One step of a program that makes a mistake, computed as values alone: quick enough to try hundreds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnctl.evidence.record import Record
+from attnctl.evidence.walk import Walk
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation
+from attnctl.math.ops import Given, Unstated
+
+
+@dataclass
+class Probe:
+    """Computes one step of a derivation from what is recorded, as values alone."""
+
+    record: Record
+    before: Walk
+    derivation: Derivation
+    anew: bool = False
+    """Whether anything had to be computed that another walk has not."""
+    numbers: int = 0
+    """How many were computed."""
+
+    def __post_init__(self) -> None:
+        self.old = {step.name: step for step in self.before.derivation}
+        self.new = {step.name: step for step in self.derivation}
+        self.values: dict[str, Array | None] = {}
+
+    def computed(self, name: str) -> Array | None:
+        """The step's value by its inputs; None where they do not tell."""
+        step = self.new[name]
+        if isinstance(step.op, (Given, Unstated)):
+            return None
+        inputs = [self.input(each) for each in step.inputs]
+        told = [each for each in inputs if each is not None]
+        if len(told) < len(inputs):
+            return None
+        self.anew |= step is not self.old.get(name)
+        value = step.op.apply(*told)
+        self.numbers += value.size
+        return value
+
+    def input(self, name: str) -> Array | None:
+        """The value of a step above: recorded, known from before, or computed."""
+        if name in self.record and name not in self.record.blanks:
+            return self.record.value(name)
+        if name not in self.values:
+            self.values[name] = self.unrecorded(name)
+        return self.values[name]
+
+    def unrecorded(self, name: str) -> Array | None:
+        """The value of a step that is not recorded, computed anew only where its like was not before."""
+        if self.new[name] is self.old.get(name) and all(map(self.is_unchanged, self.new[name].inputs)):
+            known = self.before.values[name]
+            return None if known is None else known.value
+        return self.computed(name)
+
+    def is_unchanged(self, name: str) -> bool:
+        """Whether a step is what it was before, and so is all it is computed from."""
+        if name in self.record and name not in self.record.blanks:
+            return True
+        step = self.new[name]
+        return step is self.old.get(name) and all(map(self.is_unchanged, step.inputs))

@@ -1,0 +1,132 @@
+"""Evidence that a step was carried out in fewer digits: carrying it out so gives the same errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from attnctl.evidence.precision import FLOAT32, Precision, evident, on_grid
+from attnctl.evidence.precision import round_to as nearest
+from attnctl.evidence.record import Record
+from attnctl.evidence.rounding import Factors
+from attnctl.evidence.walk import Walk, Walker
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.ops import Given, MatMul, MatMulT, Project, Unstated
+
+Rounding = Callable[[Array], Array]
+
+LEFT = 0.25
+"""The part of its error that a simulation may leave of a number that was rounded as it is."""
+
+MOST = 0.5
+"""The part of the numbers that a simulation has to explain."""
+
+UNRELATED = 0.1
+"""The correlation of errors with the numbers up to which they may be rounding."""
+
+FEWEST = 4
+"""Numbers that show how they were rounded."""
+
+TF32 = replace(FLOAT32, name="TF32", bits=11)
+"""float32 with ten bits after the leading one: what goes into products of matrices on NVIDIA's GPUs."""
+
+TF32_UNIT = 2.0**-10
+"""The relative error of a factor, cut off rather than rounded on some of them."""
+
+
+def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
+    """A step and the unrecorded ones it was computed from, in order."""
+    wanted, found = [name], set()
+    while wanted:
+        step = derivation[wanted.pop()]
+        if not isinstance(step.op, (Given, Unstated)) and step.name not in found:
+            found.add(step.name)
+            wanted += [each for each in step.inputs if each not in record]
+    return [step for step in derivation if step.name in found]
+
+
+def recompute(
+    record: Record,
+    steps: Iterable[Step],
+    before: Callable[[Step], Rounding],
+    after: Callable[[Step], Rounding],
+) -> Array | None:
+    """The last of these steps, inputs and results rounded on the way; None where it cannot be told."""
+    values: dict[str, Array] = {}
+    result = None
+    for step in steps:
+        if any(
+            name not in values and (name not in record or name in record.blanks) for name in step.inputs
+        ):
+            return None
+        inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
+        result = after(step)(step.op.apply(*(x if x.dtype == bool else before(step)(x) for x in inputs)))
+        values[step.name] = result
+    return result
+
+
+def same_errors(found: Array, right: Array, simulated: Array) -> bool:
+    """Whether most found numbers are off just as a simulation is."""
+    told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
+    by_rounding, left = np.abs(simulated - right)[told], np.abs(found - simulated)[told]
+    rounds = by_rounding > 0
+    if rounds.sum() < FEWEST:
+        return False
+    return bool((left[rounds] <= LEFT * by_rounding[rounds]).mean() >= MOST)
+
+
+def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precision) -> bool:
+    """Whether found numbers are of this type, and off by rounding, which is unrelated to them."""
+    told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
+    off, by_rounding = (found - right)[told], (simulated - right)[told]
+    if off.size < FEWEST or not on_grid(found, precision.bits) or not evident(found, precision):
+        return False
+    related = abs(correlation(off, right[told]))
+    return related <= UNRELATED + 4 / np.sqrt(off.size) and bool(np.std(off) <= 4 * np.std(by_rounding))
+
+
+def correlation(a: Array, b: Array) -> float:
+    """Of two lists of numbers; 0 where one of them is constant."""
+    a, b = a - a.mean(), b - b.mean()
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > 0 else 0.0
+
+
+def with_products(record: Record, walk: Walk) -> Record:
+    """The record, its products of matrices in TF32 where the first wrong step shows that they were."""
+    if not walk.wrong or record.precision(walk.wrong[0]) is not FLOAT32:
+        return record
+    first = walk.wrong[0]
+    expected = Walker(record).expected(walk.derivation[first], walk.values)
+    steps = stretch(walk.derivation, record, first)
+    found = record.value(first)
+    if expected is None or on_grid(found, TF32.bits):  # sums of TF32 have the digits of float32
+        return record
+    for short in (to_tf32, cut_to_tf32):
+        simulated = recompute(record, steps, in_products(short), lambda _: keep_digits)
+        if simulated is not None and same_errors(found, expected.value, simulated):
+            return replace(record, factors=Factors(TF32_UNIT, short))
+    return record
+
+
+def in_products(short: Rounding) -> Callable[[Step], Rounding]:
+    """Rounds the factors of products of matrices, and nothing else."""
+    return lambda step: short if isinstance(step.op, (MatMul, MatMulT, Project)) else keep_digits
+
+
+def keep_digits(x: Array) -> Array:
+    return x
+
+
+def to_tf32(x: Array) -> Array:
+    """The nearest numbers of TF32."""
+    return nearest(x, TF32)
+
+
+def cut_to_tf32(x: Array) -> Array:
+    """Numbers cut off to the digits of TF32."""
+    significand, exponent = np.frexp(x)
+    return np.ldexp(np.trunc(significand * 2.0**TF32.bits) / 2.0**TF32.bits, exponent)

@@ -1,0 +1,289 @@
+"""How far off rounding may put a step, by Monte Carlo arithmetic.
+
+The derivation is carried out again a dozen times, each result multiplied by 1 + u·e with e drawn
+from [−1, 1] and u the unit of the precision that a step may have been carried out in: each is a
+program that rounds in its own way (Parker 1997, "Monte Carlo arithmetic"; CADNA and Verificarlo
+work so). How far these runs scatter around the exact one is how far a decent program is off.
+
+- A recorded step is off by half a unit of its own type, whoever reads it.
+- Sums of n terms are kept in float32 or better, and wander by √n of its units (Higham and Mary
+  2019), which is drawn for what goes into an op and for what comes out of it.
+- A few runs say little of one number, and much of a row. The scatter of a number is the largest of
+  three: that of its row, that of its row and its column together (columns may differ in size), and
+  the share of the number that numbers of its matrix are off by (one weight may outdo its row).
+- A number may be off by `FACTOR` times that scatter; all of them together, as a root mean square,
+  by `typical` times: that is what finds noise that no single number shows.
+- Where all numbers together are right and a few are not, these outdo their rows and columns, as a weight
+  does that many roundings lead to. Then each number is held to what the runs show of it alone, with the
+  quantile of so few.
+
+Right programs of ten kinds (tests/check/programs.py) stay within 5.4 times the scatter in any
+number and 0.65 in the root mean square, float16 and bfloat16, d_model 64 to 1024.
+
+No op needs a rule of its own: a new one is carried out like the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod, sqrt
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from attnctl.evidence.precision import FLOAT32
+from attnctl.math import Array
+from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate
+
+FACTOR = 6.0
+"""How many times its scatter a number may be off."""
+
+TYPICAL = 0.8
+"""How many times the scatter all numbers of a large step may be off, as a root mean square."""
+
+LIKELY = 5.0
+"""How unlikely a root mean square beyond what is allowed is, in standard deviations."""
+
+RUNS = 12
+"""Runs of Monte Carlo arithmetic; fewer where there are many numbers."""
+
+LEAST_RUNS = 4
+MANY_NUMBERS = 2**22
+"""Numbers that the runs may compute of one step before they become fewer."""
+
+ROUGH_RUNS = 2
+LARGE = 2**13
+"""Numbers of a step from which on few runs say whether it is far off."""
+
+LITTLE = 0.05
+"""The part of a step's rounding that sums may add before they count."""
+
+ULPS = 4
+"""Units that any number may be off, where no run shows an error."""
+
+NOISE: Array = np.random.RandomState(0).uniform(-1.0, 1.0, 65537)
+"""What results are rounded by; as many as a prime, so that no matrix repeats it row by row."""
+
+NOISE_TWICE: Array = np.concatenate((NOISE, NOISE))
+
+
+@dataclass(frozen=True)
+class Known:
+    """A value, and what other programs that round in their own way would have."""
+
+    value: Array
+    run: Callable[[int], Array]
+    """The value in one run of Monte Carlo arithmetic."""
+
+    @cached_property
+    def scatter(self) -> Array:
+        """How far off a decent program would be, for each number; ∞ for what could be anything."""
+        return self.scatter_in(min(RUNS, max(LEAST_RUNS, MANY_NUMBERS // max(self.value.size, 1))))
+
+    @cached_property
+    def rough_scatter(self) -> Array:
+        return self.scatter if self.value.size < LARGE else self.scatter_in(ROUGH_RUNS)
+
+    @cached_property
+    def own_scatter(self) -> Array:
+        """The same, at least what the runs show of each number alone."""
+        with np.errstate(all="ignore"):
+            squares = self.squares_in(RUNS)
+            own = np.where(np.isfinite(squares), squares, 0.0) * few(np.array(RUNS))
+            return np.maximum(pool_scatter(squares, self.value, RUNS), np.sqrt(own))
+
+    def scatter_in(self, runs: int) -> Array:
+        with np.errstate(all="ignore"):
+            return pool_scatter(self.squares_in(runs), self.value, runs)
+
+    def squares_in(self, runs: int) -> Array:
+        squares = np.zeros(self.value.shape)
+        for number in range(runs):
+            squares += squared_distance(self.run(number), self.value)
+        return squares / runs
+
+    @cached_property
+    def reach(self) -> tuple[Array, Array]:
+        runs = [self.value, *(self.run(number) for number in range(RUNS))]
+        return np.minimum.reduce(runs), np.maximum.reduce(runs)
+
+    @cached_property
+    def error(self) -> Array:
+        return self.error_by(self.scatter)
+
+    def error_by(self, scatter: Array) -> Array:
+        finite = np.where(np.isfinite(self.value), np.abs(self.value), 0.0)
+        return FACTOR * scatter + ULPS * 2.0**-53 * finite
+
+
+Inputs = Sequence[Known]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What becomes of the factors of a product of matrices, where a program rounds them for that alone."""
+
+    unit: float = 0.0
+    """How far off each may be, as a part of it."""
+    short: Callable[[Array], Array] | None = None
+    """How each is rounded, where that is known (TF32)."""
+
+
+AS_THEY_ARE = Factors()
+
+
+def exactly(value: Array) -> Known:
+    """A value that every program has."""
+    return Known(value, lambda _: value)
+
+
+def drawn(name: str, run: int) -> Array:
+    """Numbers from [−1, 1] for one array in one run, to be repeated over it."""
+    start = crc32(f"{name} {run}".encode()) % NOISE.size
+    return NOISE_TWICE[start : start + NOISE.size]
+
+
+def noise(name: str, run: int, shape: tuple[int, ...]) -> Array:
+    """Numbers from [−1, 1] for one array in one run."""
+    size, numbers = prod(shape), drawn(name, run)
+    return numbers[:size].reshape(shape) if size <= NOISE.size else np.resize(numbers, shape)
+
+
+def round_at_random(value: Array, unit: float, name: str, run: int) -> Array:
+    """A value, rounded at random."""
+    if value.dtype == bool or not unit:
+        return value
+    flat = value.reshape(-1)
+    factors = drawn(name, run)[: flat.size] * unit + 1.0
+    out = np.empty(flat.size)
+    for start in range(0, flat.size, NOISE.size):  # in parts that stay in the processor's cache
+        part = flat[start : start + NOISE.size]
+        np.multiply(part, factors[: part.size], out=out[start : start + NOISE.size])
+    return out.reshape(value.shape)
+
+
+def carry_rounding(
+    op: Op, inputs: Inputs, unit: float, name: str = "", factors: Factors = AS_THEY_ARE
+) -> Known:
+    """The result of an op on numbers that are known so well, as a step of this name.
+
+    `unit` is the relative error of one rounding.
+    """
+    coarse = getattr(op, "unit", 0.0)
+    unit = max(unit, coarse)
+    terms = max((each.value.shape[-1] for each in inputs if each.value.ndim), default=1)
+    sums = min(unit, FLOAT32.unit) * sqrt(terms)
+    product = isinstance(op, (MatMul, MatMulT, Project))
+    inside = max(sums if sums > LITTLE * unit else 0.0, coarse, factors.unit if product else 0.0)
+    if isinstance(op, Rotate):
+        inside = max(inside, sqrt(2) * unit)  # products with cos and sin, which were rounded themselves
+
+    def run(number: int) -> Array:
+        with np.errstate(all="ignore"):
+            moved = [
+                round_at_random(each.run(number), inside, f"{name} {at}", number)
+                for at, each in enumerate(inputs)
+            ]
+            result = round_at_random(op.apply(*moved), unit + sums, name, number)
+            return result + displace(op, moved, result, unit, name, number)
+
+    values = [each.value for each in inputs]
+    with np.errstate(all="ignore"):
+        if product and factors.short is not None:
+            values = [factors.short(value) for value in values]
+        return Known(op.apply(*values), run)
+
+
+def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
+    """What rounding a position adds, where an op has any: sin and cos of large angles are far off.
+
+    Nobody rounds positions more coarsely than float32.
+    """
+    start = getattr(op, "start", None)
+    if start is None:
+        return 0.0
+    after = tuple(each + 1 for each in start) if isinstance(start, tuple) else start + 1
+    farthest = result.shape[-2] + np.max(start)
+    by_one = replace(op, start=after).apply(*inputs) - result
+    return by_one * (min(unit, FLOAT32.unit) * farthest) * noise(f"{name} at", run, result.shape)
+
+
+def squared_distance(moved: Array, value: Array) -> Array:
+    """(moved − value)², 0 where both are the same ∞ or NaN, ∞ where only one is."""
+    squared = np.subtract(moved, value)
+    np.square(squared, out=squared)
+    np.maximum(squared, np.finfo(float).tiny, out=squared, where=moved != value)  # or it would underflow
+    strange = ~np.isfinite(squared)
+    if strange.any():
+        a, b = moved[strange], value[strange]
+        squared[strange] = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.inf)
+    return squared
+
+
+def pool_scatter(squares: Array, value: Array, runs: int) -> Array:
+    """The scatter of each number, from the mean squares of its row, its column and its matrix."""
+    told = np.isfinite(squares) & (squares > 0)  # hidden cells are exact and say nothing of others
+    if squares.ndim < 2:
+        squares, value, told = squares[None], value[None], told[None]
+        return pooled_matrices(squares, value, told, runs)[0]
+    return pooled_matrices(squares, value, told, runs)
+
+
+def pooled_matrices(squares: Array, value: Array, told: Array, runs: int) -> Array:
+    """The scatter of each number of matrices (..., row, column)."""
+    known = np.where(told, squares, 0.0)
+    count = told.sum(axis=-1, keepdims=True)
+    row = known.sum(axis=-1, keepdims=True) / np.maximum(count, 1)
+    column = known.sum(axis=-2, keepdims=True) / np.maximum(told.sum(axis=-2, keepdims=True), 1)
+    numbers = told.sum(axis=(-1, -2), keepdims=True)
+    matrix = known.sum(axis=(-1, -2), keepdims=True) / np.maximum(numbers, 1)
+    size = np.where(told, np.square(value), 0.0)
+    top = size.max(axis=(-1, -2), keepdims=True)
+    size = size / np.where(top > 0, top, 1.0)
+    weight = np.square(size).sum(axis=(-1, -2), keepdims=True)
+    share = (known * size).sum(axis=(-1, -2), keepdims=True) / np.where(weight > 0, weight, 1.0)
+    scatter = np.maximum(row * few(runs * count), share * size)
+    scatter = np.maximum(scatter, row * column / np.where(matrix > 0, matrix, 1.0) * few(runs * numbers))
+    return np.sqrt(np.where(np.isfinite(squares), np.where(told, scatter, 0.0), np.inf))
+
+
+def few(numbers: Array) -> Array:
+    """How much wider the square of a scatter is taken that so few numbers tell.
+
+    The quantile of Student's t beside that of the normal distribution at `FACTOR`, by the
+    approximation of Wallace (1959).
+    """
+    freedom = np.clip(numbers, 4, None).astype(float)
+    z = FACTOR * (8 * freedom + 3) / (8 * freedom + 1)
+    return freedom * np.expm1(np.square(z) / freedom) / FACTOR**2
+
+
+def typical(rows: int) -> float:
+    """How many times their scatter the numbers of so many rows may be off, as a root mean square.
+
+    Numbers of a row are off together, so each row counts as one. The quantile of χ², by the
+    approximation of Wilson and Hilferty (1931).
+    """
+    part = 2 / (9 * max(rows, 1))
+    return TYPICAL * sqrt((1 - part + LIKELY * sqrt(part)) ** 3)
+
+
+def free(error: Array) -> Array:
+    """Which numbers could be anything, or come from some that could."""
+    return np.isinf(error)
+
+
+def anything(known: Known, where: Array) -> Known:
+    """The same, where some numbers could be anything."""
+    return Known(known.value, lambda number: np.where(where, np.inf, known.run(number)))
+
+
+def either(where: Array, one: Known, other: Known) -> Known:
+    """One where it is said so, the other elsewhere."""
+    return Known(
+        np.where(where, one.value, other.value),
+        lambda number: np.where(where, one.run(number), other.run(number)),
+    )

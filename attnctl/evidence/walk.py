@@ -1,0 +1,203 @@
+"""The walk: every recorded step beside what its recorded inputs make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cache
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.evidence.blocks import Tiled, fits_in_tiles
+from attnctl.evidence.judge import Gap, gap_of, judge_step
+from attnctl.evidence.record import Record, with_shapes
+from attnctl.evidence.rounding import Known, anything, carry_rounding, either, noise
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.ops import Given, Softmax, Unstated
+
+
+class Verdict(str, Enum):
+    """What can be said of a step."""
+
+    AGREES = "agrees"
+    WRONG = "wrong"
+    CANNOT_TELL = "cannot tell"
+    GIVEN = "given"
+    EDITED = "edited"
+    NOT_RECORDED = "not recorded"
+    NOT_FILLED = "not filled in"
+    NOT_CHECKABLE = "not checkable"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One step, and what was found."""
+
+    name: str
+    verdict: Verdict
+    gap: Gap | None = None
+    blurred: float = 0.0
+    """What all numbers may be off by, as a part of how far they vary."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Every step of a derivation, checked; and the values of those that the record does not tell."""
+
+    derivation: Derivation
+    steps: dict[str, Checked]
+    values: dict[str, Known | None]
+
+    @property
+    def wrong(self) -> list[str]:
+        return [name for name, step in self.steps.items() if step.verdict is Verdict.WRONG]
+
+    def gap(self, name: str) -> Gap:
+        """How far off a step is that was compared."""
+        gap = self.steps[name].gap
+        assert gap is not None
+        return gap
+
+
+@dataclass(frozen=True)
+class Walker:
+    """Walks derivations over one record.
+
+    A row of attention weights that sees nothing where it is not meant to (a mistake in the mask
+    hid all its keys) may hold anything: programs differ in what they make of it. With `lenient`
+    that goes for the rows that are meant to see nothing too.
+    """
+
+    record: Record
+    lenient: bool = False
+
+    @property
+    def by_hand(self) -> bool:
+        """True where numbers were filled in by hand: what follows may be worked out from unrounded ones."""
+        return self.record.strictness.by_hand
+
+    def walk(self, derivation: Derivation, before: Walk | None = None, until: str | None = None) -> Walk:
+        """Check every step (or those up to one), reusing what another walk found where nothing changed."""
+        steps: dict[str, Checked] = {}
+        values: dict[str, Known | None] = {}
+        changed: set[str] = set()
+        old = {} if before is None else {step.name: step for step in before.derivation}
+        for step in derivation:
+            if before is not None and old.get(step.name) is step and changed.isdisjoint(step.inputs):
+                steps[step.name], values[step.name] = before.steps[step.name], before.values[step.name]
+            else:
+                steps[step.name], values[step.name] = self.step(step, values)
+                if step.name not in self.record or step.name in self.record.blanks or self.by_hand:
+                    changed.add(step.name)
+            if step.name == until:
+                break
+        return Walk(derivation, steps, values)
+
+    def step(self, step: Step, values: dict[str, Known | None]) -> tuple[Checked, Known | None]:
+        """What is to be said of one step; and its value, where the record does not hold it."""
+        record, name = self.record, step.name
+        if isinstance(step.op, Given):
+            return Checked(name, Verdict.GIVEN if name in record else Verdict.NOT_RECORDED), None
+        if name in record.edited:
+            return Checked(name, Verdict.EDITED), None
+        if fits_in_tiles(record, step):
+            tiled = Tiled(record, step, self.expected_in)
+            return said_of(record, name, *tiled.compared()), None
+        expected = self.expected(step, values)
+        if name not in record:
+            return Checked(name, Verdict.NOT_RECORDED), expected
+        if expected is None:
+            return Checked(name, Verdict.NOT_CHECKABLE), None
+        with_shapes(name, record.trace[name], expected.value)
+        blank = record.blanks.get(name)
+        if blank is not None and blank.all():
+            return Checked(name, Verdict.NOT_FILLED), expected
+        judgement = judge_step(record, name, expected)
+        gap = gap_of(judgement, record.value(name), expected.value, blank)
+        known = record.known(name)
+        if self.by_hand:
+            before = sum(each in record and values[each] is not None for each in values)
+            known = worked_on(record, name, expected, judgement.wrong, before)
+        elif blank is None:  # it is in the record
+            return said_of(record, name, gap, judgement.blurred), None
+        value = known if blank is None else either(blank, expected, known)
+        return said_of(record, name, gap, judgement.blurred), value
+
+    def expected_in(self, tile: Record, step: Step) -> Known:
+        """What a step of a tile should be, all of whose inputs are recorded."""
+        expected = replace(self, record=tile).expected(step, {})
+        assert expected is not None
+        return expected
+
+    def expected(self, step: Step, values: dict[str, Known | None]) -> Known | None:
+        """What the step's inputs make of it; None where they do not tell."""
+        if isinstance(step.op, Unstated):
+            return None
+        inputs = [self.input(name, values) for name in step.inputs]
+        found = [each for each in inputs if each is not None]
+        if len(found) < len(inputs):
+            return None
+        try:
+            unit, factors = self.record.precision(step.name).unit, self.record.factors_of(step.name)
+            value = carry_rounding(step.op, found, unit, step.name, factors)
+        except (
+            ValueError,
+            IndexError,
+            TypeError,
+            ArithmeticError,
+        ):  # a step that was not written by attnctl
+            shapes = ", ".join(
+                f"{name} {' × '.join(map(str, each.value.shape))}"
+                for name, each in zip(step.inputs, found, strict=True)
+            )
+            raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
+        recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in self.record)
+        if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
+            value = anything(value, np.isnan(value.value))
+        return self.excuse_empty_rows(value, found[0].value) if isinstance(step.op, Softmax) else value
+
+    def input(self, name: str, values: dict[str, Known | None]) -> Known | None:
+        """The value of a step that stands above: recorded, or recomputed."""
+        recorded = name in self.record and name not in self.record.blanks
+        return values.get(name) or (self.record.known(name) if recorded else None)
+
+    def excuse_empty_rows(self, weights: Known, scores: Array) -> Known:
+        """The weights, free to be anything in rows that see nothing and are not meant to."""
+        nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
+        if nothing.any() and not self.lenient:
+            nothing = np.logical_and(nothing, ~self.record.unseen(scores))
+        if not nothing.any():
+            return weights
+        return anything(weights, nothing)
+
+
+def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: int) -> Known:
+    """A step that was filled in by hand, as what follows may be worked out from it.
+
+    A person goes on from unrounded numbers, or from those that are written down: run 0 does the one
+    everywhere, the others the one after another of the steps, of which so many stand `before` this one.
+    A wrong number is known by what is written alone, to half of its last place.
+    """
+    value, half = record.value(name), record.strictness.last_place / 2
+
+    @cache
+    def run(number: int) -> Array:
+        right = expected.run(number) if before >= number else value
+        slip = half * noise(name, number, value.shape) if number else 0.0
+        return np.where(wrong, value + slip, right)
+
+    return Known(value, run)
+
+
+def said_of(record: Record, name: str, gap: Gap, blurred: float) -> Checked:
+    if gap.differing:
+        return Checked(name, Verdict.WRONG, gap)
+    told = blurred <= record.strictness.blur
+    return Checked(name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, blurred)
+
+
+def nothing_checked(steps: Iterable[Checked]) -> bool:
+    return not any(step.verdict in {Verdict.AGREES, Verdict.WRONG, Verdict.CANNOT_TELL} for step in steps)

@@ -1,0 +1,248 @@
+"""Which axis is which in anyone's arrays, told from names, sizes and one another.
+
+The table of names says how each array may be laid out. A reading of a file picks one layout for
+each array so that all sizes agree; our own is tried first, so another one is read only where ours
+does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from attnctl.base.errors import AttnError
+from attnctl.base.words import dims
+from attnctl.math import Array, Shape
+from attnctl.math.names import HEAD_OUTPUTS, MEMORY, OUTPUT, PAST_KEY, TABLE, W_O, X
+
+Sizes = dict[str, int]
+Groups = tuple[tuple[str, ...], ...]
+"""The axes of an array, each one size or the product of several: ((query,), (head, d_k))."""
+
+Same = Mapping[str, str]
+"""Axes that go by the name of another one."""
+
+
+def same_axes(there: Container[str]) -> Same:
+    """The axes that are one in a file of these arrays.
+
+    Without a cache all keys are new; without memory, keys and values come from X.
+    """
+    same = {"token": "query"}
+    if PAST_KEY not in there:
+        same["new"] = "key"
+    if MEMORY not in there:
+        same["d_memory"] = "d_model"
+    return same
+
+
+def groups(layout: str, same: Same) -> Groups:
+    """'query head*d_k' -> ((query,), (head, d_k))."""
+    return tuple(tuple(same.get(axis, axis) for axis in word.split("*")) for word in layout.split())
+
+
+MOST_TRIES = 20_000
+
+
+@dataclass
+class Axes:
+    """The axes that are one in a file; the rows of `of_all_keys` are past keys, too, not new ones alone."""
+
+    same: Same
+    of_all_keys: Container[str] = ()
+
+    def groups(self, name: str, layout: str) -> Groups:
+        """A layout of an array by the axes of this file."""
+        return groups(layout, {**self.same, "new": "key"} if name in self.of_all_keys else self.same)
+
+
+@dataclass
+class Reading:
+    """How a file is read: the layout of each array, and the sizes that follow."""
+
+    axes: Axes
+    layouts: dict[str, Groups] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=dict)
+
+    def canonical(self, name: str) -> Groups:
+        """Our own layout of an array, with the batch axis where this reading has one."""
+        own = self.axes.groups(name, TABLE[name].own)
+        return (("batch",), *own) if "batch" in self.sizes and not TABLE[name].once else own
+
+    def lay_out(self, name: str, array: Array) -> Array:
+        """The array in our layout."""
+        wanted = self.canonical(name)
+        inside = [axis for group in wanted for axis in group]
+        there = [axis for group in self.layouts[name] for axis in group if axis in inside]
+        flat = array.reshape([self.sizes[axis] for axis in there])  # without leading axes of size 1
+        for axis in inside:
+            if axis not in there:  # the one head of scores without a head axis
+                there.insert(0, axis)
+                flat = flat[None]
+        ours = flat.transpose([there.index(axis) for axis in inside])
+        return ours.reshape([prod(self.sizes[axis] for axis in group) for group in wanted])
+
+
+@dataclass
+class Search:
+    """Looks for a reading, array by array, and goes back where one cannot be read.
+
+    `documented` keeps to the layouts that `attend` documents: no leading axis of size 1, no layout
+    that only a search finds, and W_O is (out, in) only where its rows are the columns of X.
+    """
+
+    shapes: Mapping[str, Shape]
+    batch: bool
+    documented: bool = False
+    of_all_keys: Container[str] = ()
+    tries: int = 0
+    stuck: tuple[int, str, Sizes] = (-1, "", {})
+
+    def __post_init__(self) -> None:
+        self.axes = Axes(same_axes(self.shapes), self.of_all_keys)
+        self.names = [name for name in TABLE if name in self.shapes]
+        self.names.sort(key=self.rank)
+
+    def rank(self, name: str) -> tuple[bool, bool, int]:
+        """Scores first, they tell most; square matrices last, which say nothing of their layout."""
+        row, shape = TABLE[name], self.shapes[name]
+        square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
+        return not row.of_scores, square, -len(shape)
+
+    def reading(self, sizes: Sizes) -> Reading | None:
+        """How to read these arrays where these sizes are known; None where they do not go together."""
+        return self.go(0, Reading(self.axes, sizes=dict(sizes)))
+
+    def go(self, at: int, reading: Reading) -> Reading | None:
+        """The reading of the arrays from here on, None where there is none."""
+        if at == len(self.names):
+            return reading if consistent(reading.sizes) else None
+        name = self.names[at]
+        tried = (
+            (layout, known)
+            for layout in self.layouts(name, reading)
+            for known in with_shared_heads(layout, reading.sizes)
+        )
+        for layout, known in tried:
+            self.tries += 1
+            sizes = unify(layout, self.shapes[name], known)
+            if sizes is None or self.tries > MOST_TRIES:
+                continue
+            found = self.go(at + 1, Reading(self.axes, {**reading.layouts, name: layout}, sizes))
+            if found is not None:
+                return found
+        if at > self.stuck[0]:
+            self.stuck = (at, name, dict(reading.sizes))
+        return None
+
+    def layouts(self, name: str, reading: Reading) -> Iterator[Groups]:
+        """The layouts this array may have, ours first; nn.Linear's where other matrices show it."""
+        row = TABLE[name]
+        ways = row.layouts if self.documented else (*row.layouts, *row.searched)
+        if row.linear and not self.may_be_linear(name):
+            ways = tuple(way for way in ways if way != row.linear)
+        elif row.linear and self.others_are_linear(reading):
+            ways = (row.linear, *ways)
+        for way in ways:
+            own = self.axes.groups(name, way)
+            if self.batch and not row.once:
+                yield (("batch",), *own)
+                continue
+            yield own
+            if not self.documented:
+                yield (("one",), *own)
+
+    def others_are_linear(self, reading: Reading) -> bool:
+        """Whether every matrix that is read so far is as nn.Linear keeps it."""
+        found = {
+            layout == self.axes.groups(name, linear)
+            for name, layout in reading.layouts.items()
+            if (linear := TABLE[name].linear)
+        }
+        return found == {True}
+
+    def may_be_linear(self, name: str) -> bool:
+        """Whether a matrix may be (out, in): of documented ones W_O gives as many columns as X has."""
+        free = not self.documented or name != W_O or X not in self.shapes
+        return free or self.shapes[name][:1] == self.shapes[X][-1:]
+
+    def misfit(self) -> str:
+        """The array that does not go with the others, and what they show."""
+        _, name, known = self.stuck
+        row, shape = TABLE[name], self.shapes[name]
+        told = ", ".join(f"{axis} {size}" for axis, size in known.items())
+        ways = (self.axes.groups(name, way) for way in (*row.layouts, *row.searched))
+        expected = " or ".join(f"({', '.join(map('·'.join, way))})" for way in ways)
+        hint = ""
+        if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:
+            hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
+        if name == OUTPUT:
+            hint = (
+                f"; where it still has its heads, call it {HEAD_OUTPUTS} (--name {OUTPUT}={HEAD_OUTPUTS})"
+            )
+        return (
+            f"{name}: {dims(shape)} does not go with the other arrays ({told}); expected {expected}{hint}"
+        )
+
+
+def search(
+    shapes: Mapping[str, Shape],
+    sizes: Sizes,
+    *,
+    batch_first: bool = False,
+    of_all_keys: Container[str] = (),
+) -> Reading:
+    """How to read arrays of these shapes, in any layout we know; `sizes` are known beforehand.
+
+    Arrays `of_all_keys` have a row for past keys, too. Raises AttnError naming an array that cannot
+    be brought together with the others.
+    """
+    first = Search(shapes, batch_first, of_all_keys=of_all_keys)
+    tried = [first, replace(first, batch=not batch_first)]
+    for each in tried:
+        found = each.reading(sizes)
+        if found is not None:
+            return found
+    raise AttnError(max(tried, key=lambda each: each.stuck[0]).misfit())
+
+
+def with_shared_heads(pattern: Groups, known: Sizes) -> Iterator[Sizes]:
+    """The sizes known, and then those with fewer heads of keys, where nothing told how many there are."""
+    yield known
+    unknown = {axis for group in pattern for axis in group} - set(known)
+    if "kv_head" in unknown and len(unknown) > 1 and "head" in known:
+        heads = known["head"]
+        yield from ({**known, "kv_head": few} for few in range(heads - 1, 0, -1) if heads % few == 0)
+
+
+def unify(pattern: Groups, shape: Shape, known: Sizes) -> Sizes | None:
+    """The sizes known once an array of this shape is read so; None where it cannot be."""
+    if len(pattern) != len(shape):
+        return None
+    sizes = {"one": 1, **known}
+    for group, size in zip(pattern, shape, strict=True):
+        unknown = [axis for axis in group if axis not in sizes]
+        if len(unknown) > 1:  # nothing tells how many heads there are: one
+            sizes[unknown.pop(0)] = sizes.get("head", 1)
+        rest = prod(sizes[axis] for axis in group if axis in sizes)
+        if unknown and rest and size % rest == 0:
+            sizes[unknown[0]] = size // rest
+        elif unknown or rest != size:
+            return None
+    inside = {axis for group in pattern for axis in group}
+    if {"query", "key"} <= inside and "head" not in inside and sizes.setdefault("head", 1) != 1:
+        return None
+    return {axis: size for axis, size in sizes.items() if axis != "one"}
+
+
+def consistent(sizes: Sizes) -> bool:
+    """Whether heads share evenly, and a cache and its new keys make up the keys."""
+    if (
+        "past" in sizes
+        and "new" in sizes
+        and sizes.setdefault("key", sizes["past"] + sizes["new"]) != (sizes["past"] + sizes["new"])
+    ):
+        return False
+    head, kv_head = sizes.get("head"), sizes.get("kv_head")
+    return not (head and kv_head and head % kv_head)

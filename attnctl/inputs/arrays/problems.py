@@ -1,0 +1,322 @@
+"""Why arrays cannot be attended over: what is missing, not finite, or does not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+
+import numpy as np
+
+from attnctl.base.words import dims
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.math import Array, Shape
+from attnctl.math.derivation import Rotary
+from attnctl.math.names import (
+    B_O,
+    KEY_LENGTHS,
+    MASK,
+    MEMORY,
+    NORM_BIASES,
+    NORM_WEIGHTS,
+    PAST_KEY,
+    PAST_VALUE,
+    PROJECTED,
+    TABLE,
+    W_O,
+    K,
+    Q,
+    V,
+    X,
+    bias_of,
+    matrix_of,
+    where,
+)
+
+FROM_X = (X, *map(matrix_of, PROJECTED))
+
+
+def from_x(found: Container[str]) -> bool:
+    """Whether Q, K and V are to be computed: X and its weights are there."""
+    return all(name in found for name in FROM_X)
+
+
+def inputs_among(found: Container[str]) -> list[str]:
+    """The arrays that attention reads here: X and what makes Q, K and V of it, or these alone."""
+    needless = set(PROJECTED) if from_x(found) else {X, MEMORY, *where(lambda row: row.is_split)}
+    return [name for name in where(lambda row: row.input) if name in found and name not in needless]
+
+
+def missing(found: Container[str], settings: Settings) -> Iterator[str]:
+    """What a file lacks to be attended over."""
+    wanted = FROM_X if X in found and Q not in found else PROJECTED
+    lacking = [name for name in wanted if name not in found]
+    if lacking and not from_x(found):
+        yield (
+            f"no {', '.join(lacking)} in the arrays; attention needs Q, K and V, or X with W_Q, W_K "
+            "and W_V (--name THEIRS=OURS renames)"
+        )
+    if adds_positions(settings) and not from_x(found):
+        yield "sinusoidal and learned positions are added to X; give X, W_Q, W_K and W_V"
+    if (PAST_KEY in found) != (PAST_VALUE in found):
+        yield "past_key and past_value go together; give both"
+    if B_O in found and W_O not in found:
+        yield "b_O is added to concat W_O; give W_O too"
+    yield from unmeant_norms(found, settings)
+    yield from unmeant_cache(found, settings)
+
+
+def unmeant_norms(found: Container[str], settings: Settings) -> Iterator[str]:
+    """Weights of norms of Q and K of which nobody says what they are, or that are not all there."""
+    there = [name for name in (*NORM_WEIGHTS, *NORM_BIASES) if name in found]
+    place = settings.where(("qk_norm",))
+    if there and settings.qk_norm is None:
+        yield f"{' '.join(there)}: Q and K are normed, but how? {place} rms (Qwen3, OLMo2) or layer says it"
+    for names in (NORM_WEIGHTS, NORM_BIASES):
+        if len([name for name in names if name in there]) == 1:
+            yield f"{' and '.join(names)} go together; give both"
+    if NORM_BIASES[0] in there and NORM_WEIGHTS[0] not in there:
+        yield f"{NORM_BIASES[0]} is added to what a weight multiplies; give {NORM_WEIGHTS[0]} too"
+
+
+def unmeant_cache(found: Container[str], settings: Settings) -> Iterator[str]:
+    """Keys of a cache that are to be rotated, where there is no cache, or nothing that rotates."""
+    place = settings.where(("cache_unrotated",))
+    if settings.cache_unrotated and PAST_KEY not in found:
+        yield f"{place}: there is no past_key; leave it out, or give past_key and past_value"
+    if settings.cache_unrotated and rotary(settings) is None:
+        yield f"{place}: only rotary positions turn keys; say positions rope too"
+
+
+def adds_positions(settings: Settings) -> bool:
+    """Whether positions are added to X: sinusoids, or a learned table."""
+    return settings.positions == SINUSOIDAL or isinstance(settings.positions, list)
+
+
+def unusable(name: str, array: Array, dtype: str) -> Iterator[str]:
+    """Why an array cannot be computed with in this type of number."""
+    if array.dtype.kind not in ("fiub" if name == MASK else "fiu"):
+        yield f"{name}: numbers of type {array.dtype}, expected floats"
+        return
+    if not array.size:
+        if name not in {PAST_KEY, PAST_VALUE}:
+            yield f"{name}: {dims(array.shape)}, nothing to attend with"
+        return
+    low, high, wanted = limits(name, array, dtype)
+    if low <= float(array.min()) and float(array.max()) <= high:
+        return
+    numbers = array.astype(np.float64)
+    bad = np.argwhere(~((numbers >= low) & (numbers <= high))).tolist()
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    yield f"{name}: {array[tuple(bad[0])]} at {bad[0]}{more}; {wanted}"
+
+
+def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
+    """The least and the greatest number an array may hold, and how to say so.
+
+    −∞ is fine in a bias or a float mask; so is what this type of number turns into it.
+    """
+    if name == MASK and array.dtype.kind in "iu":
+        return 0, 1, "write 0 (hidden) or 1 (may attend), or floats to be added to the scores"
+    if name == KEY_LENGTHS:
+        return 0, np.inf, "write how many keys are real"
+    greatest = float(np.finfo(dtype).max)
+    low = -np.inf if TABLE[name].of_scores else -greatest
+    return low, greatest, f"every number must be finite and within ±{greatest:.5g} ({dtype})"
+
+
+def mixed(shapes: Mapping[str, Shape], settings: Settings) -> bool:
+    """Whether only some of Q, K and V have a batch axis, as far as their number of axes tells."""
+    return settings.heads is None and len({has_batch(shapes, settings, name) for name in PROJECTED}) > 1
+
+
+def has_batch(shapes: Mapping[str, Shape], settings: Settings, name: str = Q) -> bool:
+    """Whether X, or else one of Q, K and V, has a batch axis; with --heads (batch, n, heads·d) has."""
+    if settings.layout is not None:
+        return settings.layout.startswith("b")
+    if X in shapes:
+        return len(shapes[X]) == 3
+    return len(shapes[name]) > (3 if settings.heads is None else 2)
+
+
+def has_vectors(name: str) -> bool:
+    """Whether an array has a vector for each head and token, as Q, K, V and a cache have."""
+    row = TABLE[name]
+    return row.by_head and not (row.is_weight or row.broadcasts or row.of_scores)
+
+
+def unlike_layout(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Arrays that have not the axes of the layout that is asked for, or whose layout has to be."""
+    sources = [X, MEMORY] if X in shapes else PROJECTED
+    layout, place = settings.layout, settings.where(("layout",))
+    if layout is None:
+        yield from ambiguous(shapes, settings)
+    elif X in shapes and "h" in layout:
+        yield f"{place}: {layout}, but X has no heads; write nd or bnd"
+    else:
+        for name in (name for name in sources if name in shapes):
+            if len(shapes[name]) != len(layout):
+                yield f"{name}: {dims(shapes[name])} has not the {len(layout)} axes of {place} {layout}"
+
+
+def ambiguous(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Q, K and V of three axes that may be one sentence by head, or a batch with heads side by side."""
+    if X in shapes or (settings.heads or 1) == 1:
+        return
+    asked = {name: heads_asked(name, settings) for name in PROJECTED}
+    if all(len(s := shapes[name]) == 3 and s[0] == n and s[2] % n == 0 for name, n in asked.items()):
+        q, heads, place = dims(shapes[Q]), asked[Q], settings.where(("layout",))
+        yield (
+            f"Q: {q} with {heads} heads may be (head, n, d) or (batch, n, heads·d); "
+            f"write {place} hnd or {place} bnd"
+        )
+
+
+def misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Why these arrays do not go together in the layouts that `attend` documents."""
+    shapes = linear_turned(shapes)
+    laid = {name: by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
+    apart = [unsplit(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
+    s = {name: shape for name, shape in laid.items() if shape is not None}
+    yield from apart or source_misfits(s) or [*weight_misfits(s), *projected_misfits(s, settings)]
+
+
+def linear_turned(shapes: Mapping[str, Shape]) -> Mapping[str, Shape]:
+    """The shapes with (out, in) turned round, where none of the projections can be (in, out)."""
+    if X not in shapes:
+        return shapes
+    sources = {name: MEMORY if name != Q and MEMORY in shapes else X for name in PROJECTED}
+    columns = {matrix_of(name): shapes[source][-1:] for name, source in sources.items()}
+    if any(shapes[name][1:] != d or shapes[name][:1] == d for name, d in columns.items()):
+        return shapes
+    return {**shapes, **{name: shapes[name][::-1] for name in columns}}
+
+
+def by_head(name: str, shape: Shape, shapes: Mapping[str, Shape], settings: Settings) -> Shape | None:
+    """The shape of an array by head, as documented; None where its columns cannot be split so."""
+    row = TABLE[name]
+    if not row.by_head:
+        return shape
+    axes = len(row.axes)
+    if not row.is_weight:  # a cache has a batch axis where K has one
+        axes += has_batch(shapes, settings, name if name in PROJECTED else K)
+    if len(shape) == axes:
+        return shape
+    heads = heads_asked(name, settings)
+    if len(shape) != axes - 1 or shape[-1] % heads:
+        return None
+    *rest, columns = shape
+    return (*rest[:-1], heads, *rest[-1:], columns // heads)
+
+
+def heads_asked(name: str, settings: Settings) -> int:
+    """How many heads an array has by the options: those of queries, or of keys and values."""
+    own = TABLE[name].own.startswith("head")
+    return (settings.heads if own else settings.kv_heads or settings.heads) or 1
+
+
+def unsplit(name: str, shape: Shape, settings: Settings) -> str:
+    """That an array cannot be brought to (…, head, …)."""
+    heads = heads_asked(name, settings)
+    if TABLE[name].is_weight:
+        expected = "(d_model, heads·d)" if TABLE[name].linear else "(heads·d,)"
+        return f"{name}: {dims(shape)}, expected {expected} with {heads} heads, or by head"
+    if len(shape) in {2, 3, 4} and shape[-1] % heads:
+        hint = "; for (head, n, d) say --layout hnd" if shape[0] == heads else ""
+        return f"{name}: {dims(shape)}, but {heads} heads do not divide {shape[-1]} columns{hint}"
+    return (
+        f"{name}: {dims(shape)}, expected (n, d), (head, n, d), (batch, head, n, d), "
+        "or (batch, n, heads·d) with --heads (--layout says which)"
+    )
+
+
+def source_misfits(shapes: Mapping[str, Shape]) -> list[str]:
+    """X and memory that are no rows of vectors, or in different batches."""
+    flat = [name for name in (X, MEMORY) if name in shapes and len(shapes[name]) not in {2, 3}]
+    if flat:
+        expected = "expected (n, d_model) or (batch, n, d_model)"
+        return [f"{name}: {dims(shapes[name])}, {expected}" for name in flat]
+    if MEMORY in shapes and shapes[MEMORY][:-2] != shapes[X][:-2]:
+        x, memory = dims(shapes[X]), dims(shapes[MEMORY])
+        return [f"X is {x}, memory {memory}: give both with the same batch, or neither with one"]
+    return []
+
+
+def weight_misfits(shapes: Mapping[str, Shape]) -> Iterator[str]:
+    """Weights whose rows or columns do not fit what they are multiplied with."""
+    for symbol in PROJECTED if X in shapes else ():
+        name, bias = matrix_of(symbol), bias_of(symbol)
+        source = MEMORY if symbol != Q and MEMORY in shapes else X
+        heads, rows, size = shapes[name]
+        if rows != shapes[source][-1]:
+            yield f"{name}: {rows} rows, but {source} has {shapes[source][-1]} columns"
+        if shapes.get(bias, (heads, size)) != (heads, size):
+            expected = f"{dims((heads, size))} (head × columns of {name})"
+            yield f"{bias}: {dims(shapes[bias])}, expected {expected}"
+    if W_O not in shapes:
+        return
+    q, v = projected_shapes(shapes)[Q], projected_shapes(shapes)[V]
+    w_o, rows = shapes[W_O], q[-3] * v[-1]
+    if len(w_o) != 2 or w_o[0] != rows:
+        yield f"{W_O}: {dims(w_o)}, expected {rows} rows (heads·d_v)"
+    if shapes.get(B_O, w_o[1:]) != w_o[1:]:
+        yield f"{B_O}: {dims(shapes[B_O])}, expected {dims(w_o[1:])} (the columns of W_O)"
+
+
+def projected_shapes(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    if X not in shapes:
+        return {name: shapes[name] for name in PROJECTED}
+    *batch, _, _ = shapes[X]
+    rows = {name: shapes.get(MEMORY, shapes[X])[-2] for name in PROJECTED} | {Q: shapes[X][-2]}
+    weights = {name: shapes[matrix_of(name)] for name in PROJECTED}
+    return {name: (*batch, weights[name][0], rows[name], weights[name][-1]) for name in PROJECTED}
+
+
+def projected_misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Q, K and V that do not go with one another, with a cache, or with what was asked for."""
+    q, k, v = projected_shapes(shapes).values()
+    if len({len(q), len(k), len(v)}) > 1:
+        yield f"Q is {dims(q)}, K {dims(k)}, V {dims(v)}: give all with the same axes"
+        return
+    if q[-1] != k[-1]:
+        yield f"Q has d_k {q[-1]} but K has {k[-1]}; they must be equal"
+    if k[:-1] != v[:-1]:
+        yield f"K is {dims(k)} but V is {dims(v)}; they must agree in all but d_k and d_v"
+    if q[:-3] != k[:-3]:
+        yield f"Q has a batch of {q[0]} but K of {k[0]}"
+    if not k[-3] or q[-3] % k[-3]:
+        yield f"{k[-3]} kv heads do not divide {q[-3]} heads"
+    yield from past_misfits(shapes, {PAST_KEY: k, PAST_VALUE: v})
+    shown = {"heads": q[-3], "kv_heads": k[-3], "d_k": q[-1], "d_v": v[-1]}
+    shown |= {"d_model": shapes[X][-1]} if X in shapes else {}
+    for option, size in shown.items():
+        asked = getattr(settings, option)
+        if asked is not None and asked != size:
+            yield f"{settings.where((option,))}: {asked}, but the arrays have {size}"
+    yield from unrotatable(settings, q[-1])
+
+
+def past_misfits(shapes: Mapping[str, Shape], new: Mapping[str, Shape]) -> Iterator[str]:
+    """A cache that does not continue in K and V."""
+    past = {name: shapes[name] for name in new if name in shapes}
+    for name, shape in past.items():
+        if shape[:-2] + shape[-1:] != new[name][:-2] + new[name][-1:]:
+            yield (
+                f"{name}: {dims(shape)} does not continue in {dims(new[name])}; "
+                "all but the key axis must agree"
+            )
+    lengths = sorted({shape[-2] for shape in past.values()})
+    if len(lengths) > 1:
+        yield f"past_key and past_value hold different numbers of keys: {lengths}"
+
+
+def rotary(settings: Settings) -> Rotary | None:
+    """The rotary positions, if these are the ones that were asked for."""
+    return settings.positions if isinstance(settings.positions, Rotary) else None
+
+
+def unrotatable(settings: Settings, d_k: int) -> Iterator[str]:
+    """Rotary positions that this size of head cannot have."""
+    turns = rotary(settings)
+    dims = d_k if turns is None else turns.dims or d_k
+    if turns is not None and (dims > d_k or dims % 2):
+        place = settings.where(("positions",))
+        yield f"{place}: rotating {dims} of d_k {d_k} columns; they turn in pairs: use an even number"

@@ -1,0 +1,375 @@
+"""The one reader of anyone's arrays: brought to our layout, with the sizes of their axes.
+
+`attend` reads strictly: our layout and those it documents. `check` and `explain` let it search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
+from attnctl.inputs.arrays.layout import Reading, Search, Sizes, search
+from attnctl.inputs.arrays.problems import (
+    has_batch,
+    has_vectors,
+    heads_asked,
+    inputs_among,
+    misfits,
+    missing,
+    mixed,
+    unlike_layout,
+    unrotatable,
+    unsplit,
+    unusable,
+)
+from attnctl.inputs.config.settings import Settings
+from attnctl.math import Array, Shape
+from attnctl.math.names import (
+    BIAS,
+    CONCAT,
+    EMBEDDINGS,
+    HEAD_OUTPUTS,
+    KEY_LENGTHS,
+    MASK,
+    MEMORY,
+    OUTPUT,
+    PAST_KEY,
+    PAST_VALUE,
+    PROJECTED,
+    TABLE,
+    WEIGHTS,
+    X,
+)
+from attnctl.math.rules import PerBatch
+
+ZEROS_AND_ONES = "mask holds 0 and 1 alone: 1 may attend, 0 may not (other floats are added to the scores)"
+AVERAGED = (
+    "attention_weights are left out: averaged over heads, they tell nothing of any head "
+    "(average_attn_weights=False keeps them by head)."
+)
+BEFORE_W_O = {HEAD_OUTPUTS: "it still has its heads", CONCAT: "its columns are those of the heads"}
+"""What an output may be that does not fit W_O, and what shows it."""
+
+TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
+"""The arrays that torch keeps as (token, batch, …) unless batch_first is said."""
+
+TOKENS_THEN_HEADS = "(batch, n, head, d)"
+
+ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
+
+
+class Facts(NamedTuple):
+    """What the arrays show of the run: sizes and whether there is a batch axis."""
+
+    batch: int | None
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    d_k: int
+    past: int
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Arrays in our layout, the size of each axis, and how many keys are real where that is given."""
+
+    arrays: dict[str, Array]
+    sizes: Sizes
+    facts: Facts
+    lengths: PerBatch | None
+    notes: tuple[str, ...] = ()
+    """What was decided where an array could have meant something else."""
+    one_row: bool = False
+    """Whether weights of norms have one row for all heads: heads are then normed as one row."""
+
+
+def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
+    """The inputs of attention, read in the layouts that `attend` documents.
+
+    Raises AttnError with every array that is missing, not finite or does not fit.
+    """
+    raise_all(missing(found, settings))
+    raise_all(problem for name, array in found.items() for problem in unusable(name, array, settings.dtype))
+    inputs, notes = by_kind({name: found[name] for name in inputs_among(found)})
+    raise_all(unlike_layout(shapes_of(inputs), settings))
+    read = [(read_as(each, settings), said) for each, said in by_layout(inputs, settings)]
+    fits = [(laid, said) for laid, said in read if isinstance(laid, Laid)]
+    if not fits:
+        first = read[0][0]
+        assert isinstance(first, AttnError)
+        raise first
+    laid, said = fits[0]
+    if len(fits) > 1 and laid.facts.heads > laid.facts.keys:
+        said = more_heads_than_rows(laid.facts, settings)
+    raise_all(unrotatable(settings, laid.facts.d_k))
+    return replace(laid, notes=(*notes, *([said] if said else [])))
+
+
+def by_layout(inputs: Mapping[str, Array], settings: Settings) -> Iterator[tuple[dict[str, Array], str]]:
+    """The arrays as they are laid out, and what to say of it; in both ways of four axes where nobody says.
+
+    Our own, (batch, head, n, d), comes first.
+    """
+    yield heads_first(inputs, settings), ""
+    vectors = [name for name in PROJECTED if name in inputs and inputs[name].ndim == 4]
+    if settings.layout is None and vectors:
+        yield (
+            heads_first(inputs, settings.with_(layout="bnhd")),
+            f"Read {', '.join(vectors)} as {TOKENS_THEN_HEADS}.",
+        )
+
+
+def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:
+    """The arrays in our layout, or why they cannot be brought to it."""
+    shapes = shapes_of(inputs)
+    tried = Search(shapes, has_batch(shapes, settings), documented=True)
+    told = sizes_asked(settings)
+    try:
+        reading = None
+        if not mixed(shapes, settings):
+            reading = tried.reading(heads_shown(inputs) | told) or tried.reading(told)
+        if reading is None:
+            raise_all(misfits(shapes, settings))
+            return AttnError(tried.misfit())
+        return laid_out(inputs, reading)
+    except AttnError as error:
+        return error
+
+
+def more_heads_than_rows(facts: Facts, settings: Settings) -> str:
+    """That arrays were read in our layout though another one is as likely."""
+    place = settings.where(("layout",))
+    return (
+        f"Q, K and V are read as (batch, head, n, d): {facts.heads} heads of {facts.keys} rows. "
+        f"If they are {TOKENS_THEN_HEADS}, write {place} bnhd."
+    )
+
+
+def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: bool = False) -> Laid:
+    """Arrays under any of our names, in any layout in which they go together.
+
+    Where they do not, weights averaged over heads are left out, and tokens may come before the
+    batch; `notes` of what is laid out say so. Raises AttnError naming an array that does not go
+    with the others all the same.
+    """
+    arrays, notes = by_kind(in_layout(found, settings))
+    batch_first |= (settings.layout or "").startswith("b")
+    refused: AttnError | None = None
+    for changed, said in readings(arrays):
+        try:
+            laid = laid_out(changed, search_layout(changed, settings, batch_first=batch_first))
+        except AttnError as error:
+            refused = refused or error
+        else:
+            if changed is arrays or not changes_too_much(arrays, laid):
+                return replace(laid, notes=(*notes, *said))
+    assert refused is not None
+    raise refused
+
+
+def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Array]:
+    """The arrays, Q, K, V and a cache by head where a layout is said; what else there is, a search finds.
+
+    Raises AttnError for an array that has not this layout.
+    """
+    layout = settings.layout
+    if layout is None:
+        return found
+    raise_all(unlike_layout(shapes_of(found), settings))
+    out = heads_first(found, settings)
+    for name in (*PROJECTED, PAST_KEY, PAST_VALUE) if "h" not in layout else ():
+        if name in out and out[name].ndim == len(layout):
+            heads = heads_asked(name, settings)
+            raise_all([unsplit(name, out[name].shape, settings)] if out[name].shape[-1] % heads else [])
+            out[name] = split(out[name], heads)
+    return out
+
+
+def split(array: Array, heads: int) -> Array:
+    """(…, n, heads·d) -> (…, head, n, d)."""
+    return np.moveaxis(array.reshape(*array.shape[:-1], heads, -1), -2, -3)
+
+
+def search_layout(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> Reading:
+    """How to read these arrays; what stands beside others shows how many heads there are, if that fits."""
+    shapes, told, shown = shapes_of(arrays), sizes_asked(settings), heads_shown(arrays)
+    more: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
+    try:
+        return search(shapes, shown | told, **more)
+    except AttnError:
+        if not shown:
+            raise
+        return search(shapes, told, **more)
+
+
+def of_all_keys(settings: Settings) -> tuple[str, ...]:
+    """The arrays that have a row for past keys, too, though they usually have those of new ones alone."""
+    if not settings.cache_unrotated:
+        return ()
+    after = settings.qk_norm is not None and settings.qk_norm.after_rotation
+    return ("K_rotated", "K_normed") if after else ("K_rotated",)
+
+
+def readings(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
+    """The arrays as they are; without averaged weights; with tokens before the batch; both.
+
+    Then the same with an output that is that of the heads, by head or side by side.
+    """
+    yield from in_any_order(arrays)
+    for other, why in BEFORE_W_O.items():
+        if OUTPUT in arrays and other not in arrays:
+            changed = {other if name == OUTPUT else name: array for name, array in arrays.items()}
+            for each, said in in_any_order(changed):
+                yield each, (*said, f"Read {OUTPUT} as {other}: {why}.")
+
+
+def in_any_order(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Array], tuple[str, ...]]]:
+    """The arrays as they are; without averaged weights; with tokens before the batch; both."""
+    yield arrays, ()
+    averaged = WEIGHTS in arrays and arrays[WEIGHTS].ndim in {2, 3}
+    rest = {name: array for name, array in arrays.items() if name != WEIGHTS}
+    if averaged:
+        yield rest, (AVERAGED,)
+    turned = [name for name in TOKENS_FIRST if name in arrays and arrays[name].ndim == 3]
+    if turned:
+        said = f"Read {', '.join(turned)} as (token, batch, …)."
+        swapped = {name: array.swapaxes(0, 1) if name in turned else array for name, array in rest.items()}
+        kept = {WEIGHTS: arrays[WEIGHTS]} if WEIGHTS in arrays else {}
+        yield swapped | kept, (said,)
+        if averaged:
+            yield swapped, (said, AVERAGED)
+
+
+def changes_too_much(arrays: Mapping[str, Array], laid: Laid) -> bool:
+    """Whether weights were left out that are no averages over the heads of the others."""
+    sizes, batch = laid.sizes, laid.facts.batch
+    if WEIGHTS not in arrays or WEIGHTS in laid.arrays:
+        return False
+    rows = (sizes.get("query"), sizes.get("key"))
+    return sizes["head"] == 1 or arrays[WEIGHTS].shape != (rows if batch is None else (batch, *rows))
+
+
+def as_array(name: str, value: Any) -> Array:
+    """A NumPy array of lists, of torch, of JAX, or of anything with `__array__` or `__dlpack__`.
+
+    A tensor is taken off its device and its graph. bfloat16, which NumPy has not, is the float32
+    that holds it exactly.
+    """
+    for method in ("detach", "cpu"):
+        if hasattr(value, method):
+            value = getattr(value, method)()
+    if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+        value = value.float()
+    try:
+        by_dlpack = hasattr(value, "__dlpack__") and not hasattr(value, "__array__")
+        array = np.from_dlpack(value) if by_dlpack else np.asarray(value)
+    except ValueError as error:
+        raise AttnError(f"{name}: its rows are of different lengths; give a matrix") from error
+    except (TypeError, RuntimeError) as error:
+        raise AttnError(f"{name}: {error}; give a NumPy array") from error
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def written_masks(settings: Settings) -> dict[str, Array]:
+    """The mask and the bias that settings write out."""
+    written = {MASK: (settings.mask, bool), BIAS: (settings.bias, np.float64)}
+    return {name: np.array(rows, dtype) for name, (rows, dtype) in written.items() if rows is not None}
+
+
+def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """The arrays with their mask as what it holds, and a note where its type does not tell.
+
+    Truth values and whole numbers say who may attend; so do floats that are all 0 and 1, as JSON
+    has them. Other floats, and zeros alone, are added to the scores: the mask is a bias. Raises
+    AttnError where there is a bias already.
+    """
+    out, notes = dict(found), tuple[str, ...]()
+    if MASK not in out:
+        return out, notes
+    mask = out.pop(MASK)
+    if mask.dtype.kind != "f":
+        return out | {MASK: mask.astype(bool)}, notes
+    if np.isin(mask, (0, 1)).all() and mask.any():
+        return out | {MASK: mask.astype(bool)}, (ZEROS_AND_ONES,)
+    if BIAS in out:
+        raise AttnError(
+            "mask holds floats, so it is added to the scores as bias is; give their sum as bias"
+        )
+    return out | {BIAS: mask}, notes if mask.any() else (ZEROS,)
+
+
+def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
+    """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
+    turned = has_vectors if settings.layout == "bnhd" else lambda _: False
+    return {
+        name: array.swapaxes(1, 2) if name in TABLE and turned(name) and array.ndim == 4 else array
+        for name, array in arrays.items()
+    }
+
+
+def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
+    """The shapes of what has a layout: all we have a name for but masks and lengths."""
+    return {
+        name: array.shape
+        for name, array in arrays.items()
+        if name in TABLE and not (TABLE[name].broadcasts or TABLE[name].model) and name != KEY_LENGTHS
+    }
+
+
+def sizes_asked(settings: Settings) -> Sizes:
+    said = {"head": settings.heads, "kv_head": settings.kv_heads}
+    said |= {name: getattr(settings, name) for name in ("d_model", "d_k", "d_v")}
+    return {axis: size for axis, size in said.items() if size is not None}
+
+
+def laid_out(arrays: Mapping[str, Array], reading: Reading) -> Laid:
+    """The arrays in our layout. Raises AttnError for masks and lengths that do not fit the others."""
+    sizes = complete(reading.sizes, arrays)
+    facts = facts_of(sizes)
+    lengths = key_lengths(arrays, facts)
+    ours = {name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.layouts}
+    beside = {name: array for name, array in arrays.items() if name in TABLE and TABLE[name].broadcasts}
+    placed = {name: place(name, array, sizes, facts.keys) for name, array in beside.items()}
+    raise_all(ill_placed(name, beside[name], sizes) for name, array in placed.items() if array is None)
+    ours |= {name: array for name, array in placed.items() if array is not None}
+    one_row = any(is_one_row(name, array, sizes) for name, array in beside.items())
+    return Laid(ours, sizes, facts, lengths, one_row=one_row)
+
+
+def complete(sizes: Sizes, there: Container[str]) -> Sizes:
+    """The sizes and those that follow: a sentence that attends to itself has its own keys."""
+    out = dict(sizes)
+    if (X in there or EMBEDDINGS in there) and MEMORY not in there:
+        new = out.setdefault("new" if "past" in out else "key", out["query"])
+        out.setdefault("key", new + out.get("past", 0))
+    out.setdefault("head", out.get("kv_head", 1))
+    out.setdefault("kv_head", out["head"])
+    return out
+
+
+def facts_of(sizes: Sizes) -> Facts:
+    """The sizes in the form that options are turned into rules from."""
+    s = sizes
+    keys = s.get("key", s.get("query", 0))
+    return Facts(
+        s.get("batch"), s["head"], s["kv_head"], s.get("query", 0), keys, s.get("d_k", 0), s.get("past", 0)
+    )
+
+
+def key_lengths(arrays: Mapping[str, Array], facts: Facts) -> PerBatch | None:
+    """How many keys are real: one number, or one for each member of the batch."""
+    if KEY_LENGTHS not in arrays:
+        return None
+    lengths = arrays[KEY_LENGTHS].reshape(-1).tolist()
+    members = facts.batch or 1
+    if len(lengths) != members or any(length not in range(facts.keys + 1) for length in lengths):
+        expected = f"{members} × a whole number from 0 to {facts.keys} (the keys there are)"
+        raise AttnError(f"{KEY_LENGTHS}: {lengths}, expected {expected}")
+    whole = tuple(map(int, lengths))
+    return whole[0] if facts.batch is None else whole

@@ -1,0 +1,243 @@
+"""Every setting, said once: a config, its schema, flags and keywords are all read by this table.
+
+To add a setting of attention itself, add it to `attnctl.math.kind`; another one, here and to `Settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attnctl.base.forms import Form, ListOf
+from attnctl.base.setting import ARRAYS, EDIT, SENTENCE, Flag, Setting
+from attnctl.base.values import (
+    MOST,
+    SEED,
+    SIZE,
+    SWITCH,
+    WORD,
+    Reader,
+    whole,
+    words,
+)
+from attnctl.inputs.config.positions import ALIBI, POSITION_WORDS, POSITIONS, ROPE_OPTIONS
+from attnctl.inputs.config.rules import LIST_OF_RULES, RULE_TABLES, SETTABLE, rule_examples
+from attnctl.inputs.config.settings import DTYPES, LAYOUTS, LENGTHS, NONE, Settings, Tokenizer
+from attnctl.inputs.config.tables import VOCABULARY
+from attnctl.inputs.config.tensors import EMBEDDINGS, WEIGHTS
+from attnctl.math.kind import KIND, QK_NORM_OPTIONS
+from attnctl.math.rules import RULES, Rule
+
+TOKENIZER = Form(
+    "TokenizerForm",
+    "How a sentence falls into tokens.",
+    [
+        Setting(
+            "split",
+            words("whitespace", "words", "characters"),
+            "At whitespace, into words with punctuation split off, or into characters.",
+            flag=Flag("--tokenizer", SENTENCE, more="Left out, whitespace."),
+        ),
+        Setting(
+            "lowercase",
+            SWITCH,
+            "Whether the sentence is put in lower case first.",
+            flag=Flag("--lowercase", SENTENCE),
+        ),
+    ],
+    lambda given: Tokenizer(**given),
+)
+
+
+def offset(value: Any) -> int | str:
+    """A number of keys, or the word for what lengths say."""
+    if isinstance(value, str) and value == LENGTHS:
+        return LENGTHS
+    number: int = whole(-MOST)(value)
+    return number
+
+
+OFFSET = Reader(offset, {"anyOf": [whole(-MOST).schema, {"enum": [LENGTHS]}]}, "N")
+
+RULE_LIST = Setting("rules", LIST_OF_RULES, "Who may attend to whom, and how scores bend.", rule_examples())
+
+FIELDS: dict[str, Setting] = {
+    each.name: each
+    for each in (
+        Setting("sentence", WORD, "The sentence.", "I love AI"),
+        Setting(
+            "context",
+            WORD,
+            "A second sentence, to attend to (cross-attention).",
+            "AI loves me",
+            Flag("--context", SENTENCE, parts=str),
+        ),
+        Setting(
+            "vocab",
+            VOCABULARY,
+            "The tokens in the order of their ids, or {token: id}; left out, it grows from the sentence.",
+            ["I", "love", "AI"],
+        ),
+        Setting(
+            "tokenizer", TOKENIZER, "How a sentence falls into tokens: whitespace, words or characters."
+        ),
+        Setting(
+            "d_model",
+            SIZE,
+            "The width of an embedding.",
+            4,
+            Flag("--d-model", SENTENCE, more="Left out, 4."),
+        ),
+        Setting(
+            "heads", SIZE, "How many heads attend side by side.", 1, Flag("--heads", more="Left out, 1.")
+        ),
+        Setting(
+            "kv_heads",
+            SIZE,
+            "How many heads K and V have; fewer than heads are shared (grouped heads).",
+            1,
+            Flag("--kv-heads", more="Left out, heads."),
+        ),
+        Setting(
+            "d_k",
+            SIZE,
+            "The width of a head's queries and keys; left out, d_model / heads.",
+            4,
+            Flag("--d-k", SENTENCE),
+        ),
+        Setting(
+            "d_v",
+            SIZE,
+            "The width of a head's values; left out, d_model / heads.",
+            4,
+            Flag("--d-v", SENTENCE),
+        ),
+        Setting(
+            "seed",
+            SEED,
+            "What everything drawn is drawn from.",
+            flag=Flag("--seed", SENTENCE, more="Left out, 0."),
+        ),
+        Setting(
+            "embeddings",
+            EMBEDDINGS,
+            "A row of d_model numbers for each token: {token: [0.1, 0.2], …}, rows, identity, random "
+            "or file.",
+        ),
+        Setting(
+            "positions",
+            POSITIONS,
+            "How tokens know where they stand: none, sinusoidal, rope or alibi.",
+            flag=Flag("--positions", metavar=f"<{'|'.join(POSITION_WORDS)}>"),
+        ),
+        Setting(
+            "weights",
+            WEIGHTS,
+            "W_Q, W_K, W_V, W_O and biases; what is not given is drawn.",
+            {"W_Q": "identity", "W_O": "none"},
+        ),
+        *(setting or RULE_LIST for setting in KIND.values()),
+        Setting(
+            "causal_offset",
+            OFFSET,
+            "With causal, query i sees key j when j ≤ i + causal_offset.",
+            0,
+            Flag(
+                "--causal-offset",
+                metavar="N",
+                more="keys - queries aligns bottom-right (FlashAttention); the word lengths is "
+                "key_lengths - queries (ONNX).",
+            ),
+        ),
+        Setting(
+            "dtype",
+            words(*DTYPES),
+            "The precision of every step.",
+            flag=Flag("--dtype", more="Left out, float64."),
+        ),
+        Setting(
+            "edits",
+            ListOf(WORD),
+            "Steps to change before the next one reads them, in order; @FILE is another dump.",
+            ["attention_weights[0,0,:]=0"],
+            Flag(
+                "--edit",
+                EDIT,
+                "CELL=VALUE",
+                "Like 'attention_weights[0,love,:]=0', 'head_outputs[1]*=2' or "
+                "'attention_weights=@other.json' (the same cells of another dump). May be repeated.",
+                parts=str,
+                repeated=True,
+            ),
+        ),
+        Setting(
+            "renormalize",
+            SWITCH,
+            "Whether edited rows of attention_weights are made to sum to 1 again.",
+            False,
+            Flag("--renormalize", EDIT),
+        ),
+    )
+}
+"""What a config may hold, in the order of `Settings`."""
+
+LAYOUT = Setting(
+    "layout",
+    words(*LAYOUTS),
+    "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
+    flag=Flag("--layout", ARRAYS),
+)
+"""Of the arrays that are read, and so in no config: a dump's own are all in one layout."""
+
+IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS, "qk_norm": QK_NORM_OPTIONS}
+"""The settings that flags give in parts, and the form whose keys have these flags."""
+
+KEYWORDS: dict[str, Setting] = {
+    **FIELDS,
+    LAYOUT.name: LAYOUT,
+    **{setting.name: setting for setting in RULE_TABLES},
+    **{setting.keyword: setting for setting in SETTABLE if setting.flag},
+}
+"""What `attnctl.run` and its like take, beside the settings that no config holds."""
+
+
+def settings_with_flags(group: str) -> dict[str, Setting]:
+    every: dict[str, Setting] = {LAYOUT.name: LAYOUT}
+    for name, setting in FIELDS.items():
+        parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
+        every |= {name: setting} | {each.keyword: each for each in parts.get(name, ())}
+    return {name: each for name, each in every.items() if each.flag and each.flag.group == group}
+
+
+def is_given(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def laid(base: Settings, given: Mapping[str, Any]) -> Settings:
+    """The settings with these values, read already, laid over them, each by its keyword.
+
+    A rule replaces its like. ALiBi is a rule that is asked for as positions: others replace it,
+    unless these values hold rules of their own.
+    """
+    changes = {name: value for name, value in given.items() if KEYWORDS.get(name) not in SETTABLE}
+    asked = [
+        rule.of(value)
+        for setting, rule in SETTABLE.items()
+        if setting.flag and is_given(value := given.get(setting.keyword))
+    ]
+    rules = changes.pop("rules", None)
+    if rules is None:
+        others = changes.get("positions", ALIBI) != ALIBI
+        rules = [rule for rule in base.rules if not (others and rule.name == ALIBI)]
+    if changes.get("positions") == ALIBI:
+        changes["positions"] = NONE
+        asked.append(RULES[ALIBI].of(value=True))
+    before = []
+    for rule in rules:
+        if isinstance(rule, Rule):
+            before.append(rule)
+        else:
+            changes |= rule
+    new = [rule for rule in asked if rule not in before]
+    kept = [rule for rule in before if type(rule) not in set(map(type, new))]
+    return base.with_(**changes, rules=(*kept, *new))

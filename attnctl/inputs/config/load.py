@@ -1,0 +1,98 @@
+"""A config file to Settings: every problem at once, each with its line and path."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from attnctl.base import files
+from attnctl.base.errors import AttnError
+from attnctl.base.values import MAX_PROBLEMS, BadValueError, Path, json_path
+from attnctl.inputs.config import yaml
+from attnctl.inputs.config.examples import EXAMPLE, example
+from attnctl.inputs.config.settings import Settings
+
+
+def load(path: str | pathlib.Path) -> Settings:
+    """The settings of a config file, of stdin (``-``), or of an installed example (``example:NAME``).
+
+    Raises AttnError with every problem in it, or with the reason why it cannot be read.
+    """
+    if str(path) == "-":
+        try:
+            with files.open_input("-") as file:
+                raw = file.read(yaml.MAX_BYTES + 1)
+        except OSError as error:
+            raise AttnError(f"<stdin>: {error.strerror}; give the path of a YAML file") from None
+        return parse(raw, "<stdin>", pathlib.Path())
+    if str(path).startswith(EXAMPLE):
+        path = example(str(path).removeprefix(EXAMPLE))
+    try:
+        with files.open_input(path) as file:
+            raw = file.read(yaml.MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise AttnError(f"{path}: no such file; `attnctl config init -o {path}` writes one") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise AttnError(f"{path}: {reason}; give the path of a YAML file") from None
+    return parse(raw, str(path), pathlib.Path(path).parent)
+
+
+def parse(text: bytes, name: str, base: pathlib.Path) -> Settings:
+    """The settings that a config's text describes.
+
+    Messages call it `name`; relative files in it are looked for in `base`. Raises AttnError with
+    every problem, in the order of the lines.
+    """
+    try:
+        decoded = yaml.decode(text, name)
+        return settings_of_text(decoded, name, base)
+    except MemoryError:
+        raise AttnError(f"{name}: more than fits into memory; keep matrices in a .npz file") from None
+
+
+def settings_of_text(text: str, name: str, base: pathlib.Path) -> Settings:
+    """The settings of a decoded text. Raises AttnError with every problem."""
+    from attnctl.inputs.config.schema import settings_of
+
+    data, problems = yaml.read(text, name)
+    try:
+        settings = settings_of(data, "" if base == pathlib.Path() else str(base))
+    except BadValueError as bad:
+        problems += place_problems(text, name, bad.problems)
+    if problems:
+        raise AttnError(list_problems(problems))
+    return replace(settings, where=places_in(text, name))
+
+
+def place_problems(text: str, name: str, problems: list[tuple[Path, str]]) -> list[tuple[int, str]]:
+    """Each problem with its line, and its place written before it."""
+    lines = yaml.lines(text, [path for path, _ in problems])
+    return [(lines[path], f"{name}:{lines[path]} {json_path(path)}: {what}") for path, what in problems]
+
+
+def list_problems(problems: list[tuple[int, str]]) -> Iterable[str]:
+    """The problems in the order of their lines; of very many the first ones."""
+    shown = [text for _, text in sorted(problems, key=lambda each: each[0])]
+    return shown if len(shown) <= MAX_PROBLEMS else [*shown[:MAX_PROBLEMS], "… and more like these"]
+
+
+def places_in(text: str, name: str) -> Callable[[Path], str]:
+    """A function that says where a path stands in the text; the lines are looked up when it is asked."""
+
+    def where(path: Path) -> str:
+        written = as_written(text, path)
+        return f"{name}:{yaml.lines(text, [written])[written]} {json_path(written)}"
+
+    return where
+
+
+def as_written(text: str, path: Path) -> Path:
+    """The path with a rule's name made its place in the list: rules.mask -> rules[2].mask."""
+    match path:
+        case ("rules", str(kind), *rest):
+            rules = (p for p, _ in yaml.places(text) if p[:1] == ("rules",) and p[2:] == (kind,))
+            return (*next(rules, path), *rest)
+        case _:
+            return path

@@ -1,0 +1,126 @@
+"""From plain data to Settings, and the format of a config as a JSON Schema."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from attnctl.base.errors import AttnError
+from attnctl.base.forms import Form
+from attnctl.base.values import BadValueError, Json, Path, Problem, json_path
+from attnctl.base.words import dims, plural
+from attnctl.inputs.config.fields import FIELDS, TOKENIZER, laid
+from attnctl.inputs.config.flow import flow
+from attnctl.inputs.config.positions import ROPE_OPTIONS
+from attnctl.inputs.config.rules import RULE_SETTINGS
+from attnctl.inputs.config.settings import FromFile, Settings, Weights
+from attnctl.inputs.config.tensors import WEIGHTS
+from attnctl.math.kind import QK_NORM_OPTIONS
+from attnctl.math.names import PROJECTED, matrix_of
+
+ELSEWHERE = {
+    **{each.name: f"rules: [{flow(each.in_config)}]" for each in RULE_SETTINGS},
+    **{name: f"weights: {{{name}: …}}" for name in WEIGHTS.keys if name not in FIELDS},
+    **{name: f"positions: {{rope: {{{name}: …}}}}" for name in ROPE_OPTIONS.keys},
+    **{name: f"tokenizer: {{{name}: …}}" for name in TOKENIZER.keys},
+    **{name: f"qk_norm: {{{name}: …}}" for name in QK_NORM_OPTIONS.keys},
+}
+"""What to write for keys that stand at the top and belong below another one."""
+
+
+class ConfigForm(Form):
+    """The mapping that a config is."""
+
+    def unknown(self, key: Any) -> Problem:
+        """What to say of a key that belongs below another one, or that nobody reads."""
+        if isinstance(key, str) and key in ELSEWHERE:
+            return (key,), f"not a key of its own; write {ELSEWHERE[key]}"
+        return super().unknown(key)
+
+    def misfits(self, given: Json) -> Iterator[Problem]:
+        """Projections that do not have a row for each dimension of the embeddings.
+
+        Of a config without other problems the plan compares every shape.
+        """
+        width = given.get("d_model") or width_of(given.get("embeddings"))
+        weights = given.get("weights", Weights())
+        by_head = ((("weights", "heads", number), head) for number, head in enumerate(weights.heads))
+        parts: list[tuple[Path, Mapping[str, Any]]] = [(("weights",), weights.tensors), *by_head]
+        for path, tensors in parts:
+            for name, rows in tensors.items():
+                named = name in {"W", *map(matrix_of, PROJECTED)}
+                if width and named and isinstance(rows, list) and len(rows) != width:
+                    shape = dims((len(rows), len(rows[0])))
+                    yield (*path, name), f"{shape}, expected {plural(width, 'row')} (d_model)"
+
+
+def width_of(embeddings: Any) -> int | None:
+    """d_model, as the first row of embeddings that are written out shows it."""
+    rows = list(embeddings.values()) if isinstance(embeddings, Mapping) else embeddings
+    return len(rows[0]) if isinstance(rows, list) and rows else None
+
+
+CONFIG = ConfigForm(
+    "attnctl config",
+    "A run of attnctl: what to attend to, with which weights. Every key may be left out.",
+    FIELDS.values(),
+    lambda given: laid(Settings(), given),
+)
+
+
+def validate(data: Any, where: Callable[[Path], str] = json_path) -> Settings:
+    """The settings that plain data describe, such as `Settings.to_dict` makes.
+
+    Raises AttnError with every problem, each at `where(path)`.
+    """
+    try:
+        return replace(settings_of(data), where=where)
+    except BadValueError as bad:
+        raise AttnError(f"{where(path)}: {text}" for path, text in bad.problems) from None
+
+
+def settings_of(data: Any, folder: str = "") -> Settings:
+    """The settings that plain data describe; relative files are looked for in `folder`.
+
+    Raises BadValueError with every problem and its path.
+    """
+    # pathlib would rewrite ./x
+    return with_files(CONFIG(data), lambda file: os.path.join(folder, file))  # noqa: PTH118
+
+
+def with_files(settings: Settings, path_of: Callable[[str], str]) -> Settings:
+    """The settings, `path_of(file)` in place of each file that they name."""
+
+    def placed(tensors: Mapping[str, Any]) -> Json:
+        return {
+            name: replace(each, path=path_of(each.path)) if isinstance(each, FromFile) else each
+            for name, each in tensors.items()
+        }
+
+    weights = settings.weights
+    return replace(
+        settings,
+        **placed({"embeddings": settings.embeddings}),
+        weights=replace(
+            weights,
+            tensors=placed(weights.tensors),
+            heads=tuple(map(placed, weights.heads)),
+            file=path_of(weights.file) if weights.file else None,
+        ),
+    )
+
+
+def json_schema() -> Json:
+    """The format of a config as a JSON Schema, for an editor's completion and checks."""
+    schema = CONFIG.definition
+    for name, default in Settings().to_dict().items():
+        schema["properties"][name]["default"] = default
+    forms = dict(CONFIG.definitions())
+    del forms[CONFIG.name]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": dict(sorted(forms.items())),
+        **schema,
+    }

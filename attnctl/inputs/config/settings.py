@@ -1,0 +1,194 @@
+"""What to run, as plain values: the nouns that a YAML file, flags and keyword arguments all become.
+
+Nothing here reads a file or checks sizes: `config.yaml` reads, `config.fields` says how each setting is
+read, `attnctl.inputs.plan` checks that everything fits together and makes arrays of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from attnctl.base.values import Path
+from attnctl.math.kind import KIND, HeadNorm, Kind
+from attnctl.math.rules import Rule
+
+if TYPE_CHECKING:
+    from attnctl.math.derivation import Rotary
+
+Rows = list[list[float]]
+
+
+def dotted_path(path: Path) -> str:
+    """("weights", "W_Q", 0) -> "weights.W_Q[0]"."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """How a sentence falls into tokens: at `whitespace`, into `words` and punctuation, or `characters`."""
+
+    split: str = "whitespace"
+    lowercase: bool = False
+
+
+@dataclass(frozen=True)
+class Random:
+    """A tensor to draw.
+
+    `distribution` is normal (scaled by 1/√d_model), standard_normal or uniform (on [0, 1)).
+    `stream` named gives each tensor a stream of its own from (seed, name); numpy_legacy is one
+    ``np.random.seed(seed)`` for all, drawn in textbook order. `layout` fused draws W_Q whole and
+    splits it; per_head draws head after head.
+    """
+
+    seed: int | None = None
+    distribution: str = "normal"
+    layout: str = "fused"
+    stream: str = "named"
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """An array of a .npz, .npy or .safetensors file; `name` may be left out where it holds just one."""
+
+    path: str
+    name: str | None = None
+
+
+STANDARD_NORMAL = Random(distribution="standard_normal")
+"""How embeddings are drawn."""
+
+DTYPES = ("float64", "float32", "float16")
+
+IDENTITY = "identity"
+NONE = "none"
+
+Tensor = Rows | list[float] | Random | FromFile | str
+"""A matrix or vector as written: rows, IDENTITY, NONE (W_O only), or where to get it."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights that are given; what is not is drawn as `random` says.
+
+    `tensors` holds W_Q W_K W_V W_O b_Q b_K b_V b_O, and W for one matrix used for Q, K and V.
+    `heads` is the per-head form of W_Q W_K W_V (and their biases), a mapping a head. `file` holds
+    those of these names that are not given otherwise.
+    """
+
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    heads: tuple[Mapping[str, Tensor], ...] = ()
+    random: Random = Random()
+    file: str | None = None
+
+
+Embeddings = Mapping[str, list[float]] | Rows | Random | FromFile | str
+"""By token, by row of the vocabulary, or where to get them; IDENTITY is one-hot."""
+
+SINUSOIDAL = "sinusoidal"
+
+LENGTHS = "lengths"
+"""The causal offset that follows from key_lengths alone: lengths − queries (ONNX's rule)."""
+
+LAYOUTS = ("nd", "hnd", "bhnd", "bnhd", "bnd")
+"""How Q, K and V may be laid out: batch, head, row (n), columns (d)."""
+
+
+def path_alone(path: Path) -> str:
+    """Where a value came from, when nobody says: its dotted path."""
+    return dotted_path(path)
+
+
+@dataclass(frozen=True)
+class Settings(Kind):
+    """Everything a run needs; what is None follows from the rest.
+
+    `max_memory` is in bytes, None for most of what is free: how a run is carried out, not what it
+    is, so no config holds it; nor `layout`, which is how arrays are read. `where` turns a path into
+    the place a person wrote it (``x.yaml:14 $.heads``, ``--heads``).
+    """
+
+    sentence: str | None = None
+    context: str | None = None
+    vocab: tuple[str, ...] | None = None
+    tokenizer: Tokenizer = Tokenizer()
+    d_model: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    d_k: int | None = None
+    d_v: int | None = None
+    seed: int = 0
+    embeddings: Embeddings = STANDARD_NORMAL
+    positions: str | Rotary | Rows = NONE
+    """NONE, SINUSOIDAL, rotary, or a learned table. (ALiBi is a rule.)"""
+
+    weights: Weights = Weights()
+    mask: Rows | None = None
+    bias: Rows | None = None
+    causal_offset: int | str | None = None
+    dtype: str = "float64"
+    edits: tuple[str, ...] = ()
+    renormalize: bool = False
+    layout: str | None = field(default=None, compare=False)
+    max_memory: int | None = field(default=None, compare=False)
+    where: Callable[[Path], str] = field(default=path_alone, compare=False, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same in the form of a YAML config: what a dump carries and `config init` writes."""
+        out = {name: plain(getattr(self, name)) for name in IN_ORDER}
+        out = {name: value for name, value in out.items() if value is not None and name not in NOT_WRITTEN}
+        if isinstance(self.positions, list):
+            out["positions"] = {"learned": self.positions}
+        out["rules"] += [{name: out.pop(name)} for name in ("mask", "bias") if name in out]
+        unset = {name for name in WRITTEN_WHERE_SET & out.keys() if out[name] is False or out[name] == []}
+        return {name: value for name, value in out.items() if name not in unset}
+
+    def with_(self, **changes: Any) -> Settings:
+        """A copy with these values."""
+        return replace(self, **changes)
+
+
+NOT_WRITTEN = {"layout", "max_memory", "where"}
+WRITTEN_WHERE_SET = {"edits", "renormalize", *KIND} - {"scale", "rules"}
+
+OWN = [each.name for each in fields(Settings) if each.name not in KIND]
+IN_ORDER = [*OWN[: OWN.index("mask")], *KIND, *OWN[OWN.index("mask") :]]
+"""The settings as a config has them: the kind of attention after the weights."""
+
+
+def plain(value: Any) -> Any:
+    """A value of a setting in the form a config writes it."""
+    from attnctl.math.derivation import Rotary
+
+    match value:
+        case Random():
+            return {"random": without_none(vars(value))}
+        case FromFile(path, name):
+            return without_none({"file": path, "name": name})
+        case Tokenizer():
+            return dict(vars(value))
+        case Weights():
+            tensors = {name: plain(tensor) for name, tensor in value.tensors.items()}
+            heads = {"heads": plain(value.heads)} if value.heads else {}
+            file = {"file": value.file} if value.file else {}
+            return plain(value.random) | tensors | heads | file
+        case Rule() | HeadNorm():
+            return value.plain()
+        case tuple():
+            return list(map(plain, value))
+        case Mapping():
+            return {name: plain(each) for name, each in value.items()}
+        case Rotary(theta, dims, interleaved):
+            return {"rope": without_none({"theta": theta, "interleaved": interleaved, "dims": dims})}
+        case _:
+            return value
+
+
+def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not None."""
+    return {name: value for name, value in values.items() if value is not None}

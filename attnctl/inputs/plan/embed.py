@@ -1,0 +1,158 @@
+"""From a sentence to the rows of X: tokens, ids, embeddings, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.words import dims, nearest, one_of
+from attnctl.inputs.config.settings import IDENTITY, FromFile, Random, Settings
+from attnctl.inputs.plan.draw import draw, token_rows
+from attnctl.inputs.plan.tensors import description, first, from_file, legacy
+from attnctl.inputs.plan.vocab import PAD, Vocabulary, tokenize
+from attnctl.math import Array
+
+
+def tokens_of(settings: Settings, sentence: str, name: str = "sentence") -> list[str]:
+    """The tokens of a sentence. Raises AttnError when there is none."""
+    how = settings.tokenizer
+    tokens = tokenize(sentence, how.split, lowercase=how.lowercase)
+    if not tokens:
+        place = settings.where((name,))
+        raise AttnError(f'{place}: no tokens in {sentence!r}; give words, like "I love AI"')
+    return tokens
+
+
+def vocabulary(settings: Settings, sentences: Sequence[Sequence[str]]) -> Vocabulary:
+    """The vocabulary that was given, or the one these sentences grow.
+
+    A mapping of embeddings by token gives one too. Raises AttnError naming every unknown token
+    and the known ones that look most like it.
+    """
+    if settings.vocab is not None:
+        vocab, place = Vocabulary(settings.vocab), settings.where(("vocab",))
+    elif isinstance(settings.embeddings, Mapping):
+        vocab, place = Vocabulary(tuple(settings.embeddings)), settings.where(("embeddings",))
+    else:
+        return Vocabulary.grown(sentences)
+    unknown = vocab.unknown(token for sentence in sentences for token in sentence)
+    raise_all(f"{place}: unknown token {token!r}; {hint(vocab, token)}" for token in unknown)
+    return vocab
+
+
+def hint(vocab: Vocabulary, token: str) -> str:
+    near = nearest(token, vocab.tokens, cutoff=0.4)
+    if near:
+        return f"did you mean {one_of(map(repr, near))}? Or add it, or an [UNK], to the vocabulary"
+    return "add it, or an [UNK], to the vocabulary"
+
+
+def shown_d_model(settings: Settings, vocab: Vocabulary) -> int | None:
+    """d_model, where the embeddings themselves say it."""
+    match settings.embeddings:
+        case "identity":
+            return len(vocab)
+        case FromFile() as source:
+            return int(from_file(source, settings.where(("embeddings",))).shape[-1])
+        case list(rows) if rows:
+            return len(rows[0])
+        case Mapping() as by_token if by_token:
+            return len(next(iter(by_token.values())))
+    return None
+
+
+def embeddings(
+    settings: Settings, vocab: Vocabulary, tokens: Iterable[str], d_model: int
+) -> tuple[dict[str, Array], str]:
+    """The row of each token, and how the rows came about; padding that nobody gave a row has zeros.
+
+    Raises AttnError for rows that are missing or too many.
+    """
+    wanted = list(dict.fromkeys(tokens))
+    words = [token for token in wanted if token != PAD or pad_is_given(settings, vocab)]
+    rows, how = word_rows(settings, vocab, words, d_model)
+    return {token: rows[token] if token in rows else np.zeros(d_model) for token in wanted}, how
+
+
+def pad_is_given(settings: Settings, vocab: Vocabulary) -> bool:
+    """Whether the embeddings have a row for [PAD]: nothing is drawn for it."""
+    match settings.embeddings:
+        case Random() as how:
+            return legacy(how) and PAD in vocab.index
+        case Mapping() as by_token:
+            return PAD in by_token
+    return PAD in vocab.index
+
+
+def word_rows(
+    settings: Settings, vocab: Vocabulary, words: Sequence[str], d_model: int
+) -> tuple[dict[str, Array], str]:
+    """The row of each of these words, none twice, and how the rows came about."""
+    ids = dict(zip(words, vocab.ids(words), strict=True))
+    match settings.embeddings:
+        case Random() as how:
+            seed = first(how.seed, settings.seed)
+            text = f"E[ids], {description(how, seed)}"
+            if legacy(how):
+                shape = (len(vocab), d_model)
+                table = draw(np.random.RandomState(seed), shape, how.distribution, d_model)
+                return {token: table[i] for token, i in ids.items()}, text
+            rows = token_rows(seed, [vocab.tokens[i] for i in ids.values()], d_model, how.distribution)
+            return dict(zip(words, rows, strict=True)), text
+        case "identity":
+            table = np.eye(len(vocab))
+            return {token: table[i] for token, i in ids.items()}, f"E[ids], {IDENTITY}"
+        case Mapping() as by_token:
+            raise_all(missing(settings, by_token, [vocab.tokens[i] for i in ids.values()]))
+            rows_by_token = {token: np.array(by_token[vocab.tokens[i]]) for token, i in ids.items()}
+            return rows_by_token, "E[ids]"
+        case FromFile() as source:
+            table = from_file(source, settings.where(("embeddings",)))
+        case rows:
+            table = np.array(rows, dtype=np.float64)
+    if len(table) != len(vocab):
+        raise AttnError(
+            f"{settings.where(('embeddings',))}: {dims(table.shape)}, expected a row for each of the "
+            f"{len(vocab)} tokens of the vocabulary"
+        )
+    return {token: table[i] for token, i in ids.items()}, "E[ids]"
+
+
+def embeddings_needed(settings: Settings, vocab: Vocabulary, ids: Iterable[int]) -> dict[str, Any]:
+    """The vocabulary and the embeddings that a run of these ids needs, in the form of a config.
+
+    Rows that are found by token need these tokens alone; those that are found by id need all.
+    """
+    tokens = [vocab.tokens[i] for i in sorted(set(ids)) if i < len(vocab)] or [PAD]
+    match settings.embeddings:
+        case Random() as how if not legacy(how):
+            return {"vocab": tokens}
+        case Mapping() as by_token:
+            rows = {token: row for token, row in by_token.items() if token in {*tokens, PAD}}
+            return {"vocab": tokens, "embeddings": rows}
+    return {"vocab": list(vocab.tokens)}
+
+
+def missing(settings: Settings, by_token: Mapping[str, Any], tokens: Iterable[str]) -> Iterator[str]:
+    """Tokens of the vocabulary that have no embedding of their own."""
+    for token in tokens:
+        if token not in by_token:
+            place = settings.where(("embeddings",))
+            yield f"{place}: no row for {token!r}, which the vocabulary has; add one"
+
+
+def learned_positions(settings: Settings, tokens: Sequence[str], d_model: int) -> Array:
+    """The rows of a learned table of positions for this many tokens.
+
+    Raises AttnError where the table is too short or too narrow.
+    """
+    table = np.array(settings.positions, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] != d_model or len(table) < len(tokens):
+        raise AttnError(
+            f"{settings.where(('positions', 'learned'))}: {dims(table.shape)}, expected at least "
+            f"{len(tokens)} rows of d_model {d_model}"
+        )
+    return table[: len(tokens)]

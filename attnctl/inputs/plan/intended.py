@@ -1,0 +1,220 @@
+"""What someone's arrays were meant to be: the derivation that options and names ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.trace import Trace
+from attnctl.inputs.arrays.foreign import understood
+from attnctl.inputs.arrays.problems import rotary, unmeant_cache
+from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
+from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.settings import NONE, SINUSOIDAL, Settings
+from attnctl.inputs.plan import operator
+from attnctl.inputs.plan.prepared import asks_for_padding, with_padding
+from attnctl.inputs.plan.variant import variant, with_norm_rows
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Rotary, Step, Variant, with_batch, without_projection
+from attnctl.math.kind import KIND, HeadNorm
+from attnctl.math.names import (
+    EMBEDDINGS,
+    KEY_LENGTHS,
+    NORM_BIASES,
+    NORM_WEIGHTS,
+    OUTPUT,
+    POSITIONS,
+    SCALED,
+    TABLE,
+    leaves,
+    where,
+)
+from attnctl.math.ops import Unstated
+from attnctl.math.rules import Alibi
+from attnctl.store.header import foreign_step
+
+USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
+
+
+@dataclass(frozen=True)
+class Intent:
+    """Recorded steps in our layout, the sizes of their axes, and how they should have come about."""
+
+    trace: Trace
+    sizes: Mapping[str, int]
+    derivation: Derivation
+    notes: tuple[str, ...] = ()
+    """What was decided where the arrays could have meant something else, or were left out."""
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    """Recorded steps that nothing asks for -> the option that would."""
+
+
+def stated_intent(trace: Trace) -> Intent:
+    """A dump of ours that says itself how each of its steps came about."""
+    sizes = {
+        axis: size
+        for name, step in trace.steps.items()
+        for axis, size in zip(step.axes, trace[name].shape, strict=True)
+    }
+    return Intent(trace, {**sizes, "query": sizes.get("query", sizes.get("token", 0))}, trace.derivation)
+
+
+def anyones(arrays: Mapping[str, Any]) -> Trace:
+    """Arrays of no file as a trace that says nothing of how they came about."""
+    found = {name: as_array(name, array) for name, array in arrays.items()}
+    return Trace({name: foreign_step(name, array) for name, array in found.items()}, found)
+
+
+def under_our_names(trace: Trace, settings: Settings | None = None, layer: int | None = None) -> Trace:
+    """The trace with the arrays of someone else's file under our names, as far as theirs are known.
+
+    Its header says which arrays were read so (`read`), and what was left out (`notes`). A dump of
+    ours stays as it is. `layer` is the one to read. Raises AttnError where that is not known.
+    """
+    if trace.header or (layer is None and all(name in TABLE for name in trace)):
+        if layer is not None:
+            raise AttnError(
+                f"--layer {layer}: this dump has names of its own, and no layers to choose from"
+            )
+        return trace
+    heads = (settings.heads, settings.kv_heads) if settings else (None, None)
+    found = understood(trace, layer, *heads)
+    names = [name for name in TABLE if name in found.arrays]
+    names += [name for name in found.arrays if name not in TABLE]
+    steps = {name: foreign_step(name, found.arrays[name]) for name in names}
+    header = {"read": found.read, "notes": found.notes} if found.read or found.notes else {}
+    return Trace(steps, found.arrays, {**trace.header, **header})
+
+
+def is_stated(trace: Trace) -> bool:
+    """Whether every step says how it came about, from steps that are all there."""
+    return all(
+        not isinstance(step.op, Unstated) and all(name in trace for name in step.inputs)
+        for step in trace.steps.values()
+    )
+
+
+def derived_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool = True) -> Intent:
+    """What these settings make of a file's arrays; where a step says how it came about, that stands.
+
+    `lengths` are those of the keys where the file has no `key_lengths`; with `keep` False the
+    settings overrule what steps say of themselves.
+    """
+    raise_all(unmeant_cache(trace, settings))
+    if settings.layout is not None and trace.config:
+        place = settings.where(("layout",))
+        raise AttnError(f"{place}: a dump of attnctl says itself how its arrays are laid out; leave it out")
+    laid = read_any(
+        with_written(trace, settings, lengths),
+        settings,
+        batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
+    )
+    settings, notes = with_norms(settings, laid)
+    derivation, unasked = derive_from(laid, settings, trace.key_tokens or ())
+    if keep:
+        own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
+        derivation = Derivation(tuple(own.get(step.name, step) for step in derivation))
+    steps = {
+        name: derivation[name] if name in derivation else aside(name, array)
+        for name, array in laid.arrays.items()
+    }
+    arrays = Trace(steps, laid.arrays, trace.header)
+    return Intent(arrays, laid.sizes, derivation, (*laid.notes, *notes), unasked)
+
+
+def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...]]:
+    """The settings with norms of Q and K where their weights are recorded, and what to say of it."""
+    there = [name for name in NORM_WEIGHTS if name in laid.arrays]
+    notes: tuple[str, ...] = ()
+    if there and settings.qk_norm is None:
+        settings = replace(settings, qk_norm=HeadNorm())
+        notes = (f"Read {' '.join(there)} as {USUAL_NORM}; --qk-norm says otherwise.",)
+    return with_norm_rows(settings, one_row=laid.one_row), notes
+
+
+def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Array]:
+    """The arrays of a file, and what it leaves out of those that settings and a config write out."""
+    arrays = {name: np.asarray(trace[name]) for name in trace}
+    if isinstance(settings.positions, list) and EMBEDDINGS in arrays:
+        arrays.setdefault(POSITIONS, operator.position_rows(settings, arrays[EMBEDDINGS].shape, 0))
+    if lengths is not None:
+        arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
+    recorded, _ = by_kind(arrays)
+    return written_masks(settings) | recorded
+
+
+def aside(name: str, array: Array) -> Step:
+    """A recorded step that this derivation has no use for."""
+    axes = ("batch", *TABLE[name].axes)[-array.ndim :]
+    return Step(name, Unstated(), (), axes, "", name)
+
+
+def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivation, dict[str, str]]:
+    """The derivation of arrays in our layout, and the recorded steps that nothing asks for, by option.
+
+    A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.
+    Without W_O the output is the heads side by side. `keys` are the tokens of the keys.
+    """
+    arrays, facts = laid.arrays, laid.facts
+    sinusoidal = settings.positions == SINUSOIDAL and EMBEDDINGS in arrays
+    given = {name: (arrays[name], "given") for name in leaves() if name in arrays}
+    for weight, bias in zip(NORM_WEIGHTS, NORM_BIASES, strict=True):
+        if weight not in given:  # a bias alone says nothing
+            given.pop(bias, None)
+    if sinusoidal:
+        given.pop(POSITIONS, None)
+    settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
+    asked = asks_for_padding(settings.rules)
+    settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
+    offset = operator.causal_offset(settings, facts, laid.lengths)
+    asked_for, unasked = with_unasked(variant(settings, facts, given, offset), arrays)
+    unknown = unasked if facts.d_k or settings.scale is not None else {**unasked, SCALED: ""}
+    steps = [
+        unstated_step(step, unknown[step.name]) if step.name in unknown else step
+        for step in asked_for.derivation
+    ]
+    if OUTPUT in arrays and steps[-1].name != OUTPUT:
+        output = without_projection(steps[-1].name)
+        steps.append(with_batch(output) if asked_for.batch else output)
+    return Derivation(tuple(steps)), {name: unasked[name] for name in unasked if name in arrays}
+
+
+def unstated_step(step: Step, option: str) -> Step:
+    """The step, with nothing said of how it came about but the option that makes such a step."""
+    return Step(step.name, Unstated(option), step.inputs, step.axes, step.formula, step.symbol)
+
+
+def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[str, str]]:
+    """The variant with the steps that are recorded though nobody asked for them, each with its option."""
+    unasked: dict[str, str] = {}
+    wanted = where(lambda row: not (row.leaf or row.result or row.model) and row.name in recorded)
+    for name in wanted:
+        if name in v.derivation:
+            continue
+        for option, more in one_more(v):
+            if name in more.derivation:
+                unasked |= {step.name: option for step in more.derivation if step.name not in v.derivation}
+                v = more
+                break
+    return v, unasked
+
+
+def one_more(v: Variant) -> Iterator[tuple[str, Variant]]:
+    """The variant with one thing more that a person can ask for, at an example's value, and its option."""
+    yield "--positions rope", replace(v, rotary=Rotary())
+    yield "--positions alibi", replace(v, rules=(*v.rules, Alibi()))
+    yield "--kv-heads", replace(v, kv_share=2)
+    for setting, rule in SETTABLE.items():
+        yield setting.flag_name, replace(v, rules=(*v.rules, rule.of(setting.at_example)))
+    for name, asked in KIND.items():
+        if asked is not None:
+            yield asked.flag_name, replace(v, **{name: asked.at_example})
+
+
+def unknown_names(trace: Trace) -> list[str]:
+    """Recorded arrays that attnctl has no name for, or that only a model says anything of."""
+    return [name for name in trace if name not in TABLE or TABLE[name].model]

@@ -1,0 +1,162 @@
+"""The operator itself, on anyone's arrays: the reference an engineer holds a kernel against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.inputs.arrays.problems import adds_positions
+from attnctl.inputs.arrays.reader import Facts, as_array, read_strictly, written_masks
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.plan.prepared import (
+    Named,
+    Prepared,
+    arrays_of,
+    asks_for_padding,
+    what_if_of,
+    with_padding,
+)
+from attnctl.inputs.plan.variant import variant, with_norm_rows
+from attnctl.math import Array
+from attnctl.math.kind import HEADS
+from attnctl.math.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, POSITIONS, X, where
+from attnctl.math.ops import Sinusoid
+from attnctl.math.rules import PerBatch
+
+OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embeddings", "weights"}
+"""What a config says of a sentence and of drawing: of arrays that are given it says nothing."""
+
+
+def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Prepared:
+    """Everything attention on these arrays needs.
+
+    Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias, sink,
+    Q_norm_weight, K_norm_weight, past_key, past_value, key_lengths. Q, K, V are (n, d), (head, n, d),
+    (batch, head, n, d), (batch, n, head, d) where nothing else fits, or (n, heads·d) and (batch, n,
+    heads·d) when `settings.heads` is given; a cache has the layout of K, or its heads split. Weights
+    are by head, (d_model, heads·d), or as nn.Linear keeps them where that shows: a square matrix is
+    (in, out) unless all others are (out, in). `header` may bring tokens.
+
+    Raises AttnError with every array that is missing, not finite or does not fit.
+    """
+    laid = read_strictly(read(arrays, settings), settings)
+    settings = with_norm_rows(settings, one_row=laid.one_row or has_one_row(header))
+    facts, lengths = laid.facts, laid.lengths
+    named = {name: (array, "given") for name, array in laid.arrays.items()}
+    offset = causal_offset(settings, facts, lengths)
+    if adds_positions(settings):
+        named = with_positions(named, settings, facts.past, whole=EMBEDDINGS in arrays)
+    spoken = words(header, facts)
+    kind = variant(hide_padding(settings, lengths, spoken), facts, named, offset)
+    asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
+    config = asked | {"heads": facts.heads, "kv_heads": facts.kv_heads}
+    config["causal_offset"] = as_json_number(offset)
+    if lengths is not None:
+        config[KEY_LENGTHS] = as_json_number(lengths)
+    out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
+    return Prepared(
+        kind,
+        arrays_of(named),
+        out,
+        settings.dtype,
+        settings.max_memory,
+        what_if_of(settings),
+    )
+
+
+def has_one_row(header: Mapping[str, Any]) -> bool:
+    """Whether a dump says that its norms of Q and K take all heads as one row."""
+    said = header.get("config", {}).get("qk_norm")
+    return isinstance(said, dict) and said.get("over") == HEADS
+
+
+def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
+    """Every input by name: from the arrays, and the mask and bias that the settings bring.
+
+    A dump of ours has X with its positions added; where they are to be added, its embeddings are
+    taken. Raises AttnError for rows of different lengths, and for two masks that differ.
+    """
+    found = {name: as_array(name, arrays[name]) for name in where(lambda row: row.input) if name in arrays}
+    if adds_positions(settings) and EMBEDDINGS in arrays:
+        found[X] = as_array(EMBEDDINGS, arrays[EMBEDDINGS])
+    for name, ours in written_masks(settings).items():
+        if not np.array_equal(found.setdefault(name, ours), ours):
+            raise AttnError(f"{settings.where(('rules', name))}: the arrays hold another {name}; give one")
+    return found
+
+
+def as_json_number(value: PerBatch) -> int | list[int]:
+    """One number, or a list of one for each member of the batch: as JSON holds it."""
+    return value if isinstance(value, int) else list(value)
+
+
+def hide_padding(settings: Settings, lengths: PerBatch | None, header: Mapping[str, Any]) -> Settings:
+    """The settings with padding hidden: what lengths say, or where it is asked for [PAD] among the tokens.
+
+    Raises AttnError where it is asked for and nothing says which keys are padding.
+    """
+    asked = asks_for_padding(settings.rules)
+    keys = header.get("key_tokens", header.get("tokens"))
+    if asked and lengths is None and not keys:
+        raise AttnError(
+            f"{settings.where(('rules',))}: padding, but nothing says which keys are; give key_lengths"
+        )
+    return replace(settings, rules=with_padding(settings.rules, lengths, keys if asked else ()))
+
+
+def causal_offset(settings: Settings, facts: Facts, lengths: PerBatch | None) -> PerBatch:
+    """The number of keys before query 0: as asked, or else the cache's; otherwise 0 (top-left).
+
+    With fewer queries than keys and lengths it is lengths − queries: the queries are the last
+    tokens. LENGTHS asks for that whatever the number of queries. Raises AttnError where it does
+    and there are no lengths.
+    """
+    asked = settings.causal_offset
+    if asked is None and (facts.past or lengths is None or facts.queries >= facts.keys):
+        return facts.past
+    if asked is not None and not isinstance(asked, str):
+        return asked
+    if lengths is None:
+        raise AttnError(f"{settings.where(('causal_offset',))}: lengths, but no key_lengths; give them")
+    if isinstance(lengths, int):
+        return lengths - facts.queries
+    return tuple(length - facts.queries for length in lengths)
+
+
+def with_positions(named: Named, settings: Settings, past: int, *, whole: bool) -> Named:
+    """X as embeddings that positions are yet to be added to, and memory with its own added.
+
+    `whole` says that memory has them already.
+    """
+    x, how = named[X]
+    out = {EMBEDDINGS: (x, how), **{name: each for name, each in named.items() if name != X}}
+    if settings.positions != SINUSOIDAL:
+        out[POSITIONS] = position_rows(settings, x.shape, past), "learned table"
+    if MEMORY in out and not whole:
+        memory = out[MEMORY][0]
+        rows = position_rows(settings, memory.shape, past)
+        out[MEMORY] = memory + rows, "given, with positions"
+    return out
+
+
+def position_rows(settings: Settings, shape: tuple[int, ...], past: int) -> Array:
+    """The positions of rows (…, n, d_model) that come after `past` others, (n, d_model)."""
+    *_, length, d_model = shape
+    if settings.positions == SINUSOIDAL:
+        return Sinusoid(length, d_model, past).apply()
+    from attnctl.inputs.plan.embed import learned_positions
+
+    return learned_positions(settings, [""] * (past + length), d_model)[past:]
+
+
+def words(header: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    """The sentence and tokens of a header, where they are of this length."""
+    tokens, keys = header.get("tokens"), header.get("key_tokens", header.get("tokens"))
+    if not tokens or facts.batch is not None or (len(tokens), len(keys)) != (facts.queries, facts.keys):
+        return {}
+    kept = ("sentence", "context", "tokens", "ids", "key_tokens")
+    return {name: header[name] for name in kept if name in header}

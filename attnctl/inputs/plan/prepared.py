@@ -1,0 +1,111 @@
+"""What stands between settings and a trace: the kind of attention and the arrays it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnctl.base.trace import Trace, require_steps
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.vocab import PAD
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Variant
+from attnctl.math.engine.cost import Cost, cost, peak, require
+from attnctl.math.engine.execute import Outcome, carry_out
+from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
+from attnctl.math.rules import Padding, PerBatch, Rule
+
+if TYPE_CHECKING:
+    from attnctl.base.edits import WhatIf
+
+
+Named = dict[str, tuple[Array, str]]
+"""Arrays by name, each with how it came about."""
+
+
+def arrays_of(named: Named) -> dict[str, Array]:
+    return {name: array for name, (array, _) in named.items()}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that a run needs: the kind of attention, its arrays, and what the dump says of it."""
+
+    variant: Variant
+    given: dict[str, Array]
+    header: dict[str, Any]
+    dtype: str
+    max_memory: int | None = None
+    what_if: WhatIf | None = None
+
+    @property
+    def derivation(self) -> Derivation:
+        return self.variant.derivation
+
+    def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
+        """What each step takes, before anything is computed. An edit works on whole steps: all are held."""
+        keep = None if self.what_if else keep
+        shapes = {name: array.shape for name, array in self.given.items()}
+        return cost(self.derivation, shapes, np.dtype(self.dtype).itemsize, keep)
+
+    def run(self, keep: Collection[str] | None = None, progress: Progress | None = None) -> Trace:
+        """Carry it out, keeping these steps (None: all).
+
+        Raises AttnError for a step it does not have, and where it needs more memory than it may take.
+        """
+        require_steps(keep or (), [step.name for step in self.derivation])
+        edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
+        require(peak(self.costs(keep), SCRATCH_BYTES), "this run", self.max_memory)
+        outcome = carry_out(
+            self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
+        )
+        return self.record(outcome)
+
+    def record(self, outcome: Outcome) -> Trace:
+        """The trace of these values."""
+        arrays = outcome.values
+        steps = [step for step in self.derivation if step.name in arrays]
+        header = dict(self.header)
+        if self.what_if:
+            header["edits"] = self.what_if.record()
+        if outcome.empty_rows:
+            header["empty_rows"] = outcome.empty_rows
+        if outcome.overflow:
+            step, cell = outcome.overflow
+            header["overflow"] = {"step": step, "at": cell}
+        marked = map(self.what_if.marked, steps) if self.what_if else steps
+        return Trace({step.name: step for step in marked}, arrays, header)
+
+
+def what_if_of(settings: Settings) -> WhatIf | None:
+    """The edits that these settings ask for. Raises AttnError for what spells none."""
+    if not (settings.edits or settings.renormalize):
+        return None
+    from attnctl.base.edits import what_if
+    from attnctl.store import read_one
+
+    return what_if(settings.edits, read_one, renormalize=settings.renormalize)
+
+
+def asks_for_padding(rules: Sequence[Rule]) -> bool:
+    return any(isinstance(rule, Padding) for rule in rules)
+
+
+def with_padding(
+    rules: Sequence[Rule], lengths: PerBatch | None = None, keys: Sequence[str] = ()
+) -> tuple[Rule, ...]:
+    """The rules with padding as it is here: the keys from `lengths` on, or those that are [PAD].
+
+    Where no key is, the rule hides nothing, and is there only if it is asked for.
+    """
+    others = tuple(rule for rule in rules if not isinstance(rule, Padding))
+    if lengths is not None:
+        return (*others, Padding(lengths))
+    real = [place for place, key in enumerate(keys) if key != PAD]
+    if not keys or (len(real) == len(keys) and not asks_for_padding(rules)):
+        return others
+    length = real[-1] + 1 if real else 0
+    return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))

@@ -1,0 +1,205 @@
+"""A run of a sentence: gather what it starts from, and derive what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.words import dims
+from attnctl.inputs.arrays.problems import unmeant_cache
+from attnctl.inputs.arrays.reader import Facts, written_masks
+from attnctl.inputs.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
+from attnctl.inputs.plan import embed, tensors
+from attnctl.inputs.plan.prepared import (
+    Named,
+    Prepared,
+    arrays_of,
+    asks_for_padding,
+    what_if_of,
+    with_padding,
+)
+from attnctl.inputs.plan.sizes import Sizes, resolve
+from attnctl.inputs.plan.variant import variant
+from attnctl.inputs.plan.vocab import PAD, Vocabulary
+from attnctl.math import Array
+from attnctl.math.derivation import Variant
+from attnctl.math.engine.cost import require
+from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS, W_O
+from attnctl.math.ops import Sinusoid
+from attnctl.math.rules import Padding, Rule, VisibilityRule
+
+if TYPE_CHECKING:
+    from attnctl.base.edits import WhatIf
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the sentences of one run have in common: sizes, vocabulary, rows of tokens, weights."""
+
+    settings: Settings
+    vocab: Vocabulary
+    sizes: Sizes
+    rows: Mapping[str, Array]
+    """The embedding of each token."""
+
+    embedded: str
+    """How the embeddings came about."""
+
+    weights: Named
+    config: dict[str, Any]
+    """The settings in the form of a config, with everything that was left open written down."""
+
+    what_if: WhatIf | None
+    kinds: dict[tuple[int, tuple[Rule, ...]], Variant] = field(default_factory=dict)
+    """The kinds of attention so far: sentences of one length and the same padding have the same."""
+
+
+def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
+    """Everything a run of one sentence needs.
+
+    Raises AttnError with every problem of the stage that found one: the words, the sizes, the
+    matrices.
+    """
+    text = settings.sentence if sentence is None else sentence
+    if text is None:
+        raise AttnError('no sentence; give one, like "I love AI", or a config that has one')
+    return prepare_all(settings, [text])[0]
+
+
+def prepare_all(settings: Settings, sentences: Sequence[str]) -> list[Prepared]:
+    """Everything a run of each sentence needs, with one vocabulary and the same weights for all.
+
+    Raises AttnError as `prepare` does.
+    """
+    raise_all(unmeant_cache((), settings))
+    settings = tensors.with_file(settings)
+    tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]
+    context = embed.tokens_of(settings, settings.context, "context") if settings.context is not None else []
+    common = common_to(settings, tokens, context)
+    return [
+        prepare_sentence(common, text, own, context) for text, own in zip(sentences, tokens, strict=True)
+    ]
+
+
+def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Common:
+    """What these sentences have in common."""
+    vocab = embed.vocabulary(settings, [*sentences, context])
+    given_weights = tensors.given_arrays(settings)
+    shapes = {path: array.shape for path, array in given_weights.items()}
+    sizes = resolve(settings, embed.shown_d_model(settings, vocab), shapes)
+    tokens = dict.fromkeys(chain(*sentences, context))
+    most = max(len(tokens), *map(len, sentences))
+    require(weight_bytes(sizes, most), "the embeddings and weights", settings.max_memory)
+    rows, how = embed.embeddings(settings, vocab, tokens, sizes.d_model)
+    weights = tensors.resolve(settings, sizes, given_weights)
+    config = complete(settings, sizes, projected=W_O in weights).to_dict()
+    return Common(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
+
+
+def prepare_sentence(common: Common, text: str, tokens: list[str], context: list[str]) -> Prepared:
+    """Everything a run of one of the sentences needs."""
+    settings, keys = common.settings, context or tokens
+    ids, key_ids = common.vocab.ids(tokens), common.vocab.ids(context)
+    named = sentence_arrays(common, tokens, context) | common.weights
+    named |= masks(settings, common.sizes, len(tokens), len(keys))
+    header: dict[str, Any] = {"sentence": text, "tokens": tokens, "ids": ids}
+    if context:
+        header |= {"context": settings.context, "key_tokens": context, "key_ids": key_ids}
+    if any(isinstance(rule, VisibilityRule) and rule.relative for rule in settings.rules):
+        header["causal_offset"] = settings.causal_offset or 0
+    config = common.config | {
+        "sentence": text,
+        **embed.embeddings_needed(settings, common.vocab, [*ids, *key_ids]),
+    }
+    if PAD in keys and not asks_for_padding(settings.rules):
+        config["rules"] = [*config["rules"], Padding.name]
+    return Prepared(
+        kind_of(common, named, tokens, keys),
+        arrays_of(named),
+        header | {"config": config},
+        settings.dtype,
+        settings.max_memory,
+        common.what_if,
+    )
+
+
+def weight_bytes(sizes: Sizes, tokens: int) -> int:
+    """Bytes of the embeddings and the weights, as float64: they are drawn so."""
+    weights = sum(
+        prod(shape) for name, shape in tensors.fused_shapes(sizes).items() if name.startswith("W")
+    )
+    return 8 * (weights + tokens * sizes.d_model)
+
+
+def sentence_arrays(common: Common, tokens: Sequence[str], context: Sequence[str]) -> Named:
+    """Embeddings, learned positions, and the other sentence's X as memory."""
+    settings, d_model = common.settings, common.sizes.d_model
+    named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
+    has_table = isinstance(settings.positions, list)
+    if has_table:
+        named[POSITIONS] = embed.learned_positions(settings, tokens, d_model), "learned table"
+    if context:
+        memory = np.array([common.rows[token] for token in context])
+        if has_table:
+            memory = memory + embed.learned_positions(settings, context, d_model)
+        if settings.positions == SINUSOIDAL:
+            memory = memory + Sinusoid(len(context), d_model).apply()
+        named[MEMORY] = memory, "X of the context"
+    return named
+
+
+def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
+    """The mask and the bias that the config writes out, held to the scores' shape."""
+    named: Named = {}
+    for name, array in written_masks(settings).items():
+        if array.shape not in {(queries, keys), (1, keys), (queries, 1), (sizes.heads, queries, keys)}:
+            raise AttnError(
+                f"{settings.where(('rules', name))}: {dims(array.shape)}, expected "
+                f"{queries} × {keys} (query × key)"
+            )
+        named[name] = array, "given"
+    return named
+
+
+def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[str]) -> Variant:
+    settings, sizes = common.settings, common.sizes
+    rules = with_padding(settings.rules, keys=keys)
+    if (len(tokens), rules) not in common.kinds:
+        facts = Facts(None, sizes.heads, sizes.kv_heads, len(tokens), len(keys), sizes.d_k, 0)
+        asked = settings.with_(rules=rules)
+        common.kinds[len(tokens), rules] = variant(asked, facts, named, whole_offset(settings))
+    return common.kinds[len(tokens), rules]
+
+
+def whole_offset(settings: Settings) -> int:
+    """The number of keys before query 0. Raises AttnError where it is to follow from lengths."""
+    if settings.causal_offset == LENGTHS:
+        place = settings.where(("causal_offset",))
+        raise AttnError(f"{place}: a sentence comes without key_lengths; write a number of keys")
+    return int(settings.causal_offset or 0)
+
+
+def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
+    """The settings with what was left open written down, but for the sentence and its vocabulary.
+
+    That there is no output projection is written down, too.
+    """
+    weights = settings.weights
+    if not projected:
+        weights = replace(weights, tensors={**weights.tensors, W_O: NONE})
+    return settings.with_(
+        sentence="",
+        vocab=(),
+        d_model=sizes.d_model,
+        heads=sizes.heads,
+        kv_heads=sizes.kv_heads,
+        d_k=sizes.d_k,
+        d_v=sizes.d_v,
+        weights=weights,
+    )

@@ -1,0 +1,54 @@
+"""From settings and sizes to the kind of attention: for sentences, arrays, models and cases alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attnctl.inputs.arrays.problems import rotary
+from attnctl.inputs.arrays.reader import Facts
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.plan.prepared import Named
+from attnctl.math.derivation import Axes, LayerParts, Variant
+from attnctl.math.kind import HEADS, chosen
+from attnctl.math.names import EMBEDDINGS, TABLE
+from attnctl.math.ops import Sinusoid
+from attnctl.math.rules import PerBatch
+
+
+def variant(
+    asked: Settings, facts: Facts, named: Named, offset: PerBatch = 0, layer: LayerParts | None = None
+) -> Variant:
+    """The kind of attention that settings ask for on arrays of these sizes, `offset` keys before query 0.
+
+    Sinusoidal positions are those of the embeddings among the arrays.
+    """
+    x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
+    return Variant(
+        given={name: how for name, (_, how) in named.items()},
+        d_k=facts.d_k,
+        kv_share=facts.heads // facts.kv_heads,
+        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], facts.past),
+        rotary=rotary(asked),
+        offset=offset,
+        past=facts.past,
+        batch=facts.batch is not None,
+        axes=axes_of(named),
+        layer=layer or LayerParts(),
+        **chosen(asked),
+    )
+
+
+def with_norm_rows(asked: Settings, *, one_row: bool) -> Settings:
+    """The settings with norms that take all heads as one row, where nobody says what else is one."""
+    if asked.qk_norm is None or asked.qk_norm.over is not None or not one_row:
+        return asked
+    return asked.with_(qk_norm=replace(asked.qk_norm, over=HEADS))
+
+
+def axes_of(named: Named) -> dict[str, Axes]:
+    """The axes of what is given with more or fewer of them than our layout has: the last ones."""
+    return {
+        name: ("batch", *TABLE[name].axes)[-array.ndim :]
+        for name, (array, _) in named.items()
+        if array.ndim != len(TABLE[name].axes)
+    }

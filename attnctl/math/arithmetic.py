@@ -1,0 +1,273 @@
+"""One cell's arithmetic, written out: the small language that `explain` speaks.
+
+An expression is a tree of numbers, sums, products, quotients and the functions exp, sqrt, tanh,
+cos and sin. `code` writes it in full digits so that any calculator evaluates it; `display` writes
+it for people; `abridge` makes long sums short; `evaluate` gives what an expression comes to, and how
+far rounding may have moved that. A
+Number that was read from a step's input remembers where it came from, which is how an explanation
+goes back along the derivation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from math import copysign, cos, exp, inf, isfinite, isinf, isnan, nan, sin, sqrt, tanh
+from operator import add
+from typing import NamedTuple
+
+from attnctl.base.words import number_text
+from attnctl.math import Cell
+
+
+class Source(NamedTuple):
+    """The cell of an input that a number was read from: input number `position`, at `cell`."""
+
+    position: int
+    cell: Cell
+
+
+class Number(NamedTuple):
+    """A number, and where it was read if it was.
+
+    One that was worked out may be off by `spread` units of rounding besides its own.
+    """
+
+    value: float
+    source: Source | None = None
+    spread: float = 0.0
+
+
+class Rest(NamedTuple):
+    """The terms of a long sum that are not written out: what they come to, and how many they are."""
+
+    value: float
+    terms: int
+
+
+class Sum(NamedTuple):
+    """a + b + …"""
+
+    parts: tuple[Expr, ...]
+
+
+class Difference(NamedTuple):
+    """a − b."""
+
+    left: Expr
+    right: Expr
+
+
+class Product(NamedTuple):
+    """a · b · …"""
+
+    parts: tuple[Expr, ...]
+
+
+class Quotient(NamedTuple):
+    """a / b."""
+
+    above: Expr
+    below: Expr
+
+
+class Call(NamedTuple):
+    """A function of one expression: exp, sqrt, tanh, cos or sin."""
+
+    name: str
+    inside: Expr
+
+
+Expr = Number | Rest | Sum | Difference | Product | Quotient | Call
+
+
+LONGEST_SUM = 1000
+"""Terms in a row: what evaluates an expression may give up on deeper nesting than its own stack."""
+
+
+def group_terms(parts: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The parts of a sum, in sums of their own where there are very many."""
+    if len(parts) <= LONGEST_SUM:
+        return parts
+    starts = range(0, len(parts), LONGEST_SUM)
+    return group_terms(tuple(Sum(parts[start : start + LONGEST_SUM]) for start in starts))
+
+
+def code(expr: Expr) -> str:
+    """The expression in full digits, with only numbers, + - * / ( ) and function names."""
+    match expr:
+        case Number(value) | Rest(value):
+            text = number_text(value) if value or copysign(1, value) < 0 else "0"
+            return f"({text})" if text.startswith("-") and not isinf(value) else text
+        case Sum(parts):
+            return "(" + " + ".join(map(code, group_terms(parts))) + ")" if parts else "0"
+        case Difference(left, right):
+            return f"({code(left)} - {code(right)})"
+        case Product(parts):
+            nested = (Product, Quotient)
+            return " * ".join(f"({code(p)})" if isinstance(p, nested) else code(p) for p in parts)
+        case Quotient(above, below):
+            return f"({code(above)}) / ({code(below)})"
+        case Call(name, inside):
+            return f"{name}({code(inside)})"
+
+
+def display(expr: Expr, text_of: Callable[[Number | Rest], str], *, top: bool = True) -> str:
+    """The expression for people: · for products, √ for roots, each number as `text_of` has it."""
+
+    def inner(part: Expr) -> str:
+        return display(part, text_of, top=False)
+
+    def first(part: Expr) -> str:
+        return text_of(part) if isinstance(part, Number) else inner(part)
+
+    match expr:
+        case Number() | Rest():
+            text = text_of(expr)
+            return text if top or not text.startswith("-") else f"({text})"
+        case Sum(parts):
+            text = " + ".join([*map(first, parts[:1]), *map(inner, parts[1:])]) or "0"
+            return text if top or len(parts) == 1 else f"({text})"
+        case Difference(left, right):
+            text = f"{first(left)} - {inner(right)}"
+            return text if top else f"({text})"
+        case Product(parts):
+            return "·".join(map(inner, parts))
+        case Quotient(above, below):
+            return f"{first(above)} / {inner(below)}"
+        case Call("sqrt", inside):
+            return f"√{inner(inside)}"
+        case Call(name, inside):
+            return f"{name}({display(inside, text_of)})"
+
+
+def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
+    """The expression with the `most` largest terms of a long sum in their order, and the rest as one.
+
+    A sum is long that has more than `longest` terms (None: more than `most`).
+    """
+    longest = most if longest is None else longest
+
+    def inner(part: Expr) -> Expr:
+        return abridge(part, most, longest)
+
+    match expr:
+        case Sum(parts) if len(parts) > longest:
+            shown, rest = largest(parts, most)
+            return Sum((*map(inner, shown), rest))
+        case Sum(parts):
+            return Sum(tuple(map(inner, parts)))
+        case Product(parts):
+            return Product(tuple(map(inner, parts)))
+        case Difference(left, right):
+            return Difference(inner(left), inner(right))
+        case Quotient(above, below):
+            return Quotient(inner(above), inner(below))
+        case Call(name, inside):
+            return Call(name, inner(inside))
+        case Number() | Rest():
+            return expr
+
+
+def largest(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Rest]:
+    """The terms of a sum whose size is greatest (NaN above all), in their order, and the rest of them."""
+    values = [evaluate(part, 0.0)[0] for part in parts]
+    written = [at for at, part in enumerate(parts) if not isinstance(part, Rest)]
+    by_size = sorted(written, key=lambda at: -inf if isnan(values[at]) else -abs(values[at]))
+    shown = set(by_size[:most])
+    others = [at for at in range(len(parts)) if at not in shown]
+    count = sum(part.terms if isinstance(part := parts[at], Rest) else 1 for at in others)
+    return [parts[at] for at in sorted(shown)], Rest(add_up([values[at] for at in others]), count)
+
+
+FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "exp": exp,
+    "sqrt": sqrt,
+    "tanh": tanh,
+    "cos": cos,
+    "sin": sin,
+}
+
+ROUNDINGS = 4
+"""Units in the last place that one operation may be off, here or where the number was made."""
+
+
+def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
+    """What the expression comes to as `code` writes it, and how far off a machine may honestly be.
+
+    The second is a running error analysis (Higham 2002, sections 2.1 and 3.3) for numbers whose
+    unit of rounding is `eps` and whose smallest is `tiny`, whatever the order in which sums were
+    added up. Overflow is infinity.
+    """
+
+    def rounded(value: float, error: float) -> tuple[float, float]:
+        return value, error + ROUNDINGS * eps * abs(value) + tiny
+
+    match expr:
+        case Number(value) | Rest(value):
+            return value, uncertainty(expr, eps, tiny)
+        case Sum(parts):
+            found = [evaluate(part, eps, tiny) for part in parts]
+            size = sum(abs(value) for value, _ in found)
+            error = sum(slack for _, slack in found)
+            return add_up([value for value, _ in found]), error + eps * len(parts) * size
+        case Difference(left, right):
+            (a, a_error), (b, b_error) = evaluate(left, eps, tiny), evaluate(right, eps, tiny)
+            return rounded(a - b, a_error + b_error)
+        case Product(parts):
+            product, error = evaluate(parts[0], eps, tiny)
+            for part in parts[1:]:
+                value, slack = evaluate(part, eps, tiny)
+                carried = error * (abs(value) + slack) + slack * abs(product)
+                product, error = rounded(product * value, carried)
+            return product, error
+        case Quotient(above, below):
+            (a, a_error), (b, b_error) = evaluate(above, eps, tiny), evaluate(below, eps, tiny)
+            if b == 0:
+                return nan, inf
+            return rounded(a / b, (a_error + b_error * abs(a / b)) / abs(b))
+        case Call(name, inside):
+            value, error = evaluate(inside, eps, tiny)
+            return call_with_error(name, value, error, eps)
+
+
+def uncertainty(number: Number | Rest, eps: float, tiny: float) -> float:
+    """How far off a number may be before anything is done with it; one that was read is what it is."""
+    if isinstance(number, Rest):
+        return eps * abs(number.value) + tiny
+    return 0.0 if number.source else eps * (abs(number.value) + number.spread) + tiny
+
+
+def add_up(values: list[float]) -> float:
+    """The sum from left to right, in the groups that `code` writes."""
+    if len(values) <= LONGEST_SUM:
+        return reduce(add, values, 0.0)
+    starts = range(0, len(values), LONGEST_SUM)
+    return add_up([add_up(values[start : start + LONGEST_SUM]) for start in starts])
+
+
+def call_with_error(name: str, value: float, error: float, eps: float) -> tuple[float, float]:
+    """A function of a number that may be off by `error`, and how far off the result may be."""
+    try:
+        result = FUNCTIONS[name](value)
+    except OverflowError:
+        return inf, inf
+    except ValueError:  # the root of a negative number, the sine of infinity
+        return nan, inf
+    moved = error * (abs(result) if name == "exp" else 1.0) if isfinite(error) else inf
+    return result, moved + ROUNDINGS * eps * (abs(result) + (abs(value) if name in {"cos", "sin"} else 0))
+
+
+def numbers(expr: Expr) -> Iterator[Number | Rest]:
+    """Every number of the expression, left to right."""
+    match expr:
+        case Number() | Rest():
+            yield expr
+        case Sum(parts) | Product(parts):
+            for part in parts:
+                yield from numbers(part)
+        case Difference(left, right) | Quotient(left, right):
+            yield from numbers(left)
+            yield from numbers(right)
+        case Call(_, inside):
+            yield from numbers(inside)

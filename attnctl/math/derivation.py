@@ -1,0 +1,435 @@
+"""Attention as a list of lines: name = op(inputs).
+
+`derive` writes the list for any variant; everything else in attnctl is a walk over it. Formulas
+are said here, beside the ops; symbols and axes are those of the table in `attnctl.math.names`.
+
+A line reads what it needs by symbol: `at["K"]` is the latest line whose symbol is K, so a step
+put between two others is read by what follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+
+from attnctl.base.errors import AttnError
+from attnctl.math import names
+from attnctl.math.kind import HEADS, LAYER, HeadNorm, Kind
+from attnctl.math.ops import (
+    Add,
+    AddScaled,
+    Append,
+    Beside,
+    Buckets,
+    Copy,
+    Gate,
+    Given,
+    Hide,
+    LayerNorm,
+    MatMul,
+    MatMulT,
+    Merge,
+    Op,
+    Project,
+    Remainder,
+    Repeat,
+    RMSNorm,
+    Rotate,
+    Scale,
+    SinkSoftmax,
+    Sinusoid,
+    Slope,
+    Softmax,
+    Squeeze,
+)
+from attnctl.math.rules import Alibi, PerBatch, Softcap, VisibilityRule
+
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of the derivation: name = op(inputs)."""
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+    axes: Axes
+    formula: str
+    symbol: str
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """The lines in order; each reads only names that stand above it."""
+
+    steps: tuple[Step, ...]
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __getitem__(self, name: str) -> Step:
+        return next(step for step in self.steps if step.name == name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(step.name == name for step in self.steps)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names that must be handed in."""
+        return tuple(step.name for step in self.steps if isinstance(step.op, Given))
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Rotary positions for Q and K; `dims` None rotates the whole head.
+
+    Where `frequencies` are given they replace those of θ; `factor` multiplies what is turned, and
+    columns before `first` are not turned (see `attnctl.math.ops.Rotate`).
+    """
+
+    theta: float = 10000.0
+    dims: int | None = None
+    interleaved: bool = False
+    frequencies: tuple[float, ...] = ()
+    factor: float = 1.0
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.theta < inf:
+            raise AttnError(f"theta: {self.theta} is not a positive finite number; most models use 10000")
+        if self.dims is not None and (self.dims < 2 or self.dims % 2):
+            raise AttnError(f"rotary dims: {self.dims} columns do not make pairs; use 2, 4, 6, …")
+
+    def rotate(self, start: PerBatch, first: int | None = None) -> Rotate:
+        """The op that turns rows which come after `start` others."""
+        begin = self.first if first is None else first
+        return Rotate(self.theta, self.dims, self.interleaved, start, self.frequencies, self.factor, begin)
+
+    @property
+    def formula(self) -> str:
+        """How far a row is turned."""
+        angle = "pos · frequency" if self.frequencies else "pos · θ^(−2i/d)"
+        return f"turned by {angle}" + (f", times {self.factor:g}" if self.factor != 1 else "")
+
+
+@dataclass(frozen=True)
+class LayerParts:
+    """What the attention of a layer of a trained model has besides: its norms and what surrounds it.
+
+    `norm` makes X of `hidden`, `latent_norm` brings the latent rows to one scale, `output_norm` the
+    output before it is added to `hidden` (to X where `from_norm`), times `residual`.
+    """
+
+    norm: RMSNorm | LayerNorm | None = None
+    latent_norm: RMSNorm | LayerNorm | None = None
+    buckets: Buckets | None = None
+    output_norm: RMSNorm | LayerNorm | None = None
+    residual: float = 1.0
+    from_norm: bool = False
+
+
+@dataclass(frozen=True)
+class Variant(Kind):
+    """What kind of attention to derive.
+
+    `given` names the arrays that will be handed in (with how each came about, as its formula);
+    what is not given is derived. `offset` is the number of keys that precede query 0.
+    """
+
+    given: dict[str, str]
+    d_k: int
+    kv_share: int = 1
+    sinusoid: Sinusoid | None = None
+    rotary: Rotary | None = None
+    offset: PerBatch = 0
+    past: int = 0
+    batch: bool = False
+    axes: dict[str, Axes] = field(default_factory=dict)
+    layer: LayerParts = LayerParts()
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """Every line of this variant."""
+        return derive(self)
+
+
+class Latest(dict[str, str]):
+    """The latest name of each symbol as lines are written: K is `K`, then `K_rotated`, …"""
+
+    def __missing__(self, symbol: str) -> str:
+        return symbol
+
+
+Lines = Iterator[Step]
+
+
+def line(name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:
+    """The line of a step that is computed."""
+    row = names.TABLE[name]
+    return Step(name, op, inputs, row.axes, formula, row.symbol)
+
+
+def given(v: Variant, name: str) -> Lines:
+    """The line of an array that is handed in, if it is."""
+    if name in v.given:
+        row = names.TABLE[name]
+        yield Step(name, Given(), (), v.axes.get(name, row.axes), v.given[name], row.symbol)
+
+
+def sentence(v: Variant, at: Latest) -> Lines:
+    """Tokens to X, and the other sentence as M."""
+    yield from given(v, "embeddings")
+    yield from given(v, "positions")
+    if v.sinusoid:
+        yield line("positions", v.sinusoid, (), "sin, cos(pos / 10000^(2i/d_model))")
+    yield from given(v, "hidden")
+    if "hidden" in v.given and "X" not in v.given:
+        yield from norm_line(v, at, v.layer.norm, "X", "H", "norm")
+        if v.layer.norm is None:
+            yield line("X", Copy(), (at["H"],), at["H"])
+    elif "embeddings" not in v.given:
+        yield from given(v, "X")
+    elif v.sinusoid or "positions" in v.given:
+        yield line("X", Add(), (at["E"], at["P"]), f"{at['E']} + {at['P']}")
+    else:
+        yield line("X", Copy(), (at["E"],), at["E"])
+    yield from given(v, "memory")
+
+
+def norm_line(v: Variant, at: Latest, norm: Op | None, name: str, source: str, by: str) -> Lines:
+    """The norm of the latest step of a symbol, with the weight and bias that are given."""
+    if norm is None:
+        return
+    factors = tuple(each for each in (f"{by}_weight", f"{by}_bias") if each in v.given)
+    for each in factors:
+        yield from given(v, each)
+    kind = "LayerNorm" if isinstance(norm, LayerNorm) else "RMSNorm"
+    yield line(name, norm, (at[source], *factors), f"{kind}({at[source]})")
+
+
+def linear(v: Variant, at: Latest, name: str, source: str) -> Lines:
+    """A row times one matrix (and a bias) that all heads share."""
+    bias = (f"b_{name}",) if f"b_{name}" in v.given else ()
+    yield from given(v, f"W_{name}")
+    yield from given(v, f"b_{name}")
+    formula = " + ".join([f"{source} W_{name}", *bias])
+    yield line(name, MatMul(), (at[source], f"W_{name}", *bias), formula)
+
+
+def latents(v: Variant, at: Latest) -> Lines:
+    """Queries, and keys with values, through rows of few columns (DeepSeek-V2 2024, section 2.1)."""
+    if "W_latent_Q" in v.given:
+        yield from linear(v, at, "latent_Q", "X")
+        yield from norm_line(v, at, v.layer.latent_norm, "latent_Q_normed", "C_Q", "latent_Q_norm")
+    if "W_latent_KV" in v.given:
+        yield from linear(v, at, "latent_KV", "X")
+        yield from norm_line(v, at, v.layer.latent_norm, "latent_KV_normed", "C_KV", "latent_KV_norm")
+        yield from linear(v, at, "K_rope", "X")
+        if v.rotary:
+            formula = f"{at['R']} {v.rotary.formula}"
+            yield line("K_rope_rotated", v.rotary.rotate(v.past, 0), (at["R"],), formula)
+
+
+def source_of(v: Variant, symbol: str) -> str:
+    """The symbol of what Q, K or V is made of."""
+    if symbol == "Q":
+        return "C_Q" if "W_latent_Q" in v.given else "X"
+    if "W_latent_KV" in v.given:
+        return "C_KV"
+    return "M" if "memory" in v.given else "X"
+
+
+def projections(v: Variant, at: Latest) -> Lines:
+    """X to Q, K, V: a matrix (and a bias) for each head."""
+    for symbol in "QKV":
+        yield from given(v, f"W_{symbol}")
+    for symbol in "QKV":
+        yield from given(v, f"b_{symbol}")
+    for symbol in "QKV":
+        if f"W_{symbol}" not in v.given:
+            yield from given(v, symbol)
+            continue
+        source = source_of(v, symbol)
+        bias = (f"b_{symbol}",) if f"b_{symbol}" in v.given else ()
+        formula = " + ".join([f"{source} W_{symbol}", *bias])
+        shared = symbol == "K" and "W_K_rope" in v.given
+        name = "K_latent" if shared else symbol
+        yield line(name, Project(), (at[source], f"W_{symbol}", *bias), formula)
+        if shared:
+            formula = f"{at['K_C']} beside {at['R']}"
+            yield line("K", Beside(), (at["K_C"], at["R"]), formula)
+
+
+def norms(v: Variant, at: Latest) -> Lines:
+    """Q and K brought to one scale before they are rotated."""
+    if v.qk_norm is not None and not v.qk_norm.after_rotation:
+        yield from head_norms(v, at, v.qk_norm)
+
+
+def unrotated_cache(v: Variant, at: Latest) -> Lines:
+    """The cache, where it holds keys that are yet to be rotated."""
+    if v.cache_unrotated:
+        yield from present(v, at)
+
+
+def rotations(v: Variant, at: Latest) -> Lines:
+    """Rotary positions on Q and K: queries stand after `offset` keys, new keys after the past ones."""
+    if v.rotary is None:
+        return
+    first = 0 if v.cache_unrotated else v.past
+    own = (("Q", v.offset),) if "W_K_rope" in v.given else (("Q", v.offset), ("K", first))
+    for symbol, start in own:
+        formula = f"{at[symbol]} {v.rotary.formula}"
+        yield line(f"{symbol}_rotated", v.rotary.rotate(start), (at[symbol],), formula)
+
+
+def norms_of_rotated(v: Variant, at: Latest) -> Lines:
+    """The same norms, where they come after the rotation."""
+    if v.qk_norm is not None and v.qk_norm.after_rotation:
+        yield from head_norms(v, at, v.qk_norm)
+
+
+def head_norms(v: Variant, at: Latest, how: HeadNorm) -> Lines:
+    """A norm of Q and one of K."""
+    make, usual = (LayerNorm, 1e-5) if how.kind == LAYER else (RMSNorm, 1e-6)
+    op = make(usual if how.eps is None else how.eps, how.over == HEADS, how.plus_one)
+    for symbol in "QK":
+        yield from norm_line(v, at, op, f"{symbol}_normed", symbol, f"{symbol}_norm")
+
+
+def cache(v: Variant, at: Latest) -> Lines:
+    """Past keys and values before the new ones."""
+    if not v.cache_unrotated:
+        yield from present(v, at)
+
+
+def present(v: Variant, at: Latest) -> Lines:
+    """All keys and values: the past ones, then the new ones."""
+    for symbol, word in (("K", "key"), ("V", "value")):
+        past, new = f"past_{word}", at[symbol]
+        if past in v.given:
+            yield from given(v, past)
+            yield line(f"present_{word}", Append(), (past, new), f"{past}, then {new}")
+
+
+def sharing(v: Variant, at: Latest) -> Lines:
+    """Grouped heads: each kv head repeated for the query heads it serves."""
+    if v.kv_share == 1:
+        return
+    for symbol in "KV":
+        formula = f"each head of {at[symbol]} {v.kv_share} times"
+        yield line(f"{symbol}_shared", Repeat(v.kv_share), (at[symbol],), formula)
+
+
+def attention(v: Variant, at: Latest) -> Lines:
+    """Softmax(rules(Q Kᵀ / √d_k)) V, a line at a time."""
+    yield line("scores", MatMulT(), (at["Q"], at["K"]), f"{at['Q']} {at['K']}ᵀ")
+    factor = "/ √d_k" if v.scale is None else f"· {v.scale:g}"
+    yield line("scaled_scores", Scale(v.d_k, v.scale), (at["S"],), f"{at['S']} {factor}")
+    for cap in (rule for rule in v.rules if isinstance(rule, Softcap)):
+        formula = f"{cap.cap:g} · tanh(S / {cap.cap:g})"
+        yield line("softcapped_scores", Squeeze(cap.cap), (at["S"],), formula)
+    yield from biases(v, at)
+    yield from masking(v, at)
+    if "sink" in v.given:
+        yield from given(v, "sink")
+        formula = "softmax over keys and sink, the keys' share"
+        yield line("attention_weights", SinkSoftmax(), (at["S"], "sink"), formula)
+        yield line("sink_weights", Remainder(), (at["A"],), "1 − Σ over keys of A")
+    else:
+        yield line("attention_weights", Softmax(), (at["S"],), "softmax over keys")
+    yield line("head_outputs", MatMul(), (at["A"], at["V"]), "A V")
+
+
+def biases(v: Variant, at: Latest) -> Lines:
+    """What is added to the scores: ALiBi's slopes, a given bias."""
+    if any(isinstance(rule, Alibi) for rule in v.rules):
+        name = "alibi_scores" if "bias" in v.given else "biased_scores"
+        yield line(name, Slope(v.offset), (at["S"],), "S − slope · |query − key|")
+    if v.layer.buckets is not None:
+        yield from given(v, "bias_table")
+        formula = "S + a number for each head and bucket of key − query"
+        yield line("biased_scores", v.layer.buckets, (at["S"], "bias_table"), formula)
+    if "bias" in v.given:
+        yield from given(v, "bias")
+        yield line("biased_scores", Add(), (at["S"], at["B"]), "S + bias")
+
+
+def masking(v: Variant, at: Latest) -> Lines:
+    """What is hidden: every visibility rule and the given mask at once."""
+    rules = tuple(rule for rule in v.rules if isinstance(rule, VisibilityRule))
+    mask = ("mask",) if "mask" in v.given else ()
+    yield from given(v, "mask")
+    if rules or mask:
+        op = Hide(v.offset, rules=rules)
+        yield line("masked_scores", op, (at["S"], *mask), "S where allowed, else −∞")
+
+
+def merging(v: Variant, at: Latest) -> Lines:
+    """Heads side by side, and through W_O."""
+    yield line("concat", Merge(), (at["Z"],), "heads side by side")
+    if "W_gate" in v.given:
+        yield from linear(v, at, "gate", "X")
+        yield line("gated", Gate(), (at["Z"], at["G"]), f"{at['Z']} · σ({at['G']})")
+    yield from given(v, "W_O")
+    yield from given(v, "b_O")
+    if "W_O" in v.given:
+        bias = ("b_O",) if "b_O" in v.given else ()
+        formula = " + ".join([f"{at['Z']} W_O", *bias])
+        yield line("output", MatMul(), (at["Z"], "W_O", *bias), formula)
+    elif "W_Q" in v.given:
+        yield without_projection(at["Z"])
+
+
+def without_projection(concat: str) -> Step:
+    """The output where there is no output projection: the heads side by side."""
+    row = names.TABLE["output"]
+    return Step("output", Copy(), (concat,), names.TABLE["concat"].axes, concat, row.symbol)
+
+
+def residual(v: Variant, at: Latest) -> Lines:
+    """The output, or its norm, added to what came into the layer."""
+    if "hidden" not in v.given or "W_O" not in v.given:
+        return
+    yield from norm_line(v, at, v.layer.output_norm, "output_normed", "Y", "output_norm")
+    start, factor = "X" if v.layer.from_norm else "H", v.layer.residual
+    op = Add() if factor == 1 else AddScaled(factor)
+    added = at["Y"] if factor == 1 else f"{factor:g} · {at['Y']}"
+    yield line("residual", op, (at[start], at["Y"]), f"{at[start]} + {added}")
+
+
+PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
+    sentence,
+    latents,
+    projections,
+    norms,
+    unrotated_cache,
+    rotations,
+    norms_of_rotated,
+    cache,
+    sharing,
+    attention,
+    merging,
+    residual,
+)
+
+
+def derive(v: Variant) -> Derivation:
+    """Every line of this variant, from embeddings to output."""
+    at = Latest()
+    steps: list[Step] = []
+    for part in PARTS:
+        for step in part(v, at):
+            at[step.symbol] = step.name
+            steps.append(with_batch(step) if v.batch else step)
+    return Derivation(tuple(steps))
+
+
+def with_batch(step: Step) -> Step:
+    """The same line with a leading batch axis, where the batch has one of it for each member."""
+    if names.TABLE[step.name].once or step.axes[0] == "batch":
+        return step
+    return Step(step.name, step.op, step.inputs, ("batch", *step.axes), step.formula, step.symbol)

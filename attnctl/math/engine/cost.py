@@ -1,0 +1,136 @@
+"""What a run would cost, and whether it fits, before it runs: shapes, bytes, operations, growth, memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import weakref
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attnctl.base.errors import AttnError
+from attnctl.base.words import quote
+from attnctl.math.derivation import Derivation
+from attnctl.math.names import MASK
+from attnctl.math.ops import Given
+
+Shape = tuple[int, ...]
+
+
+class Cost(NamedTuple):
+    """One step's share: its shape, bytes where it is kept, floating-point operations, and growth."""
+
+    name: str
+    shape: Shape
+    bytes: int
+    flops: int
+    growth: str
+    kept: bool
+
+
+def cost(
+    derivation: Derivation, given: Mapping[str, Shape], itemsize: int, keep: Collection[str] | None = None
+) -> list[Cost]:
+    """What each step takes, from the shapes of what is given alone."""
+    shapes: dict[str, Shape] = {}
+    out = []
+    for step in derivation:
+        inputs = [shapes[name] for name in step.inputs]
+        leaf = isinstance(step.op, Given)
+        shapes[step.name] = shape = given[step.name] if leaf else step.op.shape(*inputs)
+        flops = 0 if leaf else step.op.cost(shape, *inputs)
+        size = prod(shape) * (1 if step.name == MASK else itemsize)
+        growth = " · ".join(step.axes)
+        out.append(Cost(step.name, shape, size, flops, growth, keep is None or step.name in keep))
+    return out
+
+
+def peak(costs: Collection[Cost], scratch: int) -> int:
+    """Bytes a run holds at most: all that is kept and what is not n × n, or all where it is small.
+
+    Steps whose axes end in (query, key) are n × n; where they are not kept they live in `scratch`.
+    """
+    held = sum(each.bytes for each in costs if each.kept or not each.growth.endswith("query · key"))
+    return held + min(scratch, sum(each.bytes for each in costs if not each.kept))
+
+
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+SHARE = 0.8
+"""Default share of free memory."""
+
+
+def size_text(size: int) -> str:
+    """1536 -> '1.5 KiB'."""
+    value, unit = float(size), "B"
+    for following in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, following
+    return f"{size} B" if unit == "B" else f"{value:,.1f} {unit}"
+
+
+def parse_size(text: str) -> int:
+    """'512M', '2G', '1.5GiB', '1000000' -> bytes. Raises AttnError for anything else."""
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not match:
+        raise AttnError(f"--max-memory: {quote(text)} is not a size; write 512M, 2G or a number of bytes")
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+class Inflated:
+    """The arrays that came out of compressed files and are alive, and how many bytes they may come to."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.ceilings: list[int] = []
+
+    def add(self, array: Any) -> None:
+        """Count an array for as long as it lives."""
+        self.bytes += array.nbytes
+        weakref.finalize(array, self.drop, array.nbytes)
+
+    def drop(self, size: int) -> None:
+        """An array has gone."""
+        self.bytes -= size
+
+
+INFLATED = Inflated()
+
+
+@contextmanager
+def limit_memory(limit: int) -> Iterator[None]:
+    """Let no more than this be `available`; what is inflated meanwhile counts against it."""
+    INFLATED.ceilings.append(INFLATED.bytes + limit)
+    try:
+        yield
+    finally:
+        INFLATED.ceilings.pop()
+
+
+def available() -> int:
+    """The memory that may be taken by default, in bytes: most of what is free, and within every limit."""
+    left = [ceiling - INFLATED.bytes for ceiling in INFLATED.ceilings]
+    return max(0, min([free_memory(), *left]))
+
+
+def free_memory() -> int:
+    """Most of what the machine has free."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(free * SHARE)
+
+
+def require(needed: int, what: str, limit: int | None = None) -> None:
+    """Raise AttnError when `needed` bytes are over the limit (default: `available`)."""
+    budget = available() if limit is None else limit
+    if needed > budget:
+        raise AttnError(
+            f"{what}: {size_text(needed)} of memory, more than the {size_text(budget)} there may be; "
+            "make it smaller, keep fewer steps (--step), or raise --max-memory"
+        )

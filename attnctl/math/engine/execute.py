@@ -1,0 +1,157 @@
+"""Carrying a derivation out: each step in order, from the steps above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.engine.overflow import Found, in_range, n_by_n, overflow
+from attnctl.math.engine.tiles import Progress, Stretch, blockwise, stretch_of
+from attnctl.math.names import TABLE, WEIGHTS
+from attnctl.math.ops import Given
+
+Edit = Callable[[Array], Array]
+
+FEWEST_FOR_TILES = 2**20
+"""Fewer scores than this are computed whole: tiles would save nothing."""
+
+
+class Outcome(NamedTuple):
+    """The values of the steps that were kept, and what is to be known of all that were computed."""
+
+    values: dict[str, Array]
+    empty_rows: list[list[int]]
+    """The rows of weights that see nothing."""
+    overflow: Found | None = None
+    """The first step, and its first cell, that grew too large for its type of number."""
+
+
+def carry_out(
+    derivation: Derivation,
+    given: Mapping[str, Array],
+    dtype: str = "float64",
+    *,
+    edits: Mapping[str, Edit] | None = None,
+    keep: Collection[str] | None = None,
+    tile: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Compute the steps to keep (None: all) in this type of number, and what they need.
+
+    A step's edit applies before the next reads it. Where no n × n step is kept, or just some,
+    scores are worked on in tiles of so many queries and keys (None: as many as stay in cache).
+
+    What grows too large for the type becomes ∞, and then NaN, as it does in any kernel; NumPy
+    says nothing here, `overflow` finds it: of what is kept, and of all that it was computed from.
+    """
+    edits = edits or {}
+    steps = steps_needed(derivation, keep)
+    stretch = stretch_of(steps)
+    values: dict[str, Array] = {}
+    empty: list[list[int]] = []
+    tiled: Stretch | None = None
+    safe = False
+    # Given arrays first: a mask stands after the scores it is about, and blocks read both.
+    ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
+    with np.errstate(all="ignore"):
+        for step in ordered:
+            if stretch and step is stretch[0]:
+                safe = not edits and in_range(stretch, values)
+                if keep is not None and not edits and large(values, step, tile):
+                    tiled = laid_out(steps, stretch, values, {*keep, *read_outside(steps, stretch)}, safe)
+                    empty = blockwise(tiled, tile, progress)
+                    values.update(tiled.kept)
+            if tiled and step in stretch:
+                continue
+            value = value_of(step, values, given, dtype)
+            if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
+                empty = empty_rows(value)
+            values[step.name] = edits[step.name](value) if step.name in edits else value
+        unsure = [step for step in steps if not (safe and n_by_n(step))]
+        grown = overflow(unsure, values, edits, None if safe else tiled)
+    kept = {
+        step.name: own(values[step.name], given.get(step.name))
+        for step in steps
+        if keep is None or step.name in keep
+    }
+    return Outcome(kept, empty, grown)
+
+
+def own(value: Array, handed_in: Array | None) -> Array:
+    """The value, or a copy where it is the caller's own array, which they may change later."""
+    return value.copy() if value is handed_in and value.flags.writeable else value
+
+
+def value_of(step: Step, values: Mapping[str, Array], given: Mapping[str, Array], dtype: str) -> Array:
+    """A step's value in this type of number (masks stay true and false)."""
+    if isinstance(step.op, Given):
+        value = given[step.name]
+    else:
+        value = step.op.apply(*(values[name] for name in step.inputs))
+    return value if value.dtype == bool else value.astype(dtype, copy=False)
+
+
+def names(steps: Iterable[Step]) -> set[str]:
+    """Their names."""
+    return {step.name for step in steps}
+
+
+def steps_needed(derivation: Derivation, keep: Collection[str] | None) -> list[Step]:
+    """The steps to keep and all they are computed from, in order."""
+    if keep is None:
+        return list(derivation)
+    wanted = set(keep)
+    for step in reversed(derivation.steps):
+        if step.name in wanted:
+            wanted |= set(step.inputs)
+    return [step for step in derivation if step.name in wanted]
+
+
+def large(values: Mapping[str, Array], scores: Step, tile: tuple[int, int] | None) -> bool:
+    """Whether there are so many scores that tiles pay (they are forced where a size is given)."""
+    q, k = (values[name] for name in scores.inputs)
+    return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > FEWEST_FOR_TILES
+
+
+def read_outside(steps: Iterable[Step], stretch: Sequence[Step]) -> set[str]:
+    """The steps of a stretch that others read."""
+    inside = names(stretch)
+    return {name for step in steps if step.name not in inside for name in step.inputs} & inside
+
+
+def laid_out(
+    steps: Iterable[Step],
+    stretch: Sequence[Step],
+    values: Mapping[str, Array],
+    keep: Collection[str],
+    in_range: bool,
+) -> Stretch:
+    """A stretch with its arrays: what it reads, spread over batch and heads, and what it will fill."""
+    axes = {step.name: step.axes[-2:] for step in steps}
+    q, k = (values[name] for name in stretch[0].inputs)
+    lead = np.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    sizes = {"query": q.shape[-2], "key": k.shape[-2]}
+    outside = {}
+    for name in {name for step in stretch for name in step.inputs} - names(stretch):
+        own = values[name].shape[-len(axes[name]) :]
+        shape = tuple(sizes.get(axis, size) for axis, size in zip(axes[name], own, strict=True))
+        outside[name] = np.broadcast_to(values[name], (*lead, *shape))
+    kept = {}
+    for step in stretch:
+        if step.name in keep or step.axes[-1] != "key":
+            columns = sizes["key"] if step.axes[-1] == "key" else values[step.inputs[1]].shape[-1]
+            kept[step.name] = np.zeros((*lead, sizes["query"], columns), q.dtype)
+            if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
+                kept[step.name].fill(hidden)
+    return Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
+
+
+def empty_rows(weights: Array) -> list[list[int]]:
+    """The rows of attention weights that see nothing: indices of (…, head, query)."""
+    rows: list[list[int]] = np.argwhere(~weights.any(axis=-1)).tolist()
+    return rows

@@ -1,0 +1,257 @@
+"""The steps from scores to head outputs, computed a tile of queries and keys at a time.
+
+Scores and the rules on them are local to a cell, softmax and A V to a query's row. So the same
+ops compute them for a few rows at once, in scratch memory that stays in the processor's cache,
+and only the steps that are kept are ever n × n in memory. Where the weights are not kept, a row is
+cut into tiles of keys too, and softmax and A V are summed over them. Keys that rules hide from a
+whole block of queries are not computed. There is no second implementation of the steps: a tile
+runs `step.op.block(…)` of the steps of the derivation.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.engine import blas
+from attnctl.math.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
+from attnctl.math.names import TABLE, WEIGHTS
+from attnctl.math.ops import Add, Block, Given, Hide, MatMul, RowWise, Softmax
+
+Lead = tuple[int, ...]
+Progress = Callable[[int, int], None]
+
+TILE_QUERIES = 480
+"""Queries in a tile. More make BLAS quicker: it packs the keys of a tile once for each block of queries."""
+
+TILE_SCORES = TILE_QUERIES * 960
+"""Scores in a tile, one tile for each thread: few enough for the cache, enough for a quick product.
+
+Neither side is a power of two, which would map the rows of a tile to the same few cache lines.
+There are twice as many keys as queries, so that the keys a causal block sees end with a tile.
+"""
+
+SCRATCH_BYTES = 8 * TILE_SCORES
+"""Scratch bytes per thread, float64."""
+
+FEWEST_FOR_THREADS = 10**6
+"""Fewer scores than this are computed sooner than threads start."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The row-wise steps of a derivation, the arrays they read, and those they leave behind.
+
+    `outside` are the arrays read, (*lead, …), with the names of their last two axes in `axes`;
+    `kept` are the arrays to fill. `lead` is ([batch,] head).
+    """
+
+    steps: Sequence[Step]
+    outside: Mapping[str, Array]
+    axes: Mapping[str, tuple[str, ...]]
+    kept: Mapping[str, Array]
+    lead: Lead
+    queries: int
+    keys: int
+    in_range: bool = True
+    """Every number is sure to be finite. Where not, hidden ones are computed, too: 0 · ∞ is NaN."""
+
+    @property
+    def online(self) -> bool:
+        """Whether rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
+        last = tuple(type(step.op) for step in self.steps[-2:])
+        return self.in_range and last == (Softmax, MatMul) and WEIGHTS not in self.kept
+
+    @cached_property
+    def values(self) -> Array:
+        """The values that A V mixes, (*lead, key, d_v)."""
+        return self.outside[self.steps[-1].inputs[1]]
+
+    @cached_property
+    def values_fit(self) -> bool:
+        """Whether the values leave scores the choice to be summed without their maximum."""
+        return values_fit(self.values)
+
+    @cached_property
+    def divisor(self) -> int:
+        """What values are divided by while they are summed, so that sums do not overflow."""
+        return divisor_of(self.values)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of every number."""
+        return self.outside[self.steps[0].inputs[0]].dtype
+
+    def whole_rows(self) -> int:
+        """How many queries at a time stay in cache where each has all of its keys."""
+        return max(1, min(self.queries, TILE_SCORES // self.keys))
+
+    def tile(self) -> tuple[int, int]:
+        """How many queries and keys at a time stay in cache; all keys where rows stay whole."""
+        if not self.online:
+            return self.whole_rows(), self.keys
+        rows = min(self.queries, TILE_QUERIES)
+        return rows, min(self.keys, TILE_SCORES // rows)
+
+    def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
+        """Compute every step for these queries of one head; returns the queries that see nothing."""
+        values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), scratch)
+        if WEIGHTS not in values or (self.in_range and not self.may_hide):
+            return np.empty(0, int)
+        return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
+
+    def fill_in_key_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
+        """The same, with softmax and A V summed over tiles of so many keys."""
+        outputs = self.kept[self.steps[-1].name][lead][rows]
+        if self.values_fit:
+            blind = plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs)
+            if blind is not None:
+                return blind
+        return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.divisor)
+
+    def score_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Iterator[Tile]:
+        """For each tile of keys the scores of these queries, the values, and room to work in.
+
+        The last keys come first: they are the nearest where rules look at the past, and the
+        largest scores of a row tell early how it can be summed.
+        """
+        *cells, softmax, mix = self.steps
+        seen = self.visible_keys(lead, rows)
+        for start in reversed(range(seen.start, seen.stop, keys)):
+            stop = min(start + keys, seen.stop)
+            values = self.compute_tile(cells, lead, rows, slice(start, stop), scratch)
+            s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
+            yield s, v, scratch[: s.size].reshape(s.shape)
+
+    def compute_tile(
+        self,
+        steps: Iterable[Step],
+        lead: Lead,
+        rows: slice,
+        keys: slice,
+        scratch: Array,
+        note: Callable[[Step, Array], None] | None = None,
+    ) -> dict[str, Array]:
+        """The values of these steps for these queries and keys of one head, in scratch or where kept.
+
+        One step of scores takes the place of another in scratch; `note` sees each before it goes.
+        """
+        at = self.block(lead, rows.start, keys.start)
+        cuts = {"query": rows, "key": keys}
+        size = (rows.stop - rows.start, keys.stop - keys.start)
+        work = scratch[: prod(size)].reshape(size)
+        values = {
+            name: self.cut(array, self.axes[name], lead, cuts) for name, array in self.outside.items()
+        }
+        for step in steps:
+            assert isinstance(step.op, RowWise)
+            out = work if step.axes[-1] == "key" else None
+            if step.name in self.kept:
+                out = self.cut(self.kept[step.name], step.axes[-2:], lead, cuts)
+            values[step.name] = step.op.block(at).apply(*(values[name] for name in step.inputs), out=out)
+            if note:
+                note(step, values[step.name])
+        return values
+
+    def block(self, lead: Lead, query: int, key: int = 0) -> Block:
+        """Where the scores of this head, from this query and key on, stand in the whole."""
+        return Block(lead[0] if len(lead) > 1 else 0, lead[-1], self.lead[-1], query, key)
+
+    @staticmethod
+    def cut(array: Array, axes: tuple[str, ...], lead: Lead, cuts: Mapping[str, slice]) -> Array:
+        """The part of an array that belongs to a tile: one head's, and its queries, keys or both."""
+        return array[lead][tuple(cuts.get(axis, slice(None)) for axis in axes)]
+
+    @property
+    def may_hide(self) -> bool:
+        """Whether a row could see nothing."""
+        return any(isinstance(step.op, (Hide, Add)) for step in self.steps)
+
+    def visible_keys(self, lead: Lead, rows: slice) -> slice:
+        """The keys to compute for these queries: those they can see, or all where a kept step has all."""
+        n_by_n = {step.name for step in self.steps if step.axes[-1] == "key"}
+        if not self.in_range or any(TABLE[name].hidden is None for name in n_by_n & self.kept.keys()):
+            return slice(0, self.keys)
+        at = self.block(lead, rows.start)
+        spans = [
+            step.op.block(at).visible_to_any(rows.stop - rows.start, self.keys)
+            for step in self.steps
+            if isinstance(step.op, Hide)
+        ]
+        first, last = spans[0] if spans else (0, self.keys)
+        return slice(first, last) if first < last else slice(0, 1)
+
+
+def stretch_of(steps: Iterable[Step]) -> list[Step]:
+    """The steps from scores to head outputs: those with a row of keys for each query, and A V."""
+    scores = [
+        step for step in steps if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
+    ]
+    return scores + [step for step in steps if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
+
+
+def blockwise(
+    stretch: Stretch,
+    tile: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> list[list[int]]:
+    """Fill what is kept of a stretch, heads and blocks of queries over the machine's cores.
+
+    `tile` is how many queries and keys at a time (None: what stays in cache). Returns the rows
+    that see nothing, in order.
+    """
+    queries, keys = tile or stretch.tile()
+    own = threading.local()
+
+    def work(task: tuple[Lead, int]) -> list[list[int]]:
+        if not hasattr(own, "scratch"):
+            own.scratch = np.empty(queries * (keys if stretch.online else stretch.keys), stretch.dtype)
+        lead, start = task
+        rows = slice(start, min(start + queries, stretch.queries))
+        with np.errstate(all="ignore"):
+            if stretch.online:
+                empty = stretch.fill_in_key_tiles(lead, rows, keys, own.scratch)
+            else:
+                empty = stretch.fill_whole_rows(lead, rows, own.scratch)
+        return [[*lead, start + int(row)] for row in empty]
+
+    tasks = [
+        (lead, start) for lead in np.ndindex(*stretch.lead) for start in range(0, stretch.queries, queries)
+    ]
+    scores = prod(stretch.lead) * stretch.queries * stretch.keys
+    empty: list[list[int]] = []
+    with blas.alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
+        for done, found in enumerate(in_order(work, tasks, cores() if alone else 1), 1):
+            empty += found
+            if progress:
+                progress(done, len(tasks))
+    return empty
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(work: Callable[[Any], Any], tasks: Sequence[Any], threads: int) -> Iterable[Any]:
+    """The results of the tasks in order; an interrupt drops the tasks that have not begun."""
+    if threads == 1:
+        yield from map(work, tasks)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(threads)
+    try:
+        yield from pool.map(work, tasks)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

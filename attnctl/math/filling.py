@@ -1,0 +1,197 @@
+"""Forms filled in: index notation and the numbers of a cell make an expression (`math.arithmetic`).
+
+A form is made into functions of the cell once, so that a sum over many places stays quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf, isnan, nan
+from operator import add, floordiv, itemgetter, mod, mul, sub
+from typing import Any
+
+from attnctl.math import Array, Cell
+from attnctl.math.arithmetic import Call, Difference, Expr, Number, Product, Quotient, Source, Sum, evaluate
+from attnctl.math.notation import Input, Operand, Place, Table, Term
+
+
+def form_of(op: Any, rank: int, inputs: Sequence[Array]) -> Term:
+    """The form of a step with so many axes that an op makes of such inputs."""
+    cell = [Term("axis", axis) for axis in range(rank)]
+    form: Term = op.form(cell, *(Input(at, x.shape, x.dtype) for at, x in enumerate(inputs)))
+    return form
+
+
+At = dict[Any, Any]
+"""Where a cell is: its places by axis, those of indices by name, and the numbers known of it by term."""
+
+Expression = Callable[[At], Expr]
+
+EPS = 2.0**-52
+"""A unit of rounding to count in."""
+
+
+def filler(form: Term, inputs: Sequence[Array]) -> Callable[[Cell], Expr]:
+    """What makes the arithmetic of any cell from its form."""
+    make = Filling(inputs).expression(form)
+    return lambda cell: make(dict(enumerate(cell)))
+
+
+class Filling:
+    """Makes functions of a cell of the terms of a form, each once."""
+
+    def __init__(self, inputs: Sequence[Array]) -> None:
+        self.inputs = inputs
+        self.made: dict[Term, Expression] = {}
+
+    def expression(self, term: Operand) -> Expression:
+        if not isinstance(term, Term):
+            fixed = Number(float(term))
+            return lambda _: fixed
+        if term not in self.made:
+            self.made[term] = EXPRESSIONS[term.kind](self, *term.parts)
+        return self.made[term]
+
+    def value(self, term: Operand) -> Callable[[At], float]:
+        make = self.expression(term)
+        return lambda at: found.value if isinstance(found := make(at), Number) else evaluate(found, 0.0)[0]
+
+    def place(self, place: Place) -> Callable[[At], int]:
+        """What finds the whole number that a place is."""
+        if not isinstance(place, Term):
+            return lambda _: place
+        match place.kind, place.parts:
+            case (("axis" | "index"), (which, *_)):
+                return itemgetter(which)
+            case "abs", (inside,):
+                size = self.place(inside)
+                return lambda at: abs(size(at))
+            case "table", _:
+                found = self.value(place)
+                return lambda at: int(found(at))
+            case sign, (left, right):
+                by, a, b = PLACES[sign], self.place(left), self.place(right)
+                return lambda at: by(a(at), b(at))
+        raise TypeError(place.kind)
+
+    def places(self, places: Sequence[Place]) -> Callable[[At], Cell]:
+        found = [self.place(each) for each in places]
+        return lambda at: tuple([each(at) for each in found])
+
+    def condition(self, term: Term) -> Callable[[At], bool]:
+        """What tells whether a condition holds."""
+        match term.kind, term.parts:
+            case "<", (left, right):
+                a, b = self.place(left), self.place(right)
+                return lambda at: a(at) < b(at)
+            case "seen", (score,):
+                found = self.value(score)
+                return lambda at: found(at) != -inf
+        number = self.value(term)
+        return lambda at: bool(number(at))
+
+    # --- a function for each kind of term ---
+
+    def read(self, position: int, *places: Place) -> Expression:
+        """The number of an input, and where it was read."""
+        array, own = self.inputs[position], self.places(places)
+
+        def make(at: At) -> Expr:
+            cell = own(at)
+            return Number(float(array.item(cell)), Source(position, cell))
+
+        return make
+
+    def look_up(self, numbers: Table, *places: Place) -> Expression:
+        own = self.places(places)
+        return lambda at: Number(float(numbers.one(own(at))))
+
+    def count(self, place: Place) -> Expression:
+        """A place as a number."""
+        found = self.place(place)
+        return lambda at: Number(float(found(at)))
+
+    def combine(self, kind: Callable[[Expr, Expr], Expr], left: Operand, right: Operand) -> Expression:
+        """A difference, product, quotient or sum of two."""
+        a, b = self.expression(left), self.expression(right)
+        return lambda at: kind(a(at), b(at))
+
+    def add_up(self, name: str, size: int, body: Operand, *seen: Term) -> Expression:
+        """A sum over an index."""
+        part, holds = self.expression(body), [self.condition(each) for each in seen]
+        return lambda at: one_sum(part(at) for _ in over(at, name, size) if all(each(at) for each in holds))
+
+    def apply(self, name: str, inside: Operand) -> Expression:
+        """A function of an expression."""
+        made = self.expression(inside)
+        return lambda at: Call(name, made(at))
+
+    def choose(self, condition: Term, yes: Operand, no: Operand) -> Expression:
+        holds, a, b = self.condition(condition), self.expression(yes), self.expression(no)
+        return lambda at: a(at) if holds(at) else b(at)
+
+    def once(self, work_out: Callable[[At], Number]) -> Expression:
+        def make(at: At) -> Expr:
+            if work_out not in at:
+                at[work_out] = work_out(at)
+            return at[work_out]
+
+        return make
+
+    def come_to(self, body: Operand) -> Expression:
+        made = self.expression(body)
+
+        def work_out(at: At) -> Number:
+            value, slack = evaluate(made(at), EPS)
+            return Number(value, None, slack / EPS)
+
+        return self.once(work_out)
+
+    def largest(self, name: str, size: int, body: Operand, *others: Operand) -> Expression:
+        """The largest over an index, and of others; NaN where one of them is."""
+        each, more = self.value(body), [self.value(other) for other in others]
+
+        def work_out(at: At) -> Number:
+            values = [*(each(at) for _ in over(at, name, size)), *(other(at) for other in more)]
+            return Number(nan if any(map(isnan, values)) else max(values))
+
+        return self.once(work_out)
+
+
+def over(at: At, name: str, size: int) -> Iterator[None]:
+    """Every place of an index, which is as it was afterwards: sums within sums may share a name."""
+    before = at.get(name)
+    for at[name] in range(size):
+        yield
+    at[name] = before
+
+
+def one_sum(parts: Iterable[Expr]) -> Sum:
+    """A sum whose parts are no sums: theirs stand in their place."""
+    flat: list[Expr] = []
+    for part in parts:
+        if isinstance(part, Sum):
+            flat += part.parts
+        else:
+            flat.append(part)
+    return Sum(tuple(flat))
+
+
+PLACES: dict[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul, "//": floordiv, "%": mod}
+"""What makes a place of two."""
+
+EXPRESSIONS: dict[str, Callable[..., Expression]] = {
+    "read": Filling.read,
+    "table": Filling.look_up,
+    "number": Filling.count,
+    "+": lambda fill, a, b: fill.combine(lambda *both: one_sum(both), a, b),
+    "-": lambda fill, a, b: fill.combine(Difference, a, b),
+    "*": lambda fill, a, b: fill.combine(lambda *both: Product(both), a, b),
+    "/": lambda fill, a, b: fill.combine(Quotient, a, b),
+    "sum": Filling.add_up,
+    "max": Filling.largest,
+    "known": Filling.come_to,
+    "call": Filling.apply,
+    "where": Filling.choose,
+}
+"""What makes an expression of each kind of term."""

@@ -1,0 +1,137 @@
+"""What a person may ask of attention itself, each with its setting: config key, flag, keyword, help.
+
+A step that somebody asks for has its field here; `Settings` and a `Variant` both have all of them,
+under one name, and `attnctl.inputs.plan.variant` hands them on. NumPy is not imported: help texts list
+every flag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from attnctl.base.forms import Choice, Form, word_or_mapping
+from attnctl.base.setting import Flag, Setting
+from attnctl.base.values import POSITIVE, REAL, SWITCH, Reader, words
+from attnctl.math.rules import Rule
+
+RMS, LAYER = NORMS = ("rms", "layer")
+HEAD, HEADS = "head", "heads"
+
+
+@dataclass(frozen=True)
+class HeadNorm:
+    """Norms of Q and K: each row brought to one scale, times the weight that is given.
+
+    `eps` None is the usual one of its kind. A row is one `head`'s columns, or those of all `heads`
+    (OLMo2); None is what the weights show. `plus_one` multiplies by 1 + weight (Gemma 3).
+    """
+
+    kind: str = RMS
+    eps: float | None = None
+    over: str | None = None
+    plus_one: bool = False
+    after_rotation: bool = False
+
+    def plain(self) -> Any:
+        """As a config writes it: rms, or {kind: rms, eps: 1e-05}."""
+        said = {
+            name: value for name, value in vars(self).items() if value is not None and value is not False
+        }
+        return self.kind if len(said) == 1 else said
+
+    @property
+    def flags(self) -> str:
+        """How a person asks for it: --qk-norm rms --qk-norm-eps 1e-05."""
+        asked = {name: value for name, value in vars(self).items() if value not in (None, False)}
+        words = [f"--qk-norm {asked.pop('kind')}"]
+        for name, value in asked.items():
+            flag = QK_NORM_OPTIONS.keys[name].flag_name
+            words.append(flag if value is True else f"{flag} {value}")
+        return " ".join(words)
+
+
+QK_NORM_OPTIONS = Form(
+    "QKNormOptions",
+    "Norms of Q and K.",
+    [
+        Setting(
+            "kind", words(*NORMS), "rms divides by the root mean square; layer takes off the mean first."
+        ),
+        Setting(
+            "eps",
+            POSITIVE,
+            "What is added to the mean of squares below the root; left out, 1e-6 for rms, 1e-5 for layer.",
+            1e-6,
+            Flag("--qk-norm-eps"),
+        ),
+        Setting(
+            "over",
+            words(HEAD, HEADS),
+            "What is one row: a head's columns, or those of all heads; left out, what the weights show.",
+            flag=Flag("--qk-norm-over"),
+        ),
+        Setting(
+            "plus_one",
+            SWITCH,
+            "Rows are multiplied by 1 + weight (Gemma), not by the weight.",
+            flag=Flag("--qk-norm-plus-one"),
+        ),
+        Setting(
+            "after_rotation",
+            SWITCH,
+            "The norms come after the rotary positions, not before.",
+            flag=Flag("--qk-norm-after-rotation"),
+        ),
+    ],
+    lambda given: HeadNorm(**given),
+)
+QK_NORM_WORD = Reader(HeadNorm, words(*NORMS).schema)
+NORM = Choice(
+    word_or_mapping(NORMS, QK_NORM_WORD, QK_NORM_OPTIONS),
+    [QK_NORM_WORD, QK_NORM_OPTIONS],
+    "a norm of Q and K; write rms or layer, or {kind: rms, eps: 1e-5}",
+)
+
+
+def norm_words(value: Any) -> str:
+    """The norms of a config in a few words: Q and K normed (rms, eps 1e-05)."""
+    said = {"kind": value} if isinstance(value, str) else dict(value)
+    more = [f"{name.replace('_', ' ')}{'' if each is True else f' {each}'}" for name, each in said.items()]
+    return f"Q and K normed ({', '.join(more).removeprefix('kind ')})"
+
+
+SCALE = Setting("scale", REAL, "What scores are multiplied by; left out, 1 / √d_k.", 0.5, Flag("--scale"))
+QK_NORM = Setting(
+    "qk_norm",
+    NORM,
+    "Norms of Q and K, times Q_norm_weight and K_norm_weight where they are given: rms or layer.",
+    "rms",
+    Flag("--qk-norm", metavar=f"<{'|'.join(NORMS)}>"),
+    norm_words,
+)
+CACHE_UNROTATED = Setting(
+    "cache_unrotated",
+    SWITCH,
+    "past_key holds keys as they were before the rotary positions, which turn them all.",
+    True,
+    Flag("--cache-unrotated"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What a person may ask of attention itself."""
+
+    scale: float | None = field(default=None, metadata={"setting": SCALE})
+    rules: tuple[Rule, ...] = ()
+    qk_norm: HeadNorm | None = field(default=None, metadata={"setting": QK_NORM})
+    cache_unrotated: bool = field(default=False, metadata={"setting": CACHE_UNROTATED})
+
+
+KIND: dict[str, Setting | None] = {each.name: each.metadata.get("setting") for each in fields(Kind)}
+"""The setting of each field, in order; None for the rules, which have theirs in `attnctl.inputs.config`."""
+
+
+def chosen(asked: Kind) -> dict[str, Any]:
+    return {name: getattr(asked, name) for name in KIND}

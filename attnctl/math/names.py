@@ -1,0 +1,251 @@
+"""Every array that has a name, one row each: its symbol, its axes and the layouts it may come in.
+
+The order is that of the derivation. A new step is a row here and its lines in
+`attnctl.math.derivation`; reading, checking, drawing and dumping follow the table.
+
+A layout is written as its axes: ``query head*d_k`` has a row for each query, and in it the heads
+side by side. Layouts tell apart what tables and dumps call by one name (`SHOWN_AS`): heads of
+queries and of keys, past and new keys, the columns of X, of memory and of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from math import inf
+from typing import NamedTuple
+
+SHOWN_AS = {"kv_head": "head", "new": "key", "past": "key", "d_memory": "d_model", "d_out": "d_model"}
+"""The axes of layouts whose name in tables and dumps is a wider one."""
+
+X, MEMORY, EMBEDDINGS, POSITIONS = "X", "memory", "embeddings", "positions"
+Q, K, V = PROJECTED = ("Q", "K", "V")
+W_O, B_O = "W_O", "b_O"
+PAST_KEY, PAST_VALUE = "past_key", "past_value"
+ROTATED, SHARED = ("Q_rotated", "K_rotated"), ("K_shared", "V_shared")
+SCALED, SOFTCAPPED = "scaled_scores", "softcapped_scores"
+BIASED, MASKED = "biased_scores", "masked_scores"
+BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
+NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
+HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
+BIAS_TABLE, GATED = "bias_table", "gated"
+WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
+
+
+class Name(NamedTuple):
+    """One row of the table.
+
+    `layouts` are those that `attend` documents, our own first, without a batch axis; `linear` is
+    that of nn.Linear among them, `searched` those that only `check` and `explain` look for.
+    A `leaf` may be handed in, everything else follows; `attend` reads an `input`; a batch has what
+    is there `once` in common. `hidden` is the value of every cell that a rule hides, where that
+    is known without computing it. A `result` is a stage of what attention gives.
+    Only the layers of a trained `model` have some: without the model nobody says how they came about.
+    """
+
+    name: str
+    symbol: str
+    layouts: tuple[str, ...]
+    searched: tuple[str, ...] = ()
+    linear: str | None = None
+    leaf: bool = False
+    input: bool = False
+    once: bool = False
+    hidden: float | None = None
+    result: bool = False
+    model: bool = False
+
+    @property
+    def own(self) -> str:
+        """Our own layout."""
+        return self.layouts[0]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes as tables and dumps show them, without a batch axis."""
+        plain = [SHOWN_AS.get(axis, axis) for axis in self.own.split()]
+        return tuple(axis.replace("head*", "heads·") for axis in plain)
+
+    @property
+    def of_scores(self) -> bool:
+        """Whether it has a row of keys for each head and query."""
+        return self.own == SCORES
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether it is handed in beside others, in any shape that broadcasts against them.
+
+        So are masks, a sink and the weights of norms: the others say how large everything is.
+        """
+        return self.input and self.once and not self.is_weight
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is a matrix or a bias that may be drawn or given; those of models alone are not."""
+        return self.input and self.symbol in {"W", "b"}
+
+    @property
+    def by_head(self) -> bool:
+        """Whether each head has its own part of it."""
+        return "head" in self.axes
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it is a weight that each head has a part of."""
+        return self.is_weight and self.by_head
+
+
+SCORES = "head query key"
+
+
+def scores(name: str, symbol: str = "S", hidden: float | None = None) -> Name:
+    """The row of a step with a number for each head, query and key."""
+    return Name(name, symbol, (SCORES,), ("query key",), hidden=hidden)
+
+
+def vectors(
+    name: str, symbol: str, head: str, row: str, column: str, *, given: bool = False, result: bool = False
+) -> Name:
+    """The row of an array with a vector for each head and token: by head, side by side, or token first."""
+    layouts = f"{head} {row} {column}", f"{row} {head}*{column}"
+    searched = (f"{row} {head} {column}",)
+    return Name(name, symbol, layouts, searched, leaf=given, input=given, result=result)
+
+
+def matrix(name: str, rows: str, head: str, column: str) -> Name:
+    """The row of a projection: by head, side by side, as nn.Linear keeps it, or as Flax does."""
+    linear = f"{head}*{column} {rows}"
+    layouts = f"{head} {rows} {column}", f"{rows} {head}*{column}", linear
+    return Name(name, "W", layouts, (f"{rows} {head} {column}",), linear, leaf=True, input=True, once=True)
+
+
+def bias(name: str, head: str, column: str) -> Name:
+    """The row of what is added to a projection: by head or side by side."""
+    layouts = f"{head} {column}", f"{head}*{column}"
+    return Name(name, "b", layouts, leaf=True, input=True, once=True)
+
+
+def given(name: str, symbol: str, layout: str, *, once: bool = False) -> Name:
+    """The row of an array that `attend` reads in one layout."""
+    return Name(name, symbol, (layout,), leaf=True, input=True, once=once)
+
+
+def weight(name: str, layout: str) -> Name:
+    """The row of a model's own numbers, which come in one layout."""
+    symbol = {"W": "W", "b": "b"}.get(name.partition("_")[0], name)
+    return Name(name, symbol, (layout,), leaf=True, once=True, model=True)
+
+
+def norm_of(name: str, layout: str, *, model: bool = True) -> tuple[Name, Name]:
+    """The rows of the weight and the bias of a norm."""
+    return (
+        Name(f"{name}_weight", "γ", (layout,), leaf=True, input=not model, once=True, model=model),
+        Name(f"{name}_bias", "β", (layout,), leaf=True, input=not model, once=True, model=model),
+    )
+
+
+ROWS = (
+    Name(EMBEDDINGS, "E", ("token d_model",), leaf=True),
+    Name(POSITIONS, "P", ("token d_model",), leaf=True, once=True),
+    Name(HIDDEN, "H", ("token d_model",), leaf=True, model=True),
+    *norm_of("norm", "d_model"),
+    given(X, "X", "token d_model"),
+    given(MEMORY, "M", "new d_memory"),
+    *(weight(f"{kind}_latent_Q", shape) for kind, shape in (("W", "d_model rank"), ("b", "rank"))),
+    Name("latent_Q", "C_Q", ("query rank",), model=True),
+    *norm_of("latent_Q_norm", "rank"),
+    Name("latent_Q_normed", "C_Q", ("query rank",), model=True),
+    *(weight(f"{kind}_latent_KV", shape) for kind, shape in (("W", "d_model kv_rank"), ("b", "kv_rank"))),
+    Name("latent_KV", "C_KV", ("key kv_rank",), model=True),
+    *norm_of("latent_KV_norm", "kv_rank"),
+    Name("latent_KV_normed", "C_KV", ("key kv_rank",), model=True),
+    *(weight(f"{kind}_K_rope", shape) for kind, shape in (("W", "d_model d_rope"), ("b", "d_rope"))),
+    Name("K_rope", "R", ("key d_rope",), model=True),
+    Name("K_rope_rotated", "R", ("key d_rope",), model=True),
+    matrix("W_Q", "d_model", "head", "d_k"),
+    matrix("W_K", "d_memory", "kv_head", "d_k"),
+    matrix("W_V", "d_memory", "kv_head", "d_v"),
+    bias("b_Q", "head", "d_k"),
+    bias("b_K", "kv_head", "d_k"),
+    bias("b_V", "kv_head", "d_v"),
+    vectors(Q, "Q", "head", "query", "d_k", given=True),
+    vectors(K, "K", "kv_head", "new", "d_k", given=True),
+    vectors(V, "V", "kv_head", "new", "d_v", given=True),
+    vectors("K_latent", "K_C", "kv_head", "new", "d_k")._replace(model=True),
+    *norm_of("Q_norm", "head d_k", model=False),
+    *norm_of("K_norm", "kv_head d_k", model=False),
+    vectors("Q_normed", "Q", "head", "query", "d_k"),
+    vectors("K_normed", "K", "kv_head", "new", "d_k"),
+    vectors("Q_rotated", "Q", "head", "query", "d_k"),
+    vectors("K_rotated", "K", "kv_head", "new", "d_k"),
+    vectors(PAST_KEY, "K", "kv_head", "past", "d_k", given=True),
+    vectors("present_key", "K", "kv_head", "key", "d_k"),
+    vectors(PAST_VALUE, "V", "kv_head", "past", "d_v", given=True),
+    vectors("present_value", "V", "kv_head", "key", "d_v"),
+    vectors("K_shared", "K", "head", "key", "d_k"),
+    vectors("V_shared", "V", "head", "key", "d_v"),
+    scores("scores"),
+    scores(SCALED),
+    scores(SOFTCAPPED),
+    scores("alibi_scores"),
+    weight(BIAS_TABLE, "head bucket"),
+    given(BIAS, "B", SCORES, once=True),
+    scores(BIASED),
+    given(MASK, "mask", SCORES, once=True),
+    scores(MASKED, hidden=-inf),
+    given(SINK, "sink", "head", once=True),
+    scores(WEIGHTS, "A", hidden=0.0),
+    Name(SINK_WEIGHTS, "A_sink", ("head query",)),
+    vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
+    Name(CONCAT, "Z", ("query head*d_v",), result=True),
+    *(weight(f"{kind}_gate", shape) for kind, shape in (("W", "d_model head*d_v"), ("b", "head*d_v"))),
+    Name("gate", "G", ("query head*d_v",), model=True),
+    Name(GATED, "Z", ("query head*d_v",), model=True),
+    Name(
+        W_O,
+        "W",
+        ("head*d_v d_out", "d_out head*d_v"),
+        ("head d_v d_out",),
+        "d_out head*d_v",
+        leaf=True,
+        input=True,
+        once=True,
+    ),
+    given(B_O, "b", "d_out", once=True),
+    Name(OUTPUT, "Y", ("query d_out",), result=True),
+    *norm_of("output_norm", "d_out"),
+    Name("output_normed", "Y", ("query d_out",), model=True),
+    Name(RESIDUAL, "H", ("query d_out",), model=True),
+    given(KEY_LENGTHS, "", ""),
+)
+
+TABLE = {row.name: row for row in ROWS}
+
+
+def where(wanted: Callable[[Name], bool]) -> list[str]:
+    """The names of the rows that this holds of, in order."""
+    return [row.name for row in TABLE.values() if wanted(row)]
+
+
+def leaves() -> list[str]:
+    """What may be handed in."""
+    return where(lambda row: row.leaf and not row.model)
+
+
+def results() -> list[str]:
+    """The stages of what attention gives, in order: by head, side by side, and projected."""
+    return where(lambda row: row.result)
+
+
+def result_in(there: Container[str]) -> list[str]:
+    """The last stage of what attention gives that is there, alone; nothing where none is."""
+    return [name for name in reversed(results()) if name in there][:1]
+
+
+def matrix_of(symbol: str) -> str:
+    """The matrix that makes Q, K or V."""
+    return f"W_{symbol}"
+
+
+def bias_of(symbol: str) -> str:
+    """What is added when Q, K or V is made."""
+    return f"b_{symbol}"

@@ -1,0 +1,41 @@
+"""The operations a derivation is made of; adding one is adding a small class to this package."""
+
+from attnctl.math.ops.base import OPS, Add, Block, Copy, Given, Op, RowWise, Unstated
+from attnctl.math.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax
+from attnctl.math.ops.norms import LayerNorm, RMSNorm
+from attnctl.math.ops.placed import Hide, Placed, Slope
+from attnctl.math.ops.scores import MatMul, MatMulT, Scale, Softmax, Squeeze
+from attnctl.math.ops.vectors import Append, Merge, Project, Repeat, Rotate, Sinusoid
+
+__all__ = [
+    "OPS",
+    "Add",
+    "AddScaled",
+    "Append",
+    "Beside",
+    "Block",
+    "Buckets",
+    "Copy",
+    "Gate",
+    "Given",
+    "Hide",
+    "LayerNorm",
+    "MatMul",
+    "MatMulT",
+    "Merge",
+    "Op",
+    "Placed",
+    "Project",
+    "RMSNorm",
+    "Remainder",
+    "Repeat",
+    "Rotate",
+    "RowWise",
+    "Scale",
+    "SinkSoftmax",
+    "Sinusoid",
+    "Slope",
+    "Softmax",
+    "Squeeze",
+    "Unstated",
+]

@@ -1,0 +1,201 @@
+"""The operations a derivation is made of.
+
+An op says everything about itself: its `signature`, the shapes it takes and gives; `words`, a sentence;
+`apply`, which computes the step (arrays to array); `form`, the arithmetic of its cells in index
+notation; `cost`, floating-point operations from shapes alone. Adding an op is adding one small class
+here; every verb then knows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnctl.math import Array, Shape
+from attnctl.math.notation import Input, Term
+
+Places = Sequence[Term]
+"""The axes of a cell, as a form has them."""
+
+
+OPS: dict[str, type[Op]] = {}
+"""Every op of this package by its name: all that others iterate."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """One kind of line in a derivation; its fields are what a dump says of it."""
+
+    def __init_subclass__(cls) -> None:
+        """An op registers itself; what it builds on is none by itself."""
+        if cls.__module__.startswith(f"{__package__}."):
+            OPS[cls.__name__] = cls
+            for base in cls.__mro__[1:]:
+                OPS.pop(base.__name__, None)
+
+    @property
+    def signature(self) -> str:
+        """The shapes that it takes and gives (see `attnctl.math.ops.base`)."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> str:
+        """What happens at the step, a sentence: {0}, {1}, … are the names of inputs, {op} is the op.
+
+        {name} and {formula} are those of the step. What is in [ ] is said where its inputs are there.
+        """
+        return "{name} = {formula}."
+
+    def apply(self, *inputs: Any, **how: Any) -> Array:
+        """Compute the step from its inputs."""
+        raise NotImplementedError
+
+    def form(self, cell: Places, *inputs: Any, **_: Any) -> Term:
+        """The arithmetic that gives a cell of the step, from where the cell is."""
+        raise NotImplementedError
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """The shape of the result, from those of the inputs."""
+        return result_shape(self, *inputs)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """Floating-point operations for a result of this shape; a copy costs none."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Block:
+    """Where a block of scores stands in the whole: member of the batch, head (of so many), query, key."""
+
+    member: int = 0
+    head: int = 0
+    heads: int = 1
+    query: int = 0
+    key: int = 0
+
+
+class RowWise(Op):
+    """An op on scores that is local to a query row.
+
+    It can be carried out for one block of scores at a time, and into an array that its `apply` is
+    handed as `out` (its own first input, if need be): what keeps memory bounded when nobody asked
+    for n × n numbers.
+    """
+
+    def block(self, at: Block) -> RowWise:
+        """The same op for the block of scores that starts here."""
+        return self
+
+
+class Given(Op):
+    """A value that was handed in or drawn: the leaves of every derivation."""
+
+    words = "{name} is {formula}."
+
+
+@dataclass(frozen=True)
+class Unstated(Op):
+    """A step of a file that does not say how it came about; an `option` that nobody gave would."""
+
+    words = "{name} was recorded; nothing says how it came about."
+
+    option: str = ""
+
+
+class Copy(RowWise):
+    """The input as it is, under a new name."""
+
+    signature = "(...) -> (...)"
+    words = "{name} is {0} as it is."
+
+    def apply(self, a: Array, *, out: Array | None = None) -> Array:
+        if out is None:
+            return a.copy()
+        np.copyto(out, a)
+        return out
+
+    def form(self, cell: Places, a: Input) -> Term:
+        """a."""
+        return a.at(*cell)
+
+
+class Add(RowWise):
+    """a + b, the second broadcast where it lacks axes."""
+
+    signature = "(...), (...) -> (...)"
+    words = "{1} is added to {0}, number by number."
+
+    def apply(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
+        return np.add(a, b, out=out)
+
+    def form(self, cell: Places, a: Input, b: Input) -> Term:
+        """a + b."""
+        return a.at(*cell) + b.at(*cell)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """One a cell."""
+        return prod(shape)
+
+
+LEAD = "..."
+
+
+class Signature(NamedTuple):
+    """The axes of each input and of the result; inputs from number `required` on may be left out."""
+
+    takes: tuple[tuple[str, ...], ...]
+    masks: tuple[bool, ...]
+    gives: tuple[str, ...]
+    required: int
+
+
+@cache
+def parse(text: str) -> Signature:
+    """The signature that a text is."""
+    takes, gives = text.split("->")
+    required = takes.partition("[")[0].count("(")
+    inputs = re.findall(r"(bool )?\(([^)]*)\)", takes)
+    axes, masks = tuple(axes_of(inside) for _, inside in inputs), tuple(bool(mask) for mask, _ in inputs)
+    return Signature(axes, masks, axes_of(gives.strip(" ()")), required)
+
+
+def axes_of(text: str) -> tuple[str, ...]:
+    """The names in "..., m, n"."""
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+def bound(axes: Sequence[str], shape: Shape) -> tuple[Shape, dict[str, int]]:
+    """The leading axes of a shape, and the sizes of the others by name; axes with ? where there is room."""
+    names = [each.rstrip("?") for each in axes if each != LEAD]
+    lacking = max(0, len(names) - len(shape))
+    optional = [each.rstrip("?") for each in axes if each.endswith("?")][:lacking]
+    names = [each for each in names if each not in optional]
+    start = len(shape) - len(names)
+    return shape[:start], dict(zip(names, shape[start:], strict=True))
+
+
+def result_shape(op: Any, *inputs: Shape) -> Shape:
+    """The shape that an op makes of inputs of these shapes."""
+    signature = parse(op.signature)
+    longest: Shape = ()
+    sizes: dict[str, int] = {}
+    for axes, shape in zip(signature.takes, inputs, strict=False):
+        lead, own = bound(axes, shape)
+        longest = max(longest, lead, key=len)
+        sizes = own | sizes
+
+    def size(word: str) -> int:
+        """head * d, past + new."""
+        terms = [[factor.strip() for factor in term.split("*")] for term in word.split("+")]
+        return sum(
+            prod(sizes[each] if each in sizes else getattr(op, each) for each in term) for term in terms
+        )
+
+    there = [each.rstrip("?") for each in signature.gives if not each.endswith("?") or each[:-1] in sizes]
+    return tuple(each for word in there for each in (longest if word == LEAD else (size(word),)))

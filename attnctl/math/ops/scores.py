@@ -1,0 +1,147 @@
+"""Ops on scores: Q Kᵀ, what bends it, softmax, and A V."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod, sqrt
+
+import numpy as np
+
+from attnctl.math import Array, Shape
+from attnctl.math.notation import Input, Place, Term, call, index, is_seen, largest, total, where
+from attnctl.math.ops.base import Places, RowWise
+
+
+class MatMulT(RowWise):
+    """Q Kᵀ: every query with every key."""
+
+    signature = "(..., query, d), (..., key, d) -> (..., query, key)"
+    words = (
+        "Each query is multiplied by each key, column by column, and the products are added up: one score."
+    )
+
+    def apply(self, q: Array, k: Array, *, out: Array | None = None) -> Array:
+        return np.matmul(q, k.swapaxes(-1, -2), out=out)
+
+    def form(self, cell: Places, q: Input, k: Input) -> Term:
+        """Σ q·k."""
+        *lead, row, column = cell
+        i = index(q.shape[-1])
+        return total(i, q.at(*lead, row, i) * k.at(*lead, column, i))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A multiplication and an addition a term."""
+        return 2 * prod(shape) * inputs[0][-1]
+
+
+class MatMul(RowWise):
+    """a b: A V, or concat W_O (+ b_O)."""
+
+    signature = "(..., m, n), (..., n, p)[, (p)] -> (..., m, p)"
+    words = "Each row of {0} is multiplied by {1}[, and {2} is added]."
+
+    def apply(self, a: Array, b: Array, *bias: Array, out: Array | None = None) -> Array:
+        product = np.matmul(a, b, out=out)
+        return np.add(product, bias[0], out=out) if bias else product
+
+    def form(self, cell: Places, a: Input, b: Input, *bias: Input) -> Term:
+        """Σ a·b (+ bias)."""
+        *lead, row, column = cell
+        i = index(a.shape[-1])
+        product = total(i, a.at(*lead, row, i) * b.at(*lead, i, column))
+        return product + bias[0].at(column) if bias else product
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A multiplication and an addition a term."""
+        return 2 * prod(shape) * inputs[0][-1]
+
+
+@dataclass(frozen=True)
+class Scale(RowWise):
+    """Scores / √d_k, or times a factor of one's own (Vaswani et al. 2017, equation 1)."""
+
+    signature = "(...) -> (...)"
+
+    d_k: int = 1
+    factor: float | None = None
+
+    @property
+    def words(self) -> str:
+        """By how much, and why."""
+        if self.factor is not None:
+            return f"Each of the {{0}} is multiplied by {self.factor:g}."
+        root = f"√d_k = √{self.d_k} = {sqrt(self.d_k):.4g}"
+        return f"Each of the {{0}} is divided by {root}, so that they do not grow with d_k."
+
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
+        if self.factor is None:
+            return np.divide(s, s.dtype.type(sqrt(self.d_k)), out=out)
+        return np.multiply(s, s.dtype.type(self.factor), out=out)
+
+    def form(self, cell: Places, s: Input) -> Term:
+        """s / √d_k."""
+        if self.factor is not None:
+            return s.at(*cell) * self.factor
+        return s.at(*cell) / call("sqrt", self.d_k)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """One a cell."""
+        return prod(shape)
+
+
+@dataclass(frozen=True)
+class Squeeze(RowWise):
+    """cap · tanh(S / cap), the soft cap (Gemma 2, section 2)."""
+
+    signature = "(...) -> (...)"
+    words = "The {0} are bent by tanh: no score gets beyond ±{op.cap:g}."
+
+    cap: float
+
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
+        wide = np.result_type(s, np.float32)  # half precision has no room for a small cap
+        cap = wide.type(self.cap)
+        squeezed = np.divide(s, cap, out=out if wide == s.dtype else None)
+        np.tanh(squeezed, out=squeezed)
+        np.multiply(squeezed, cap, out=squeezed)
+        if wide == s.dtype:
+            return squeezed
+        return np.add(squeezed, 0, out=np.empty_like(s) if out is None else out, casting="same_kind")
+
+    def form(self, cell: Places, s: Input) -> Term:
+        """cap · tanh(s / cap)."""
+        return self.cap * call("tanh", s.at(*cell) / self.cap)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A division, a function and a product a cell."""
+        return 3 * prod(shape)
+
+
+class Softmax(RowWise):
+    """exp(s − max) / Σ exp(s − max) over keys; a row that sees nothing gets zeros."""
+
+    signature = "(..., key) -> (..., key)"
+    words = "Softmax turns each row of scores into shares: exp(score), divided by the sum of the row."
+
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
+        top = s.max(axis=-1, keepdims=True)
+        e = np.subtract(s, np.where(np.isneginf(top), s.dtype.type(0), top), out=out)
+        np.exp(e, out=e)
+        total = e.sum(axis=-1, keepdims=True, dtype=np.result_type(s, np.float32))
+        return np.divide(e, np.where(total == 0, total.dtype.type(1), total), out=e, casting="same_kind")
+
+    def form(self, cell: Places, s: Input) -> Term:
+        """exp(s − max) / Σ exp(s − max) over the keys that are seen."""
+        *row, column = cell
+        j = index(s.shape[-1], "j")
+        top = largest(j, s.at(*row, j))
+
+        def grown(key: Place) -> Term:
+            return call("exp", s.at(*row, key) - top)
+
+        share = grown(column) / total(j, grown(j), seen=s.at(*row, j))
+        return where(is_seen(s.at(*cell)), share, 0)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A maximum, a difference, a function, a sum and a division a cell."""
+        return 5 * prod(shape)

@@ -1,0 +1,173 @@
+"""Ops on rows: what makes Q, K and V of a sentence, and a sentence of the heads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from attnctl.math import Array, Shape
+from attnctl.math.notation import Input, Term, call, index, number, table, total, where
+from attnctl.math.ops.base import Op, Places
+from attnctl.math.ops.positions import rotary_angles, rotary_pairs, rotate, sinusoids
+from attnctl.math.rules import PerBatch, per_batch
+
+
+@dataclass(frozen=True)
+class Sinusoid(Op):
+    """Sinusoidal positions (Vaswani et al. 2017, section 3.5)."""
+
+    signature = "-> (length, d_model)"
+    words = "Each position gets a row of sines and cosines, whose waves grow longer by column."
+
+    length: int
+    d_model: int
+    start: int = 0
+
+    def apply(self) -> Array:
+        return sinusoids(self.length, self.d_model, self.start)
+
+    def form(self, cell: Places) -> Term:
+        """sin or cos of position / 10000^(2i/d)."""
+        token, column = cell
+        divisors = [10000.0 ** (2 * pair / self.d_model) for pair in range((self.d_model + 1) // 2)]
+        angle = number(token + self.start) / table(np.array(divisors), column // 2)
+        return where(column % 2 < 1, call("sin", angle), call("cos", angle))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A division and a function a cell."""
+        return 2 * prod(shape)
+
+
+class Project(Op):
+    """X W (+ b), for every head at once."""
+
+    signature = "(..., token, d_model), (head, d_model, d)[, (head, d)] -> (..., head, token, d)"
+    words = "Each row of {0} is multiplied by {1}[, and {2} is added]: each head has columns of its own."
+
+    def apply(self, x: Array, w: Array, *b: Array) -> Array:
+        out = x[..., None, :, :] @ w
+        return out + b[0][:, None, :] if b else out
+
+    def form(self, cell: Places, x: Input, w: Input, *b: Input) -> Term:
+        """Σ x·w (+ b)."""
+        *batch, head, token, column = cell
+        i = index(x.shape[-1])
+        product = total(i, x.at(*batch, token, i) * w.at(head, i, column))
+        return product + b[0].at(head, column) if b else product
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A multiplication and an addition a term."""
+        return 2 * prod(shape) * inputs[0][-1]
+
+
+@dataclass(frozen=True)
+class Rotate(Op):
+    """Rotary positions (Su et al. 2021): pairs of columns turned by position · θ^(−2i/dims).
+
+    `frequencies` are given where θ does not say them (an angle is position · frequency), and
+    `factor` multiplies what is turned (YaRN). Columns before `first` are not turned.
+    """
+
+    signature = "(batch?, head?, token, d) -> (batch?, head?, token, d)"
+    words = "Each row of {0} is turned, pair of columns by pair, by an angle that grows with its position."
+
+    theta: float = 10000.0
+    dims: int | None = None
+    interleaved: bool = False
+    start: PerBatch = 0
+    frequencies: tuple[float, ...] = ()
+    factor: float = 1.0
+    first: int = 0
+
+    def angles(self, x: Array | Input) -> Array:
+        """The angle of each token and pair, ([batch, 1,] token, dims/2)."""
+        positions = np.arange(x.shape[-2]) + per_batch(self.start, axes=2)
+        if self.frequencies:
+            # In the type of the numbers: models multiply in float32, which tells at far positions.
+            wide = np.result_type(x.dtype, np.float32)
+            return positions.astype(wide)[..., None] * np.array(self.frequencies, wide)
+        return rotary_angles(positions, self.dims or x.shape[-1] - self.first, self.theta)
+
+    def pairs(self, count: int) -> tuple[Array, Array]:
+        """The columns (first, second) of each of so many pairs."""
+        return rotary_pairs(2 * count, interleaved=self.interleaved, start=self.first)
+
+    def apply(self, x: Array) -> Array:
+        angle = self.angles(x)
+        cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
+        if self.factor != 1:
+            cos, sin = cos * x.dtype.type(self.factor), sin * x.dtype.type(self.factor)
+        return rotate(x, cos, sin, interleaved=self.interleaved, start=self.first)
+
+    def form(self, cell: Places, x: Input) -> Term:
+        """a·cos α − b·sin α for the first of a pair, a·sin α + b·cos α for the second."""
+        *row, column = cell
+        angles = self.angles(x)
+        pairs, own = angles.shape[-1], column - self.first
+        pair = own // 2 if self.interleaved else own % pairs
+        first, apart = (self.first + 2 * pair, 1) if self.interleaved else (self.first + pair, pairs)
+        a, b = x.at(*row, first), x.at(*row, first + apart)
+        cos, sin = (call(name, table(angles, *row, pair)) for name in ("cos", "sin"))
+        if self.factor != 1:
+            cos, sin = self.factor * cos, self.factor * sin
+        is_first = own % 2 < 1 if self.interleaved else own < pairs
+        turned = where(is_first, a * cos - b * sin, a * sin + b * cos)
+        if self.first + 2 * pairs < x.shape[-1]:
+            turned = where(own < 2 * pairs, turned, x.at(*cell))
+        return where(column < self.first, x.at(*cell), turned) if self.first else turned
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """Two products and a sum a cell."""
+        return 3 * prod(shape)
+
+
+class Append(Op):
+    """New keys (or values) after the past ones, along the key axis."""
+
+    signature = "(..., past, d), (..., new, d) -> (..., past + new, d)"
+    words = "The rows of {1} are put behind those of {0}, which were kept from before."
+
+    def apply(self, past: Array, new: Array) -> Array:
+        return np.concatenate((past, new), axis=-2)
+
+    def form(self, cell: Places, past: Input, new: Input) -> Term:
+        """The cell of the past, or of the new."""
+        *lead, row, column = cell
+        count = past.shape[-2]
+        return where(row < count, past.at(*cell), new.at(*lead, row - count, column))
+
+
+@dataclass(frozen=True)
+class Repeat(Op):
+    """Each kv head serves `times` query heads in a row: h0 h0 h1 h1 (Ainslie et al. 2023)."""
+
+    signature = "(..., head, key, d) -> (..., times * head, key, d)"
+    words = "Each head of {0} is used by {op.times} query heads."
+
+    times: int
+
+    def apply(self, x: Array) -> Array:
+        return np.repeat(x, self.times, axis=-3)
+
+    def form(self, cell: Places, x: Input) -> Term:
+        """The cell of the head that is shared."""
+        *lead, head, row, column = cell
+        return x.at(*lead, head // self.times, row, column)
+
+
+class Merge(Op):
+    """The heads side by side: h0 h0 h1 h1 along the columns."""
+
+    signature = "(..., head, query, d) -> (..., query, head * d)"
+    words = "The {0} of all heads are put side by side, a row for each query."
+
+    def apply(self, z: Array) -> Array:
+        *batch, heads, queries, d = z.shape
+        return z.swapaxes(-3, -2).reshape(*batch, queries, heads * d)
+
+    def form(self, cell: Places, z: Input) -> Term:
+        """The head's cell."""
+        *batch, query, column = cell
+        return z.at(*batch, column // z.shape[-1], query, column % z.shape[-1])

@@ -1,0 +1,105 @@
+"""What a rule is: who may attend to whom, or how scores bend.
+
+Rules are functions of absolute positions, combined by "and", and evaluated for whatever block of
+positions is asked for: no (query, key) mask is ever built whole for them. `True` means *may
+attend*, everywhere.
+
+A rule's file imports NumPy where it computes: help texts list every rule's flag, and come without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import Any, ClassVar
+
+from attnctl.base.setting import Setting
+from attnctl.math import Array
+
+Positions = Array
+Mask = Array
+Span = tuple[int, int]
+"""Keys [from, to), by absolute position."""
+
+PerBatch = int | tuple[int, ...]
+"""One number for all, or one for each member of the batch."""
+
+
+class Rule:
+    """One rule of a kind of attention: a frozen dataclass whose fields are its parameters."""
+
+    name: ClassVar[str]
+    """What it is called in a config, in a dump and in tables."""
+
+    words: ClassVar[str] = "The rule {name} says who sees whom."
+    """What it asks for, a sentence with its parameters in { }; one that is None is any."""
+
+    relative: ClassVar[bool] = False
+    """Whether it depends on where a query stands among the keys."""
+
+    setting: ClassVar[Setting | None] = None
+    """How a person asks for it: in a config, by a flag, by a keyword. None: no one can."""
+
+    @classmethod
+    def of(cls, value: Any) -> Rule:
+        """The rule with the value that its setting's reader read; on or off is for rules without any."""
+        make: Any = cls
+        return make() if value is True else make(*value) if isinstance(value, tuple) else make(value)
+
+    def plain(self) -> Any:
+        """The rule in the form a config writes it: causal, {softcap: 30.0}, {window: [3, 0]}."""
+        values = astuple(self)  # type: ignore[call-overload]  # every rule is a dataclass
+        if not values:
+            return self.name
+        return {self.name: values[0] if len(values) == 1 else list(values)}
+
+    @property
+    def said(self) -> str:
+        """What it asks for, a sentence."""
+        values = {name: "any" if value is None else value for name, value in vars(self).items()}
+        return self.words.format(name=self.name, **values)
+
+    def of_member(self, member: int) -> Rule:
+        """The same rule for one member of the batch."""
+        return self
+
+
+class VisibilityRule(Rule):
+    """A rule that hides keys from queries.
+
+    Only `allows` is needed. The two promises let attention skip work on blocks; each is a bound,
+    and one that is not made (the defaults) costs time, never a wrong number.
+    """
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """Who sees whom: (..., queries, 1), (keys,) -> (..., queries, keys)."""
+        raise NotImplementedError
+
+    def visible_to_any(self, first: int, last: int, keys: int) -> Span:
+        """No query at positions first…last sees a key outside of this: it need not be computed."""
+        return 0, keys
+
+    def visible_to_all(self, first: int, last: int, keys: int) -> Span:
+        """Every query at positions first…last sees every key in this: it need not be checked."""
+        return 0, 0
+
+    def of_member(self, member: int) -> VisibilityRule:
+        """The same rule for one member of the batch."""
+        return self
+
+
+def within(position: int, keys: int) -> int:
+    """The position, or the nearest end of the keys: queries may stand before or behind them."""
+    return min(max(position, 0), keys)
+
+
+def per_batch(value: PerBatch, axes: int = 3) -> Array:
+    """One number as it is; one for each member as (batch, 1, …), to broadcast against `axes` more axes."""
+    import numpy as np
+
+    array = np.asarray(value)
+    return array.reshape(*array.shape, *(1,) * axes) if array.ndim else array
+
+
+def of_member(value: PerBatch, member: int) -> int:
+    """The number of one member of the batch."""
+    return value if isinstance(value, int) else value[member]

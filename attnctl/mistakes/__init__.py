@@ -1,0 +1,39 @@
+"""Every mistake that `check` knows, in the order in which it prefers them.
+
+Where several reproduce the recorded numbers (with one head, say, or a symmetric matrix), the one
+that leaves the fewest later steps unexplained is named, and of those the first in this order; the
+others are listed as also fitting.
+"""
+
+from attnctl.mistakes.biases import BIASES
+from attnctl.mistakes.heads import HEADS
+from attnctl.mistakes.kernels import KERNELS
+from attnctl.mistakes.masks import MASKS, PARTIAL_MASKS
+from attnctl.mistakes.mistake import Mistake
+from attnctl.mistakes.models import MODELS
+from attnctl.mistakes.numbers import NUMBERS
+from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
+from attnctl.mistakes.projections import FITTED, PROJECTIONS
+from attnctl.mistakes.scores import OTHER_SCALE, SCALING, SOFTCAP
+from attnctl.mistakes.softmax import SOFTMAX, SUMS
+from attnctl.mistakes.visibility import VISIBILITY
+
+CATALOGUE: tuple[Mistake, ...] = (
+    *SCALING,
+    *SOFTMAX,
+    *MASKS,
+    *PROJECTIONS,
+    *HEADS,
+    *POSITIONS,
+    *MODELS,
+    *SOFTCAP,
+    *BIASES,
+    *KERNELS,
+    *PARTIAL_MASKS,
+    *VISIBILITY,
+    *SUMS,
+    *FITTED_POSITIONS,
+    *FITTED,
+    *OTHER_SCALE,
+    *NUMBERS,
+)

@@ -1,0 +1,217 @@
+"""Mistakes in what is added to the scores: ALiBi's slopes, a given bias."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation
+from attnctl.math.ops import Add, MatMul, MatMulT, Op, Scale, Slope, Softmax
+from attnctl.math.rules import alibi_slopes
+from attnctl.mistakes import wrong
+from attnctl.mistakes.fit import planted_best, planted_fit, spoken
+from attnctl.mistakes.mistake import Case, Mistake, Plant
+
+BIASED = ("alibi_scores", "biased_scores")
+WEIGHTS = "attention_weights"
+
+
+def find_slopes(case: Case) -> Iterator[tuple[str, Slope]]:
+    """The step that takes ALiBi's slopes, if there is one."""
+    for name in BIASED:
+        op = case.op(name)
+        if isinstance(op, Slope):
+            yield name, op
+
+
+def with_slopes(case: Case, name: str, op: Slope, slopes: Array) -> Derivation:
+    """The derivation with other slopes, (head,)."""
+    by_head = slopes[:, None, None]
+    return case.put(name, wrong.By(lambda s: s - by_head * op.distances(s.shape)))
+
+
+def other_slopes(case: Case) -> Iterator[Plant]:
+    """Other slopes than the paper's."""
+    for name, op in find_slopes(case):
+        heads = case.size("head") or 1
+        right, at = alibi_slopes(heads), np.arange(heads)
+        ways = {
+            "they have the wrong sign": -right,
+            "their exponents begin at 0": 2.0 ** (-8.0 * at / heads),
+            "they are in reverse order": right[::-1],
+            "they are 2^(−8h/heads), though the number of heads is no power of two": 2.0
+            ** (-8.0 * (at + 1) / heads),
+            "they are those of eight heads": 2.0 ** -(at + 1.0),
+            "they are those of the first heads of the next power of two": alibi_slopes(
+                2 ** int(np.ceil(np.log2(heads)))
+            )[:heads],
+        }
+        for said, slopes in ways.items():
+            yield Plant(with_slopes(case, name, op, slopes), said)
+        yield from planted_fit(
+            case,
+            times(case, name, op, right),
+            (-1.0, 0.3, 0.6, 2.0, 5.0),
+            lambda by: f"they are multiplied by {spoken(by)}",
+        )
+        yield from planted_fit(
+            case,
+            times(case, name, op, np.ones(heads)),
+            (0.03, 0.3, 1.0, -0.3),
+            lambda by: f"they are all {spoken(by)}",
+        )
+        yield from slopes_of_each(case, name, op)
+
+
+def times(case: Case, name: str, op: Slope, slopes: Array) -> Callable[[float], Derivation]:
+    """Slopes times a factor."""
+    return lambda by: with_slopes(case, name, op, by * slopes)
+
+
+def slopes_of_each(case: Case, name: str, op: Slope) -> Iterator[Plant]:
+    """Each head's slope by itself, where the scores they were taken from are written down."""
+    if case.first != name:
+        return
+    distances = np.broadcast_to(op.distances(case.found.shape), case.found.shape)
+    lost = case.expected.value + op.slopes(case.found.shape) * distances - case.found
+    told = np.isfinite(lost) & (distances > 0)
+    axes = tuple(at for at in range(lost.ndim) if at != lost.ndim - 3)
+    weight = np.where(told, distances, 0)
+    slopes = (np.where(told, lost, 0.0) * weight).sum(axis=axes) / np.maximum((weight**2).sum(axis=axes), 1)
+    said = ", ".join(f"{slope:.4g}" for slope in slopes)
+    yield Plant(with_slopes(case, name, op, slopes), f"they are {said}")
+
+
+DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (
+    ("query − key with its sign", lambda query, key: query - key),
+    ("key − query with its sign", lambda query, key: key - query),
+    ("its square", lambda query, key: (query - key) ** 2),
+    ("its root", lambda query, key: np.sqrt(np.abs(query - key))),
+    ("the key's position alone", lambda query, key: -key + 0 * query),
+)
+
+
+def other_distances(case: Case) -> Iterator[Plant]:
+    """Something else for the distance."""
+    for name, op in find_slopes(case):
+        for said, distance in DISTANCES:
+            yield Plant(case.put(name, wrong.By(by_distance(op, distance))), said)
+        size = max(case.size("query") or 0, case.size("key") or 0)
+        ways = [by for by in range(-min(size, 64), min(size, 64) + 1) if by]
+        yield from planted_best(
+            case,
+            distance_from(case, name, op),
+            ways,
+            lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
+        )
+
+
+def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> Callable[[Array], Array]:
+    """Scores less slope times that."""
+    return lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape))
+
+
+def distance_from(case: Case, name: str, op: Slope) -> Callable[[int], Derivation]:
+    """Queries that stand elsewhere."""
+
+    def make(by: int) -> Derivation:
+        return case.put(name, wrong.By(by_distance(op, lambda query, key: np.abs(query + by - key))))
+
+    return make
+
+
+def other_bias(case: Case) -> Iterator[Plant]:
+    """A given bias transposed, of one head, multiplied with the scores, or some other number of times."""
+    op = case.op("biased_scores")
+    if not isinstance(op, Add):
+        return
+    ways: dict[str, Callable[[Array, Array], Array]] = {
+        "the bias is transposed": lambda s, b: s + b.swapaxes(-1, -2),
+        "the first head's bias is added to all": lambda s, b: s + b[..., :1, :, :],
+        "the scores are multiplied by the bias": lambda s, b: s * b,
+        "the bias is exponentiated before it is added": lambda s, b: s + np.exp(b),
+    }
+    for said, function in ways.items():
+        yield Plant(case.put("biased_scores", wrong.By(function)), said)
+    yield from planted_fit(
+        case,
+        lambda by: case.put("biased_scores", wrong.By(lambda s, b: s + by * b)),
+        (-1.0, 0.3, 2.0, 5.0),
+        lambda by: f"the bias is multiplied by {spoken(by)}",
+    )
+
+
+def before_scale(case: Case) -> Iterator[Plant]:
+    """(Q Kᵀ + bias) / √d_k."""
+    scores, scale = case.op("scores"), case.op("scaled_scores")
+    for name in BIASED:
+        op = case.op(name)
+        if isinstance(scores, MatMulT) and isinstance(scale, Scale) and isinstance(op, (Add, Slope)):
+            yield Plant(case.put(name, wrong.By(scaled_after(op, scale))))
+
+
+def scaled_after(op: Op, scale: Scale) -> Callable[..., Array]:
+    return lambda s, *bias: s + scale.apply(op.apply(np.zeros_like(s), *bias))
+
+
+def after_softmax(case: Case) -> Iterator[Plant]:
+    """The bias added to the weights."""
+    op, softmax = case.op("biased_scores"), case.op(WEIGHTS)
+    if isinstance(op, Add) and isinstance(softmax, Softmax) and isinstance(case.op("head_outputs"), MatMul):
+        scores, bias = case.derivation["biased_scores"].inputs
+        late = case.derivation[WEIGHTS].inputs[0]
+        inputs = {"biased_scores": (scores,), WEIGHTS: (late, bias)}
+        ops: dict[str, Op] = {
+            "biased_scores": wrong.By(np.copy),
+            WEIGHTS: wrong.By(lambda s, b: softmax.apply(s) + b),
+        }
+        yield Plant(case.put_all(ops, inputs))
+
+
+BIASES = (
+    Mistake(
+        "bias-scaled",
+        BIASED,
+        "the bias is added before the scale, and scaled with the scores",
+        "scale Q Kᵀ first, then add",
+        before_scale,
+        subject="bias",
+    ),
+    Mistake(
+        "bias-after-softmax",
+        BIASED,
+        "the bias is added to the weights, after softmax",
+        "add it to the scores",
+        after_softmax,
+        subject="bias",
+    ),
+    Mistake(
+        "alibi-slopes",
+        BIASED,
+        "ALiBi's slopes are not those of its paper: {}",
+        "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
+        other_slopes,
+        fitted=True,
+        subject="bias",
+    ),
+    Mistake(
+        "alibi-distance",
+        BIASED,
+        "ALiBi's distance is not |query − key| but {}",
+        "subtract slope · |query − key|, a cache's keys counted in",
+        other_distances,
+        fitted=True,
+        subject="bias",
+    ),
+    Mistake(
+        "score-bias-wrong",
+        ("biased_scores",),
+        "{}",
+        "add the bias to the scaled scores once, a head's to its own, rows for queries",
+        other_bias,
+        fitted=True,
+        subject="bias",
+    ),
+)

@@ -1,0 +1,174 @@
+"""Mistakes of programs that go through the keys block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.ops import MatMul, Softmax
+from attnctl.mistakes import wrong
+from attnctl.mistakes.fit import blocks, planted_best
+from attnctl.mistakes.mistake import Case, Mistake, Plant
+
+WEIGHTS = "attention_weights"
+OUTPUTS = "head_outputs"
+
+FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
+    ("the output is not rescaled", wrong.LEFT_ALONE, wrong.RESCALED),
+    ("the sum is not rescaled", wrong.RESCALED, wrong.LEFT_ALONE),
+    ("neither output nor sum is rescaled", wrong.LEFT_ALONE, wrong.LEFT_ALONE),
+    ("output and sum are rescaled by exp(new − old)", wrong.BACKWARDS, wrong.BACKWARDS),
+    ("output and sum are rescaled by a power of 2", wrong.BASE_TWO, wrong.BASE_TWO),
+    ("the sum is overwritten", wrong.RESCALED, None),
+    ("the output is overwritten", None, wrong.RESCALED),
+)
+"""What happens when the running maximum grows; None forgets all blocks but the last."""
+
+
+def online(case: Case) -> Iterator[Plant]:
+    """Softmax summed block by block, its running maximum not carried through."""
+    if not isinstance(case.op(WEIGHTS), Softmax):
+        return
+    ways = [(form, block) for form in FORMS for block in blocks(case.size("key") or 0)]
+
+    def make(way: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], int]) -> wrong.By:
+        (_, output, total), block = way
+        return wrong.By(lambda s: wrong.online(s, block, output, total))
+
+    yield from planted_best(
+        case,
+        lambda way: case.put(WEIGHTS, make(way)),
+        ways,
+        lambda way: f"{way[0][0]} (blocks of {way[1]})",
+    )
+    yield from planted_best(
+        case,
+        lambda block: case.put(WEIGHTS, wrong.By(lambda s: wrong.averaged_blocks(s, block))),
+        blocks(case.size("key") or 0),
+        lambda block: f"the outputs of the blocks (of {block}) are averaged",
+    )
+
+
+def read_twice(case: Case) -> Iterator[Plant]:
+    """The last block of keys counted twice."""
+    keys = case.size("key") or 0
+    if isinstance(case.op(WEIGHTS), Softmax):
+
+        def doubled(count: int) -> wrong.By:
+            late = np.where(np.arange(keys) >= keys - count, np.log(2.0), 0.0)
+            return wrong.By(lambda s: wrong.softmax(s + late, -1))
+
+        yield from planted_best(
+            case, lambda count: case.put(WEIGHTS, doubled(count)), range(1, min(keys, 256)), str
+        )
+
+
+def without_rows(case: Case) -> Iterator[Plant]:
+    """Zeros for the last queries."""
+    op, queries = case.op(OUTPUTS), case.size("query") or 0
+    if isinstance(op, MatMul):
+
+        def zeroed(start: int) -> wrong.By:
+            kept = (np.arange(queries) < start)[:, None]
+            return wrong.By(lambda z: z * kept)
+
+        starts = [start for start in range(queries) if start >= queries - 256]
+        yield from planted_best(
+            case,
+            lambda start: case.then(OUTPUTS, zeroed(start)),
+            starts,
+            lambda start: f"{queries - start}",
+        )
+
+
+def plant_shifts(case: Case) -> Iterator[Plant]:
+    """Weights applied to the values of other keys."""
+    op, keys = case.op(OUTPUTS), case.size("key") or 0
+    if isinstance(op, MatMul):
+
+        def moved(by: int) -> wrong.Arranged:
+            return wrong.Arranged(op, (wrong.keep_positions, lambda v: np.roll(v, by, axis=-2)))
+
+        ways = [by for by in range(-min(keys // 2, 64), min(keys // 2, 64) + 1) if by]
+        yield from planted_best(case, lambda by: case.put(OUTPUTS, moved(by)), ways, places)
+
+
+def places(by: int) -> str:
+    """One place before, 4 places after."""
+    return f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}"
+
+
+def plant_other_values(case: Case) -> Iterator[Plant]:
+    """Weights applied to K, or to Q."""
+    op = case.op(OUTPUTS)
+    if isinstance(op, MatMul) and "scores" in case.derivation:
+        weights, _ = case.derivation[OUTPUTS].inputs
+        for name in dict.fromkeys([*reversed(case.derivation["scores"].inputs), "K", "Q"]):
+            if name in case.derivation:
+                yield Plant(case.put(OUTPUTS, op, (weights, name)), name)
+
+
+def transposed_weights(case: Case) -> Iterator[Plant]:
+    """Aᵀ V."""
+    op = case.op(OUTPUTS)
+    if isinstance(op, MatMul) and case.size("query") == case.size("key"):
+        yield Plant(case.put(OUTPUTS, wrong.Arranged(op, (turn_weights,))))
+
+
+def turn_weights(weights: Array) -> Array:
+    """Queries and keys exchanged."""
+    return weights.swapaxes(-1, -2)
+
+
+KERNELS = (
+    Mistake(
+        "weights-applied-to-wrong",
+        (OUTPUTS,),
+        "the weights are applied to {} rather than V",
+        "take weights @ V",
+        plant_other_values,
+    ),
+    Mistake(
+        "weights-transposed",
+        (OUTPUTS,),
+        "the weights are transposed before they are applied to V",
+        "take weights @ V: each row is one query's",
+        transposed_weights,
+    ),
+    Mistake(
+        "online-not-rescaled",
+        (WEIGHTS,),
+        "{} when the running maximum grows",
+        "multiply both by exp(old maximum − new maximum) before a block is added",
+        online,
+        fitted=True,
+        subject="softmax",
+    ),
+    Mistake(
+        "keys-twice",
+        (WEIGHTS,),
+        "the last {} keys are counted twice",
+        "let the last block begin where the one before ends, and hide what is past the last key",
+        read_twice,
+        fitted=True,
+        subject="softmax",
+    ),
+    Mistake(
+        "queries-dropped",
+        (OUTPUTS,),
+        "the last {} queries are left at 0",
+        "round the number of blocks of queries up",
+        without_rows,
+        fitted=True,
+    ),
+    Mistake(
+        "values-shifted",
+        (OUTPUTS,),
+        "each weight is applied to the value {} its key",
+        "take keys and values of the same block",
+        plant_shifts,
+        fitted=True,
+    ),
+)

@@ -1,0 +1,226 @@
+"""A known mistake: the derivation of a program that makes it, and what to tell the one who wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from attnctl.evidence.judge import vanishes
+from attnctl.evidence.probe import Probe
+from attnctl.evidence.record import Record
+from attnctl.evidence.rounding import Known, free
+from attnctl.evidence.walk import Walk
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.names import OUTPUT
+from attnctl.math.ops import Op
+
+
+@dataclass
+class Effort:
+    """How much a search may compute, and has computed."""
+
+    most: float = inf
+    numbers: int = 0
+    exceeded: bool = False
+    """Whether there was more to try."""
+
+    def allow(self, most: float) -> None:
+        """Begin anew, with so many numbers to compute."""
+        self.most, self.numbers = most, 0
+
+    def spent(self) -> bool:
+        self.exceeded |= self.numbers > self.most
+        return self.numbers > self.most
+
+
+LEAST_EFFORT = 15_000
+"""Numbers that could be computed in the time that it takes to try a plant on next to none."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A step that disagrees: what was found, what was expected, and the derivation that says so."""
+
+    derivation: Derivation
+    record: Record
+    first: str
+    found: Array
+    expected: Known
+    differs: Array
+    """Which numbers of it rounding does not explain."""
+    walk: Walk
+    """What every step should be, as far as what is recorded tells."""
+    effort: Effort = field(default_factory=Effort)
+
+    def value(self, derivation: Derivation) -> Array | None:
+        """What a program makes of the step; None where it cannot be told, or is the same up to there.
+
+        None, too, where the search has computed as much as it may.
+        """
+        if self.effort.spent():
+            return None
+        probe = Probe(self.record, self.walk, derivation)
+        try:
+            value = probe.computed(self.first)
+        except (ValueError, IndexError, TypeError):  # shapes, or inputs, that only the right op takes
+            return None
+        finally:
+            self.effort.numbers += max(probe.numbers, LEAST_EFFORT) if probe.anew else 0
+        same = not probe.anew or value is None or value.shape != self.found.shape
+        return None if same else value
+
+    def misfit(self, value: Array | None) -> float:
+        """How far a value is from what was found: the root of the mean square, ∞ where there is none.
+
+        A number that is finite in one of them only counts as far off as the largest there is.
+        """
+        if value is None:
+            return np.inf
+        told = ~np.isnan(self.found) & ~free(self.expected.error)
+        told = told & ~self.record.blank(self.first)
+        if self.first.endswith("scores") and np.isneginf(value).any():
+            told = told & ~self.vanishing(value)
+        found, other = self.found[told], value[told]
+        left = np.where(found == other, 0.0, np.abs(found - other))
+        strange = ~np.isfinite(left)
+        if strange.any():
+            size = np.abs(found[np.isfinite(found)]).max(initial=1.0)
+            left = np.where(strange, size, left)
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
+
+    def vanishing(self, value: Array) -> Array:
+        """Where a number stands for the −∞ of a value: softmax makes 0 of it, or the row sees nothing."""
+        hidden, limit = np.isneginf(value), self.record.precision(self.first).vanishing
+        nothing = hidden.all(axis=-1, keepdims=True) & (self.found < limit)
+        return hidden & (nothing | vanishes(self.found, hidden, limit))
+
+    def planted(self, derivation: Derivation) -> Case:
+        return replace(self, derivation=derivation)
+
+    def op(self, name: str) -> Op | None:
+        """The op of a step, None where the derivation has no such step."""
+        return self.derivation[name].op if name in self.derivation else None
+
+    def size(self, axis: str) -> int | None:
+        """The size of an axis, as far as anything recorded shows it."""
+        return self.record.sizes.get(axis)
+
+    def put(self, name: str, op: Op, inputs: Sequence[str] | None = None) -> Derivation:
+        """The derivation with another op at one step (reading other steps, if given)."""
+        return self.put_all({name: op}, {} if inputs is None else {name: inputs})
+
+    def put_all(
+        self, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]] | None = None
+    ) -> Derivation:
+        return Derivation(tuple(change_step(step, ops, inputs or {}) for step in self.derivation))
+
+    def insert(self, new: Step, before: str) -> Derivation:
+        """The derivation with a step more; what read its input `before` that step reads it instead."""
+        return self.through(before, new.inputs[0], new)
+
+    def through(self, name: str, read: str, new: Step) -> Derivation:
+        """The derivation in which a step reads a new one instead of what it read."""
+        inputs = tuple(new.name if each == read else each for each in self.derivation[name].inputs)
+        return self.beside(name, new, with_op(self.derivation[name], self.derivation[name].op, inputs))
+
+    def reading(self, name: str, read: str, op: Op) -> Derivation:
+        """The derivation in which a step reads what an op makes of its input."""
+        axes = self.derivation[read].axes
+        return self.through(name, read, Step(self.fresh(f"{read} for {name}"), op, (read,), axes, "", ""))
+
+    def then(self, name: str, op: Op, *more: str) -> Derivation:
+        """The derivation with another op on what a step was, which reads more steps too if given."""
+        step = self.derivation[name]
+        bare = replace(step, name=self.fresh(f"{name} at first"))
+        return self.beside(name, bare, with_op(step, op, (bare.name, *more)))
+
+    def fresh(self, name: str) -> str:
+        """A name that no step has yet: two mistakes may both need a new step at one place."""
+        while name in self.derivation:
+            name += "′"
+        return name
+
+    def beside(self, name: str, new: Step, step: Step) -> Derivation:
+        """The derivation with a new step before another one, which becomes this one."""
+        steps: list[Step] = []
+        for each in self.derivation:
+            steps += [new, step] if each.name == name else [each]
+        return Derivation(tuple(steps))
+
+
+def change_step(step: Step, ops: Mapping[str, Op], inputs: Mapping[str, Sequence[str]]) -> Step:
+    """The step with its new op and inputs, or as it is."""
+    if step.name not in ops:
+        return step
+    return with_op(step, ops[step.name], inputs.get(step.name, step.inputs))
+
+
+def with_op(step: Step, op: Op, inputs: Sequence[str]) -> Step:
+    return Step(step.name, op, tuple(inputs), step.axes, step.formula, step.symbol)
+
+
+@dataclass(frozen=True)
+class Plant:
+    """The derivation of a program that makes a mistake; `detail` is what was found of it in a search."""
+
+    derivation: Derivation
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An entry of the catalogue.
+
+    `words` completes "It is what you get when …", `fix` says what to write instead; both may have
+    a {} for the detail of a plant. `plants` gives the derivations of programs that make this
+    mistake, as many as there are ways to make it; none where it cannot be made.
+    """
+
+    name: str
+    steps: tuple[str, ...]
+    """The steps where it is made: it shows there, or at the next step that is recorded."""
+    words: str
+    fix: str
+    plants: Callable[[Case], Iterable[Plant]]
+    exact: bool = True
+    """Whether the mistake gives certain numbers, or only says how far off they may be."""
+    fitted: bool = False
+    """Whether a number of it is fitted: what explains as much without is preferred."""
+    subject: str = ""
+    """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
+
+    def contradicts(self, other: Mistake) -> bool:
+        return self.name == other.name or (self.subject != "" and self.subject == other.subject)
+
+    def at(self, case: Case) -> Iterator[Plant]:
+        """The plants, where there is a step to make the mistake at."""
+        if any(name in case.derivation for name in self.steps):
+            yield from self.plants(case)
+
+
+def instead(
+    name: str, make: Callable[[Any], Op | None], kind: type[Op] = Op
+) -> Callable[[Case], Iterator[Plant]]:
+    """Plants one other op at a step, made from the right one; None where there is no wrong one."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        right = case.op(name)
+        wrong = make(right) if isinstance(right, kind) else None
+        if wrong is not None:
+            yield Plant(case.put(name, wrong))
+
+    return plants
+
+
+def everywhere_or_once(*names: str) -> Iterator[tuple[str, ...]]:
+    """All of them, then those before the output, then each alone: how often a mistake is made."""
+    before = tuple(name for name in names if name != OUTPUT)
+    yield from dict.fromkeys(each for each in (names, before) if len(each) > 1)
+    for name in names:
+        yield (name,)

@@ -1,0 +1,59 @@
+"""Mistakes of arithmetic: too few digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
+from attnctl.evidence.precision import round_to as nearest
+from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recompute, same_errors, stretch
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.mistakes import wrong
+from attnctl.mistakes.mistake import Case, Mistake, Plant
+
+
+def plant_fewer_digits(case: Case) -> Iterator[Plant]:
+    """Every unrecorded step on the way in fewer digits, or one of them, where the numbers show it."""
+    steps = stretch(case.derivation, case.record, case.first)
+    every = [{step.name for step in steps}, *({step.name} for step in steps if len(steps) > 1)]
+    for precision in (FLOAT32, FLOAT16, BFLOAT16):
+        if precision.bits >= case.record.precision(case.first).bits:
+            continue
+        for names in every:
+            if shown(case, simulate_precision(case, steps, names, precision), precision):
+                ops = {
+                    name: wrong.Coarse(case.derivation[name].op, precision.unit, precision.largest)
+                    for name in names
+                }
+                yield Plant(case.put_all(ops), precision.name)
+
+
+def simulate_precision(
+    case: Case, steps: list[Step], names: set[str], precision: Precision
+) -> Array | None:
+    """The step that disagrees, inputs and results of these steps rounded."""
+
+    def short(step: Step) -> Rounding:
+        return (lambda x: nearest(x, precision)) if step.name in names else keep_digits
+
+    return recompute(case.record, steps, short, short)
+
+
+def shown(case: Case, value: Array | None, precision: Precision) -> bool:
+    found, right = case.found, case.expected.value
+    if value is None:
+        return False
+    return same_errors(found, right, value) or on_its_grid(found, right, value, precision)
+
+
+NUMBERS = (
+    Mistake(
+        "low-precision",
+        ("Q", "K", "V", "scores", "attention_weights", "head_outputs", "output"),
+        "it is computed in {}",
+        "compute it in the type of the other steps, and round at the end",
+        plant_fewer_digits,
+        exact=False,
+    ),
+)

@@ -1,0 +1,417 @@
+"""Mistakes in telling tokens where they stand: rotations and sinusoids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+from math import pi
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation
+from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
+from attnctl.math.ops.positions import sinusoids
+from attnctl.mistakes import wrong
+from attnctl.mistakes.fit import ends, planted_best, planted_fit, spoken
+from attnctl.mistakes.mistake import Case, Mistake, Plant, everywhere_or_once
+
+TURNED = ("Q_rotated", "K_rotated")
+
+THETAS = (3.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 5e5, 1e6, 3e6, 1e7)
+
+Turn = Callable[[Rotate], Op]
+
+
+def rotations(case: Case) -> dict[str, Rotate]:
+    turned = {name: case.op(name) for name in TURNED}
+    return {name: op for name, op in turned.items() if isinstance(op, Rotate)}
+
+
+def rotary(*ways: Turn) -> Callable[[Case], Iterator[Plant]]:
+    """Plants another op for the rotations of Q and K, both or one."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        right = rotations(case)
+        for make, names in product(ways, list(everywhere_or_once(*right))):
+            yield Plant(case.put_all({name: make(right[name]) for name in names}))
+
+    return plants
+
+
+def rotary_fit(
+    make: Callable[[Rotate, float], Op],
+    starts: tuple[float, ...],
+    right_number: Callable[[Rotate], float] | None = None,
+) -> Callable[[Case], Iterator[Plant]]:
+    """Plants rotations by a number that is fitted; the detail says the right one too, where it is told."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        right = rotations(case)
+
+        def with_value(value: float) -> Derivation:
+            return case.put_all({name: make(op, value) for name, op in right.items()})
+
+        def say(value: float) -> str:
+            op = next(iter(right.values()))
+            return (
+                f"{plain(value)}, where {plain(right_number(op))} is meant"
+                if right_number
+                else plain(value)
+            )
+
+        if right:
+            yield from planted_fit(case, with_value, starts, say)
+
+    return plants
+
+
+def plain(value: float) -> str:
+    """A number as an option takes it."""
+    return f"{value:.6g}" if value != round(value) or abs(value) >= 1e15 else f"{value:.0f}"
+
+
+def with_theta(op: Rotate, theta: float) -> Rotate:
+    """The rotation with another base, and nothing that stretches its frequencies."""
+    return replace(op, theta=theta, frequencies=(), factor=1.0)
+
+
+def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
+    return wrong.TurnedOtherwise(**vars(op), change=change)
+
+
+def other_dims(case: Case) -> Iterator[Plant]:
+    """Another number of columns turned."""
+    right, d = rotations(case), case.size("d_k") or 0
+    ways = [dims for dims in range(2, d + 1, 2) if any((op.dims or d) != dims for op in right.values())]
+    yield from planted_best(
+        case,
+        lambda dims: case.put_all({name: replace(op, dims=dims) for name, op in right.items()}),
+        ways,
+    )
+
+
+def other_starts(case: Case) -> Iterator[Plant]:
+    """Positions counted from elsewhere, for queries, keys or both."""
+    right = rotations(case)
+    starts = {name: op.start for name, op in right.items()}
+    size = max(case.size("query") or 0, case.size("key") or 0)
+    moves = [by for end in ends(size + 1) for by in (end, -end) if by]
+    ways = [tuple(by if name in names else 0 for name in right) for by in moves for names in chosen(right)]
+    past = [start for start in starts.values() if isinstance(start, int) and start]
+    ways += [tuple(-by for _ in right) for by in past]
+
+    def make(way: tuple[int, ...]) -> Derivation:
+        ops = {
+            name: replace(op, start=move_position(op.start, by))
+            for (name, op), by in zip(right.items(), way, strict=True)
+            if by
+        }
+        return case.put_all(dict(ops))
+
+    def say(way: tuple[int, ...]) -> str:
+        letters = {name[0]: by for name, by in zip(right, way, strict=True) if by}
+        return " and ".join(
+            f"{letter} {abs(by)} too {'late' if by > 0 else 'early'}" for letter, by in letters.items()
+        )
+
+    yield from planted_best(case, make, ways, say)
+
+
+def from_zero(case: Case) -> Iterator[Plant]:
+    """Positions counted from 0, though keys of a cache come first: of queries, new keys or both."""
+    late = {name: op for name, op in rotations(case).items() if np.any(op.start)}
+    for names in chosen(late):
+        letters = " and ".join(name[0] for name in names)
+        yield Plant(
+            case.put_all({name: replace(late[name], start=0) for name in names}), f"{letters} from 0"
+        )
+
+
+def one_sided(case: Case) -> Iterator[Plant]:
+    """Queries turned and keys not, or the other way round."""
+    right = rotations(case)
+    if len(right) > 1:
+        yield Plant(case.put("K_rotated", Copy()), "queries")
+        yield Plant(case.put("Q_rotated", Copy()), "keys")
+
+
+def unturned(case: Case) -> Iterator[Plant]:
+    """Nothing turned."""
+    if right := rotations(case):
+        yield Plant(case.put_all({name: Copy() for name in right}))
+
+
+def chosen(names: dict[str, Rotate]) -> list[tuple[str, ...]]:
+    """All of them, and each alone."""
+    return list(everywhere_or_once(*names))
+
+
+def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...]:
+    """A position, or that of each member of a batch, moved."""
+    return start + by if isinstance(start, int) else tuple(each + by for each in start)
+
+
+def on_values(case: Case) -> Iterator[Plant]:
+    """V turned like K."""
+    turn, outputs = case.op("K_rotated"), case.op("head_outputs")
+    if not isinstance(turn, Rotate):
+        return
+    project = case.op("V")
+    if isinstance(project, Project) and "V" not in case.record:
+        yield Plant(case.put("V", wrong.Then(project, turn)))
+    values = case.derivation["head_outputs"].inputs[1] if isinstance(outputs, MatMul) else ""
+    if values in case.derivation:
+        yield Plant(case.reading("head_outputs", values, turn))
+
+
+def before_split(case: Case) -> Iterator[Plant]:
+    """All columns of a token turned together, as if it were one head."""
+    right = rotations(case)
+    projected = {name: case.op(name[0]) for name in right}
+    if right:
+        yield Plant(case.put_all({name: wrong.By(whole(op)) for name, op in right.items()}))
+    ops: dict[str, Op] = {}
+    for name, op in right.items():
+        project = projected[name]
+        if isinstance(project, Project):
+            ops |= {name[0]: wrong.Then(project, wrong.By(whole(op))), name: Copy()}
+    if ops:
+        yield Plant(case.put_all(ops))
+
+
+def whole(op: Rotate) -> Callable[[Array], Array]:
+    """Heads side by side, turned, and split again."""
+    wide = replace(op, dims=None)
+
+    def turned(x: Array) -> Array:
+        heads = x.shape[-3]
+        return wrong.side_into_heads(
+            wide.apply(wrong.side_by_side(x)[..., None, :, :])[..., 0, :, :], heads
+        )
+
+    return turned
+
+
+def plant_unasked_rotation(case: Case) -> Iterator[Plant]:
+    """Q and K turned where nothing asks for it."""
+    scores = case.op("scores")
+    if not isinstance(scores, MatMulT) or rotations(case) or (case.size("d_k") or 1) % 2:
+        return
+    for interleaved in (False, True):
+
+        def make(theta: float, interleaved: bool = interleaved) -> Derivation:
+            turn = Rotate(theta=abs(theta), interleaved=interleaved)
+            q, k = case.derivation["scores"].inputs
+            return case.planted(case.reading("scores", q, turn)).reading("scores", k, turn)
+
+        def say(theta: float, interleaved: bool = interleaved) -> str:
+            return f"--positions rope --theta {plain(theta)}{' --interleaved' * interleaved}"
+
+        yield from planted_fit(case, make, THETAS, say)
+
+
+def without_positions(case: Case) -> Iterator[Plant]:
+    """X as the embeddings alone."""
+    step = case.derivation["X"]
+    if isinstance(step.op, Add):
+        yield Plant(case.put("X", Copy(), step.inputs[:1]))
+
+
+def other_sum(case: Case) -> Iterator[Plant]:
+    """Embeddings or positions multiplied by something before they are added."""
+    step = case.derivation["X"]
+    if isinstance(step.op, Add):
+        for said, make in (
+            ("positions are multiplied by ", lambda by: wrong.By(lambda e, p: e + by * p)),
+            ("embeddings are multiplied by ", lambda by: wrong.By(lambda e, p: by * e + p)),
+        ):
+            yield from planted_fit(case, sum_with(case, make), (-1.0, 0.3, 2.0, 8.0, 30.0), said_of(said))
+
+
+def sum_with(case: Case, make: Callable[[float], Op]) -> Callable[[float], Derivation]:
+    """X as another sum."""
+    return lambda by: case.put("X", make(by))
+
+
+def said_of(words: str) -> Callable[[float], str]:
+    return lambda value: words + spoken(value)
+
+
+def other_sinusoids(case: Case) -> Iterator[Plant]:
+    """Sinusoids from another position, in other columns, of another base."""
+    op = case.op("positions")
+    if not isinstance(op, Sinusoid):
+        return
+    table = sinusoids(op.length, op.d_model, op.start)
+    columns = np.arange(op.d_model)
+    orders = {
+        "cosines stand before sines": columns ^ 1 if op.d_model % 2 == 0 else columns,
+        "all sines stand before all cosines": np.concatenate([columns[0::2], columns[1::2]]),
+    }
+    for said, order in orders.items():
+        yield Plant(case.put("positions", wrong.By(lambda order=order: table[:, order])), said)
+    for start in (op.start - 1, op.start + 1):
+        yield Plant(case.put("positions", replace(op, start=start)), f"positions begin at {start}")
+
+    def of_base(base: float) -> Derivation:
+        angle = np.arange(op.start, op.start + op.length)[:, None] / abs(base) ** (
+            2 * (columns // 2) / op.d_model
+        )
+        return case.put(
+            "positions", wrong.By(lambda: np.where(columns % 2 == 0, np.sin(angle), np.cos(angle)))
+        )
+
+    yield from planted_fit(case, of_base, THETAS, lambda base: f"the base is {plain(base)}, not 10000")
+
+
+ELSEWHERE = "positions are counted from elsewhere: {}"
+COUNT_FROM = "count from 0, the keys of a cache included"
+
+POSITIONS = (
+    Mistake(
+        "rotary-pairs-wrong",
+        TURNED,
+        "the wrong columns are turned together: neighbours for halves, or halves for neighbours",
+        "Llama and GPT-NeoX turn column i with i + d/2, GPT-J column 2i with 2i + 1 (--interleaved)",
+        rotary(lambda op: replace(op, interleaved=not op.interleaved)),
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-start",
+        TURNED,
+        ELSEWHERE,
+        COUNT_FROM,
+        from_zero,
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-missing",
+        TURNED,
+        "queries and keys are not rotated",
+        "turn Q and K by their positions before Q Kᵀ",
+        unturned,
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-one-sided",
+        TURNED,
+        "only the {} are rotated",
+        "turn both Q and K by their positions before Q Kᵀ",
+        one_sided,
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-twice",
+        TURNED,
+        "queries and keys are rotated twice",
+        "turn each once: what comes from a cache is turned already",
+        rotary(lambda op: wrong.Then(op, op)),
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-backwards",
+        TURNED,
+        "the rotation goes the other way, its sine with the wrong sign",
+        "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
+        rotary(lambda op: by_angles(op, np.negative)),
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-sine-cosine",
+        TURNED,
+        "sine and cosine are exchanged in the rotation",
+        "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
+        rotary(lambda op: by_angles(op, lambda angle: pi / 2 - angle)),
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-on-values",
+        ("V", "head_outputs"),
+        "values are rotated too",
+        "turn Q and K only",
+        on_values,
+    ),
+    Mistake(
+        "rotary-before-split",
+        TURNED,
+        "all columns of a token are rotated together, before heads are split",
+        "split first, and turn the columns of each head",
+        before_split,
+        subject="rotary",
+    ),
+    Mistake(
+        "positions-missing",
+        ("X",),
+        "positions are not added to the embeddings",
+        "attend over embeddings + positions",
+        without_positions,
+    ),
+)
+
+FITTED_POSITIONS = (
+    Mistake(
+        "rotary-theta",
+        TURNED,
+        "the base of the rotary angles is {}",
+        "turn by pos · θ^(−2i/d), d the columns that are turned; --theta says another base",
+        rotary_fit(lambda op, theta: with_theta(op, abs(theta)), THETAS, lambda op: op.theta),
+        fitted=True,
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-dims",
+        TURNED,
+        "the first {} columns of each head are rotated",
+        "turn as many as are meant; if these are, say --rotary-dims {}",
+        other_dims,
+        fitted=True,
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-start",
+        TURNED,
+        ELSEWHERE,
+        COUNT_FROM,
+        other_starts,
+        fitted=True,
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-stretched",
+        TURNED,
+        "positions are multiplied by {} before the rotation",
+        "turn by whole positions",
+        rotary_fit(
+            lambda op, by: by_angles(op, lambda angle: by * angle), (0.1, 0.25, 0.5, 0.9, 1.1, 2.0, 4.0)
+        ),
+        fitted=True,
+        subject="rotary",
+    ),
+    Mistake(
+        "rotary-unasked",
+        ("scores",),
+        "queries and keys are rotated, which nothing asks for",
+        "say {} if it is meant",
+        plant_unasked_rotation,
+        fitted=True,
+        subject="rotary",
+    ),
+    Mistake(
+        "sinusoids-wrong",
+        ("positions",),
+        "{}",
+        "take sin(pos / 10000^(2i/d)) in column 2i and the cosine in column 2i + 1, pos from 0",
+        other_sinusoids,
+        fitted=True,
+    ),
+    Mistake(
+        "positions-wrong",
+        ("X",),
+        "{} before they are added",
+        "add embeddings and positions as they are",
+        other_sum,
+        fitted=True,
+    ),
+)

@@ -1,0 +1,346 @@
+"""Mistakes in what X is multiplied with, and in what is added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import product
+
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Op, Project, Scale, Slope
+from attnctl.mistakes import wrong
+from attnctl.mistakes.fit import planted_fit, spoken
+from attnctl.mistakes.mistake import Case, Mistake, Plant, everywhere_or_once
+
+PROJECTED = ("Q", "K", "V")
+
+
+def projections(case: Case) -> tuple[str, ...]:
+    return tuple(name for name in PROJECTED if isinstance(case.op(name), Project))
+
+
+def square(case: Case, name: str) -> str | None:
+    """Whether a step's matrix can be transposed: as it is fused, or head by head."""
+    if name not in case.derivation or not isinstance(case.op(name), (Project, MatMul)):
+        return None
+    weight = case.derivation[name].inputs[1]
+    if weight not in case.record:
+        return None
+    *heads, rows, columns = case.record.trace[weight].shape
+    fused = heads[0] * columns if heads else columns
+    return "fused" if fused == rows else "by head" if rows == columns else None
+
+
+def plant_transposes(case: Case) -> Iterator[Plant]:
+    """X Wᵀ, concat W_Oᵀ: every matrix, or some."""
+    able = [name for name in (*projections(case), "output") if square(case, name)]
+    for names in everywhere_or_once(*able):
+        ops = {
+            name: wrong.Arranged(case.derivation[name].op, (wrong.keep_positions, move(case, name)))
+            for name in names
+        }
+        yield Plant(case.put_all(ops), list_names(f"W_{letter(name)}" for name in names))
+
+
+def move(case: Case, name: str) -> wrong.Move:
+    if name == "output":
+        return wrong.transpose
+    return wrong.transpose_fused if square(case, name) == "fused" else wrong.transpose
+
+
+def letter(name: str) -> str:
+    """Q, K, V or O."""
+    return "O" if name == "output" else name
+
+
+def list_names(names: Iterable[str]) -> str:
+    """W_Q is; W_Q, W_K and W_V are."""
+    *most, last = names
+    return f"{', '.join(most)} and {last} are" if most else f"{last} is"
+
+
+def plant_swaps(case: Case) -> Iterator[Plant]:
+    """K Qᵀ for Q Kᵀ; or each projected with the other's matrix."""
+    scores = case.op("scores")
+    if isinstance(scores, MatMulT) and case.size("query") == case.size("key"):
+        yield Plant(case.put("scores", wrong.Arranged(scores, after=wrong.transpose)))
+    if {"Q", "K"} <= set(projections(case)) and case.size("head") == case.size("kv_head"):
+        q, k = case.derivation["Q"], case.derivation["K"]
+        biased = len(q.inputs) + len(k.inputs) > 4
+        for last in (3, 2)[: 1 + biased]:  # with its bias, or the matrix alone
+            crossed = {
+                "Q": (q.inputs[0], *k.inputs[1:last], *q.inputs[last:]),
+                "K": (k.inputs[0], *q.inputs[1:last], *k.inputs[last:]),
+            }
+            yield Plant(case.put_all({"Q": q.op, "K": k.op}, crossed))
+
+
+def without_bias(case: Case) -> Iterator[Plant]:
+    """A projection without its b, scores without their bias."""
+    able = (*projections(case), "output")
+    biased = [name for name in able if name in case.derivation and len(case.derivation[name].inputs) > 2]
+    for names in everywhere_or_once(*biased):
+        inputs = {name: case.derivation[name].inputs[:2] for name in names}
+        ops = {name: case.derivation[name].op for name in names}
+        yield Plant(case.put_all(ops, inputs), list_names(f"b_{letter(name)}" for name in names))
+    for name in ("alibi_scores", "biased_scores"):
+        op = case.op(name)
+        if isinstance(op, (Add, Slope)):
+            said = "ALiBi's bias is" if isinstance(op, Slope) else "the bias is"
+            yield Plant(case.put(name, Copy(), case.derivation[name].inputs[:1]), said)
+
+
+def plant_no_projection(case: Case) -> Iterator[Plant]:
+    """concat as the output."""
+    step = case.derivation["output"]
+    if isinstance(step.op, MatMul) and case.found.shape[-1] == concat_width(case):
+        yield Plant(case.put("output", Copy(), step.inputs[:1]))
+
+
+def concat_width(case: Case) -> int:
+    """heads · d_v."""
+    weight = case.derivation["output"].inputs[1]
+    return int(case.record.trace[weight].shape[0]) if weight in case.record else 0
+
+
+def mixed_up(case: Case) -> Iterator[Plant]:
+    """Q, K and V projected with each other's matrices: in another order, or one of them for two."""
+    able = projections(case)
+    for letters in product(able, repeat=len(able)):
+        others = {name: letter for name, letter in zip(able, letters, strict=True) if name != letter}
+        if not others or others == {"Q": "K", "K": "Q"} or not alike(case, others):
+            continue
+        if len(set(letters)) < len(able) and len(others) > 1:
+            continue
+        said = " and ".join(f"{name} with W_{letter}" for name, letter in others.items())
+        biased = any(len(case.derivation[name].inputs) > 2 for name in able)
+        for with_bias in (True, False)[: 1 + biased]:
+            inputs = {
+                name: plant_other_matrix(case, name, letter, with_bias) for name, letter in others.items()
+            }
+            yield Plant(case.put_all({name: case.derivation[name].op for name in others}, inputs), said)
+
+
+def alike(case: Case, others: Mapping[str, str]) -> bool:
+    """Whether the matrices have the shapes of those in whose place they are."""
+    heads = {"Q": case.size("head"), "K": case.size("kv_head"), "V": case.size("kv_head")}
+    columns = {"Q": case.size("d_k"), "K": case.size("d_k"), "V": case.size("d_v")}
+    return all(
+        heads[name] == heads[letter] and columns[name] == columns[letter] for name, letter in others.items()
+    )
+
+
+def plant_other_matrix(case: Case, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:
+    """What a projection reads that takes another's matrix, and that one's bias or its own."""
+    source, _, *own = case.derivation[name].inputs
+    _, weight, *other = case.derivation[letter].inputs
+    return (source, weight, *(other if with_bias else own))
+
+
+def not_projected(case: Case) -> Iterator[Plant]:
+    """X itself, split into heads, for Q, K or V."""
+    for names in everywhere_or_once(*projections(case)):
+        yield Plant(case.put_all({name: wrong.By(into_heads) for name in names}), " and ".join(names))
+
+
+def into_heads(x: Array, w: Array, *_: Array) -> Array:
+    """X in as many heads as the matrix has."""
+    return wrong.side_into_heads(x, w.shape[0])
+
+
+def twice_projected(case: Case) -> Iterator[Plant]:
+    """concat W_O W_O, the bias added once or twice."""
+    op = case.op("output")
+    if isinstance(op, MatMul):
+        _, *weights = case.derivation["output"].inputs
+        yield Plant(case.then("output", op, *weights))
+        first = Step(
+            case.fresh("projected"), MatMul(), ("concat", weights[0]), ("query", "d_model"), "", ""
+        )
+        yield Plant(case.through("output", "concat", first))
+
+
+def residual(case: Case) -> Iterator[Plant]:
+    for name in ("output", "concat"):
+        for source in ("X", "embeddings", "memory"):
+            if name in case.derivation and source in case.derivation:
+                yield Plant(case.then(name, Add(), source), f"{source} is added to {name}")
+
+
+def plant_exchanged_sources(case: Case) -> Iterator[Plant]:
+    """Queries from memory, keys or values from X."""
+    able = projections(case)
+    if "memory" not in case.derivation:
+        return
+    right = tuple(case.derivation[name].inputs[0] for name in able)
+    for sources in product(("X", "memory"), repeat=len(able)):
+        if sources != right:
+            inputs = {
+                name: (source, *case.derivation[name].inputs[1:])
+                for name, source in zip(able, sources, strict=True)
+            }
+            said = ", ".join(f"{name} from {source}" for name, source in zip(able, sources, strict=True))
+            yield Plant(case.put_all({name: case.derivation[name].op for name in able}, inputs), said)
+
+
+NORMS = (
+    ("to mean 0 and variance 1", wrong.of_unit_variance),
+    ("to a mean square of 1", wrong.of_unit_mean_square),
+    ("to length 1", wrong.of_unit_length),
+)
+
+
+def plant_norms(case: Case) -> Iterator[Plant]:
+    """X before it is projected, Q and K and V after it, concat or the output."""
+    able = projections(case)
+    late = [name for name in ("concat", "output") if name in case.derivation]
+    for said, norm in NORMS:
+        if able:
+            planted = case
+            for name in able:
+                source = case.derivation[name].inputs[0]
+                planted = planted.planted(planted.reading(name, source, wrong.By(norm)))
+            yield Plant(planted.derivation, f"X is normalized {said}")
+        for names in (*everywhere_or_once(*[name for name in able if name != "V"]), *((x,) for x in late)):
+            planted = case
+            for name in names:
+                planted = planted.planted(planted.then(name, wrong.By(norm)))
+            many = " are" if len(names) > 1 else " is"
+            yield Plant(planted.derivation, f"{' and '.join(names)}{many} normalized {said}")
+
+
+def plant_factors(case: Case) -> Iterator[Plant]:
+    """Any step multiplied by one and the same number, the last ones first: where it shows, it was made."""
+    kinds = (Project, MatMul, Merge)
+    for name in ("output", "concat", "head_outputs", "V", "K", "Q"):
+        op = case.op(name)
+        if isinstance(op, kinds) and (name not in "QK" or name == case.first):
+            yield from planted_fit(
+                case, times(case, name, op), (0.25, 1.0, 4.0, -1.0), said_of(f"{name} is multiplied by ")
+            )
+
+
+def times(case: Case, name: str, op: Op) -> Callable[[float], Derivation]:
+    return lambda factor: case.put(name, wrong.Then(op, Scale(factor=factor)))
+
+
+def said_of(words: str) -> Callable[[float], str]:
+    return lambda value: words + spoken(value)
+
+
+def other_bias(case: Case) -> Iterator[Plant]:
+    """A bias added some other number of times, or that of another projection."""
+    able = [name for name in (*projections(case), "output") if name in case.derivation]
+    biased = {name: case.derivation[name] for name in able if len(case.derivation[name].inputs) > 2}
+    for name, step in biased.items():
+        yield from planted_fit(
+            case, bias_times(case, name), (-1.0, 0.5, 3.0), said_of(f"b_{letter(name)} is multiplied by ")
+        )
+        for other in biased:
+            if other != name:
+                inputs = (*step.inputs[:2], *biased[other].inputs[2:])
+                said = f"b_{letter(other)} is added to {name} for b_{letter(name)}"
+                yield Plant(case.put(name, step.op, inputs), said)
+
+
+def bias_times(case: Case, name: str) -> Callable[[float], Derivation]:
+    """The projection with its bias times a factor."""
+    bias = case.derivation[name].inputs[2]
+    return lambda factor: case.reading(name, bias, Scale(factor=factor))
+
+
+PROJECTIONS = (
+    Mistake(
+        "weight-transposed",
+        ("Q", "K", "V", "output"),
+        "{} transposed",
+        "multiply by the matrix as it is, x @ W; of nn.Linear, whose weight is (out, in), use x @ W.T",
+        plant_transposes,
+    ),
+    Mistake(
+        "query-key-swapped",
+        ("scores", "Q", "K"),
+        "queries and keys are swapped",
+        "take Q @ K.T: queries are rows, keys are columns",
+        plant_swaps,
+        subject="projection",
+    ),
+    Mistake(
+        "bias-missing",
+        ("Q", "K", "V", "biased_scores", "alibi_scores", "output"),
+        "{} not added",
+        "add it",
+        without_bias,
+    ),
+    Mistake(
+        "output-projection-missing",
+        ("output",),
+        "the heads are not projected by W_O",
+        "take concat @ W_O",
+        plant_no_projection,
+    ),
+    Mistake(
+        "projection-mixed-up",
+        PROJECTED,
+        "{} is projected",
+        "project each with its own matrix; of a packed one, take the parts in the order Q, K, V",
+        mixed_up,
+        subject="projection",
+    ),
+    Mistake(
+        "projection-missing",
+        PROJECTED,
+        "{} is X itself, in heads, rather than its projection",
+        "multiply by W_Q, W_K and W_V first",
+        not_projected,
+        subject="projection",
+    ),
+    Mistake(
+        "output-projection-twice",
+        ("output",),
+        "the heads are projected by W_O twice",
+        "take concat @ W_O once",
+        twice_projected,
+    ),
+    Mistake(
+        "residual-added",
+        ("concat", "output"),
+        "{}",
+        "compare before the residual is added",
+        residual,
+    ),
+    Mistake(
+        "memory-exchanged",
+        PROJECTED,
+        "the sentences are exchanged ({})",
+        "take Q from X, K and V from memory",
+        plant_exchanged_sources,
+    ),
+)
+
+FITTED = (
+    Mistake(
+        "bias-wrong",
+        ("Q", "K", "V", "output"),
+        "{}",
+        "add each bias once, to its own projection",
+        other_bias,
+        fitted=True,
+    ),
+    Mistake(
+        "normalized",
+        ("Q", "K", "V", "concat", "output"),
+        "{}, which nothing asks for",
+        "leave it as it is, or compare with a model that does so",
+        plant_norms,
+        fitted=True,
+    ),
+    Mistake(
+        "constant-factor",
+        ("Q", "K", "V", "head_outputs", "concat", "output"),
+        "{}",
+        "leave the factor out",
+        plant_factors,
+        fitted=True,
+    ),
+)

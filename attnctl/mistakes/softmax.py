@@ -1,0 +1,333 @@
+"""Mistakes in softmax itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation
+from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
+from attnctl.math.ops import Copy, Softmax
+from attnctl.mistakes import wrong
+from attnctl.mistakes.fit import planted_fit
+from attnctl.mistakes.mistake import Case, Mistake, Plant, instead
+
+Plants = Callable[[Case], Iterator[Plant]]
+
+
+def raw(case: Case) -> Iterator[Plant]:
+    """Scores used as weights; hidden ones as they are, or 0."""
+    if isinstance(case.op(WEIGHTS), Softmax):
+        yield Plant(case.put(WEIGHTS, Copy()))
+        yield Plant(case.put(WEIGHTS, wrong.Arranged(Copy(), after=without_infinity)))
+
+
+def without_infinity(s: np.ndarray) -> np.ndarray:
+    """Hidden scores as zeros."""
+    return np.where(np.isneginf(s), 0.0, s)
+
+
+def made_by(*functions: Callable[[Array], Array]) -> Plants:
+    """Plants a function of the scores for softmax."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        if isinstance(case.op(WEIGHTS), Softmax):
+            for function in functions:
+                yield Plant(case.put(WEIGHTS, wrong.By(function)))
+
+    return plants
+
+
+CUT = 0.5
+"""What is left of a weight that dropout took, and what is left of one that it kept: less, or more."""
+
+LEAST_DROPPED = 1.001
+"""Weights that grow by less are as they were: what is 0 was lost in another way."""
+
+
+def dropout(case: Case) -> Iterator[Plant]:
+    """Survivors grown by one and the same factor, the others 0: p follows from the factor."""
+    if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
+        return
+    right, found = case.expected.value, case.found
+    shown = (right > 2 * case.expected.error) & np.isfinite(found)
+    kept, lost = shown & (found != 0), shown & (found == 0)
+    if kept.any() and lost.any():
+        factor = float(np.median(found[kept] / right[kept]))
+        if factor > LEAST_DROPPED and np.isfinite(factor):
+            op = wrong.Dropped(kept, factor)
+            yield Plant(case.put(WEIGHTS, op), f"{1 - 1 / factor:.3g}")
+
+
+def later_dropout(case: Case) -> Iterator[Plant]:
+    """Dropout after the weights were written down, where the outputs tell every weight that made them."""
+    if (found := dropped_later(case)) and found.told.all():
+        op = wrong.By(lambda a: np.where(found.kept, a * found.factor, 0.0))
+        yield Plant(case.reading(HEAD_OUTPUTS, WEIGHTS, op), found.p)
+
+
+class Dropout(NamedTuple):
+    """Which weights were kept, where that is told, and by what they grew."""
+
+    kept: Array
+    told: Array
+    factor: float
+
+    @property
+    def p(self) -> str:
+        """The share that was dropped."""
+        return f"{1 - 1 / self.factor:.3g}"
+
+
+def dropped_later(case: Case) -> Dropout | None:
+    """The dropout between recorded weights and the outputs made of them; None where it shows none.
+
+    A row that sees no more keys than a value has columns tells by how much each weight was multiplied.
+    """
+    values = case.derivation[HEAD_OUTPUTS].inputs[1] if case.first == HEAD_OUTPUTS else ""
+    known = case.walk.values.get(values)
+    v = case.record.value(values) if values in case.record else known.value if known else None
+    if WEIGHTS not in case.record or v is None:
+        return None
+    weights = case.record.value(WEIGHTS)
+    kept, told = np.zeros(weights.shape, dtype=bool), np.zeros((*weights.shape[:-1], 1), dtype=bool)
+    grown: list[float] = []
+    lost = 0
+    for at in np.ndindex(*weights.shape[:-1]):
+        seen = weights[at] > 0
+        if seen.sum() > v.shape[-1] or not np.isfinite(case.found[at]).all():
+            continue
+        times = case.found[at] @ np.linalg.pinv(v[at[:-1]][seen]) / weights[at][seen]
+        grown += times[times > CUT].tolist()
+        lost += int((times <= CUT).sum())
+        if grown and (np.abs(times - grown[0] * (times > CUT)) > CUT / 2).any():
+            return None
+        kept[at], told[at] = np.isin(np.arange(seen.size), np.flatnonzero(seen)[times > CUT]), True
+    factor = float(np.median(grown)) if grown and lost else 0.0
+    return Dropout(kept, told, factor) if factor > LEAST_DROPPED else None
+
+
+def overflowing(case: Case) -> Iterator[Plant]:
+    """exp overflows where its argument is not held down by the row's maximum."""
+    told = ~case.record.unseen(case.found) if case.first == WEIGHTS else True
+    if isinstance(case.op(WEIGHTS), Softmax) and (np.isnan(case.found) & told).any():
+        for dtype in ("float32", "float64", "float16"):
+            yield Plant(case.put(WEIGHTS, wrong.Bare(dtype)), dtype)
+
+
+def constant_in_sum(
+    form: Callable[[Array, float], Array], said: Callable[[float], str | None], starts: tuple[float, ...]
+) -> Plants:
+    """Plants a constant in the sum that softmax divides by; `said` is None where it is another mistake."""
+
+    def plants(case: Case) -> Iterator[Plant]:
+        if not isinstance(case.op(WEIGHTS), Softmax):
+            return
+
+        def make(constant: float) -> Derivation:
+            return case.put(WEIGHTS, wrong.By(lambda s: form(s, constant)))
+
+        for plant in planted_fit(case, make, starts, str):
+            detail = said(float(plant.detail))
+            if detail is not None:
+                yield replace(plant, detail=detail)
+
+    return plants
+
+
+def small(constant: float) -> str | None:
+    """A constant that is meant to keep a sum from being 0."""
+    return f"{constant:.3g}" if 0 < constant < 1 else None
+
+
+def several_zeros(constant: float) -> str | None:
+    """As many keys of the score 0."""
+    return f"{constant:.0f} keys" if constant > 1 and constant == round(constant) else None
+
+
+def logit(constant: float) -> str | None:
+    """The score of a key that is in the sum and nowhere else."""
+    return f"{log(constant):.4g}" if constant > 0 else None
+
+
+SMALL = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-12)
+LARGE = (0.1, 1.0, 5.0, 30.0)
+
+SOFTMAX = (
+    Mistake(
+        "nan-where-nothing-is-seen",
+        (WEIGHTS,),
+        "softmax divides 0 by 0 in rows that see nothing",
+        "give such rows zeros, np.where(mask.any(-1, keepdims=True), weights, 0)",
+        instead(WEIGHTS, lambda _: wrong.NaNWhereNothingIsSeen(), Softmax),
+    ),
+    Mistake(
+        "no-max-subtraction",
+        (WEIGHTS,),
+        "exp overflows {}, as the row maximum is not subtracted",
+        "take np.exp(s - s.max(axis=-1, keepdims=True))",
+        overflowing,
+    ),
+    Mistake(
+        "softmax-over-queries",
+        (WEIGHTS,),
+        "softmax runs over queries",
+        "use axis=-1",
+        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-2), Softmax),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-over-heads",
+        (WEIGHTS,),
+        "softmax runs over heads",
+        "use axis=-1",
+        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-3), Softmax),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-over-everything",
+        (WEIGHTS,),
+        "softmax runs over queries and keys together",
+        "use axis=-1",
+        made_by(lambda s: wrong.softmax(s.reshape(*s.shape[:-2], -1), -1).reshape(s.shape)),
+        subject="softmax",
+    ),
+    Mistake(
+        "no-softmax",
+        (WEIGHTS,),
+        "there is no softmax",
+        "take softmax over keys (axis=-1)",
+        raw,
+        subject="softmax",
+    ),
+    Mistake(
+        "exp-base-2",
+        (WEIGHTS,),
+        "exp is taken to another base than e: exp2 without the factor log2(e), or with it twice",
+        "take np.exp2(s * np.log2(np.e)), or np.exp(s)",
+        made_by(
+            lambda s: wrong.softmax(s * np.log(2.0), -1),
+            lambda s: wrong.softmax(s / np.log(2.0), -1),
+        ),
+        subject="scale",
+    ),
+    Mistake(
+        "softmax-plus-one",
+        (WEIGHTS,),
+        "softmax divides by 1 + Σ",
+        "divide by the sum of exp alone; rows then sum to 1",
+        made_by(lambda s: wrong.with_constant(s, 1.0), lambda s: wrong.with_logit(s, 1.0)),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-twice",
+        (WEIGHTS,),
+        "softmax is taken twice",
+        "take it once",
+        made_by(
+            lambda s: wrong.softmax(wrong.softmax(s, -1), -1),
+            lambda s: wrong.softmax(np.where(np.isneginf(s), s, wrong.softmax(s, -1)), -1),
+        ),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-unnormalized",
+        (WEIGHTS,),
+        "the weights are not divided by their sum",
+        "divide by exp's sum over keys",
+        made_by(wrong.grown, np.exp),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-normalized-twice",
+        (WEIGHTS,),
+        "the weights are divided by exp's sum twice",
+        "divide once, when all keys are summed",
+        made_by(lambda s: wrong.shared_out(wrong.softmax(s, -1), wrong.total(wrong.grown(s)))),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-log",
+        (WEIGHTS,),
+        "the weights are their logarithms",
+        "use softmax, not log_softmax",
+        made_by(lambda s: np.log(wrong.softmax(s, -1))),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-sigmoid",
+        (WEIGHTS,),
+        "the weights are a sigmoid of the scores",
+        "use softmax over keys",
+        made_by(lambda s: 1 / (1 + np.exp(-s))),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-relu",
+        (WEIGHTS,),
+        "the weights are the positive scores, without exp",
+        "use softmax over keys",
+        made_by(
+            lambda s: wrong.shared_out(e := np.maximum(s, 0.0), wrong.total(e)),
+            lambda s: np.maximum(s, 0.0),
+        ),
+        subject="softmax",
+    ),
+    Mistake(
+        "softmax-hard",
+        (WEIGHTS,),
+        "only the key of the highest score gets weight",
+        "use softmax, not argmax",
+        made_by(lambda s: (s == s.max(axis=-1, keepdims=True)).astype(np.float64)),
+        subject="softmax",
+    ),
+    Mistake(
+        "dropout-left-on",
+        (WEIGHTS,),
+        "dropout is on (p = {}), so that some weights are 0 and the others too large",
+        "call model.eval(), or set dropout to 0",
+        dropout,
+    ),
+    Mistake(
+        "dropout-left-on",
+        (HEAD_OUTPUTS,),
+        "dropout is on (p = {}), after the weights were written down",
+        "call model.eval(), or write the weights down after it",
+        later_dropout,
+    ),
+)
+
+SUMS = (
+    Mistake(
+        "softmax-epsilon",
+        (WEIGHTS,),
+        "{} is added to the sum that softmax divides by",
+        "divide by the sum alone: after the maximum is subtracted it is at least 1",
+        constant_in_sum(wrong.with_constant, small, SMALL),
+        fitted=True,
+        subject="softmax",
+    ),
+    Mistake(
+        "keys-padded",
+        (WEIGHTS,),
+        "softmax counts {} of zeros, the padding of the last block",
+        "hide keys from the sentence's length on before softmax",
+        constant_in_sum(wrong.with_logit, several_zeros, LARGE),
+        fitted=True,
+        subject="softmax",
+    ),
+    Mistake(
+        "sink",
+        (WEIGHTS,),
+        "softmax counts a key more whose score is {} everywhere (an attention sink), and drops its weight",
+        "take softmax over the keys alone, or check a model that has sinks",
+        constant_in_sum(wrong.with_logit, logit, LARGE),
+        fitted=True,
+        subject="softmax",
+    ),
+)

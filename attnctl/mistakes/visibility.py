@@ -1,0 +1,396 @@
+"""Fitted mistakes in who may see whom: other ends, other offsets, other lengths, some heads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, line
+from attnctl.math.names import MASKED, TABLE, WEIGHTS
+from attnctl.math.ops import Hide, Softmax
+from attnctl.math.rules import Causal, Padding, PerBatch, VisibilityRule, Window, per_batch
+from attnctl.mistakes import wrong
+from attnctl.mistakes.fit import blocks, closest, ends, planted_best
+from attnctl.mistakes.masks import find_mask, swap_rule
+from attnctl.mistakes.mistake import Case, Mistake, Plant
+from attnctl.mistakes.positions import move_position
+
+MOST_LENGTHS = 1024
+"""Lengths of members of a batch that are tried one by one."""
+
+Ends = tuple[int | None, int | None]
+
+
+def hiding(case: Case, rules: Sequence[VisibilityRule], offset: PerBatch = 0) -> Derivation | None:
+    """The derivation with these rules beside those that were asked for."""
+    hide, softmax = find_mask(case), case.op(WEIGHTS)
+    more = Hide(hide.offset if hide else offset, rules=tuple(rules))
+    if hide and (case.first == MASKED or MASKED not in case.record):
+        return case.put(MASKED, replace(hide, rules=(*hide.rules, *rules)))
+    if not isinstance(softmax, Softmax):
+        return None
+    if hide or MASKED in case.derivation:
+        return case.put(WEIGHTS, wrong.By(lambda s: softmax.apply(more.apply(s))))
+    new = line(MASKED, more, case.derivation[WEIGHTS].inputs[:1], "")
+    return case.insert(new, before=WEIGHTS)
+
+
+def kept_rules(hide: Hide) -> list[VisibilityRule]:
+    """The rules that do not depend on where a query stands."""
+    return [rule for rule in hide.rules if not isinstance(rule, (Causal, Window))]
+
+
+def window_of(hide: Hide) -> Ends:
+    windows = [rule for rule in hide.rules if isinstance(rule, Window)]
+    left = min((rule.left for rule in windows if rule.left is not None), default=None)
+    right = min((rule.right for rule in windows if rule.right is not None), default=None)
+    return left, 0 if any(isinstance(rule, Causal) for rule in hide.rules) else right
+
+
+def other_windows(right: Ends, near: Sequence[int]) -> Iterator[Ends]:
+    """Other ends: one of them, both by as much, both the same."""
+    back, ahead = right
+    for first in near[:2]:
+        yield from ((first, last) for last in near[:2])
+    for end in (*near, None):
+        yield from ((end, ahead), (back, end), (end, end), (end, 0))
+    for by in (-2, -1, 1, 2):
+        if back is not None and ahead is not None and min(back, ahead) + by >= 0:
+            yield back + by, ahead + by
+
+
+def shown_ends(case: Case) -> Ends | None:
+    """How far back and ahead the step that disagrees shows queries to see, where it shows that at all."""
+    if case.first not in {MASKED, WEIGHTS} or not case.found.size:
+        return None
+    visible = case.found > 0
+    if case.first == MASKED:
+        top = case.found.max(axis=-1, keepdims=True)
+        visible = case.found - top > case.record.precision(MASKED).vanishing
+    hide = find_mask(case)
+    rows, columns = (hide or Hide()).positions(case.found.shape)
+    distance = np.broadcast_to(rows - columns, visible.shape)[visible]
+    return (max(int(distance.max()), 0), max(-int(distance.min()), 0)) if distance.size else None
+
+
+def tried_ends(case: Case, size: int) -> list[int]:
+    """Ends of windows to try: those that are shown, or all near ones and some far ones."""
+    shown = shown_ends(case)
+    return ends(size) if shown is None else [end for end in dict.fromkeys(shown) if end is not None]
+
+
+def other_window(case: Case) -> Iterator[Plant]:
+    """Another window than was asked for."""
+    hide = find_mask(case)
+    if hide is None or window_of(hide) == (None, None):
+        return
+    right, size = window_of(hide), max(case.size("query") or 0, case.size("key") or 0)
+    if right == (None, 0):
+        return
+    ways = [way for way in dict.fromkeys(other_windows(right, tried_ends(case, size))) if way != right]
+    others = kept_rules(hide)
+    yield from planted_best(
+        case, lambda way: case.put(MASKED, replace(hide, rules=(*others, Window(*way)))), ways, ends_words
+    )
+
+
+def ends_words(way: Ends) -> str:
+    """Keys up to 7 back and 0 ahead: --window 7,0."""
+    back, ahead = ("any number" if end is None else str(end) for end in way)
+    return f"keys up to {back} back and {ahead} ahead ({option(way)})"
+
+
+def option(way: Ends) -> str:
+    """A window as the command line asks for it."""
+    back, ahead = way
+    if ahead == 0:
+        return "--causal" if back is None else f"--causal --window {back}"
+    return "--window " + ",".join("inf" if end is None else str(end) for end in way)
+
+
+def other_offset(case: Case) -> Iterator[Plant]:
+    """The diagonal moved by any number of keys."""
+    hide, keys, queries = find_mask(case), case.size("key") or 0, case.size("query") or 0
+    if hide and any(rule.relative for rule in hide.rules):
+        ways = [by for end in tried_ends(case, max(keys, queries)) for by in (end, -end) if by]
+        ways += [-1, -2, -3]
+        yield from planted_best(
+            case,
+            lambda by: case.put(MASKED, replace(hide, offset=move_position(hide.offset, by))),
+            ways,
+            lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
+        )
+
+
+def plant_unasked_mask(case: Case) -> Iterator[Plant]:
+    """A causal mask or a window that no option asks for."""
+    hide, size = find_mask(case), max(case.size("query") or 0, case.size("key") or 0)
+    if hide is None and WEIGHTS not in case.derivation:
+        return
+    if hide and any(isinstance(rule, Window) for rule in hide.rules):
+        return
+    asked = hide is not None and any(isinstance(rule, Causal) for rule in hide.rules)
+    ways: list[Ends] = [] if asked else [(None, 0)]
+    for end in tried_ends(case, size):
+        ways += [(end, 0), (end, None)] if asked else [(end, end), (end, 0), (end, None), (None, end)]
+
+    ways += [shown] if (shown := shown_ends(case)) and not asked else []
+
+    def make(way: Ends) -> Derivation | None:
+        rules = [Causal()] if way == (None, 0) else [Window(*way)]
+        return hiding(case, rules)
+
+    yield from planted_best(case, make, dict.fromkeys(ways), option)
+
+
+def not_itself(case: Case) -> Iterator[Plant]:
+    """Every key but the query's own."""
+    derivation = hiding(case, [wrong.Seen(lambda query, key: query != key)])
+    if derivation:
+        yield Plant(derivation)
+
+
+def dropped_keys(case: Case) -> Iterator[Plant]:
+    """The first or the last keys seen by nobody."""
+    keys = case.size("key") or 0
+    ways = [(count, last) for count in ends(keys) if count for last in (True, False)]
+
+    def make(way: tuple[int, bool]) -> Derivation | None:
+        count, last = way
+        seen: Callable[[Array, Array], Array] = (
+            (lambda _, key: key < keys - count) if last else (lambda _, key: key >= count)
+        )
+        return hiding(case, [wrong.Seen(seen)])
+
+    yield from planted_best(case, make, ways, lambda way: f"{'last' if way[1] else 'first'} {way[0]}")
+
+
+BLOCKWISE: tuple[tuple[str, Callable[[Array, Array, int], Array]], ...] = (
+    (
+        "whole blocks of {} keys are seen where they are cut by the diagonal",
+        lambda q, k, b: k // b <= q // b,
+    ),
+    ("blocks of {} keys that are cut by the diagonal are skipped", lambda q, k, b: k // b < q // b),
+    ("positions are counted within blocks of {}", lambda q, k, b: k % b <= q % b),
+)
+
+
+def by_blocks(case: Case) -> Iterator[Plant]:
+    hide = find_mask(case)
+    for rule in hide.rules if hide else ():
+        if hide and isinstance(rule, Causal):
+            ways = [(form, block) for form in BLOCKWISE for block in blocks(case.size("key") or 0)]
+            yield from planted_best(
+                case, plant_steps(case, hide, rule), ways, lambda way: way[0][0].format(way[1])
+            )
+
+
+def plant_steps(
+    case: Case, hide: Hide, rule: Causal
+) -> Callable[[tuple[tuple[str, Callable[[Array, Array, int], Array]], int]], Derivation]:
+    def make(way: tuple[tuple[str, Callable[[Array, Array, int], Array]], int]) -> Derivation:
+        (_, seen), block = way
+        return swap_rule(case, hide, rule, wrong.Seen(lambda q, k: seen(q, k, block))).derivation
+
+    return make
+
+
+def some_heads(case: Case) -> Iterator[Plant]:
+    """A mask that reaches one head only, or all but one."""
+    yield from reaching(case, "head", -3)
+
+
+def some_members(case: Case) -> Iterator[Plant]:
+    """A mask that reaches one member of the batch only, or all but one."""
+    if case.found.ndim == len(TABLE[MASKED].axes) + 1 or case.size("batch"):
+        yield from reaching(case, "batch", -4)
+
+
+def reaching(case: Case, axis: str, at: int) -> Iterator[Plant]:
+    """Hidden for one along this axis, or for all but one."""
+    hide, size = find_mask(case), case.size(axis) or 1
+    if hide is None or size < 2:
+        return
+    ways = [(which, alone) for which in range(min(size, 64)) for alone in (True, False)]
+
+    def make(way: tuple[int, bool]) -> Derivation:
+        which, alone = way
+        reached = ((np.arange(size) == which) == alone).reshape(size, *(1,) * (-at - 1))
+        return case.put(MASKED, wrong.By(lambda s, *mask: np.where(reached, hide.apply(s, *mask), s)))
+
+    name = {"head": "head", "batch": "member of the batch"}[axis]
+    yield from planted_best(
+        case,
+        make,
+        ways,
+        lambda way: f"{'only' if way[1] else 'every'} {name} {'but ' * (not way[1])}{way[0]}",
+    )
+
+
+# --- padding ---
+
+
+def paddings(case: Case) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]:
+    """The padding rule and its lengths, if there is one."""
+    hide = find_mask(case)
+    for rule in hide.rules if hide else ():
+        if hide and isinstance(rule, Padding) and rule.lengths is not None:
+            lengths = (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
+            yield hide, rule, lengths
+
+
+def other_lengths(case: Case) -> Iterator[Plant]:
+    """Other lengths: all by as much, or each as it fits best."""
+    keys = case.size("key") or 0
+    for hide, rule, lengths in paddings(case):
+
+        def make(others: Iterable[int], hide: Hide = hide, rule: Padding = rule) -> Derivation:
+            return swap_rule(case, hide, rule, Padding(tuple(others))).derivation
+
+        found = list(lengths)
+        for at in range(len(lengths)) if len(lengths) * keys <= MOST_LENGTHS else ():
+            options = [[*found[:at], other, *found[at + 1 :]] for other in range(keys + 1)]
+            found = closest(case, make, options) or found
+        together = [[length + by for length in lengths] for by in (-2, -1, 1, 2)]
+        ways = [way for way in (found, *together) if tuple(way) != lengths]
+        yield from planted_best(case, make, ways, lambda way: ", ".join(map(str, way)))
+
+
+def members_mixed_up(case: Case) -> Iterator[Plant]:
+    for hide, rule, lengths in paddings(case):
+        ways = [(length,) * len(lengths) for length in dict.fromkeys(lengths)]
+        if len(lengths) <= 4:
+            ways += [each for each in permutations(lengths) if each != lengths]
+        for way in dict.fromkeys(ways):
+            yield swap_rule(case, hide, rule, Padding(way))
+
+
+def padded_left(case: Case) -> Iterator[Plant]:
+    keys = case.size("key") or 0
+    for hide, rule, lengths in paddings(case):
+        firsts = np.array([keys - length for length in lengths]).reshape(-1, 1, 1, 1)
+        yield swap_rule(case, hide, rule, seen_from(firsts))
+
+
+def seen_from(firsts: Array) -> VisibilityRule:
+    """Keys from here on."""
+    return wrong.Seen(lambda _, key: key >= firsts)
+
+
+def padded_queries(case: Case) -> Iterator[Plant]:
+    """Rows hidden rather than columns."""
+    for hide, rule, lengths in paddings(case):
+        stops = np.array(lengths).reshape(-1, 1, 1, 1)
+        yield swap_rule(case, hide, rule, rows_until(stops + per_batch(hide.offset)))
+
+
+def rows_until(stops: Array) -> VisibilityRule:
+    """Queries at positions before these see every key."""
+    return wrong.Seen(lambda query, key: (query < stops) & (key >= 0))
+
+
+VISIBILITY = (
+    Mistake(
+        "mask-some-heads",
+        (MASKED,),
+        "the mask reaches {}",
+        "let it broadcast over heads: mask[None], not mask put into one head",
+        some_heads,
+        fitted=True,
+    ),
+    Mistake(
+        "mask-some-members",
+        (MASKED,),
+        "the mask reaches {}",
+        "let it broadcast over the batch",
+        some_members,
+        fitted=True,
+    ),
+    Mistake(
+        "padding-members",
+        (MASKED,),
+        "padding goes by the lengths of other members of the batch",
+        "hide keys from each member's own length on",
+        members_mixed_up,
+        subject="padding",
+    ),
+    Mistake(
+        "padding-left",
+        (MASKED,),
+        "the first keys are hidden where the last ones are padding",
+        "hide keys from each member's length on, or take out what stands on the left",
+        padded_left,
+        subject="padding",
+    ),
+    Mistake(
+        "padding-of-queries",
+        (MASKED,),
+        "padding hides rows rather than columns",
+        "hide keys: mask[:, None, None, :]",
+        padded_queries,
+        subject="padding",
+    ),
+    Mistake(
+        "padding-lengths",
+        (MASKED,),
+        "padding is taken to begin at {}",
+        "hide keys from each member's length on: key < length is seen",
+        other_lengths,
+        fitted=True,
+        subject="padding",
+    ),
+    Mistake(
+        "causal-offset",
+        (MASKED,),
+        "the diagonal is {} where it should be",
+        "let query i see key j when j <= i + offset: np.tril(…, k=offset), or say --causal-offset",
+        other_offset,
+        fitted=True,
+        subject="diagonal",
+    ),
+    Mistake(
+        "window-other",
+        (MASKED,),
+        "a query sees {}",
+        "take the window that is asked for, both ends counted in, or ask for this one",
+        other_window,
+        fitted=True,
+        subject="diagonal",
+    ),
+    Mistake(
+        "mask-diagonal",
+        (WEIGHTS,),
+        "a query cannot see itself, which nothing asks for",
+        "hide nothing but what the rules hide",
+        not_itself,
+    ),
+    Mistake(
+        "mask-by-blocks",
+        (MASKED,),
+        "{}",
+        "compare the positions of queries and keys in the sentence within each tile",
+        by_blocks,
+        fitted=True,
+        subject="diagonal",
+    ),
+    Mistake(
+        "keys-dropped",
+        (WEIGHTS,),
+        "the {} keys are left out",
+        "round the number of blocks of keys up, and hide what is past the last one",
+        dropped_keys,
+        fitted=True,
+    ),
+    Mistake(
+        "mask-unasked",
+        (WEIGHTS,),
+        "there is a mask that nothing asks for, that of {}",
+        "say {} if it is meant",
+        plant_unasked_mask,
+        fitted=True,
+    ),
+)

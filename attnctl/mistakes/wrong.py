@@ -1,0 +1,378 @@
+"""Ops that no derivation should have: the wrong ones that people write, each as small as the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.notation import Input
+from attnctl.math.ops import Hide, Op, Rotate, Softmax
+from attnctl.math.rules import Mask, Positions, VisibilityRule
+
+Move = Callable[[Array], Array]
+
+
+def keep_positions(array: Array) -> Array:
+    """The array as it is."""
+    return array
+
+
+@dataclass(frozen=True)
+class Arranged(Op):
+    """An op whose inputs or result have their numbers in other places."""
+
+    op: Op
+    before: tuple[Move, ...] = ()
+    after: Move = keep_positions
+
+    def moves(self, inputs: int) -> tuple[Move, ...]:
+        return (*self.before, *[keep_positions] * (inputs - len(self.before)))
+
+    def apply(self, *inputs: Array) -> Array:
+        moves = self.moves(len(inputs))
+        return self.after(self.op.apply(*(move(each) for move, each in zip(moves, inputs, strict=True))))
+
+
+@dataclass(frozen=True)
+class Then(Op):
+    """An op, and another one on its result."""
+
+    op: Op
+    then: Op
+
+    def apply(self, *inputs: Array) -> Array:
+        """Both, one after the other."""
+        return self.then.apply(self.op.apply(*inputs))
+
+
+@dataclass(frozen=True)
+class Coarse(Op):
+    """An op carried out in fewer digits; which digits those are cannot be told, only how far off."""
+
+    op: Op
+    unit: float
+    largest: float
+
+    def apply(self, *inputs: Array) -> Array:
+        """The op; what is too large becomes ∞."""
+        value = self.op.apply(*inputs)
+        return np.where(np.abs(value) > self.largest, np.copysign(np.inf, value), value)
+
+
+# --- masks ---
+
+
+@dataclass(frozen=True)
+class Before(VisibilityRule):
+    """A query sees what came before it, and not itself."""
+
+    name: ClassVar[str] = "causal"
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
+        return key < query
+
+
+@dataclass(frozen=True)
+class After(VisibilityRule):
+    """A query sees itself and what comes after it."""
+
+    name: ClassVar[str] = "causal"
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
+        return key >= query
+
+
+@dataclass(frozen=True)
+class Inverted(Hide):
+    """Hides what should be seen, and shows what should be hidden."""
+
+    def allowed(self, shape: tuple[int, ...], *mask: Array) -> Array:
+        return ~super().allowed(shape, *mask)
+
+    def columns_to_check(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
+        """All of them: what every rule promises to show is hidden."""
+        return [(0, shape[-1])]
+
+
+@dataclass(frozen=True)
+class InvertedMask(Hide):
+    """The rules as they should be, the given mask inverted."""
+
+    def allowed(self, shape: tuple[int, ...], *mask: Array) -> Array:
+        """The rules, and not the mask."""
+        return super().allowed(shape, *(~each for each in mask))
+
+
+@dataclass(frozen=True)
+class Filled(Hide):
+    """A finite number where −∞ should be: put in its place, or added."""
+
+    fill: float = 0.0
+    added: bool = False
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(..., head, query, key)[, mask] -> the same shape."""
+        s, *mask = inputs
+        return np.where(self.allowed(s.shape, *mask), s, s + self.fill if self.added else self.fill)
+
+
+# --- softmax ---
+
+
+def softmax(s: Array, axis: int) -> Array:
+    """Along this axis; zeros where nothing is seen."""
+    return Softmax().apply(s.swapaxes(axis, -1)).swapaxes(axis, -1)
+
+
+@dataclass(frozen=True)
+class SoftmaxOver(Op):
+    """Softmax along another axis than that of the keys."""
+
+    axis: int
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., head, query, key) -> the same shape."""
+        return softmax(inputs[0], self.axis)
+
+
+@dataclass(frozen=True)
+class SoftmaxThenHide(Op):
+    """Softmax over all keys, then zeros where a key is hidden: rows no longer sum to 1."""
+
+    hide: Hide
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., head, query, key)[, mask] -> the same shape."""
+        s, *mask = inputs
+        return np.where(self.hide.allowed(s.shape, *mask), softmax(s, -1), 0.0)
+
+
+@dataclass(frozen=True)
+class Bare(Op):
+    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows."""
+
+    dtype: str
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., key) -> the same shape; NaN where ∞ / ∞."""
+        e = np.exp(inputs[0].astype(self.dtype))
+        total = e.sum(axis=-1, keepdims=True)
+        return (e / total).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class NaNWhereNothingIsSeen(Op):
+    """Softmax whose rows without a key are 0 / 0."""
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., key) -> the same shape."""
+        (s,) = inputs
+        return np.where(np.isneginf(s).all(axis=-1, keepdims=True), np.nan, softmax(s, -1))
+
+
+@dataclass(frozen=True)
+class Dropped(Op):
+    """Softmax with dropout: survivors times 1 / (1 − p), the others 0."""
+
+    kept: Array = field(compare=False, repr=False)
+    factor: float
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., head, query, key) -> the same shape."""
+        return np.where(self.kept, softmax(inputs[0], -1) * self.factor, 0.0)
+
+
+# --- heads ---
+
+
+def tile_heads(times: int) -> Move:
+    """The kv heads one after the other, again and again: h0 h1 h0 h1."""
+    return lambda x: np.concatenate([x] * times, axis=-3)
+
+
+def side_by_side(z: Array) -> Array:
+    """(..., head, n, d) -> (..., n, head·d): h0 h0 h1 h1."""
+    *batch, heads, n, d = z.shape
+    return z.swapaxes(-3, -2).reshape(*batch, n, heads * d)
+
+
+def split_by_reshape(z: Array) -> Array:
+    """What (..., n, head·d).reshape(..., head, n, d) makes of heads: rows of other tokens."""
+    return side_by_side(z).reshape(z.shape)
+
+
+def split_interleaved(z: Array) -> Array:
+    """What (..., n, head·d).reshape(..., n, d, head) makes of heads: columns of other heads."""
+    *batch, heads, n, d = z.shape
+    return np.moveaxis(side_by_side(z).reshape(*batch, n, d, heads), -1, -3)
+
+
+def merge_interleaved(z: Array) -> Array:
+    """(..., head, n, d) -> (..., n, head·d) with the heads' columns in turn: h0 h1 h0 h1."""
+    *batch, heads, n, d = z.shape
+    return np.moveaxis(z, -3, -1).reshape(*batch, n, d * heads)
+
+
+def merge_by_reshape(z: Array) -> Array:
+    """(..., head, n, d) -> (..., n, head·d) without bringing the heads of a token together."""
+    *batch, heads, n, d = z.shape
+    return z.reshape(*batch, n, heads * d)
+
+
+def transpose(w: Array) -> Array:
+    """A square matrix, transposed."""
+    return w.swapaxes(-1, -2)
+
+
+def transpose_fused(w: Array) -> Array:
+    """A projection by head, (head, d_model, d), as its square fused matrix transposed."""
+    heads, rows, d = w.shape
+    fused = np.moveaxis(w, 0, 1).reshape(rows, heads * d)
+    return np.moveaxis(fused.T.reshape(rows, heads, d), 1, 0)
+
+
+# --- anything else: a function where the op should be ---
+
+
+@dataclass(frozen=True)
+class By(Op):
+    """A function of the same inputs in place of an op."""
+
+    function: Callable[..., Array]
+
+    def apply(self, *inputs: Array) -> Array:
+        """Whatever the function gives."""
+        return self.function(*inputs)
+
+
+@dataclass(frozen=True)
+class TurnedOtherwise(Rotate):
+    """A rotation by other angles."""
+
+    change: Callable[[Array], Array] = keep_positions
+
+    def angles(self, x: Array | Input) -> Array:
+        return self.change(super().angles(x))
+
+
+@dataclass(frozen=True)
+class Seen(VisibilityRule):
+    """Who sees whom as a function of two positions."""
+
+    seen: Callable[[Positions, Positions], Mask]
+    name: ClassVar[str] = "seen"
+
+    def allows(self, query: Positions, key: Positions) -> Mask:
+        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
+        return self.seen(query, key)
+
+
+def side_into_heads(x: Array, heads: int) -> Array:
+    """(..., n, head·d) -> (..., head, n, d), as it should be done."""
+    *batch, n, columns = x.shape
+    return x.reshape(*batch, n, heads, columns // heads).swapaxes(-3, -2)
+
+
+def of_unit_variance(x: Array) -> Array:
+    """Layer normalization without its weights."""
+    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-300)
+
+
+def of_unit_mean_square(x: Array) -> Array:
+    """RMS normalization without its weights."""
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-300)
+
+
+def of_unit_length(x: Array) -> Array:
+    """Every row divided by its length."""
+    return x / np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + 1e-300)
+
+
+# --- softmax, with something else for its exp or its sum ---
+
+
+def total(e: Array) -> Array:
+    """Sums over keys."""
+    return e.sum(axis=-1, keepdims=True)
+
+
+def grown(s: Array) -> Array:
+    """exp(s − the row's maximum)."""
+    return np.exp(s - top_of(s))
+
+
+def top_of(s: Array) -> Array:
+    """The maximum of each row; 0 where nothing is seen."""
+    top = s.max(axis=-1, keepdims=True)
+    return np.where(np.isinf(top), 0.0, top)
+
+
+def shared_out(e: Array, by: Array) -> Array:
+    """e / Σ; zeros where Σ is 0."""
+    return e / np.where(by == 0, 1.0, by)
+
+
+def with_constant(s: Array, constant: float) -> Array:
+    """exp(s − max) / (c + Σ exp(s − max))."""
+    return shared_out(e := grown(s), constant + total(e))
+
+
+def with_logit(s: Array, constant: float) -> Array:
+    """exp(s) / (c + Σ exp(s)): a key more in the sum, of the score log c."""
+    return shared_out(e := grown(s), constant * np.exp(-top_of(s)) + total(e))
+
+
+def visible(s: Array, change: Callable[[Array], Array]) -> Array:
+    """The scores changed, −∞ left as it is."""
+    return np.where(np.isneginf(s), s, change(np.where(np.isneginf(s), 0.0, s)))
+
+
+# --- softmax over blocks of keys ---
+
+Kept = Callable[[Array, Array], Array]
+"""What is left of a sum over a block when all are done: of its running maximum and the last one."""
+
+RESCALED: Kept = lambda here, last: np.exp(here - last)  # noqa: E731
+LEFT_ALONE: Kept = lambda here, _: np.ones_like(here)  # noqa: E731
+BACKWARDS: Kept = lambda here, last: np.exp(last - here)  # noqa: E731
+BASE_TWO: Kept = lambda here, last: np.exp2(here - last)  # noqa: E731
+
+
+def last_block(here: Array, last: Array, block: int) -> Array:
+    """1 for the keys of the last block, 0 for the others."""
+    keys = here.shape[-1]
+    return np.broadcast_to(np.arange(keys) // block == (keys - 1) // block, here.shape).astype(float)
+
+
+def running_top(s: Array, block: int) -> Array:
+    """For each key the maximum of its row up to the end of its block."""
+    keys = s.shape[-1]
+    ends = np.minimum((np.arange(keys) // block + 1) * block, keys) - 1
+    return np.asarray(np.maximum.accumulate(s, axis=-1)[..., ends])
+
+
+def online(s: Array, block: int, output: Kept | None, total_: Kept | None) -> Array:
+    """Weights of a softmax summed block by block, its output and its sum kept so; None forgets them."""
+    here, last = running_top(s, block), s.max(axis=-1, keepdims=True)
+    safe = np.where(np.isinf(here), 0.0, here)
+    e = np.exp(s - safe)
+
+    def kept(keep: Kept | None) -> Array:
+        if keep is None:
+            return last_block(here, last, block)
+        return np.where(np.isinf(here), 0.0, keep(safe, np.where(np.isinf(last), 0.0, last)))
+
+    return shared_out(e * kept(output), total(e * kept(total_)))
+
+
+def averaged_blocks(s: Array, block: int) -> Array:
+    """Each block's own softmax, and the mean of all."""
+    keys = s.shape[-1]
+    parts = [softmax(s[..., at : at + block], -1) for at in range(0, keys, block)]
+    return np.concatenate(parts, axis=-1) / len(parts)

@@ -1,0 +1,272 @@
+"""What a page says of a trace: its steps with their arithmetic, cost and addresses, as JSON data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.cells import Speller
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.drawing.show.headline import facts
+from attnctl.drawing.show.view import formula_of
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.engine.cost import size_text
+from attnctl.math.filling import form_of
+from attnctl.math.notation import data
+from attnctl.math.ops import Given, Hide, Softmax
+from attnctl.pages.kept import Kept
+from attnctl.store.codec import plain
+from attnctl.store.header import whole
+from attnctl.store.page import describe_block
+from attnctl.verbs.explain import Explainer
+from attnctl.verbs.explain.line import (
+    ANOTHER,
+    BY_HAND,
+    COMPUTED,
+    EDITED,
+    HIDDEN,
+    MISFIT,
+    ROW_EDITED,
+    reasons,
+)
+from attnctl.verbs.explain.view import DIFFERS, MAXIMUM, ROUNDED
+
+WORDS = {
+    "another": ANOTHER,
+    "computed": COMPUTED,
+    "differs": DIFFERS,
+    "edited": BY_HAND,
+    "hidden": HIDDEN,
+    "maximum": MAXIMUM,
+    "rounded": ROUNDED,
+    "row_edited": ROW_EDITED,
+}
+"""The sentences of `explain`, for the page to fill in."""
+
+NO_FORM = "the arithmetic of this step is not in the page; attnctl explain FILE CELL writes it"
+
+
+@dataclass
+class Blocks:
+    """The arrays of a page by number; what is the same is there once."""
+
+    arrays: list[Array] = field(default_factory=list)
+    known: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, array: Array) -> int:
+        from hashlib import sha256
+
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        key = sha256(f"{array.dtype} {array.shape} ".encode() + array.tobytes()).digest()
+        if key not in self.known:
+            self.known[key] = len(self.arrays)
+            self.arrays.append(array)
+        return self.known[key]
+
+    def described(self) -> list[dict[str, Any]]:
+        return [describe_block(array) for array in self.arrays]
+
+
+class Describer:
+    """Describes the traces of one page."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+
+    def trace(self, kept: Kept) -> dict[str, Any]:
+        """A trace: the dump that is read back, and what is shown of it."""
+        trace = kept.trace
+        held = {name: self.blocks.add(trace[name]) for name in trace}
+        return {
+            "dump": whole(trace) if held else None,
+            "blocks": held,
+            "view": self.view(kept),
+        }
+
+    def view(self, kept: Kept) -> dict[str, Any]:
+        spellings: dict[str, Any] = {}
+        steps = []
+        if len(kept.trace):
+            explainer = explainer_of(kept.trace)
+            steps = [self.step(explainer, step, spellings) for step in explainer.trace.steps.values()]
+        steps += self.pictures(kept, spellings)
+        return self.heading(kept.trace, kept) | {"steps": steps, "spellings": spellings}
+
+    def heading(self, trace: Trace, kept: Kept) -> dict[str, Any]:
+        """The words above a trace."""
+        sentence = trace.sentence or ""
+        layer = trace.header.get("layer")
+        name = sentence if layer is None else f"layer {layer}"
+        notes = [each for each in trace.header.get("notes", ()) if each not in kept.said]
+        return plain(
+            {
+                "name": name or "attention",
+                "sentence": sentence,
+                "context": trace.header.get("context"),
+                "facts": facts(trace),
+                "notes": [*kept.said, *map(str, notes)],
+            }
+        )
+
+    def step(self, explainer: Explainer, step: Step, spellings: dict[str, Any]) -> dict[str, Any]:
+        """A step: what it is called, what it costs, how its cells come about."""
+        array = explainer.trace[step.name]
+        described = {
+            "name": step.name,
+            "symbol": step.symbol,
+            "title": formula_of(step),
+            "formula": step.formula,
+            "axes": list(step.axes),
+            "shape": list(array.shape),
+            "dtype": array.dtype.name,
+            "block": self.blocks.add(array),
+            "inputs": list(step.inputs),
+            "given": isinstance(step.op, Given),
+            "softmax": isinstance(step.op, Softmax),
+            "computed": step.name not in explainer.own,
+            "cost": cost_of(explainer.trace, step),
+            "words": words_of(explainer, step.name, spellings),
+            "edits": edits_of(explainer, step.name),
+        }
+        return described | self.arithmetic(explainer, step)
+
+    def arithmetic(self, explainer: Explainer, step: Step) -> dict[str, Any]:
+        """The form of a step and what hides its cells, or why there is none."""
+        none: dict[str, Any] = {"form": None, "tables": [], "hides": None, "why": ""}
+        if isinstance(step.op, Given):
+            return none
+        try:
+            inputs = explainer.inputs_of(step)
+        except AttnError as error:
+            return none | {"why": str(error)}
+        array = explainer.trace[step.name]
+        source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step
+        hidden = hidden_in(explainer.trace, source)
+        hides = None if hidden is None else self.hides(source, hidden)
+        if not fits(explainer, step, inputs):
+            return none | {"hides": hides, "why": NO_FORM}
+        tables: list[int] = []
+
+        def number_of(table: Array) -> int:
+            tables.append(self.blocks.add(table))
+            return tables[-1]
+
+        form = plain(data(form_of(step.op, array.ndim, inputs), number_of))
+        return none | {"form": form, "tables": tables, "hides": hides}
+
+    def hides(self, step: Step, hidden: Array) -> dict[str, Any]:
+        """Which rule hides each score, from 1; 0 is a score that is seen."""
+        assert isinstance(step.op, Hide)
+        return {"block": self.blocks.add(hidden), "names": reasons(step.op)}
+
+    def pictures(self, kept: Kept, spellings: dict[str, Any]) -> list[dict[str, Any]]:
+        """The steps that are shown by blocks."""
+
+        def blocks_of(array: Array, axis: int, side: int) -> str:
+            key = f"blocks of {side}, {array.shape[axis]}"
+            spellings[key] = [f"{at * side}–{(at + 1) * side - 1}" for at in range(array.shape[axis])]
+            return key
+
+        return [
+            {
+                "name": name,
+                "symbol": "A",
+                "title": f"by blocks of {side} × {side}",
+                "formula": "",
+                "axes": ["head", "query", "key"],
+                "shape": list(array.shape),
+                "dtype": array.dtype.name,
+                "block": self.blocks.add(array),
+                "inputs": [],
+                "given": False,
+                "softmax": False,
+                "computed": False,
+                "cost": "",
+                "words": [None] * (array.ndim - 2) + [blocks_of(array, axis, side) for axis in (-2, -1)],
+                "edits": [],
+                "form": None,
+                "tables": [],
+                "hides": None,
+                "why": kept.said[0],
+            }
+            for name, (array, side) in kept.pictures.items()
+        ]
+
+
+def explainer_of(trace: Trace) -> Explainer:
+    """What explains the cells of a trace; of a file that makes no sense as attention, its numbers alone."""
+    try:
+        return Explainer(trace)
+    except AttnError:
+        explainer = Explainer(Trace({}, {}, trace.header | {"edits": []}))
+        explainer.trace, explainer.own = trace, set(trace)
+        explainer.spell = Speller(trace)
+        return explainer
+
+
+def fits(explainer: Explainer, step: Step, inputs: Sequence[Array]) -> bool:
+    """Whether the arithmetic of a step goes with its numbers, as in a dump of others it may not."""
+    shape = explainer.trace[step.name].shape
+    if 0 in shape:
+        return False
+    try:
+        with np.errstate(all="ignore"):
+            for cell in (tuple(0 for _ in shape), tuple(size - 1 for size in shape)):
+                explainer.arithmetic(step, cell, inputs)
+    except MISFIT:
+        return False
+    return True
+
+
+def hidden_in(trace: Trace, step: Step) -> Array | None:
+    """For each score the number of the rule that hides it, from 1, where this is the step that hides."""
+    if not isinstance(step.op, Hide) or any(name not in trace for name in step.inputs[1:]):
+        return None
+    shape = trace[step.name].shape
+    masks = [trace[name] for name in step.inputs[1:]]
+    heads = (*shape[:-3], 1, *shape[-2:])  # rules hide the same of every head; a mask may not
+    if all(np.broadcast_shapes(mask.shape, heads) == heads for mask in masks):
+        shape = heads
+    try:
+        return (step.op.hidden_by(shape, *masks) + 1).astype(np.uint8)
+    except (ValueError, IndexError):
+        return None
+
+
+def words_of(explainer: Explainer, name: str, spellings: dict[str, Any]) -> list[str | None]:
+    """For each axis under which name its places are spelled, None where they are numbers."""
+    trace, out = explainer.trace, []
+    for axis, kind in enumerate(trace.steps[name].axes):
+        words = explainer.spell.words(name, axis)
+        key = f"{kind} {trace[name].shape[axis]}"
+        if words is not None:
+            spellings[key] = words
+        out.append(None if words is None else key)
+    return out
+
+
+def edits_of(explainer: Explainer, name: str) -> list[dict[str, Any]]:
+    """The edits of a step: where, and what is said of it."""
+    return [
+        {"places": [at if isinstance(at, int) else None for at in index], "note": EDITED.format(text)}
+        for text, step, index in explainer.edits
+        if step == name
+    ]
+
+
+def cost_of(trace: Trace, step: Step) -> str:
+    """`288 B, 54 operations`."""
+    array = trace[step.name]
+    size = size_text(array.nbytes)
+    if isinstance(step.op, Given) or any(name not in trace for name in step.inputs):
+        return size
+    try:
+        operations = step.op.cost(array.shape, *(trace[name].shape for name in step.inputs))
+    except (LookupError, TypeError, ValueError):
+        return size
+    return f"{size}, {operations:,} operations" if operations else size

@@ -1,0 +1,130 @@
+"""What check, conform and diff find, as pages: their words above the matrices, the cells meant marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import IO
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.inputs.plan.intended import under_our_names
+from attnctl.math import Array
+from attnctl.pages.write import Finding, Mark, Marks, pieces
+from attnctl.store import read_one
+from attnctl.verbs.check.check import check
+from attnctl.verbs.check.report import Report
+from attnctl.verbs.conform.report import Conformance
+from attnctl.verbs.diff import Difference
+from attnctl.verbs.diff.align import ApartError
+from attnctl.verbs.diff.elements import differing
+from attnctl.verbs.diff.view import verdict
+
+SHOULD_BE = "it should be {}"
+BESIDE = "{} stands here in "
+
+MOST_CASES = 50
+"""Failing cases of a target that its page shows."""
+
+VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to anything"}
+"""What the heading says of a target."""
+
+
+def write_check(found: Sequence[Report], stream: IO[bytes]) -> None:
+    """A page of what check found."""
+    for piece in check_pieces(found):
+        stream.write(piece)
+
+
+def write_diff(found: Sequence[Difference], stream: IO[bytes]) -> None:
+    """A page of the two traces of each difference."""
+    for piece in diff_pieces(found):
+        stream.write(piece)
+
+
+def write_conform(found: Sequence[Conformance], stream: IO[bytes]) -> None:
+    """A page of what conform found of a target."""
+    for piece in conform_pieces(found):
+        stream.write(piece)
+
+
+def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
+    """The page of targets: what was found, and each failing case that was saved, what is wrong marked."""
+    saved = dict.fromkeys(
+        (each.failure.saved, f"{each.feature}, {each.dtype}")
+        for one in found
+        for each in one.features
+        if each.failure and each.failure.saved
+    )
+    cases = [(name, *failing_case(path)) for path, name in list(saved)[:MOST_CASES]]
+    text = "\n\n".join(map(str, found))
+    if len(saved) > MOST_CASES:
+        text += f"\n\nOf {len(saved)} failing cases the first {MOST_CASES} are here."
+    heading = "; ".join(f"{one.target} {VERDICTS[one.agrees]}" for one in found)
+    finding = Finding(heading, text, [marks for _, _, marks in cases], [name for name, _, _ in cases])
+    yield from pieces([trace for _, trace, _ in cases], finding)
+
+
+def failing_case(path: str) -> tuple[Trace, Marks]:
+    """A case that was saved, and its wrong numbers; none are marked where the target gave no array."""
+    trace = read_one(path)
+    try:
+        report = check(under_our_names(trace))
+    except AttnError:
+        return trace, {}
+    return report.trace, mark_wrong(report)
+
+
+def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
+    """The page of reports: each trace with its wrong numbers marked."""
+    marks = [mark_wrong(report) for report in found]
+    text = "\n\n".join(map(str, found))
+    first = text.partition("\n")[0]
+    yield from pieces([report.trace for report in found], Finding(f"check: {first}", text, marks))
+
+
+def mark_wrong(report: Report) -> Marks:
+    cells = report.wrong_cells()
+    return {name: Mark(wrong, expected, SHOULD_BE) for name, (wrong, expected) in cells.items()}
+
+
+def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
+    """The page of differences: A and B of each, in both what differs marked."""
+    traces: list[Trace] = []
+    names: list[str] = []
+    marks: list[Marks] = []
+    for number, each in enumerate(found):
+        assert each.alignment is not None
+        pair = f" {number}" if len(found) > 1 else ""
+        for side, other in ("AB", "BA"):
+            traces.append(each.alignment.a if side == "A" else each.alignment.b)
+            names.append(f"{side}{pair}")
+            marks.append({name: mark for name in each.steps if (mark := beside(each, name, side, other))})
+    text = "".join(f"{each}\n" for each in found)
+    yield from pieces(traces, Finding(f"diff: {verdict(found[0])}", text, marks, names))
+
+
+def beside(found: Difference, name: str, side: str, other: str) -> Mark | None:
+    """Where a step differs, in the places of one side; None where the two do not stand side by side."""
+    alignment = found.alignment
+    assert alignment is not None
+    try:
+        sides = alignment.sides(name)
+    except ApartError:
+        return None
+    wrong = differing(sides.a, sides.b, found.tolerance)
+    whole = (alignment.a if side == "A" else alignment.b)[name]
+    numbers = sides.b if side == "A" else sides.a
+    places = [each.a if side == "A" else each.b for each in sides.pairings]
+    return Mark(
+        place_in_whole(wrong, places, whole.shape, np.zeros(whole.shape, bool)),
+        place_in_whole(numbers, places, whole.shape, np.full(whole.shape, np.nan)),
+        BESIDE + other,
+    )
+
+
+def place_in_whole(part: Array, places: Sequence[Array], shape: tuple[int, ...], into: Array) -> Array:
+    inner = into.reshape(shape[len(shape) - part.ndim :])
+    inner[np.ix_(*places)] = part
+    return into

@@ -1,0 +1,98 @@
+"""What a page keeps of a trace, so that it stays small enough to be mailed and to open at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, sqrt
+
+import numpy as np
+
+from attnctl.base.trace import Trace
+from attnctl.base.words import all_of
+from attnctl.math import Array
+from attnctl.math.names import WEIGHTS
+
+ROOM = 9 << 19
+"""Bytes of numbers in one page: 4.5 MiB become less than 6 MB of text."""
+
+WIDEST = 256
+"""Blocks along a side of a matrix that is shown by blocks."""
+
+NARROW = np.dtype("float16")
+
+
+@dataclass
+class Kept:
+    """The steps of a trace that a page holds, pictures of those that are too large, and words of it."""
+
+    trace: Trace
+    pictures: dict[str, tuple[Array, int]] = field(default_factory=dict)
+    """Weights by blocks, and how many tokens a side of a block has."""
+    said: list[str] = field(default_factory=list)
+
+
+def kept(traces: Sequence[Trace]) -> list[Kept]:
+    """What one page keeps of these traces: all of them have the same room."""
+    return [kept_of(trace, ROOM // max(1, len(traces))) for trace in traces]
+
+
+def kept_of(trace: Trace, room: int) -> Kept:
+    """Everything where there is room for it, else the weights first and then the smaller steps."""
+    sizes = {name: trace[name].nbytes for name in trace}
+    if sum(sizes.values()) <= room:
+        return Kept(trace)
+    found = Kept(trace)
+    held: set[str] = set()
+    if WEIGHTS in trace:
+        found = with_weights(trace, room)
+        room -= sum(array.nbytes for array, _ in found.pictures.values())
+        room -= found.trace[WEIGHTS].nbytes if WEIGHTS in found.trace else 0
+        held.add(WEIGHTS)
+    for name in sorted((name for name in sizes if name not in held), key=sizes.__getitem__):
+        if sizes[name] > room:
+            break
+        held.add(name)
+        room -= sizes[name]
+    steps = {name: step for name, step in found.trace.steps.items() if name in held}
+    found.trace = replace(found.trace, steps=steps)
+    left = [name for name in trace if name not in held]
+    if left:
+        found.said.append(
+            f"Left out, so that the page stays small: {all_of(left)}. To see one of them, write a page of "
+            f"it alone: --step {left[-1]} -o FILE.html; .npz keeps every number."
+        )
+    return found
+
+
+def with_weights(trace: Trace, room: int) -> Kept:
+    """The trace with its weights in as many digits as there is room for, or by blocks."""
+    weights = trace[WEIGHTS]
+    if weights.nbytes <= room:
+        return Kept(trace)
+    if weights.size * NARROW.itemsize <= room:
+        arrays = {**{name: trace[name] for name in trace}, WEIGHTS: weights.astype(NARROW)}
+        said = f"{WEIGHTS} are kept as float16 here, three digits of each; -o FILE.npz keeps every digit."
+        notes = [*trace.header.get("notes", ()), said]
+        return Kept(replace(trace, arrays=arrays, header=trace.header | {"notes": notes}), {}, [said])
+    matrices = max(1, int(np.prod(weights.shape[:-2])))
+    most = min(WIDEST, int(sqrt(room / NARROW.itemsize / matrices)))
+    side = ceil(max(weights.shape[-2:]) / max(1, most))
+    steps = {name: step for name, step in trace.steps.items() if name != WEIGHTS}
+    queries, keys = weights.shape[-2:]
+    said = (
+        f"{WEIGHTS} ({queries:,} × {keys:,} a head) are shown by blocks of {side} × {side}: each square is "
+        f"what {side} queries give to {side} keys together, on average. To see every number: a shorter "
+        f"sentence, attnctl show DUMP --step {WEIGHTS} --head 0, or -o FILE.npz."
+    )
+    return Kept(replace(trace, steps=steps), {WEIGHTS: (by_blocks(weights, side), side)}, [said])
+
+
+def by_blocks(weights: Array, side: int) -> Array:
+    """(…, query, key) -> by blocks: the sum over a block's keys, the mean over its queries."""
+    queries, keys = weights.shape[-2:]
+    starts = [range(0, size, side) for size in (queries, keys)]
+    counts = np.diff([*starts[0], queries])[:, None]
+    kind = np.result_type(weights, np.float32)
+    by_key = np.add.reduceat(weights, starts[1], axis=-1, dtype=kind)
+    return (np.add.reduceat(by_key, starts[0], axis=-2) / counts).astype(NARROW)

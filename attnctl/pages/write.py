@@ -1,0 +1,199 @@
+"""Pages: one file each, with nothing outside it; script, style and numbers are in the page."""
+
+from __future__ import annotations
+
+import io
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import IO, Any
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.show.headline import beginning, facts
+from attnctl.math import Array
+from attnctl.math.names import WEIGHTS, result_in
+from attnctl.pages.describe import WORDS, Blocks, Describer
+from attnctl.pages.kept import Kept, kept
+from attnctl.store import page
+
+SCRIPTS = (
+    *("elements", "colours", "numbers", "arithmetic", "data", "explain"),
+    *("lines", "matrix", "panel", "derivation", "overview", "page"),
+)
+"""The modules of the page in an order in which each stands below those that it imports."""
+
+IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
+EXPORT = re.compile(r"^export ", re.MULTILINE)
+
+PLACE = re.compile(r"{{(\w+)}}")
+
+MOST_PLAIN, MOST_DRAWN = 5_000, 200_000
+"""Numbers that are also there as text and as a picture, for where no script is run."""
+
+
+MOST_TRACES = 200
+"""Sentences or layers in one page."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The cells of a step that a finding is about, and what else it says of them."""
+
+    wrong: Array
+    other: Array | None = None
+    words: str = ""
+
+
+Marks = Mapping[str, Mark]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a verb found, above the matrices: a title, its words as they are printed, its marks."""
+
+    title: str
+    text: str
+    marks: Sequence[Marks] = field(default_factory=list)
+    """For each trace by step."""
+    names: Sequence[str] = ()
+    """What each trace is called, where a finding has several."""
+
+
+def write_page(traces: Sequence[Trace], stream: IO[bytes]) -> None:
+    """A page of traces."""
+    for piece in pieces(traces):
+        stream.write(piece)
+
+
+def pieces(traces: Sequence[Trace], finding: Finding | None = None) -> Iterator[bytes]:
+    """The bytes of a page of traces, with a finding above them where there is one.
+
+    Raises AttnError for more traces than a page holds.
+    """
+    if len(traces) > MOST_TRACES:
+        raise AttnError(
+            f"{len(traces)} traces: a page holds {MOST_TRACES}; pick one with --trace, or write .jsonl"
+        )
+    shown = kept(traces)
+    blocks = Blocks()
+    describer = Describer(blocks)
+    described = [describer.trace(each) for each in shown]
+    if finding:
+        add_finding(described, finding, blocks)
+    data = {"blocks": blocks.described(), "traces": described, "words": WORDS}
+    for piece in PLACE.split(asset("page.html")):
+        if piece == "data":
+            yield from page.description(data)
+            for number, array in enumerate(blocks.arrays):
+                yield from page.block(number, array)
+        else:
+            yield encode_page(filled_in(piece, shown, finding))
+
+
+def filled_in(piece: str, shown: Sequence[Kept], finding: Finding | None) -> str:
+    """A piece of the page between two places to fill in, or what belongs into one."""
+    title = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
+    match piece:
+        case "policy":
+            return policy()
+        case "style":
+            return asset("style.css")
+        case "script":
+            return script()
+        case "title":
+            return escape(f"{title} - attnctl")
+        case "heading":
+            return escape(title)
+        case "facts":
+            return escape(" · ".join(facts(shown[0].trace) if shown else []))
+        case "notes":
+            return "".join(f"<li>{escape(note)}</li>" for each in shown[:1] for note in each.said)
+        case "finding":
+            return f'<pre id="finding" tabindex="0">{escape(finding.text)}</pre>\n' if finding else ""
+        case "plain":
+            return "".join(without_script(each.trace) for each in shown[:1])
+    return piece
+
+
+def encode_page(text: str) -> bytes:
+    """UTF-8; halves of surrogate pairs, which UTF-8 has no bytes for, are shown escaped."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def add_finding(described: Sequence[dict[str, Any]], finding: Finding, blocks: Blocks) -> None:
+    """Marks of steps that the page has whole, and the names of the traces."""
+    for entry, marks in zip(described, finding.marks, strict=True):
+        entry["marks"] = {
+            name: mark_entry(mark, blocks) for name, mark in marks.items() if name in entry["blocks"]
+        }
+    for entry, name in zip(described, finding.names, strict=False):
+        entry["view"]["name"] = f"{name}: {entry['view']['name']}"
+
+
+def mark_entry(mark: Mark, blocks: Blocks) -> dict[str, Any]:
+    """A mark as the page has it."""
+    other = None if mark.other is None else blocks.add(mark.other)
+    return {"wrong": blocks.add(mark.wrong.astype("uint8")), "other": other, "words": mark.words}
+
+
+def without_script(trace: Trace) -> str:
+    """Weights and result as a picture and as text, where they are not too large."""
+    from attnctl.drawing.show.tables import View, show_all
+
+    names = [name for name in (WEIGHTS, *result_in(trace)) if name in trace]
+    if not names or sum(trace[name].size for name in names) > MOST_PLAIN:
+        return drawn(trace)
+    tables = io.StringIO()
+    show_all([trace.select(names)], Plain(tables), View())
+    return f"{drawn(trace)}<pre>{escape(tables.getvalue())}</pre>"
+
+
+def drawn(trace: Trace) -> str:
+    """The picture that `-o FILE.svg` writes, as an image; nothing where that would be large."""
+    from attnctl.drawing.show.picture import write_svg
+
+    if not len(trace) or trace.get(WEIGHTS, np.empty(0)).size > MOST_DRAWN:
+        return ""
+    stream = io.StringIO()
+    try:
+        write_svg([trace], stream)
+    except AttnError:  # a step that no picture shows
+        return ""
+    return (
+        f'<img alt="" src="data:image/svg+xml;base64,{b64encode(encode_page(stream.getvalue())).decode()}">'
+    )
+
+
+# --- what every page has ---
+
+
+@cache
+def asset(name: str) -> str:
+    """A file of the package."""
+    return (files("attnctl.pages") / "page" / name).read_text(encoding="utf-8")
+
+
+@cache
+def script() -> str:
+    """The modules of the page as one script."""
+    bodies = [EXPORT.sub("", IMPORT.sub("", asset(f"{name}.mjs"))) for name in SCRIPTS]
+    return '"use strict";\n{\n' + "\n".join(bodies) + "}\n"
+
+
+@cache
+def policy() -> str:
+    """What the page may do: run its own script, use its own style, and nothing else."""
+    hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (script(), asset("style.css"))]
+    return (
+        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
