@@ -1,7 +1,9 @@
 """Every format that traces and findings are written in: a line here for each, and a file that writes it.
 
 The command line takes its choices of --format, its suffixes for -o and their help from these tables.
-Formats are read by what is in them, not by this table: `attnctl.store.source`.
+Formats are read by what is in them, not by this table: `attnctl.store.source`. A picture is a `Figure` of
+`Plot`s (`drawing/pictures/plot.py`), which `pictures/draw.py` makes SVG of and `screen/heat.py` characters;
+what is drawn of a trace stands in `drawing/show/picture.py`, of others in the `picture.py` of their room.
 """
 
 from __future__ import annotations

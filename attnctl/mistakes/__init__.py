@@ -3,6 +3,11 @@
 Where several reproduce the recorded numbers (with one head, say, or a symmetric matrix), the one
 that leaves the fewest later steps unexplained is named, and of those the first in this order; the
 others are listed as also fitting.
+
+An entry has its name, the steps where it shows, what it is, what to write instead, and the derivations of
+programs that make it: `Mistake("no-softmax", (WEIGHTS,), "there is no softmax", "take softmax over keys
+(axis=-1)", instead(WEIGHTS, lambda _: Copy(), Softmax))`. A wrong op that is needed stands in
+`mistakes/wrong.py`. `tests/check/` plants the mistake as a person writes it, not with the catalogue's op.
 """
 
 from attnctl.mistakes.biases import BIASES

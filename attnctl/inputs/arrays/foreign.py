@@ -1,8 +1,9 @@
-"""The names that other programs give to the arrays of attention, brought to ours.
+r"""The names that other programs give to the arrays of attention, brought to ours.
 
 One row of `CONVENTIONS` for each name: torch's nn.MultiheadAttention, the families of Hugging Face,
 and the variables that people use. A row says which of our arrays it is and how it is laid out.
-What no row knows keeps its name.
+What no row knows keeps its name. `Convention(r"qkv_proj\.weight", ("W_Q", "W_K", "W_V"), PACKED_LINEAR)`
+is all of a row; `tests/check/foreign/make.py` writes arrays of real modules that hold it.
 """
 
 from __future__ import annotations

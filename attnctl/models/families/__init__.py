@@ -1,7 +1,16 @@
 """The families of models: an entry each, a table of where things are and what they are called.
 
-To add one: its names of tensors and, of `attnctl.models.family.DEFAULTS`, the settings in which it
-differs. Nothing here computes.
+An entry has what the checkpoint calls its tensors and, of `attnctl.models.family.DEFAULTS`, the settings in
+which the family differs; `HUNYUAN` in `llama.py` is a short one. A setting is a value, a key of config.json
+and what it may say (`count`, `number`, `flag`, `text`, …), or what follows from several (`derive`,
+`by_layer`). These are all the keys that the family reads; any other that says something is refused by name,
+unless it changes nothing anywhere (`models/inert.py`) or here (`inert`, `only`). Nothing here computes.
+
+A case in `tests/models/cases.py` and `python tests/models/make.py NAME` make a tiny checkpoint with every
+parameter drawn, and `tests/models/test_families.py` holds weights and hidden states of every layer to 1e-5
+of transformers: it tells when the entry is right. `python tests/models/make_sweep.py NAME` moves every key
+of its config class, one at a time, and prints those that are neither read as transformers reads them nor
+refused; `tests/models/test_sweep.py` holds what it writes from then on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The options that a target may have: their names in libraries, what is passed, and what is meant.
 
-To add one, write a function that lays it down in a `Problem` and an entry in `OPTIONS`. A rule of
-attnctl's registry that has a setting is an option by itself, under its keyword.
+An entry of `LIBRARY_OPTIONS` has its names in libraries, values worth a case each, and a function that
+lays it down in a `Problem`: what is passed, and the rule or array that it means. A rule of attnctl's
+registry that has a setting is an option by itself, under its keyword. What a library passes
+differently is an entry of `library.py`.
 """
 
 from __future__ import annotations
