@@ -7,7 +7,7 @@ import pytest
 
 import attnctl
 from attnctl.inputs.config.settings import Random, Weights
-from attnctl.inputs.plan.draw import stream
+from attnctl.inputs.plan.draw import FEW, FewNumbers, key, stream
 
 LEGACY = Random(1, "uniform", "per_head", "numpy_legacy")
 
@@ -36,11 +36,28 @@ def test_a_drawn_tensor_never_changes(options, name, expected):
 
 
 def test_the_first_numbers_of_a_stream_never_change():
-    assert stream(0, "tensor", "W_Q").standard_normal(3).tolist() == [
+    assert stream(0, "tensor", "W_Q", count=3).standard_normal((3,)).tolist() == [
         -0.6411123874514496,
         -1.6703491594465305,
         -0.1594334817593698,
     ]
+
+
+@pytest.mark.parametrize("words", [key(0, "tensor", "W_Q"), key(7, "token", "love"), [1, 2, 0], [0]])
+def test_a_few_numbers_are_those_of_numpy(words):
+    words = np.array(words, np.uint32)
+    ours, numpys = FewNumbers(), np.random.RandomState(words)
+    ours.seed(words)
+    for shape in [(3,), (2, 3), (0, 4), (101,)]:
+        assert ours.standard_normal(shape).tolist() == numpys.standard_normal(shape).tolist()
+    ours.seed(words)
+    numpys.seed(words)
+    assert ours.random_sample((5, 7)).tolist() == numpys.random_sample((5, 7)).tolist()
+
+
+def test_many_numbers_begin_like_a_few():
+    few, many = (stream(0, "tensor", "W_Q", count=n).standard_normal((FEW,)) for n in (FEW, FEW + 1))
+    assert few.tolist() == many.tolist()
 
 
 def test_a_token_has_one_embedding_in_every_sentence():

@@ -13,7 +13,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import Path
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import IDENTITY, NONE, FromFile, Random, Settings
-from attnctl.inputs.plan.draw import draw, stream
+from attnctl.inputs.plan.draw import Numbers, draw, stream
 from attnctl.inputs.plan.prepared import Named
 from attnctl.inputs.plan.sizes import Sizes
 from attnctl.math import Array
@@ -167,7 +167,11 @@ def whole(
         return np.eye(shape[0]), IDENTITY
     if isinstance(tensor, Random):
         seed = first(tensor.seed, settings.weights.random.seed, settings.seed)
-        own = np.random.RandomState(seed) if legacy(tensor) else stream(seed, "tensor", str(path[-1]))
+        own = (
+            np.random.RandomState(seed)
+            if legacy(tensor)
+            else stream(seed, "tensor", str(path[-1]), count=prod(shape))
+        )
         heads = heads_of(name, sizes)
         return fused_draw(own, shape, heads, tensor, sizes.d_model), description(tensor, seed)
     return None
@@ -198,10 +202,10 @@ def drawn(settings: Settings, sizes: Sizes) -> Named:
     if legacy(how) and how.layout == "per_head":
         parts = textbook(np.random.RandomState(seed), shapes, sizes, how)
         return {name: (array, text) for name, array in parts.items()}
-    one = np.random.RandomState(seed)
+    one = np.random.RandomState(seed) if legacy(how) else None
     out: Named = {}
     for name, shape in shapes.items():
-        rng = one if legacy(how) else stream(seed, "tensor", name)
+        rng = one or stream(seed, "tensor", name, count=prod(shape))
         heads = heads_of(name, sizes)
         array = fused_draw(rng, shape, heads, how, sizes.d_model)
         out[name] = (split_heads(array, heads) if is_split(name) else array), text
@@ -215,7 +219,7 @@ def to_draw(settings: Settings, name: str) -> bool:
 
 
 def textbook(
-    rng: np.random.RandomState,
+    rng: Numbers,
     shapes: Mapping[str, tuple[int, ...]],
     sizes: Sizes,
     how: Random,
@@ -234,9 +238,7 @@ def textbook(
     return out
 
 
-def fused_draw(
-    rng: np.random.RandomState, shape: tuple[int, ...], heads: int, how: Random, d_model: int
-) -> Array:
+def fused_draw(rng: Numbers, shape: tuple[int, ...], heads: int, how: Random, d_model: int) -> Array:
     """A weight with its heads side by side, drawn whole or a head at a time."""
     if how.layout == "fused":
         return draw(rng, shape, how.distribution, d_model)
