@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.conform.report import Conformance
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.explain import Explanation
-    from attnctl.verbs.learn import Lesson, Verdict
+    from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.stats import DumpStats
     from attnctl.verbs.story import Story
 
@@ -109,12 +109,12 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     layer. Edits are made in the first of the layers and flow into the others. Raises AttnError with
     what the model or the input is not.
     """
-    from attnctl.models.run import Input
+    from attnctl.models.run import ModelInput
     from attnctl.models.run import run_model as run_layers
 
     check_kept(keep)
     own, other = (None if each is None else tuple(each) for each in (ids, context_ids))
-    source = Input(sentence, own, pair, context, other, hidden, memory)
+    source = ModelInput(sentence, own, pair, context, other, hidden, memory)
     settings = chosen(None, {"dtype": dtype, "edits": list(edits)} if edits else {"dtype": dtype})
     return list(map(Trace.of, run_layers(fspath(model), source, str(layer), settings, keep, progress)))
 
@@ -220,7 +220,7 @@ def lessons(folder: str | PathLike[str] | None = None) -> list[Lesson]:
     return read(None if folder is None else fspath(folder))
 
 
-def grade(lesson: Lesson, answer: Any) -> Verdict:
+def grade(lesson: Lesson, answer: Any) -> AnswerVerdict:
     """What an answer to a lesson is worth: `right` (None: cannot be told), and the `mistake` it shows.
 
     Numbers are texts, as they were typed: their digits count. A matrix is a text or nested lists.

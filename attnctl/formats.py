@@ -63,7 +63,7 @@ FINDINGS = {
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
-pair), `verbs.stats.Found`.
+pair), `verbs.stats.StatsResult`.
 """
 
 

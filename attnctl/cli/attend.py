@@ -115,7 +115,7 @@ def attend_in_model(
 ) -> None:
     """The attention of one layer of a model on what came into it."""
     from attnctl.cli.models import ModelOptions, model_settings, run_model, senseless
-    from attnctl.models.run import Input
+    from attnctl.models.run import ModelInput
 
     if HIDDEN not in found:
         raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(found)}")
@@ -127,7 +127,7 @@ def attend_in_model(
         {name: each for name, each in flags.items() if name != "config"}, cost.max_memory
     )
     memory = found.get(MEMORY)
-    run_model(options, [Input(hidden=found[HIDDEN], memory=memory)], settings, view, output)
+    run_model(options, [ModelInput(hidden=found[HIDDEN], memory=memory)], settings, view, output)
 
 
 def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:

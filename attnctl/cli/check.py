@@ -30,7 +30,7 @@ from attnctl.cli.options import (
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
     from attnctl.evidence.record import Strictness
-    from attnctl.verbs.check.exercise import Exercise
+    from attnctl.verbs.check.exercise import UnfilledDump
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -237,7 +237,7 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
     return settings_from(config, attention, base=None if config else settings_of(trace))
 
 
-def strictness(how: CheckOptions, exercise: Exercise) -> Strictness:
+def strictness(how: CheckOptions, exercise: UnfilledDump) -> Strictness:
     """How far off a number may be; an exercise may say itself to how many decimals it is filled in."""
     from attnctl.evidence.record import Strictness
 

@@ -14,7 +14,7 @@ from attnctl.cli.options import SECTIONS, option
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
 
 if TYPE_CHECKING:
-    from attnctl.verbs.corpus import Job, Part
+    from attnctl.verbs.corpus import CorpusPart, Job
 
 MOST_WORKERS = 1000
 MERGE = "merge"
@@ -80,7 +80,7 @@ def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions)
     return Job(file, model, settings, how.shard or WHOLE, how.pairs)
 
 
-def measure(job: Job, cluster: str | None, files: Sequence[str]) -> Part | None:
+def measure(job: Job, cluster: str | None, files: Sequence[str]) -> CorpusPart | None:
     """Measure a shard, or all on a cluster; None where that is all for files that have it already."""
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
@@ -98,7 +98,7 @@ def measure(job: Job, cluster: str | None, files: Sequence[str]) -> Part | None:
         return over_cluster(work, cluster, moved)
 
 
-def is_complete(path: str, empty: Part) -> bool:
+def is_complete(path: str, empty: CorpusPart) -> bool:
     """Whether a file holds this very part already."""
     from attnctl.verbs.corpus import read_part
 
@@ -111,7 +111,7 @@ def is_complete(path: str, empty: Part) -> bool:
     return (found.about, found.first, found.stop) == (empty.about, empty.first, empty.stop)
 
 
-def merge(paths: Sequence[str]) -> Part:
+def merge(paths: Sequence[str]) -> CorpusPart:
     """The whole of a corpus from the files of its parts. Raises AttnError with everything that is wrong."""
     from attnctl.verbs.corpus import merge_parts, read_part
 
@@ -127,7 +127,7 @@ def merge(paths: Sequence[str]) -> Part:
     return merge_parts(parts)
 
 
-def write_part(part: Part, path: str) -> None:
+def write_part(part: CorpusPart, path: str) -> None:
     """Write a part to a file."""
     from attnctl.store.files import open_output
 
@@ -135,7 +135,7 @@ def write_part(part: Part, path: str) -> None:
         stream.write(part.to_bytes())
 
 
-def print_headline(part: Part) -> None:
+def print_headline(part: CorpusPart) -> None:
     """What was measured, above the table."""
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.corpus.view import headline

@@ -14,7 +14,7 @@ from attnctl.cli.commands import Group
 from attnctl.cli.options import AttentionOptions, ConfigOption, SentenceOptions, command, option
 
 if TYPE_CHECKING:
-    from attnctl.verbs.exercise import Sheet
+    from attnctl.verbs.exercise import HandIn
 
 app = typer.Typer(
     cls=Group,
@@ -155,7 +155,7 @@ def grade(
     if task.blank is not None and settings is None:
         raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
     blank = tuple(wanted_steps(task.blank) or ())
-    asked = exercise.Asked(settings, blank, task.decimals, exercise.own_key())
+    asked = exercise.Assignment(settings, blank, task.decimals, exercise.own_key())
     sheets = []
     with progress("grading") as moved:
         for number, each in enumerate(file):
@@ -171,7 +171,7 @@ def grade(
     return Exit.OK if all(sheet.right for sheet in sheets) else Exit.DIFFERS
 
 
-def show(sheets: list[Sheet], csv: str | None, *, json: bool) -> None:
+def show(sheets: list[HandIn], csv: str | None, *, json: bool) -> None:
     """Print the grades, and write them where they are asked for."""
     import io
 

@@ -136,11 +136,11 @@ def unused_options(
 def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
     """Print the explanations, an empty line between them."""
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
-    from attnctl.verbs.explain.view import Page, View
+    from attnctl.verbs.explain.view import ExplanationView, Page
 
     output = output_for(sys.stdout, os.environ)
-    precision = View.precision if how.precision is None else how.precision
-    page = Page(explainer, screen_of(output), View(precision, how.depth or 1, how.full))
+    precision = ExplanationView.precision if how.precision is None else how.precision
+    page = Page(explainer, screen_of(output), ExplanationView(precision, how.depth or 1, how.full))
     for number, root in enumerate(roots):
         print_lines([[]] if number else [], output)
         print_lines(page.lines(root), output)

@@ -29,7 +29,7 @@ from attnctl.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from attnctl.verbs.explore import Source
+    from attnctl.verbs.explore import TraceSource
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -119,7 +119,7 @@ def of_no_dump(more: Given, edits: Given) -> list[str]:
     ]
 
 
-def of_sentence(sentence: str | None, config: str | None, given: Given) -> Source:
+def of_sentence(sentence: str | None, config: str | None, given: Given) -> TraceSource:
     from attnctl.cli.settings import settings_from
     from attnctl.inputs.config.settings import Settings
     from attnctl.verbs.explore import OfSentence
@@ -130,7 +130,7 @@ def of_sentence(sentence: str | None, config: str | None, given: Given) -> Sourc
     return OfSentence(sentence, settings_from(config, given), config, base)
 
 
-def of_model(sentence: str | None, model: ModelOptions, given: Given) -> Source:
+def of_model(sentence: str | None, model: ModelOptions, given: Given) -> TraceSource:
     """Layers of a trained model."""
     from attnctl.cli.models import model_settings, sources_of
     from attnctl.verbs.explore import OfModel
@@ -142,7 +142,9 @@ def of_model(sentence: str | None, model: ModelOptions, given: Given) -> Source:
     return OfModel(model.model, source, model.layer or "all", settings)
 
 
-def of_dump(path: str, names: list[str], layer: str | None, config: str | None, attention: Given) -> Source:
+def of_dump(
+    path: str, names: list[str], layer: str | None, config: str | None, attention: Given
+) -> TraceSource:
     """The traces of a file."""
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
@@ -158,7 +160,7 @@ def of_dump(path: str, names: list[str], layer: str | None, config: str | None, 
     return OfFile(ours, (path, *options), meant)
 
 
-def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> None:
+def explore_on_terminal(source: TraceSource, precision: int, *, from_stdin: bool) -> None:
     """Explore on the terminal; then print the commands that were asked for."""
     from attnctl.drawing.screen.output import say
     from attnctl.verbs.explore import begin_walk

@@ -14,7 +14,7 @@ from attnctl.base.words import did_you_mean, quote
 from attnctl.cli.options import command, option
 
 if TYPE_CHECKING:
-    from attnctl.verbs.learn import Lesson, Verdict
+    from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.learn.progress import Progress
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -193,7 +193,7 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
     return Exit.USAGE if any(each and each.right is None for each in verdicts.values()) else Exit.OK
 
 
-def verdict_of(lesson: Lesson, given: dict[str, Any], path: str) -> Verdict | None:
+def verdict_of(lesson: Lesson, given: dict[str, Any], path: str) -> AnswerVerdict | None:
     """What is said of the answer to a lesson; None where there is none."""
     from attnctl.verbs.learn import grade
 

@@ -12,7 +12,7 @@ from attnctl.base.values import MOST, Plain, Reader, whole
 from attnctl.cli.options import SECTIONS, Given, OutputOptions, ViewOptions, option
 
 if TYPE_CHECKING:
-    from attnctl.models.run import Input
+    from attnctl.models.run import ModelInput
 
 ALLOWED = {"dtype", "edits", "renormalize", "context", "max_memory"}
 """The settings that a run of a model has; the rest the model says itself."""
@@ -87,23 +87,27 @@ def model_settings(flags: Given, max_memory: int | None) -> Any:
     return settings_from(None, {"dtype": "float32", **flags}, max_memory=max_memory)
 
 
-def sources_of(model: ModelOptions, sentences: Sequence[str], context: str | None) -> "list[Input]":
+def sources_of(model: ModelOptions, sentences: Sequence[str], context: str | None) -> "list[ModelInput]":
     """What the model is run on: each sentence, or ids.
 
     Raises AttnError where there is neither, or both.
     """
-    from attnctl.models.run import Input
+    from attnctl.models.run import ModelInput
 
     if model.ids is not None and sentences:
         raise AttnError("--ids: there is a sentence too; give one of them")
     if model.pair is not None and len(sentences) != 1:
         raise AttnError("--pair: goes with one sentence")
-    beside = Input(ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids)
+    beside = ModelInput(ids=model.ids, pair=model.pair, context=context, context_ids=model.context_ids)
     return [replace(beside, text=text) for text in sentences] or [beside]
 
 
 def run_model(
-    model: ModelOptions, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
+    model: ModelOptions,
+    sources: "Sequence[ModelInput]",
+    settings: Any,
+    view: ViewOptions,
+    output: OutputOptions,
 ) -> None:
     """Print or write the traces of the layers that are asked for, or the map of all heads."""
     from attnctl.cli.output import emit, kept_steps
@@ -128,7 +132,11 @@ def run_model(
 
 
 def print_model_costs(
-    model: ModelOptions, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
+    model: ModelOptions,
+    sources: "Sequence[ModelInput]",
+    settings: Any,
+    view: ViewOptions,
+    output: OutputOptions,
 ) -> None:
     from attnctl.cli.costs import print_costs
     from attnctl.models.run import plans
@@ -141,7 +149,7 @@ def print_model_costs(
 
 
 def print_map(
-    name: str, sources: "Sequence[Input]", settings: Any, view: ViewOptions, output: OutputOptions
+    name: str, sources: "Sequence[ModelInput]", settings: Any, view: ViewOptions, output: OutputOptions
 ) -> None:
     """What each head of each layer does on this text."""
     from attnctl.cli.output import chosen_format, emit

@@ -30,8 +30,8 @@ from attnctl.cli.sentences import gather_sentences
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
-    from attnctl.verbs.corpus import Part
-    from attnctl.verbs.stats import DumpStats, Found
+    from attnctl.verbs.corpus import CorpusPart
+    from attnctl.verbs.stats import DumpStats, StatsResult
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -174,7 +174,7 @@ def stats_of_dumps(
     """Every head of these dumps."""
     from attnctl.cli.attend import renames
     from attnctl.store import read
-    from attnctl.verbs.stats import Found, Report, measure_heads, rollout
+    from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads, rollout
 
     if not names:
         raise AttnError("no DUMP; give one, --model DIR with texts, or --file")
@@ -187,7 +187,7 @@ def stats_of_dumps(
             found.append(measure_heads(each, source if len(traces) == 1 else f"{source}[{number}]"))
             layers += [each] if how.rollout else []
     rolled = rollout(layers) if layers else None
-    give(Found(Report(tuple(found)), rolled, layers[0].tokens if layers else None), out, how)
+    give(StatsResult(StatsReport(tuple(found)), rolled, layers[0].tokens if layers else None), out, how)
 
 
 def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
@@ -195,30 +195,30 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     from attnctl.cli.progress import progress
     from attnctl.inputs.config.settings import Settings
     from attnctl.math.names import WEIGHTS
-    from attnctl.models.run import Input, run_model
+    from attnctl.models.run import ModelInput, run_model
     from attnctl.models.source import open_model
     from attnctl.verbs.models.battery import battery, battery_data, battery_lines
-    from attnctl.verbs.stats import Found, Report, measure_heads
+    from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads
 
     settings = Settings(dtype="float32")
     by_layer: dict[int, list[DumpStats]] = {}
     with progress("texts") as moved:
         for number, text in enumerate(texts):
-            for trace in run_model(name, Input(text), "all", settings, [WEIGHTS]):
+            for trace in run_model(name, ModelInput(text), "all", settings, [WEIGHTS]):
                 layer = int(trace.header["layer"])
                 by_layer.setdefault(layer, []).append(measure_heads(trace, f"layer {layer}"))
             moved(number + 1, len(texts))
-    wholes = [(layer, Report(tuple(each)).aggregate) for layer, each in sorted(by_layer.items())]
-    report = Report(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
+    wholes = [(layer, StatsReport(tuple(each)).aggregate) for layer, each in sorted(by_layer.items())]
+    report = StatsReport(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
     if out.wanted == "csv" and out.printed:
         raise_all([] if texts else ["--format csv: no text; give some"])
-        give(Found(report), out, how)
+        give(StatsResult(report), out, how)
         return
     with progress("random tokens") as moved:
         found = battery(name, open_model(name).rows("embed"), settings, moved)
     more = {"texts": len(texts), "battery": battery_data(found)}
     if texts or out.wanted == "json":
-        give(Found(report, more=more), out, how)
+        give(StatsResult(report, more=more), out, how)
     if out.printed and out.wanted == "table":
         from attnctl.drawing.screen.output import output_for, print_lines, screen_of
 
@@ -227,12 +227,12 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
         print_lines(battery_lines(found, screen_of(output)), output)
 
 
-def emit(part: Part | None, out: Output, how: StatsOptions) -> None:
+def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     """Write the statistics of a corpus, or of a part of it; None is a part that its file has already."""
     from attnctl.cli.corpus import is_part, print_headline, write_part
     from attnctl.store.strict_json import sink
     from attnctl.verbs.corpus.view import report_of
-    from attnctl.verbs.stats import Found
+    from attnctl.verbs.stats import StatsResult
 
     if part is None:
         return
@@ -244,7 +244,7 @@ def emit(part: Part | None, out: Output, how: StatsOptions) -> None:
         sink(sys.stdout)(part.to_bytes())
     elif out.printed and out.wanted == "table":
         print_headline(part)
-    give(Found(report_of(part)), Output(out.wanted, others, out.printed and not as_json), how)
+    give(StatsResult(report_of(part)), Output(out.wanted, others, out.printed and not as_json), how)
 
 
 def misplaced_options(options: Mapping[str, object], why: str) -> list[str]:
@@ -267,7 +267,7 @@ def unusable(how: StatsOptions, out: Output) -> Iterator[str]:
         yield NO_MATRIX
 
 
-def give(found: Found, out: Output, how: StatsOptions) -> None:
+def give(found: StatsResult, out: Output, how: StatsOptions) -> None:
     """Write what was found to the files, and on stdout in the format that is wanted."""
     from attnctl.formats import write_found
 
@@ -284,10 +284,12 @@ def give(found: Found, out: Output, how: StatsOptions) -> None:
         print_json(found.to_dict())
     else:
         from attnctl.drawing.screen.output import output_for, print_lines, screen_of
-        from attnctl.verbs.stats.view import Table, rollout_lines
+        from attnctl.verbs.stats.view import StatsTable, rollout_lines
 
         output = output_for(sys.stdout, os.environ)
-        table = Table(screen_of(output), Table.precision if how.precision is None else how.precision)
+        table = StatsTable(
+            screen_of(output), StatsTable.precision if how.precision is None else how.precision
+        )
         print_lines(table.lines(found.report), output)
         if found.rolled is not None:
             print_lines(rollout_lines(found, screen_of(output), how.precision), output)

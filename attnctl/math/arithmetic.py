@@ -51,7 +51,7 @@ class Sum(NamedTuple):
     parts: tuple[Expr, ...]
 
 
-class Difference(NamedTuple):
+class Subtraction(NamedTuple):
     """a − b."""
 
     left: Expr
@@ -78,7 +78,7 @@ class Call(NamedTuple):
     inside: Expr
 
 
-Expr = Number | Rest | Sum | Difference | Product | Quotient | Call
+Expr = Number | Rest | Sum | Subtraction | Product | Quotient | Call
 
 
 LONGEST_SUM = 1000
@@ -101,7 +101,7 @@ def code(expr: Expr) -> str:
             return f"({text})" if text.startswith("-") and not isinf(value) else text
         case Sum(parts):
             return "(" + " + ".join(map(code, group_terms(parts))) + ")" if parts else "0"
-        case Difference(left, right):
+        case Subtraction(left, right):
             return f"({code(left)} - {code(right)})"
         case Product(parts):
             nested = (Product, Quotient)
@@ -128,7 +128,7 @@ def display(expr: Expr, text_of: Callable[[Number | Rest], str], *, top: bool = 
         case Sum(parts):
             text = " + ".join([*map(first, parts[:1]), *map(inner, parts[1:])]) or "0"
             return text if top or len(parts) == 1 else f"({text})"
-        case Difference(left, right):
+        case Subtraction(left, right):
             text = f"{first(left)} - {inner(right)}"
             return text if top else f"({text})"
         case Product(parts):
@@ -159,8 +159,8 @@ def abridge(expr: Expr, most: int, longest: int | None = None) -> Expr:
             return Sum(tuple(map(inner, parts)))
         case Product(parts):
             return Product(tuple(map(inner, parts)))
-        case Difference(left, right):
-            return Difference(inner(left), inner(right))
+        case Subtraction(left, right):
+            return Subtraction(inner(left), inner(right))
         case Quotient(above, below):
             return Quotient(inner(above), inner(below))
         case Call(name, inside):
@@ -211,7 +211,7 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
             size = sum(abs(value) for value, _ in found)
             error = sum(slack for _, slack in found)
             return add_up([value for value, _ in found]), error + eps * len(parts) * size
-        case Difference(left, right):
+        case Subtraction(left, right):
             (a, a_error), (b, b_error) = evaluate(left, eps, tiny), evaluate(right, eps, tiny)
             return rounded(a - b, a_error + b_error)
         case Product(parts):
@@ -266,7 +266,7 @@ def numbers(expr: Expr) -> Iterator[Number | Rest]:
         case Sum(parts) | Product(parts):
             for part in parts:
                 yield from numbers(part)
-        case Difference(left, right) | Quotient(left, right):
+        case Subtraction(left, right) | Quotient(left, right):
             yield from numbers(left)
             yield from numbers(right)
         case Call(_, inside):

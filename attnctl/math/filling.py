@@ -11,7 +11,17 @@ from operator import add, floordiv, itemgetter, mod, mul, sub
 from typing import Any
 
 from attnctl.math import Array, Cell
-from attnctl.math.arithmetic import Call, Difference, Expr, Number, Product, Quotient, Source, Sum, evaluate
+from attnctl.math.arithmetic import (
+    Call,
+    Expr,
+    Number,
+    Product,
+    Quotient,
+    Source,
+    Subtraction,
+    Sum,
+    evaluate,
+)
 from attnctl.math.notation import Input, Operand, Place, Table, Term
 
 
@@ -185,7 +195,7 @@ EXPRESSIONS: dict[str, Callable[..., Expression]] = {
     "table": Filling.look_up,
     "number": Filling.count,
     "+": lambda fill, a, b: fill.combine(lambda *both: one_sum(both), a, b),
-    "-": lambda fill, a, b: fill.combine(Difference, a, b),
+    "-": lambda fill, a, b: fill.combine(Subtraction, a, b),
     "*": lambda fill, a, b: fill.combine(lambda *both: Product(both), a, b),
     "/": lambda fill, a, b: fill.combine(Quotient, a, b),
     "sum": Filling.add_up,

@@ -12,13 +12,13 @@ from attnctl.math.ops import Add, MatMul, MatMulT, Op, Scale, Slope, Softmax
 from attnctl.math.rules import alibi_slopes
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import planted_best, planted_fit, spoken
-from attnctl.mistakes.mistake import Case, Mistake, Plant
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 
 BIASED = ("alibi_scores", "biased_scores")
 WEIGHTS = "attention_weights"
 
 
-def find_slopes(case: Case) -> Iterator[tuple[str, Slope]]:
+def find_slopes(case: WrongStep) -> Iterator[tuple[str, Slope]]:
     """The step that takes ALiBi's slopes, if there is one."""
     for name in BIASED:
         op = case.op(name)
@@ -26,13 +26,13 @@ def find_slopes(case: Case) -> Iterator[tuple[str, Slope]]:
             yield name, op
 
 
-def with_slopes(case: Case, name: str, op: Slope, slopes: Array) -> Derivation:
+def with_slopes(case: WrongStep, name: str, op: Slope, slopes: Array) -> Derivation:
     """The derivation with other slopes, (head,)."""
     by_head = slopes[:, None, None]
     return case.put(name, wrong.By(lambda s: s - by_head * op.distances(s.shape)))
 
 
-def other_slopes(case: Case) -> Iterator[Plant]:
+def other_slopes(case: WrongStep) -> Iterator[Plant]:
     """Other slopes than the paper's."""
     for name, op in find_slopes(case):
         heads = case.size("head") or 1
@@ -65,12 +65,12 @@ def other_slopes(case: Case) -> Iterator[Plant]:
         yield from slopes_of_each(case, name, op)
 
 
-def times(case: Case, name: str, op: Slope, slopes: Array) -> Callable[[float], Derivation]:
+def times(case: WrongStep, name: str, op: Slope, slopes: Array) -> Callable[[float], Derivation]:
     """Slopes times a factor."""
     return lambda by: with_slopes(case, name, op, by * slopes)
 
 
-def slopes_of_each(case: Case, name: str, op: Slope) -> Iterator[Plant]:
+def slopes_of_each(case: WrongStep, name: str, op: Slope) -> Iterator[Plant]:
     """Each head's slope by itself, where the scores they were taken from are written down."""
     if case.first != name:
         return
@@ -93,7 +93,7 @@ DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (
 )
 
 
-def other_distances(case: Case) -> Iterator[Plant]:
+def other_distances(case: WrongStep) -> Iterator[Plant]:
     """Something else for the distance."""
     for name, op in find_slopes(case):
         for said, distance in DISTANCES:
@@ -113,7 +113,7 @@ def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> Callabl
     return lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape))
 
 
-def distance_from(case: Case, name: str, op: Slope) -> Callable[[int], Derivation]:
+def distance_from(case: WrongStep, name: str, op: Slope) -> Callable[[int], Derivation]:
     """Queries that stand elsewhere."""
 
     def make(by: int) -> Derivation:
@@ -122,7 +122,7 @@ def distance_from(case: Case, name: str, op: Slope) -> Callable[[int], Derivatio
     return make
 
 
-def other_bias(case: Case) -> Iterator[Plant]:
+def other_bias(case: WrongStep) -> Iterator[Plant]:
     """A given bias transposed, of one head, multiplied with the scores, or some other number of times."""
     op = case.op("biased_scores")
     if not isinstance(op, Add):
@@ -143,7 +143,7 @@ def other_bias(case: Case) -> Iterator[Plant]:
     )
 
 
-def before_scale(case: Case) -> Iterator[Plant]:
+def before_scale(case: WrongStep) -> Iterator[Plant]:
     """(Q Kᵀ + bias) / √d_k."""
     scores, scale = case.op("scores"), case.op("scaled_scores")
     for name in BIASED:
@@ -156,7 +156,7 @@ def scaled_after(op: Op, scale: Scale) -> Callable[..., Array]:
     return lambda s, *bias: s + scale.apply(op.apply(np.zeros_like(s), *bias))
 
 
-def after_softmax(case: Case) -> Iterator[Plant]:
+def after_softmax(case: WrongStep) -> Iterator[Plant]:
     """The bias added to the weights."""
     op, softmax = case.op("biased_scores"), case.op(WEIGHTS)
     if isinstance(op, Add) and isinstance(softmax, Softmax) and isinstance(case.op("head_outputs"), MatMul):

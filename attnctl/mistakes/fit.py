@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.evidence.precision import FLOAT64
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
-from attnctl.mistakes.mistake import Case, Plant
+from attnctl.mistakes.mistake import Plant, WrongStep
 
 T = TypeVar("T")
 
@@ -31,7 +31,9 @@ MOST_DIGITS = 15
 """Digits that a number in a sentence may have."""
 
 
-def fit_value(case: Case, make: Callable[[float], Derivation], starts: Sequence[float]) -> float | None:
+def fit_value(
+    case: WrongStep, make: Callable[[float], Derivation], starts: Sequence[float]
+) -> float | None:
     """The value with which a program best reproduces the step that disagrees; None where none does.
 
     A few starts, the best of them refined by Gauss and Newton's method on all finite numbers.
@@ -45,7 +47,7 @@ def fit_value(case: Case, make: Callable[[float], Derivation], starts: Sequence[
     return None
 
 
-def refine_value(case: Case, make: Callable[[float], Derivation], start: float) -> float:
+def refine_value(case: WrongStep, make: Callable[[float], Derivation], start: float) -> float:
     """The value near this one at which the squares of what is left are least; 0 where none is near."""
     value, last = start, inf
     for _ in range(STEPS):
@@ -58,7 +60,7 @@ def refine_value(case: Case, make: Callable[[float], Derivation], start: float) 
     return value
 
 
-def newton(case: Case, make: Callable[[float], Derivation], value: float) -> float:
+def newton(case: WrongStep, make: Callable[[float], Derivation], value: float) -> float:
     """The step of Gauss and Newton: ⟨slope, what is left⟩ / ⟨slope, slope⟩."""
     width = 1e-6 * abs(value)
     here, beside = case.value(make(value)), case.value(make(value + width))
@@ -70,7 +72,7 @@ def newton(case: Case, make: Callable[[float], Derivation], value: float) -> flo
     return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else nan
 
 
-def closest(case: Case, make: Callable[[T], Derivation | None], candidates: Iterable[T]) -> T | None:
+def closest(case: WrongStep, make: Callable[[T], Derivation | None], candidates: Iterable[T]) -> T | None:
     """The candidate with which a program best reproduces the step that disagrees."""
     least, found = case.misfit(case.expected.value), None
     for each in candidates:
@@ -82,7 +84,7 @@ def closest(case: Case, make: Callable[[T], Derivation | None], candidates: Iter
 
 
 def planted_best(
-    case: Case,
+    case: WrongStep,
     make: Callable[[T], Derivation | None],
     candidates: Iterable[T],
     say: Callable[[T], str] = str,
@@ -96,7 +98,10 @@ def planted_best(
 
 
 def planted_fit(
-    case: Case, make: Callable[[float], Derivation], starts: Sequence[float], say: Callable[[float], str]
+    case: WrongStep,
+    make: Callable[[float], Derivation],
+    starts: Sequence[float],
+    say: Callable[[float], str],
 ) -> Iterator[Plant]:
     """The plant of the value that fits best, or of a number that people write if that fits as well."""
     value = fit_value(case, make, starts)
@@ -105,7 +110,7 @@ def planted_fit(
         yield Plant(make(value), say(value))
 
 
-def nice(case: Case, make: Callable[[float], Derivation], value: float) -> float:
+def nice(case: WrongStep, make: Callable[[float], Derivation], value: float) -> float:
     """The shortest number near this one that fits as well: few digits, or the root of a whole number."""
     most = AS_WELL * case.misfit(case.value(make(value))) + 64 * FLOAT64.unit * size_of(case.found)
     for short in people_write(value):

@@ -11,7 +11,7 @@ from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Merge, Op, Project, Repeat
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import planted_best
-from attnctl.mistakes.mistake import Case, Mistake, Plant, everywhere_or_once
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, everywhere_or_once
 
 SPLITS = (
     (
@@ -29,11 +29,11 @@ MERGES = (
 )
 
 
-def several(case: Case) -> bool:
+def several(case: WrongStep) -> bool:
     return (case.size("head") or 1) > 1 or (case.size("kv_head") or 1) > 1
 
 
-def split(case: Case) -> Iterator[Plant]:
+def split(case: WrongStep) -> Iterator[Plant]:
     """Q, K and V split into heads the wrong way; those that are given, after they were written down."""
     if not several(case):
         return
@@ -47,7 +47,7 @@ def split(case: Case) -> Iterator[Plant]:
             yield Plant(case.put_all(reading(case, given, move)), detail)
 
 
-def reading(case: Case, names: Sequence[str], move: wrong.Move) -> dict[str, Op]:
+def reading(case: WrongStep, names: Sequence[str], move: wrong.Move) -> dict[str, Op]:
     """What the steps that read these become when they read them moved."""
     return {
         step.name: wrong.Arranged(
@@ -58,14 +58,14 @@ def reading(case: Case, names: Sequence[str], move: wrong.Move) -> dict[str, Op]
     }
 
 
-def plant_merges(case: Case) -> Iterator[Plant]:
+def plant_merges(case: WrongStep) -> Iterator[Plant]:
     """The heads of a token not side by side."""
     if isinstance(case.op("concat"), Merge) and several(case):
         for move, detail in MERGES:
             yield Plant(case.put("concat", wrong.Arranged(Copy(), after=move)), detail)
 
 
-def plant_tilings(case: Case) -> Iterator[Plant]:
+def plant_tilings(case: WrongStep) -> Iterator[Plant]:
     """h0 h1 h0 h1, for keys and values or one of them."""
     shared = {name: case.op(name) for name in ("K_shared", "V_shared")}
     times = {name: op.times for name, op in shared.items() if isinstance(op, Repeat)}
@@ -74,12 +74,12 @@ def plant_tilings(case: Case) -> Iterator[Plant]:
         yield Plant(case.put_all(ops))
 
 
-def sources(case: Case, names: Sequence[str], index: Sequence[int]) -> dict[str, Op]:
+def sources(case: WrongStep, names: Sequence[str], index: Sequence[int]) -> dict[str, Op]:
     """Shared keys or values of which query head h reads kv head index[h]."""
     return {name: wrong.By(lambda x: np.take(x, index, axis=-3)) for name in names}
 
 
-def other_sharing(case: Case) -> Iterator[Plant]:
+def other_sharing(case: WrongStep) -> Iterator[Plant]:
     """Each query head with another kv head than its own."""
     able = [name for name in ("K_shared", "V_shared") if isinstance(case.op(name), Repeat)]
     heads, kv = case.size("head") or 1, case.size("kv_head") or 1
@@ -94,7 +94,7 @@ def other_sharing(case: Case) -> Iterator[Plant]:
             yield Plant(case.put_all(sources(case, names, index)), said)
 
 
-def other_order(case: Case) -> Iterator[Plant]:
+def other_order(case: WrongStep) -> Iterator[Plant]:
     """Heads brought together in reverse order, or some places off."""
     if not isinstance(case.op("concat"), Merge) or not several(case):
         return
@@ -112,7 +112,7 @@ def merged_after(move: wrong.Move) -> wrong.By:
     return wrong.By(lambda z: wrong.side_by_side(np.broadcast_to(move(z), z.shape)))
 
 
-def one_for_all(case: Case) -> Iterator[Plant]:
+def one_for_all(case: WrongStep) -> Iterator[Plant]:
     if isinstance(case.op("concat"), Merge) and several(case):
         yield from planted_best(
             case,
@@ -122,7 +122,7 @@ def one_for_all(case: Case) -> Iterator[Plant]:
         )
 
 
-def plant_means(case: Case) -> Iterator[Plant]:
+def plant_means(case: WrongStep) -> Iterator[Plant]:
     if isinstance(case.op("concat"), Merge) and several(case):
         for said, of in (("mean", np.mean), ("sum", np.sum)):
             yield Plant(case.put("concat", merged_after(over_heads(of))), said)
@@ -132,7 +132,7 @@ def over_heads(of: Callable[..., Array]) -> wrong.Move:
     return lambda z: of(z, axis=-3, keepdims=True)
 
 
-def packing(case: Case) -> Iterator[Plant]:
+def packing(case: WrongStep) -> Iterator[Plant]:
     """Columns by head (q k v, q k v) read as by letter (q q, k k, v v), or the other way about."""
     names = ("Q", "K", "V")
     able = all(isinstance(case.op(name), Project) for name in names)
@@ -163,7 +163,7 @@ def plant_unpacking(at: int, *, by_letter: bool) -> Callable[..., Array]:
     return part
 
 
-def over_batch(case: Case) -> Iterator[Plant]:
+def over_batch(case: WrongStep) -> Iterator[Plant]:
     """Attention between the members of a batch, the axis of tokens taken for that of the batch."""
     read = [case.derivation[name] for name in ("Q", "K", "V") if name in case.derivation]
     concat = case.op("concat")

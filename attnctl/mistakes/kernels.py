@@ -10,7 +10,7 @@ from attnctl.math import Array
 from attnctl.math.ops import MatMul, Softmax
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import blocks, planted_best
-from attnctl.mistakes.mistake import Case, Mistake, Plant
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 
 WEIGHTS = "attention_weights"
 OUTPUTS = "head_outputs"
@@ -27,7 +27,7 @@ FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
 """What happens when the running maximum grows; None forgets all blocks but the last."""
 
 
-def online(case: Case) -> Iterator[Plant]:
+def online(case: WrongStep) -> Iterator[Plant]:
     """Softmax summed block by block, its running maximum not carried through."""
     if not isinstance(case.op(WEIGHTS), Softmax):
         return
@@ -51,7 +51,7 @@ def online(case: Case) -> Iterator[Plant]:
     )
 
 
-def read_twice(case: Case) -> Iterator[Plant]:
+def read_twice(case: WrongStep) -> Iterator[Plant]:
     """The last block of keys counted twice."""
     keys = case.size("key") or 0
     if isinstance(case.op(WEIGHTS), Softmax):
@@ -65,7 +65,7 @@ def read_twice(case: Case) -> Iterator[Plant]:
         )
 
 
-def without_rows(case: Case) -> Iterator[Plant]:
+def without_rows(case: WrongStep) -> Iterator[Plant]:
     """Zeros for the last queries."""
     op, queries = case.op(OUTPUTS), case.size("query") or 0
     if isinstance(op, MatMul):
@@ -83,7 +83,7 @@ def without_rows(case: Case) -> Iterator[Plant]:
         )
 
 
-def plant_shifts(case: Case) -> Iterator[Plant]:
+def plant_shifts(case: WrongStep) -> Iterator[Plant]:
     """Weights applied to the values of other keys."""
     op, keys = case.op(OUTPUTS), case.size("key") or 0
     if isinstance(op, MatMul):
@@ -100,7 +100,7 @@ def places(by: int) -> str:
     return f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}"
 
 
-def plant_other_values(case: Case) -> Iterator[Plant]:
+def plant_other_values(case: WrongStep) -> Iterator[Plant]:
     """Weights applied to K, or to Q."""
     op = case.op(OUTPUTS)
     if isinstance(op, MatMul) and "scores" in case.derivation:
@@ -110,7 +110,7 @@ def plant_other_values(case: Case) -> Iterator[Plant]:
                 yield Plant(case.put(OUTPUTS, op, (weights, name)), name)
 
 
-def transposed_weights(case: Case) -> Iterator[Plant]:
+def transposed_weights(case: WrongStep) -> Iterator[Plant]:
     """Aᵀ V."""
     op = case.op(OUTPUTS)
     if isinstance(op, MatMul) and case.size("query") == case.size("key"):

@@ -13,7 +13,7 @@ from attnctl.math.ops import Copy, Hide, Softmax
 from attnctl.math.rules import Causal, Padding, VisibilityRule, Window
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import planted_fit, spoken
-from attnctl.mistakes.mistake import Case, Mistake, Plant
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 
 FILLS_NEAR = (-100.0, -30.0, -10.0, -3.0, -1.0, 1.0)
 """Where a search for what stands for −∞ begins."""
@@ -21,28 +21,28 @@ FILLS_NEAR = (-100.0, -30.0, -10.0, -3.0, -1.0, 1.0)
 FILLS = (0.0, -1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
 
 
-def find_mask(case: Case) -> Hide | None:
+def find_mask(case: WrongStep) -> Hide | None:
     """The op that hides, if anything is meant to be hidden."""
     op = case.op(MASKED)
     return op if isinstance(op, Hide) else None
 
 
-def given_mask(case: Case) -> bool:
+def given_mask(case: WrongStep) -> bool:
     """Whether a mask was handed in."""
     return len(case.derivation[MASKED].inputs) > 1
 
 
-def swap_rule(case: Case, hide: Hide, rule: VisibilityRule, *others: VisibilityRule) -> Plant:
+def swap_rule(case: WrongStep, hide: Hide, rule: VisibilityRule, *others: VisibilityRule) -> Plant:
     """Other rules (or none) in the place of one."""
     rules = tuple(new for old in hide.rules for new in (others if old is rule else (old,)))
     return Plant(case.put(MASKED, replace(hide, rules=rules)))
 
 
-def without(case: Case, hide: Hide, rule: VisibilityRule) -> Plant:
+def without(case: WrongStep, hide: Hide, rule: VisibilityRule) -> Plant:
     return replace(swap_rule(case, hide, rule), detail=f"the {rule.name} rule is ignored")
 
 
-def plant_inversions(case: Case) -> Iterator[Plant]:
+def plant_inversions(case: WrongStep) -> Iterator[Plant]:
     """Everything inverted; the given mask alone; a triangle turned over."""
     hide = find_mask(case)
     if hide is None:
@@ -55,7 +55,7 @@ def plant_inversions(case: Case) -> Iterator[Plant]:
             yield swap_rule(case, hide, rule, wrong.After())
 
 
-def plant_no_mask(case: Case) -> Iterator[Plant]:
+def plant_no_mask(case: WrongStep) -> Iterator[Plant]:
     """Nothing hidden, where more was meant than padding."""
     hide = find_mask(case)
     if hide and (given_mask(case) or any(not isinstance(rule, Padding) for rule in hide.rules)):
@@ -63,7 +63,7 @@ def plant_no_mask(case: Case) -> Iterator[Plant]:
         yield Plant(case.put(MASKED, Copy(), scores), "the mask is ignored")
 
 
-def partly_ignored(case: Case) -> Iterator[Plant]:
+def partly_ignored(case: WrongStep) -> Iterator[Plant]:
     """One of several rules ignored, or the given mask."""
     hide = find_mask(case)
     if hide is None or len(hide.rules) + given_mask(case) < 2:
@@ -76,7 +76,7 @@ def partly_ignored(case: Case) -> Iterator[Plant]:
         yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored")
 
 
-def after_softmax(case: Case) -> Iterator[Plant]:
+def after_softmax(case: WrongStep) -> Iterator[Plant]:
     """Zeros put into weights that were shared out among all keys."""
     hide = find_mask(case)
     if hide and isinstance(case.op(WEIGHTS), Softmax):
@@ -85,17 +85,17 @@ def after_softmax(case: Case) -> Iterator[Plant]:
         yield Plant(case.put_all(ops, {MASKED: inputs[:1], WEIGHTS: (MASKED, *inputs[1:])}))
 
 
-def finite(case: Case) -> Iterator[Plant]:
+def finite(case: WrongStep) -> Iterator[Plant]:
     """A large negative number in place of −∞, or added."""
     hide = find_mask(case)
     if hide:
         for fill in FILLS:
             for added in (False, True) if fill else (False,):
-                op = wrong.Filled(hide.offset, hide.at, hide.rules, fill=fill, added=added)
+                op = wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=fill, added=added)
                 yield Plant(case.put(MASKED, op), f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"))
 
 
-def otherwise_finite(case: Case) -> Iterator[Plant]:
+def otherwise_finite(case: WrongStep) -> Iterator[Plant]:
     """Any other number in place of −∞, or added."""
     hide = find_mask(case)
     if hide:
@@ -103,10 +103,10 @@ def otherwise_finite(case: Case) -> Iterator[Plant]:
         yield from planted_fit(case, plant_fills(case, hide, added=True), FILLS_NEAR, added_words)
 
 
-def plant_fills(case: Case, hide: Hide, *, added: bool) -> Callable[[float], Derivation]:
+def plant_fills(case: WrongStep, hide: Hide, *, added: bool) -> Callable[[float], Derivation]:
     """Any number in place of −∞, or added."""
     return lambda fill: case.put(
-        MASKED, wrong.Filled(hide.offset, hide.at, hide.rules, fill=fill, added=added)
+        MASKED, wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=fill, added=added)
     )
 
 
@@ -114,21 +114,21 @@ def added_words(fill: float) -> str:
     return f"themselves and {spoken(fill)}"
 
 
-def added_mask(case: Case) -> Iterator[Plant]:
+def added_mask(case: WrongStep) -> Iterator[Plant]:
     """s + mask: 1 added to what may be seen, and nothing hidden."""
     hide = find_mask(case)
     if hide is not None:
         yield Plant(case.put(MASKED, wrong.By(lambda s, *mask: s + hide.allowed(s.shape, *mask))))
 
 
-def transposed_mask(case: Case) -> Iterator[Plant]:
+def transposed_mask(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     if hide and given_mask(case) and case.size("query") == case.size("key"):
         turned = wrong.Arranged(hide, (wrong.keep_positions, wrong.transpose))
         yield Plant(case.put(MASKED, turned))
 
 
-def strict(case: Case) -> Iterator[Plant]:
+def strict(case: WrongStep) -> Iterator[Plant]:
     """j < i for j <= i."""
     hide = find_mask(case)
     for rule in hide.rules if hide else ():
@@ -136,7 +136,7 @@ def strict(case: Case) -> Iterator[Plant]:
             yield swap_rule(case, hide, rule, wrong.Before())
 
 
-def plant_other_corner(case: Case) -> Iterator[Plant]:
+def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
     """The diagonal drawn from the other corner."""
     hide = find_mask(case)
     queries, keys = case.size("query"), case.size("key")
@@ -146,7 +146,7 @@ def plant_other_corner(case: Case) -> Iterator[Plant]:
                 yield Plant(case.put(MASKED, replace(hide, offset=offset)), corner)
 
 
-def plant_seen_padding(case: Case) -> Iterator[Plant]:
+def plant_seen_padding(case: WrongStep) -> Iterator[Plant]:
     """Padding seen like any other key."""
     hide = find_mask(case)
     for rule in hide.rules if hide else ():
@@ -154,7 +154,7 @@ def plant_seen_padding(case: Case) -> Iterator[Plant]:
             yield swap_rule(case, hide, rule)
 
 
-def off_by_one(case: Case) -> Iterator[Plant]:
+def off_by_one(case: WrongStep) -> Iterator[Plant]:
     """A key more or fewer at an end of the window."""
     hide = find_mask(case)
     for rule in hide.rules if hide else ():

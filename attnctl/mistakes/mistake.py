@@ -43,7 +43,7 @@ LEAST_EFFORT = 15_000
 
 
 @dataclass(frozen=True)
-class Case:
+class WrongStep:
     """A step that disagrees: what was found, what was expected, and the derivation that says so."""
 
     derivation: Derivation
@@ -100,7 +100,7 @@ class Case:
         nothing = hidden.all(axis=-1, keepdims=True) & (self.found < limit)
         return hidden & (nothing | vanishes(self.found, hidden, limit))
 
-    def planted(self, derivation: Derivation) -> Case:
+    def planted(self, derivation: Derivation) -> WrongStep:
         return replace(self, derivation=derivation)
 
     def op(self, name: str) -> Op | None:
@@ -187,7 +187,7 @@ class Mistake:
     """The steps where it is made: it shows there, or at the next step that is recorded."""
     words: str
     fix: str
-    plants: Callable[[Case], Iterable[Plant]]
+    plants: Callable[[WrongStep], Iterable[Plant]]
     exact: bool = True
     """Whether the mistake gives certain numbers, or only says how far off they may be."""
     fitted: bool = False
@@ -198,7 +198,7 @@ class Mistake:
     def contradicts(self, other: Mistake) -> bool:
         return self.name == other.name or (self.subject != "" and self.subject == other.subject)
 
-    def at(self, case: Case) -> Iterator[Plant]:
+    def at(self, case: WrongStep) -> Iterator[Plant]:
         """The plants, where there is a step to make the mistake at."""
         if any(name in case.derivation for name in self.steps):
             yield from self.plants(case)
@@ -206,10 +206,10 @@ class Mistake:
 
 def instead(
     name: str, make: Callable[[Any], Op | None], kind: type[Op] = Op
-) -> Callable[[Case], Iterator[Plant]]:
+) -> Callable[[WrongStep], Iterator[Plant]]:
     """Plants one other op at a step, made from the right one; None where there is no wrong one."""
 
-    def plants(case: Case) -> Iterator[Plant]:
+    def plants(case: WrongStep) -> Iterator[Plant]:
         right = case.op(name)
         wrong = make(right) if isinstance(right, kind) else None
         if wrong is not None:

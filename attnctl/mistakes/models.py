@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 from attnctl.math import Array
 from attnctl.math.ops import Copy, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax
-from attnctl.mistakes.mistake import Case, Mistake, Plant, everywhere_or_once
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, everywhere_or_once
 
 ROTATED = ("Q_rotated", "K_rotated")
 HEAD_NORMED = ("Q_normed", "K_normed")
 NORMED = ("X", *HEAD_NORMED, "output_normed", "latent_Q_normed", "latent_KV_normed")
 
 
-def find_rotations(case: Case) -> dict[str, Rotate]:
+def find_rotations(case: WrongStep) -> dict[str, Rotate]:
     found = {name: case.op(name) for name in (*ROTATED, "K_rope_rotated")}
     return {name: op for name, op in found.items() if isinstance(op, Rotate)}
 
 
-def plant_plain_frequencies(case: Case) -> Iterator[Plant]:
+def plant_plain_frequencies(case: WrongStep) -> Iterator[Plant]:
     """The model's own base without what stretches its frequencies; or without the factor alone."""
     right = {name: op for name, op in find_rotations(case).items() if op.frequencies}
     for names in everywhere_or_once(*right):
@@ -46,7 +46,7 @@ class Turned(Op):
         return self.then.apply(self.first.apply(x), *factors)
 
 
-def other_order(case: Case) -> Iterator[Plant]:
+def other_order(case: WrongStep) -> Iterator[Plant]:
     """The norm after the rotation for before it, or before for after."""
     pairs = {"Q": ("Q_normed", "Q_rotated"), "K": ("K_normed", "K_rotated")}
     able = [symbol for symbol, names in pairs.items() if all(name in case.derivation for name in names)]
@@ -63,17 +63,17 @@ def other_order(case: Case) -> Iterator[Plant]:
         yield Plant(case.put_all(ops, inputs), "before" if norm_is_last else "after")
 
 
-def norms(case: Case, names: tuple[str, ...] = NORMED) -> dict[str, RMSNorm | LayerNorm]:
+def norms(case: WrongStep, names: tuple[str, ...] = NORMED) -> dict[str, RMSNorm | LayerNorm]:
     found = {name: case.op(name) for name in names}
     return {name: op for name, op in found.items() if isinstance(op, (RMSNorm, LayerNorm))}
 
 
 def other_norm(
     make: Callable[[RMSNorm | LayerNorm], Op], names: tuple[str, ...] = NORMED
-) -> Callable[[Case], Iterator[Plant]]:
+) -> Callable[[WrongStep], Iterator[Plant]]:
     """Plants another op for the norms, each alone or Q and K together."""
 
-    def plants(case: Case) -> Iterator[Plant]:
+    def plants(case: WrongStep) -> Iterator[Plant]:
         right = norms(case, names)
         for group in groups(right):
             yield Plant(case.put_all({name: make(right[name]) for name in group}), " and ".join(group))
@@ -88,7 +88,7 @@ def groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [both, *alone] if len(both) > 1 else alone
 
 
-def without_factors(case: Case) -> Iterator[Plant]:
+def without_factors(case: WrongStep) -> Iterator[Plant]:
     """A norm without its weight, or without its bias."""
     right = norms(case)
     inputs = {name: case.derivation[name].inputs for name in right}
@@ -100,14 +100,14 @@ def without_factors(case: Case) -> Iterator[Plant]:
             yield Plant(case.put_all(ops, kept), f"the {lost} of {' and '.join(group)}")
 
 
-def norm_missing(case: Case) -> Iterator[Plant]:
+def norm_missing(case: WrongStep) -> Iterator[Plant]:
     """No norm at all."""
     for group in groups(norms(case)):
         inputs = {name: case.derivation[name].inputs[:1] for name in group}
         yield Plant(case.put_all(dict.fromkeys(group, Copy()), inputs), " and ".join(group))
 
 
-def other_kind(case: Case) -> Iterator[Plant]:
+def other_kind(case: WrongStep) -> Iterator[Plant]:
     """LayerNorm for RMSNorm, and RMSNorm for LayerNorm, with the same ε and with the usual one."""
     yield from other_norm(lambda op: of_other_kind(op, op.eps))(case)
     yield from other_norm(lambda op: of_other_kind(op, 1e-5 if isinstance(op, RMSNorm) else 1e-6))(case)
@@ -118,7 +118,7 @@ def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:
     return kind(eps, op.heads, op.plus_one)
 
 
-def sink_missing(case: Case) -> Iterator[Plant]:
+def sink_missing(case: WrongStep) -> Iterator[Plant]:
     """Softmax over the keys alone."""
     step = case.derivation["attention_weights"]
     if isinstance(step.op, SinkSoftmax):

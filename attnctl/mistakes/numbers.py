@@ -10,10 +10,10 @@ from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recom
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.mistakes import wrong
-from attnctl.mistakes.mistake import Case, Mistake, Plant
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 
 
-def plant_fewer_digits(case: Case) -> Iterator[Plant]:
+def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
     """Every unrecorded step on the way in fewer digits, or one of them, where the numbers show it."""
     steps = stretch(case.derivation, case.record, case.first)
     every = [{step.name for step in steps}, *({step.name} for step in steps if len(steps) > 1)]
@@ -30,7 +30,7 @@ def plant_fewer_digits(case: Case) -> Iterator[Plant]:
 
 
 def simulate_precision(
-    case: Case, steps: list[Step], names: set[str], precision: Precision
+    case: WrongStep, steps: list[Step], names: set[str], precision: Precision
 ) -> Array | None:
     """The step that disagrees, inputs and results of these steps rounded."""
 
@@ -40,7 +40,7 @@ def simulate_precision(
     return recompute(case.record, steps, short, short)
 
 
-def shown(case: Case, value: Array | None, precision: Precision) -> bool:
+def shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:
     found, right = case.found, case.expected.value
     if value is None:
         return False

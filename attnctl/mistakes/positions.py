@@ -15,7 +15,7 @@ from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Si
 from attnctl.math.ops.positions import sinusoids
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import ends, planted_best, planted_fit, spoken
-from attnctl.mistakes.mistake import Case, Mistake, Plant, everywhere_or_once
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, everywhere_or_once
 
 TURNED = ("Q_rotated", "K_rotated")
 
@@ -24,15 +24,15 @@ THETAS = (3.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 5e5, 1e6, 3e6, 
 Turn = Callable[[Rotate], Op]
 
 
-def rotations(case: Case) -> dict[str, Rotate]:
+def rotations(case: WrongStep) -> dict[str, Rotate]:
     turned = {name: case.op(name) for name in TURNED}
     return {name: op for name, op in turned.items() if isinstance(op, Rotate)}
 
 
-def rotary(*ways: Turn) -> Callable[[Case], Iterator[Plant]]:
+def rotary(*ways: Turn) -> Callable[[WrongStep], Iterator[Plant]]:
     """Plants another op for the rotations of Q and K, both or one."""
 
-    def plants(case: Case) -> Iterator[Plant]:
+    def plants(case: WrongStep) -> Iterator[Plant]:
         right = rotations(case)
         for make, names in product(ways, list(everywhere_or_once(*right))):
             yield Plant(case.put_all({name: make(right[name]) for name in names}))
@@ -44,10 +44,10 @@ def rotary_fit(
     make: Callable[[Rotate, float], Op],
     starts: tuple[float, ...],
     right_number: Callable[[Rotate], float] | None = None,
-) -> Callable[[Case], Iterator[Plant]]:
+) -> Callable[[WrongStep], Iterator[Plant]]:
     """Plants rotations by a number that is fitted; the detail says the right one too, where it is told."""
 
-    def plants(case: Case) -> Iterator[Plant]:
+    def plants(case: WrongStep) -> Iterator[Plant]:
         right = rotations(case)
 
         def with_value(value: float) -> Derivation:
@@ -81,7 +81,7 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
     return wrong.TurnedOtherwise(**vars(op), change=change)
 
 
-def other_dims(case: Case) -> Iterator[Plant]:
+def other_dims(case: WrongStep) -> Iterator[Plant]:
     """Another number of columns turned."""
     right, d = rotations(case), case.size("d_k") or 0
     ways = [dims for dims in range(2, d + 1, 2) if any((op.dims or d) != dims for op in right.values())]
@@ -92,7 +92,7 @@ def other_dims(case: Case) -> Iterator[Plant]:
     )
 
 
-def other_starts(case: Case) -> Iterator[Plant]:
+def other_starts(case: WrongStep) -> Iterator[Plant]:
     """Positions counted from elsewhere, for queries, keys or both."""
     right = rotations(case)
     starts = {name: op.start for name, op in right.items()}
@@ -119,7 +119,7 @@ def other_starts(case: Case) -> Iterator[Plant]:
     yield from planted_best(case, make, ways, say)
 
 
-def from_zero(case: Case) -> Iterator[Plant]:
+def from_zero(case: WrongStep) -> Iterator[Plant]:
     """Positions counted from 0, though keys of a cache come first: of queries, new keys or both."""
     late = {name: op for name, op in rotations(case).items() if np.any(op.start)}
     for names in chosen(late):
@@ -129,7 +129,7 @@ def from_zero(case: Case) -> Iterator[Plant]:
         )
 
 
-def one_sided(case: Case) -> Iterator[Plant]:
+def one_sided(case: WrongStep) -> Iterator[Plant]:
     """Queries turned and keys not, or the other way round."""
     right = rotations(case)
     if len(right) > 1:
@@ -137,7 +137,7 @@ def one_sided(case: Case) -> Iterator[Plant]:
         yield Plant(case.put("Q_rotated", Copy()), "keys")
 
 
-def unturned(case: Case) -> Iterator[Plant]:
+def unturned(case: WrongStep) -> Iterator[Plant]:
     """Nothing turned."""
     if right := rotations(case):
         yield Plant(case.put_all({name: Copy() for name in right}))
@@ -153,7 +153,7 @@ def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...
     return start + by if isinstance(start, int) else tuple(each + by for each in start)
 
 
-def on_values(case: Case) -> Iterator[Plant]:
+def on_values(case: WrongStep) -> Iterator[Plant]:
     """V turned like K."""
     turn, outputs = case.op("K_rotated"), case.op("head_outputs")
     if not isinstance(turn, Rotate):
@@ -166,7 +166,7 @@ def on_values(case: Case) -> Iterator[Plant]:
         yield Plant(case.reading("head_outputs", values, turn))
 
 
-def before_split(case: Case) -> Iterator[Plant]:
+def before_split(case: WrongStep) -> Iterator[Plant]:
     """All columns of a token turned together, as if it were one head."""
     right = rotations(case)
     projected = {name: case.op(name[0]) for name in right}
@@ -194,7 +194,7 @@ def whole(op: Rotate) -> Callable[[Array], Array]:
     return turned
 
 
-def plant_unasked_rotation(case: Case) -> Iterator[Plant]:
+def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
     """Q and K turned where nothing asks for it."""
     scores = case.op("scores")
     if not isinstance(scores, MatMulT) or rotations(case) or (case.size("d_k") or 1) % 2:
@@ -212,14 +212,14 @@ def plant_unasked_rotation(case: Case) -> Iterator[Plant]:
         yield from planted_fit(case, make, THETAS, say)
 
 
-def without_positions(case: Case) -> Iterator[Plant]:
+def without_positions(case: WrongStep) -> Iterator[Plant]:
     """X as the embeddings alone."""
     step = case.derivation["X"]
     if isinstance(step.op, Add):
         yield Plant(case.put("X", Copy(), step.inputs[:1]))
 
 
-def other_sum(case: Case) -> Iterator[Plant]:
+def other_sum(case: WrongStep) -> Iterator[Plant]:
     """Embeddings or positions multiplied by something before they are added."""
     step = case.derivation["X"]
     if isinstance(step.op, Add):
@@ -230,7 +230,7 @@ def other_sum(case: Case) -> Iterator[Plant]:
             yield from planted_fit(case, sum_with(case, make), (-1.0, 0.3, 2.0, 8.0, 30.0), said_of(said))
 
 
-def sum_with(case: Case, make: Callable[[float], Op]) -> Callable[[float], Derivation]:
+def sum_with(case: WrongStep, make: Callable[[float], Op]) -> Callable[[float], Derivation]:
     """X as another sum."""
     return lambda by: case.put("X", make(by))
 
@@ -239,7 +239,7 @@ def said_of(words: str) -> Callable[[float], str]:
     return lambda value: words + spoken(value)
 
 
-def other_sinusoids(case: Case) -> Iterator[Plant]:
+def other_sinusoids(case: WrongStep) -> Iterator[Plant]:
     """Sinusoids from another position, in other columns, of another base."""
     op = case.op("positions")
     if not isinstance(op, Sinusoid):

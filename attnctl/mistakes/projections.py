@@ -10,16 +10,16 @@ from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Op, Project, Scale, Slope
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import planted_fit, spoken
-from attnctl.mistakes.mistake import Case, Mistake, Plant, everywhere_or_once
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, everywhere_or_once
 
 PROJECTED = ("Q", "K", "V")
 
 
-def projections(case: Case) -> tuple[str, ...]:
+def projections(case: WrongStep) -> tuple[str, ...]:
     return tuple(name for name in PROJECTED if isinstance(case.op(name), Project))
 
 
-def square(case: Case, name: str) -> str | None:
+def square(case: WrongStep, name: str) -> str | None:
     """Whether a step's matrix can be transposed: as it is fused, or head by head."""
     if name not in case.derivation or not isinstance(case.op(name), (Project, MatMul)):
         return None
@@ -31,7 +31,7 @@ def square(case: Case, name: str) -> str | None:
     return "fused" if fused == rows else "by head" if rows == columns else None
 
 
-def plant_transposes(case: Case) -> Iterator[Plant]:
+def plant_transposes(case: WrongStep) -> Iterator[Plant]:
     """X Wᵀ, concat W_Oᵀ: every matrix, or some."""
     able = [name for name in (*projections(case), "output") if square(case, name)]
     for names in everywhere_or_once(*able):
@@ -42,7 +42,7 @@ def plant_transposes(case: Case) -> Iterator[Plant]:
         yield Plant(case.put_all(ops), list_names(f"W_{letter(name)}" for name in names))
 
 
-def move(case: Case, name: str) -> wrong.Move:
+def move(case: WrongStep, name: str) -> wrong.Move:
     if name == "output":
         return wrong.transpose
     return wrong.transpose_fused if square(case, name) == "fused" else wrong.transpose
@@ -59,7 +59,7 @@ def list_names(names: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last} are" if most else f"{last} is"
 
 
-def plant_swaps(case: Case) -> Iterator[Plant]:
+def plant_swaps(case: WrongStep) -> Iterator[Plant]:
     """K Qᵀ for Q Kᵀ; or each projected with the other's matrix."""
     scores = case.op("scores")
     if isinstance(scores, MatMulT) and case.size("query") == case.size("key"):
@@ -75,7 +75,7 @@ def plant_swaps(case: Case) -> Iterator[Plant]:
             yield Plant(case.put_all({"Q": q.op, "K": k.op}, crossed))
 
 
-def without_bias(case: Case) -> Iterator[Plant]:
+def without_bias(case: WrongStep) -> Iterator[Plant]:
     """A projection without its b, scores without their bias."""
     able = (*projections(case), "output")
     biased = [name for name in able if name in case.derivation and len(case.derivation[name].inputs) > 2]
@@ -90,20 +90,20 @@ def without_bias(case: Case) -> Iterator[Plant]:
             yield Plant(case.put(name, Copy(), case.derivation[name].inputs[:1]), said)
 
 
-def plant_no_projection(case: Case) -> Iterator[Plant]:
+def plant_no_projection(case: WrongStep) -> Iterator[Plant]:
     """concat as the output."""
     step = case.derivation["output"]
     if isinstance(step.op, MatMul) and case.found.shape[-1] == concat_width(case):
         yield Plant(case.put("output", Copy(), step.inputs[:1]))
 
 
-def concat_width(case: Case) -> int:
+def concat_width(case: WrongStep) -> int:
     """heads · d_v."""
     weight = case.derivation["output"].inputs[1]
     return int(case.record.trace[weight].shape[0]) if weight in case.record else 0
 
 
-def mixed_up(case: Case) -> Iterator[Plant]:
+def mixed_up(case: WrongStep) -> Iterator[Plant]:
     """Q, K and V projected with each other's matrices: in another order, or one of them for two."""
     able = projections(case)
     for letters in product(able, repeat=len(able)):
@@ -121,7 +121,7 @@ def mixed_up(case: Case) -> Iterator[Plant]:
             yield Plant(case.put_all({name: case.derivation[name].op for name in others}, inputs), said)
 
 
-def alike(case: Case, others: Mapping[str, str]) -> bool:
+def alike(case: WrongStep, others: Mapping[str, str]) -> bool:
     """Whether the matrices have the shapes of those in whose place they are."""
     heads = {"Q": case.size("head"), "K": case.size("kv_head"), "V": case.size("kv_head")}
     columns = {"Q": case.size("d_k"), "K": case.size("d_k"), "V": case.size("d_v")}
@@ -130,14 +130,14 @@ def alike(case: Case, others: Mapping[str, str]) -> bool:
     )
 
 
-def plant_other_matrix(case: Case, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:
+def plant_other_matrix(case: WrongStep, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:
     """What a projection reads that takes another's matrix, and that one's bias or its own."""
     source, _, *own = case.derivation[name].inputs
     _, weight, *other = case.derivation[letter].inputs
     return (source, weight, *(other if with_bias else own))
 
 
-def not_projected(case: Case) -> Iterator[Plant]:
+def not_projected(case: WrongStep) -> Iterator[Plant]:
     """X itself, split into heads, for Q, K or V."""
     for names in everywhere_or_once(*projections(case)):
         yield Plant(case.put_all({name: wrong.By(into_heads) for name in names}), " and ".join(names))
@@ -148,7 +148,7 @@ def into_heads(x: Array, w: Array, *_: Array) -> Array:
     return wrong.side_into_heads(x, w.shape[0])
 
 
-def twice_projected(case: Case) -> Iterator[Plant]:
+def twice_projected(case: WrongStep) -> Iterator[Plant]:
     """concat W_O W_O, the bias added once or twice."""
     op = case.op("output")
     if isinstance(op, MatMul):
@@ -160,14 +160,14 @@ def twice_projected(case: Case) -> Iterator[Plant]:
         yield Plant(case.through("output", "concat", first))
 
 
-def residual(case: Case) -> Iterator[Plant]:
+def residual(case: WrongStep) -> Iterator[Plant]:
     for name in ("output", "concat"):
         for source in ("X", "embeddings", "memory"):
             if name in case.derivation and source in case.derivation:
                 yield Plant(case.then(name, Add(), source), f"{source} is added to {name}")
 
 
-def plant_exchanged_sources(case: Case) -> Iterator[Plant]:
+def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:
     """Queries from memory, keys or values from X."""
     able = projections(case)
     if "memory" not in case.derivation:
@@ -190,7 +190,7 @@ NORMS = (
 )
 
 
-def plant_norms(case: Case) -> Iterator[Plant]:
+def plant_norms(case: WrongStep) -> Iterator[Plant]:
     """X before it is projected, Q and K and V after it, concat or the output."""
     able = projections(case)
     late = [name for name in ("concat", "output") if name in case.derivation]
@@ -209,7 +209,7 @@ def plant_norms(case: Case) -> Iterator[Plant]:
             yield Plant(planted.derivation, f"{' and '.join(names)}{many} normalized {said}")
 
 
-def plant_factors(case: Case) -> Iterator[Plant]:
+def plant_factors(case: WrongStep) -> Iterator[Plant]:
     """Any step multiplied by one and the same number, the last ones first: where it shows, it was made."""
     kinds = (Project, MatMul, Merge)
     for name in ("output", "concat", "head_outputs", "V", "K", "Q"):
@@ -220,7 +220,7 @@ def plant_factors(case: Case) -> Iterator[Plant]:
             )
 
 
-def times(case: Case, name: str, op: Op) -> Callable[[float], Derivation]:
+def times(case: WrongStep, name: str, op: Op) -> Callable[[float], Derivation]:
     return lambda factor: case.put(name, wrong.Then(op, Scale(factor=factor)))
 
 
@@ -228,7 +228,7 @@ def said_of(words: str) -> Callable[[float], str]:
     return lambda value: words + spoken(value)
 
 
-def other_bias(case: Case) -> Iterator[Plant]:
+def other_bias(case: WrongStep) -> Iterator[Plant]:
     """A bias added some other number of times, or that of another projection."""
     able = [name for name in (*projections(case), "output") if name in case.derivation]
     biased = {name: case.derivation[name] for name in able if len(case.derivation[name].inputs) > 2}
@@ -243,7 +243,7 @@ def other_bias(case: Case) -> Iterator[Plant]:
                 yield Plant(case.put(name, step.op, inputs), said)
 
 
-def bias_times(case: Case, name: str) -> Callable[[float], Derivation]:
+def bias_times(case: WrongStep, name: str) -> Callable[[float], Derivation]:
     """The projection with its bias times a factor."""
     bias = case.derivation[name].inputs[2]
     return lambda factor: case.reading(name, bias, Scale(factor=factor))

@@ -12,7 +12,7 @@ from attnctl.math.derivation import Derivation
 from attnctl.math.ops import Copy, Hide, MatMulT, Project, Scale, Softmax, Squeeze
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import planted_fit, spoken
-from attnctl.mistakes.mistake import Case, Mistake, Plant, instead
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, instead
 
 WEIGHTS = "attention_weights"
 
@@ -24,10 +24,12 @@ def factor_of(scale: Scale) -> float:
     return 1 / sqrt(scale.d_k) if scale.factor is None else scale.factor
 
 
-def plant_scale(factor: Callable[[Case, Scale], float | None]) -> Callable[[Case], Iterator[Plant]]:
+def plant_scale(
+    factor: Callable[[WrongStep, Scale], float | None],
+) -> Callable[[WrongStep], Iterator[Plant]]:
     """Plants another factor."""
 
-    def plants(case: Case) -> Iterator[Plant]:
+    def plants(case: WrongStep) -> Iterator[Plant]:
         scale = case.op("scaled_scores")
         if isinstance(scale, Scale) and (other := factor(case, scale)) is not None:
             yield Plant(case.put("scaled_scores", Scale(factor=other)))
@@ -35,7 +37,7 @@ def plant_scale(factor: Callable[[Case, Scale], float | None]) -> Callable[[Case
     return plants
 
 
-def plant_no_scale(case: Case) -> Iterator[Plant]:
+def plant_no_scale(case: WrongStep) -> Iterator[Plant]:
     """The scores as they are."""
     scale = case.op("scaled_scores")
     if isinstance(scale, Scale):
@@ -45,20 +47,20 @@ def plant_no_scale(case: Case) -> Iterator[Plant]:
         yield Plant(case.put("scaled_scores", Copy()), said)
 
 
-def by_d_k(case: Case, scale: Scale) -> float | None:
+def by_d_k(case: WrongStep, scale: Scale) -> float | None:
     """1 / d_k."""
     d_k = case.size("d_k") or (scale.d_k if scale.factor is None else None)
     return None if d_k is None else 1 / d_k
 
 
-def by_root_of_d_model(case: Case, scale: Scale) -> float | None:
+def by_root_of_d_model(case: WrongStep, scale: Scale) -> float | None:
     """1 / √d_model."""
     heads, d_k = case.size("head"), case.size("d_k")
     d_model = case.size("d_model") or (heads * d_k if heads and d_k else None)
     return None if d_model is None else 1 / sqrt(d_model)
 
 
-def twice(case: Case) -> Iterator[Plant]:
+def twice(case: WrongStep) -> Iterator[Plant]:
     """Scaled once more: at the scores, in Q Kᵀ, in Q, or after they were written down."""
     scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
     if not isinstance(scale, Scale):
@@ -73,7 +75,7 @@ def twice(case: Case) -> Iterator[Plant]:
         yield Plant(case.put(WEIGHTS, wrong.By(lambda s: softmax.apply(wrong.visible(s, again.apply)))))
 
 
-def already_scaled(case: Case) -> Iterator[Plant]:
+def already_scaled(case: WrongStep) -> Iterator[Plant]:
     """Scores that were scaled before they were written down."""
     scale = case.op("scaled_scores")
     if not isinstance(scale, Scale):
@@ -84,7 +86,7 @@ def already_scaled(case: Case) -> Iterator[Plant]:
             yield Plant(case.put_all({name: wrong.Then(op, scale), "scaled_scores": Copy()}), name)
 
 
-def other_factor(case: Case) -> Iterator[Plant]:
+def other_factor(case: WrongStep) -> Iterator[Plant]:
     """Any other factor, at the scores or in softmax."""
     scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
     if isinstance(scale, Scale):
@@ -170,7 +172,7 @@ OTHER_SCALE = (
 )
 
 
-def after_mask(case: Case) -> Iterator[Plant]:
+def after_mask(case: WrongStep) -> Iterator[Plant]:
     """−∞ squeezed to −cap, so that hidden keys are seen again; the steps are recorded in either order."""
     cap, hide = case.op("softcapped_scores"), case.op("masked_scores")
     if not isinstance(cap, Squeeze) or not isinstance(hide, Hide):
@@ -178,7 +180,9 @@ def after_mask(case: Case) -> Iterator[Plant]:
     previous, *mask = case.derivation["masked_scores"].inputs
     if previous != "softcapped_scores":
         return
-    yield Plant(case.put("masked_scores", wrong.Filled(hide.offset, hide.at, hide.rules, fill=-cap.cap)))
+    yield Plant(
+        case.put("masked_scores", wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=-cap.cap))
+    )
     scaled = (*case.derivation["softcapped_scores"].inputs, *mask)
     weights = case.derivation["attention_weights"]
     both = wrong.Then(hide, cap)
@@ -193,17 +197,17 @@ def after_mask(case: Case) -> Iterator[Plant]:
     )
 
 
-def before_scale(case: Case) -> Iterator[Plant]:
+def before_scale(case: WrongStep) -> Iterator[Plant]:
     """cap · tanh(scores / cap) / √d_k."""
     cap, scale = case.op("softcapped_scores"), case.op("scaled_scores")
     if isinstance(cap, Squeeze) and isinstance(scale, Scale):
         yield Plant(case.put_all({"scaled_scores": Copy(), "softcapped_scores": wrong.Then(cap, scale)}))
 
 
-def squeezed_by(*functions: Callable[[Array, float], Array]) -> Callable[[Case], Iterator[Plant]]:
+def squeezed_by(*functions: Callable[[Array, float], Array]) -> Callable[[WrongStep], Iterator[Plant]]:
     """Plants a function of scores and cap for the soft cap."""
 
-    def plants(case: Case) -> Iterator[Plant]:
+    def plants(case: WrongStep) -> Iterator[Plant]:
         op = case.op("softcapped_scores")
         for function in functions:
             if isinstance(op, Squeeze):
@@ -217,7 +221,7 @@ def bent(function: Callable[[Array, float], Array], cap: float) -> wrong.By:
     return wrong.By(lambda s: function(s, cap))
 
 
-def other_cap(case: Case) -> Iterator[Plant]:
+def other_cap(case: WrongStep) -> Iterator[Plant]:
     """Another cap than was asked for."""
     op = case.op("softcapped_scores")
     if isinstance(op, Squeeze):
@@ -227,7 +231,7 @@ def other_cap(case: Case) -> Iterator[Plant]:
         )
 
 
-def unasked_cap(case: Case) -> Iterator[Plant]:
+def unasked_cap(case: WrongStep) -> Iterator[Plant]:
     """A cap where none was asked for: before the mask, or after it."""
     scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
     if "softcapped_scores" in case.derivation:
@@ -251,7 +255,7 @@ def squeezed_hidden(s: Array, cap: float) -> Array:
 
 
 def capped_late(
-    case: Case, softmax: Softmax, bend: Callable[[Array, float], Array]
+    case: WrongStep, softmax: Softmax, bend: Callable[[Array, float], Array]
 ) -> Callable[[float], Derivation]:
     """Softmax of scores that are squeezed first."""
     return lambda cap: case.put(WEIGHTS, wrong.By(lambda s: softmax.apply(bend(s, cap))))

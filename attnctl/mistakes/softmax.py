@@ -15,12 +15,12 @@ from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Copy, Softmax
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import planted_fit
-from attnctl.mistakes.mistake import Case, Mistake, Plant, instead
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, instead
 
-Plants = Callable[[Case], Iterator[Plant]]
+Plants = Callable[[WrongStep], Iterator[Plant]]
 
 
-def raw(case: Case) -> Iterator[Plant]:
+def raw(case: WrongStep) -> Iterator[Plant]:
     """Scores used as weights; hidden ones as they are, or 0."""
     if isinstance(case.op(WEIGHTS), Softmax):
         yield Plant(case.put(WEIGHTS, Copy()))
@@ -35,7 +35,7 @@ def without_infinity(s: np.ndarray) -> np.ndarray:
 def made_by(*functions: Callable[[Array], Array]) -> Plants:
     """Plants a function of the scores for softmax."""
 
-    def plants(case: Case) -> Iterator[Plant]:
+    def plants(case: WrongStep) -> Iterator[Plant]:
         if isinstance(case.op(WEIGHTS), Softmax):
             for function in functions:
                 yield Plant(case.put(WEIGHTS, wrong.By(function)))
@@ -50,7 +50,7 @@ LEAST_DROPPED = 1.001
 """Weights that grow by less are as they were: what is 0 was lost in another way."""
 
 
-def dropout(case: Case) -> Iterator[Plant]:
+def dropout(case: WrongStep) -> Iterator[Plant]:
     """Survivors grown by one and the same factor, the others 0: p follows from the factor."""
     if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
         return
@@ -64,7 +64,7 @@ def dropout(case: Case) -> Iterator[Plant]:
             yield Plant(case.put(WEIGHTS, op), f"{1 - 1 / factor:.3g}")
 
 
-def later_dropout(case: Case) -> Iterator[Plant]:
+def later_dropout(case: WrongStep) -> Iterator[Plant]:
     """Dropout after the weights were written down, where the outputs tell every weight that made them."""
     if (found := dropped_later(case)) and found.told.all():
         op = wrong.By(lambda a: np.where(found.kept, a * found.factor, 0.0))
@@ -84,7 +84,7 @@ class Dropout(NamedTuple):
         return f"{1 - 1 / self.factor:.3g}"
 
 
-def dropped_later(case: Case) -> Dropout | None:
+def dropped_later(case: WrongStep) -> Dropout | None:
     """The dropout between recorded weights and the outputs made of them; None where it shows none.
 
     A row that sees no more keys than a value has columns tells by how much each weight was multiplied.
@@ -112,7 +112,7 @@ def dropped_later(case: Case) -> Dropout | None:
     return Dropout(kept, told, factor) if factor > LEAST_DROPPED else None
 
 
-def overflowing(case: Case) -> Iterator[Plant]:
+def overflowing(case: WrongStep) -> Iterator[Plant]:
     """exp overflows where its argument is not held down by the row's maximum."""
     told = ~case.record.unseen(case.found) if case.first == WEIGHTS else True
     if isinstance(case.op(WEIGHTS), Softmax) and (np.isnan(case.found) & told).any():
@@ -125,7 +125,7 @@ def constant_in_sum(
 ) -> Plants:
     """Plants a constant in the sum that softmax divides by; `said` is None where it is another mistake."""
 
-    def plants(case: Case) -> Iterator[Plant]:
+    def plants(case: WrongStep) -> Iterator[Plant]:
         if not isinstance(case.op(WEIGHTS), Softmax):
             return
 

@@ -16,7 +16,7 @@ from attnctl.math.rules import Causal, Padding, PerBatch, VisibilityRule, Window
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import blocks, closest, ends, planted_best
 from attnctl.mistakes.masks import find_mask, swap_rule
-from attnctl.mistakes.mistake import Case, Mistake, Plant
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.mistakes.positions import move_position
 
 MOST_LENGTHS = 1024
@@ -25,7 +25,7 @@ MOST_LENGTHS = 1024
 Ends = tuple[int | None, int | None]
 
 
-def hiding(case: Case, rules: Sequence[VisibilityRule], offset: PerBatch = 0) -> Derivation | None:
+def hiding(case: WrongStep, rules: Sequence[VisibilityRule], offset: PerBatch = 0) -> Derivation | None:
     """The derivation with these rules beside those that were asked for."""
     hide, softmax = find_mask(case), case.op(WEIGHTS)
     more = Hide(hide.offset if hide else offset, rules=tuple(rules))
@@ -63,7 +63,7 @@ def other_windows(right: Ends, near: Sequence[int]) -> Iterator[Ends]:
             yield back + by, ahead + by
 
 
-def shown_ends(case: Case) -> Ends | None:
+def shown_ends(case: WrongStep) -> Ends | None:
     """How far back and ahead the step that disagrees shows queries to see, where it shows that at all."""
     if case.first not in {MASKED, WEIGHTS} or not case.found.size:
         return None
@@ -77,13 +77,13 @@ def shown_ends(case: Case) -> Ends | None:
     return (max(int(distance.max()), 0), max(-int(distance.min()), 0)) if distance.size else None
 
 
-def tried_ends(case: Case, size: int) -> list[int]:
+def tried_ends(case: WrongStep, size: int) -> list[int]:
     """Ends of windows to try: those that are shown, or all near ones and some far ones."""
     shown = shown_ends(case)
     return ends(size) if shown is None else [end for end in dict.fromkeys(shown) if end is not None]
 
 
-def other_window(case: Case) -> Iterator[Plant]:
+def other_window(case: WrongStep) -> Iterator[Plant]:
     """Another window than was asked for."""
     hide = find_mask(case)
     if hide is None or window_of(hide) == (None, None):
@@ -112,7 +112,7 @@ def option(way: Ends) -> str:
     return "--window " + ",".join("inf" if end is None else str(end) for end in way)
 
 
-def other_offset(case: Case) -> Iterator[Plant]:
+def other_offset(case: WrongStep) -> Iterator[Plant]:
     """The diagonal moved by any number of keys."""
     hide, keys, queries = find_mask(case), case.size("key") or 0, case.size("query") or 0
     if hide and any(rule.relative for rule in hide.rules):
@@ -126,7 +126,7 @@ def other_offset(case: Case) -> Iterator[Plant]:
         )
 
 
-def plant_unasked_mask(case: Case) -> Iterator[Plant]:
+def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
     """A causal mask or a window that no option asks for."""
     hide, size = find_mask(case), max(case.size("query") or 0, case.size("key") or 0)
     if hide is None and WEIGHTS not in case.derivation:
@@ -147,14 +147,14 @@ def plant_unasked_mask(case: Case) -> Iterator[Plant]:
     yield from planted_best(case, make, dict.fromkeys(ways), option)
 
 
-def not_itself(case: Case) -> Iterator[Plant]:
+def not_itself(case: WrongStep) -> Iterator[Plant]:
     """Every key but the query's own."""
     derivation = hiding(case, [wrong.Seen(lambda query, key: query != key)])
     if derivation:
         yield Plant(derivation)
 
 
-def dropped_keys(case: Case) -> Iterator[Plant]:
+def dropped_keys(case: WrongStep) -> Iterator[Plant]:
     """The first or the last keys seen by nobody."""
     keys = case.size("key") or 0
     ways = [(count, last) for count in ends(keys) if count for last in (True, False)]
@@ -179,7 +179,7 @@ BLOCKWISE: tuple[tuple[str, Callable[[Array, Array, int], Array]], ...] = (
 )
 
 
-def by_blocks(case: Case) -> Iterator[Plant]:
+def by_blocks(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     for rule in hide.rules if hide else ():
         if hide and isinstance(rule, Causal):
@@ -190,7 +190,7 @@ def by_blocks(case: Case) -> Iterator[Plant]:
 
 
 def plant_steps(
-    case: Case, hide: Hide, rule: Causal
+    case: WrongStep, hide: Hide, rule: Causal
 ) -> Callable[[tuple[tuple[str, Callable[[Array, Array, int], Array]], int]], Derivation]:
     def make(way: tuple[tuple[str, Callable[[Array, Array, int], Array]], int]) -> Derivation:
         (_, seen), block = way
@@ -199,18 +199,18 @@ def plant_steps(
     return make
 
 
-def some_heads(case: Case) -> Iterator[Plant]:
+def some_heads(case: WrongStep) -> Iterator[Plant]:
     """A mask that reaches one head only, or all but one."""
     yield from reaching(case, "head", -3)
 
 
-def some_members(case: Case) -> Iterator[Plant]:
+def some_members(case: WrongStep) -> Iterator[Plant]:
     """A mask that reaches one member of the batch only, or all but one."""
     if case.found.ndim == len(TABLE[MASKED].axes) + 1 or case.size("batch"):
         yield from reaching(case, "batch", -4)
 
 
-def reaching(case: Case, axis: str, at: int) -> Iterator[Plant]:
+def reaching(case: WrongStep, axis: str, at: int) -> Iterator[Plant]:
     """Hidden for one along this axis, or for all but one."""
     hide, size = find_mask(case), case.size(axis) or 1
     if hide is None or size < 2:
@@ -234,7 +234,7 @@ def reaching(case: Case, axis: str, at: int) -> Iterator[Plant]:
 # --- padding ---
 
 
-def paddings(case: Case) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]:
+def paddings(case: WrongStep) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]:
     """The padding rule and its lengths, if there is one."""
     hide = find_mask(case)
     for rule in hide.rules if hide else ():
@@ -243,7 +243,7 @@ def paddings(case: Case) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]:
             yield hide, rule, lengths
 
 
-def other_lengths(case: Case) -> Iterator[Plant]:
+def other_lengths(case: WrongStep) -> Iterator[Plant]:
     """Other lengths: all by as much, or each as it fits best."""
     keys = case.size("key") or 0
     for hide, rule, lengths in paddings(case):
@@ -260,7 +260,7 @@ def other_lengths(case: Case) -> Iterator[Plant]:
         yield from planted_best(case, make, ways, lambda way: ", ".join(map(str, way)))
 
 
-def members_mixed_up(case: Case) -> Iterator[Plant]:
+def members_mixed_up(case: WrongStep) -> Iterator[Plant]:
     for hide, rule, lengths in paddings(case):
         ways = [(length,) * len(lengths) for length in dict.fromkeys(lengths)]
         if len(lengths) <= 4:
@@ -269,7 +269,7 @@ def members_mixed_up(case: Case) -> Iterator[Plant]:
             yield swap_rule(case, hide, rule, Padding(way))
 
 
-def padded_left(case: Case) -> Iterator[Plant]:
+def padded_left(case: WrongStep) -> Iterator[Plant]:
     keys = case.size("key") or 0
     for hide, rule, lengths in paddings(case):
         firsts = np.array([keys - length for length in lengths]).reshape(-1, 1, 1, 1)
@@ -281,7 +281,7 @@ def seen_from(firsts: Array) -> VisibilityRule:
     return wrong.Seen(lambda _, key: key >= firsts)
 
 
-def padded_queries(case: Case) -> Iterator[Plant]:
+def padded_queries(case: WrongStep) -> Iterator[Plant]:
     """Rows hidden rather than columns."""
     for hide, rule, lengths in paddings(case):
         stops = np.array(lengths).reshape(-1, 1, 1, 1)

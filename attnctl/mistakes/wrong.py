@@ -110,7 +110,7 @@ class InvertedMask(Hide):
 
 
 @dataclass(frozen=True)
-class Filled(Hide):
+class FiniteHide(Hide):
     """A finite number where −∞ should be: put in its place, or added."""
 
     fill: float = 0.0

@@ -14,7 +14,7 @@ Config = Mapping[str, Any]
 LARGEST, LARGEST_NUMBER = 2**31, 1e30
 
 
-class Kind(NamedTuple):
+class KeyKind(NamedTuple):
     """What a key may say."""
 
     expected: str
@@ -31,19 +31,19 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
 
 
-COUNT = Kind("a whole number from 1", is_count)
-INDEX = Kind("a whole number from 0", lambda value: is_count(value, 0))
-EVEN = Kind("an even number from 2", lambda value: is_count(value, 2) and value % 2 == 0)
-NUMBER = Kind("a number above 0", lambda value: is_number(value) and value > 0)
-AMOUNT = Kind("a number from 0", lambda value: is_number(value) and value >= 0)
-EPSILON = Kind("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
-FLAG = Kind("true or false", lambda value: isinstance(value, bool))
-TEXT = Kind("a text", lambda value: isinstance(value, str))
-TABLE = Kind("an object", lambda value: isinstance(value, Mapping))
-UNTYPED = Kind(
+COUNT = KeyKind("a whole number from 1", is_count)
+INDEX = KeyKind("a whole number from 0", lambda value: is_count(value, 0))
+EVEN = KeyKind("an even number from 2", lambda value: is_count(value, 2) and value % 2 == 0)
+NUMBER = KeyKind("a number above 0", lambda value: is_number(value) and value > 0)
+AMOUNT = KeyKind("a number from 0", lambda value: is_number(value) and value >= 0)
+EPSILON = KeyKind("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
+FLAG = KeyKind("true or false", lambda value: isinstance(value, bool))
+TEXT = KeyKind("a text", lambda value: isinstance(value, str))
+TABLE = KeyKind("an object", lambda value: isinstance(value, Mapping))
+UNTYPED = KeyKind(
     "an object with rope_type, not type", lambda value: TABLE.fits(value) and "type" not in value
 )
-BY_TYPE = Kind(
+BY_TYPE = KeyKind(
     "an object by type of layer",
     lambda value: (
         TABLE.fits(value)
@@ -53,9 +53,9 @@ BY_TYPE = Kind(
 )
 
 
-def read_list(expected: str, kind: Kind) -> Kind:
+def read_list(expected: str, kind: KeyKind) -> KeyKind:
     """A list of such values."""
-    return Kind(expected, lambda value: isinstance(value, list) and all(map(kind.fits, value)))
+    return KeyKind(expected, lambda value: isinstance(value, list) and all(map(kind.fits, value)))
 
 
 TEXTS = read_list("a list of texts", TEXT)
@@ -72,7 +72,7 @@ class Key:
     """
 
     names: tuple[str, ...]
-    kind: Kind
+    kind: KeyKind
     default: Any = None
     nullable: bool = False
 
@@ -132,7 +132,7 @@ def by_layer(rule: Callable[..., bool], *keys: Key) -> Derived:
     return Derived(lambda *said: lambda layer: rule(layer, *said), keys)
 
 
-def count(*names: str, default: int | None = None, kind: Kind = COUNT, nullable: bool = False) -> Key:
+def count(*names: str, default: int | None = None, kind: KeyKind = COUNT, nullable: bool = False) -> Key:
     """How many there are of something, from 1 on."""
     return Key(names, kind, default, nullable)
 

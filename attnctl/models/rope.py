@@ -16,7 +16,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
-from attnctl.models.keys import AMOUNT, COUNT, FLAG, NUMBER, NUMBERS, TEXT, Kind
+from attnctl.models.keys import AMOUNT, COUNT, FLAG, NUMBER, NUMBERS, TEXT, KeyKind
 
 FLOAT = np.float32
 
@@ -179,7 +179,7 @@ KINDS = {
 }
 """The kinds of rope beside the default, by the name that config.json gives them."""
 
-PARAMETERS: dict[str, Kind] = {
+PARAMETERS: dict[str, KeyKind] = {
     **dict.fromkeys(("rope_type", "type"), TEXT),
     **dict.fromkeys(("rope_theta", "factor", "attention_factor", "partial_rotary_factor"), NUMBER),
     **dict.fromkeys(("beta_fast", "beta_slow", "low_freq_factor", "high_freq_factor"), NUMBER),

@@ -32,7 +32,7 @@ CROSS = "cross"
 
 
 @dataclass(frozen=True)
-class Input:
+class ModelInput:
     """What a model is run on: a text or ids, for a decoder two of them, or what came into a layer."""
 
     text: str | None = None
@@ -83,7 +83,7 @@ def wanted_layers(text: str, count: Callable[[str], int]) -> Wanted:
 
 def run_model(
     name: str,
-    source: Input,
+    source: ModelInput,
     layers: str = "all",
     settings: Settings | None = None,
     keep: Collection[str] | None = None,
@@ -124,7 +124,7 @@ def run_model(
     return runner.of_tokens(tokens)
 
 
-def plans(name: str, source: Input, layers: str, settings: Settings) -> list[Prepared]:
+def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Prepared]:
     """The attention of each layer that is asked for, to be costed: nothing is computed."""
     dtype, limit = settings.dtype, settings.max_memory
     wanted = wanted_layers(layers, lambda of: len(open_model(name, of).description.layers))
@@ -193,7 +193,7 @@ class Runner:
         hidden = embed(self.model, tokens.ids, tokens.segments)
         return list(self.traces(hidden, memory, header))
 
-    def of_hidden(self, source: Input) -> list[Trace]:
+    def of_hidden(self, source: ModelInput) -> list[Trace]:
         """The trace of one layer on what came into it."""
         d = self.model.description
         if len(self.wanted.layers) != 1:

@@ -11,7 +11,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
-from attnctl.pages.write import Finding, Mark, Marks, pieces
+from attnctl.pages.write import CellMark, Marks, PageFinding, pieces
 from attnctl.store import read_one
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Report
@@ -62,7 +62,7 @@ def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
     if len(saved) > MOST_CASES:
         text += f"\n\nOf {len(saved)} failing cases the first {MOST_CASES} are here."
     heading = "; ".join(f"{one.target} {VERDICTS[one.agrees]}" for one in found)
-    finding = Finding(heading, text, [marks for _, _, marks in cases], [name for name, _, _ in cases])
+    finding = PageFinding(heading, text, [marks for _, _, marks in cases], [name for name, _, _ in cases])
     yield from pieces([trace for _, trace, _ in cases], finding)
 
 
@@ -81,12 +81,12 @@ def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
     marks = [mark_wrong(report) for report in found]
     text = "\n\n".join(map(str, found))
     first = text.partition("\n")[0]
-    yield from pieces([report.trace for report in found], Finding(f"check: {first}", text, marks))
+    yield from pieces([report.trace for report in found], PageFinding(f"check: {first}", text, marks))
 
 
 def mark_wrong(report: Report) -> Marks:
     cells = report.wrong_cells()
-    return {name: Mark(wrong, expected, SHOULD_BE) for name, (wrong, expected) in cells.items()}
+    return {name: CellMark(wrong, expected, SHOULD_BE) for name, (wrong, expected) in cells.items()}
 
 
 def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
@@ -102,10 +102,10 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
             names.append(f"{side}{pair}")
             marks.append({name: mark for name in each.steps if (mark := beside(each, name, side, other))})
     text = "".join(f"{each}\n" for each in found)
-    yield from pieces(traces, Finding(f"diff: {verdict(found[0])}", text, marks, names))
+    yield from pieces(traces, PageFinding(f"diff: {verdict(found[0])}", text, marks, names))
 
 
-def beside(found: Difference, name: str, side: str, other: str) -> Mark | None:
+def beside(found: Difference, name: str, side: str, other: str) -> CellMark | None:
     """Where a step differs, in the places of one side; None where the two do not stand side by side."""
     alignment = found.alignment
     assert alignment is not None
@@ -117,7 +117,7 @@ def beside(found: Difference, name: str, side: str, other: str) -> Mark | None:
     whole = (alignment.a if side == "A" else alignment.b)[name]
     numbers = sides.b if side == "A" else sides.a
     places = [each.a if side == "A" else each.b for each in sides.pairings]
-    return Mark(
+    return CellMark(
         place_in_whole(wrong, places, whole.shape, np.zeros(whole.shape, bool)),
         place_in_whole(numbers, places, whole.shape, np.full(whole.shape, np.nan)),
         BESIDE + other,

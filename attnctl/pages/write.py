@@ -17,7 +17,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
-from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.show.headline import beginning, facts
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
@@ -45,7 +45,7 @@ MOST_TRACES = 200
 
 
 @dataclass(frozen=True)
-class Mark:
+class CellMark:
     """The cells of a step that a finding is about, and what else it says of them."""
 
     wrong: Array
@@ -53,11 +53,11 @@ class Mark:
     words: str = ""
 
 
-Marks = Mapping[str, Mark]
+Marks = Mapping[str, CellMark]
 
 
 @dataclass(frozen=True)
-class Finding:
+class PageFinding:
     """What a verb found, above the matrices: a title, its words as they are printed, its marks."""
 
     title: str
@@ -74,7 +74,7 @@ def write_page(traces: Sequence[Trace], stream: IO[bytes]) -> None:
         stream.write(piece)
 
 
-def pieces(traces: Sequence[Trace], finding: Finding | None = None) -> Iterator[bytes]:
+def pieces(traces: Sequence[Trace], finding: PageFinding | None = None) -> Iterator[bytes]:
     """The bytes of a page of traces, with a finding above them where there is one.
 
     Raises AttnError for more traces than a page holds.
@@ -99,7 +99,7 @@ def pieces(traces: Sequence[Trace], finding: Finding | None = None) -> Iterator[
             yield encode_page(filled_in(piece, shown, finding))
 
 
-def filled_in(piece: str, shown: Sequence[Kept], finding: Finding | None) -> str:
+def filled_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) -> str:
     """A piece of the page between two places to fill in, or what belongs into one."""
     title = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
     match piece:
@@ -129,7 +129,7 @@ def encode_page(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def add_finding(described: Sequence[dict[str, Any]], finding: Finding, blocks: Blocks) -> None:
+def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, blocks: Blocks) -> None:
     """Marks of steps that the page has whole, and the names of the traces."""
     for entry, marks in zip(described, finding.marks, strict=True):
         entry["marks"] = {
@@ -139,7 +139,7 @@ def add_finding(described: Sequence[dict[str, Any]], finding: Finding, blocks: B
         entry["view"]["name"] = f"{name}: {entry['view']['name']}"
 
 
-def mark_entry(mark: Mark, blocks: Blocks) -> dict[str, Any]:
+def mark_entry(mark: CellMark, blocks: Blocks) -> dict[str, Any]:
     """A mark as the page has it."""
     other = None if mark.other is None else blocks.add(mark.other)
     return {"wrong": blocks.add(mark.wrong.astype("uint8")), "other": other, "words": mark.words}
@@ -153,7 +153,7 @@ def without_script(trace: Trace) -> str:
     if not names or sum(trace[name].size for name in names) > MOST_PLAIN:
         return drawn(trace)
     tables = io.StringIO()
-    show_all([trace.select(names)], Plain(tables), View())
+    show_all([trace.select(names)], PlainOutput(tables), View())
     return f"{drawn(trace)}<pre>{escape(tables.getvalue())}</pre>"
 
 

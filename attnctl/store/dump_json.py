@@ -45,7 +45,7 @@ def texts(trace: Trace, newline: str) -> Iterator[bytes]:
     start = newline
     for name, step in trace.steps.items():
         array = trace[name]
-        yield start.encode() + step_text(step, Form(array.shape, array.dtype))
+        yield start.encode() + step_text(step, StepText(array.shape, array.dtype))
         yield f', "data":{newline or " "}'.encode()
         yield from pieces(array, newline)
         yield b"}"
@@ -53,7 +53,7 @@ def texts(trace: Trace, newline: str) -> Iterator[bytes]:
     yield b"}}"
 
 
-class Form(NamedTuple):
+class StepText(NamedTuple):
     """What the text of a step says of its array."""
 
     shape: tuple[int, ...]
@@ -61,6 +61,6 @@ class Form(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def step_text(step: Step, form: Form) -> bytes:
+def step_text(step: Step, form: StepText) -> bytes:
     """A step without its numbers, its object left open; many dumps have the same."""
     return encode_json(f"{json_text(step.name)}: {json_text(entry(step, form))[:-1]}")

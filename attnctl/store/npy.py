@@ -30,7 +30,7 @@ MALFORMED = (
 """What NumPy raises for bytes that are no header: it documents ValueError alone."""
 
 
-class Head:
+class HeaderStream:
     """A stream for NumPy, which reads a header of any length before it refuses to parse a long one."""
 
     def __init__(self, stream: IO[bytes], place: str) -> None:
@@ -95,7 +95,7 @@ def npy_header(stream: IO[bytes], place: str) -> Npy:
 
     NumPy makes types here that are refused afterwards (objects, records), but no array of them.
     """
-    head = Head(stream, place)
+    head = HeaderStream(stream, place)
     try:
         read_header = READERS[read_magic(head)]
         shape, fortran, dtype = read_header(head, max_header_size=LONGEST)

@@ -102,7 +102,7 @@ Recent = deque[tuple[str, Array]]
 """The arrays of a file that were inflated last, by the name of their member."""
 
 
-class Entry:
+class ArchivedArray:
     """An array of an archive that is still in it."""
 
     def __init__(self, file: File, info: ZipInfo, npy: Npy, recent: Recent) -> None:
@@ -146,7 +146,7 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
         header = header_in(archive, infos.pop(HEADER, None), file.place)
         recent: Recent = deque(maxlen=RECENT)
         members = {
-            name: Entry(file, info, npy_of(archive, info, f"{file.place}: {shown(name)}"), recent)
+            name: ArchivedArray(file, info, npy_of(archive, info, f"{file.place}: {shown(name)}"), recent)
             for name, info in infos.items()
         }
     return assemble_trace(header, members, rename, file.place)
@@ -197,7 +197,7 @@ def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
     return npy
 
 
-def inflate(entry: Entry) -> Array:
+def inflate(entry: ArchivedArray) -> Array:
     """The numbers of a compressed member."""
     npy = entry.npy
     data = room(npy.nbytes, entry.place)

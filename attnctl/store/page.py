@@ -71,7 +71,7 @@ def describe_block(array: Array) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedBlock:
     """An array that is still in its block."""
 
     place: str
@@ -134,7 +134,7 @@ def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
     return found
 
 
-def packed_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Packed:
+def packed_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> PackedBlock:
     """A block as the description has it."""
     if text is None:
         raise AttnError(f"{place}: missing")
@@ -145,11 +145,11 @@ def packed_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Pa
     if any(size < 0 for size in shape):
         raise AttnError(f"{place}: a negative size")
     check_shape(shape, place)
-    return Packed(place, text, shape, np.dtype(kind))
+    return PackedBlock(place, text, shape, np.dtype(kind))
 
 
 def trace_of(
-    entry: Mapping[str, Any], packed: list[Packed], rename: Mapping[str, str] | None, place: str
+    entry: Mapping[str, Any], packed: list[PackedBlock], rename: Mapping[str, str] | None, place: str
 ) -> Trace:
     """One trace of a page."""
     dump, blocks = entry.get("dump"), entry.get("blocks")

@@ -59,7 +59,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Case:
+class AttentionInputs:
     """The arrays of a call under attnctl's names, and the options that go with them."""
 
     arrays: Mapping[str, Array]
@@ -162,7 +162,7 @@ def inputs(
     *,
     dtype: str = "float64",
     beside: tuple[str, ...] = (),
-) -> Case:
+) -> AttentionInputs:
     """Arrays of these sizes and type with these rules: normal numbers, Q at times eight times as large.
 
     `beside` names what may come with Q, K and V: a mask, a float_mask, a bias, key_lengths, a
@@ -189,7 +189,7 @@ def inputs(
     for name in beside:
         if draw(st.booleans()) and not (name == "bias" and floats(arrays.get("mask"))):
             arrays |= ADDED[name](draw, random, size, arrays)
-    return Case(arrays, draw(rules() if options is None else options))
+    return AttentionInputs(arrays, draw(rules() if options is None else options))
 
 
 def floats(mask: Array | None) -> bool:

@@ -199,7 +199,7 @@ def tables():
     from rich.table import Table
 
     import attnctl
-    from attnctl.drawing.screen.output import Plain
+    from attnctl.drawing.screen.output import PlainOutput
     from attnctl.drawing.show.tables import View, show
 
     arrays = {name: np.random.RandomState(0).randn(512, 8) for name in "QKV"}
@@ -216,7 +216,7 @@ def tables():
 
     yield "default view of 512×512 / a full rich.Table", ratio(view, full_table, 1), 0.02
     savetxt = lambda: np.savetxt(io.StringIO(), trace["scores"][0], fmt="%.4f")  # noqa: E731
-    whole = lambda: show(trace, Plain(io.StringIO()), View(full=True))  # noqa: E731
+    whole = lambda: show(trace, PlainOutput(io.StringIO()), View(full=True))  # noqa: E731
     yield "full print of 512×512 / np.savetxt", ratio(whole, savetxt), 2
 
 

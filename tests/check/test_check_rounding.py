@@ -31,7 +31,7 @@ HIDE = ops.Hide(rules=(Causal(),))
 WRONG = {
     wrong.SoftmaxOver(-2): (SCORES,),
     wrong.SoftmaxThenHide(HIDE): (SCORES,),
-    wrong.Filled(rules=(Causal(),), fill=-1e4, added=True): (SCORES,),
+    wrong.FiniteHide(rules=(Causal(),), fill=-1e4, added=True): (SCORES,),
     wrong.Then(ops.MatMulT(), ops.Scale(7)): (ROWS, ROWS),
     wrong.Arranged(ops.Copy(), after=wrong.merge_interleaved): (ROWS,),
 }

@@ -20,7 +20,7 @@ from attnctl.inputs.config.settings import Random, Settings
 from attnctl.verbs.corpus import Job, merge_parts, part_of
 from attnctl.verbs.corpus.lines import Shard, read_shard
 from attnctl.verbs.corpus.part import part_of_bytes
-from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, HeadTally, Sum, on_grid
+from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, GridSum, HeadTally, on_grid
 
 
 def shards(job, count, seed=0):
@@ -129,11 +129,11 @@ def test_the_size_does_not_grow_with_the_corpus(tmp_path):
 @given(st.lists(st.lists(st.floats(0, 1e4), max_size=5), max_size=12), st.randoms())
 def test_sums_are_the_same_in_any_order_and_division(sentences, random):
     cut = random.randint(0, len(sentences))
-    first, second, whole = Sum(), Sum(), Sum()
+    first, second, whole = GridSum(), GridSum(), GridSum()
     for number, rows in enumerate(sentences):
         whole.add(on_grid(rows), len(rows))
         (first if number < cut else second).add(on_grid(rows), len(rows))
-    mixed = Sum()
+    mixed = GridSum()
     for part in random.sample([first, second], 2):
         mixed.add(part.units, part.rows)
     assert mixed == whole

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.screen.output import PlainOutput
 from attnctl.store.strict_json import json_text
 from attnctl.verbs.diff.view import show_difference
 
@@ -46,5 +46,5 @@ def test_an_answer_or_an_error(a, b, by_position, equal_nan):
         found = attnctl.diff(a, b, by_position=by_position, equal_nan=equal_nan)
         assert found.steps
         json_text(found.to_dict())
-        show_difference(found, Plain(StringIO()))
+        show_difference(found, PlainOutput(StringIO()))
         assert attnctl.diff(a, a, equal_nan=True).same

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import attnctl
 from attnctl.drawing.screen.numbers import four_digits
-from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.screen.text import cells
 from attnctl.verbs.diff.view import percent, show_difference
 
@@ -32,7 +32,7 @@ def terminal(a, b, width, colours=None, *, full=False):
 
 def piped(a, b, encoding="utf-8"):
     stream = TextIOWrapper(BytesIO(), encoding=encoding)
-    show_difference(attnctl.diff(a, b), Plain(stream))
+    show_difference(attnctl.diff(a, b), PlainOutput(stream))
     stream.seek(0)
     return stream.read()
 

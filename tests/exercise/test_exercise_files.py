@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnctl.cli.program import program
-from attnctl.verbs.exercise import Sheet, seed_from
+from attnctl.verbs.exercise import HandIn, seed_from
 from attnctl.verbs.exercise.view import harmless, write_csv
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "exercises"
@@ -70,7 +70,7 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "|cmd", "Ann"
 
 def test_no_name_is_carried_out_by_a_spreadsheet():
     stream = io.StringIO()
-    write_csv([Sheet(f"{name}.json", name, error=name) for name in FORMULAS], stream)
+    write_csv([HandIn(f"{name}.json", name, error=name) for name in FORMULAS], stream)
     rows = list(csv.reader(io.StringIO(stream.getvalue())))
     assert len(rows) == 1 + len(FORMULAS)
     for row in rows[1:]:

@@ -8,7 +8,7 @@ from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.screen import Screen
 from attnctl.inputs.config.load import load
 from attnctl.verbs.explain import Explainer
-from attnctl.verbs.explain.view import Page, View
+from attnctl.verbs.explain.view import ExplanationView, Page
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "golden"
@@ -28,7 +28,7 @@ def base():
 
 def shown(trace, cell, screen, **view):
     """The lines of an explanation as plain text."""
-    view = View(**view)
+    view = ExplanationView(**view)
     explainer = Explainer(trace, full=view.full)
     lines = Page(explainer, screen, view).lines(explainer.root(parse(cell), view.depth))
     return "".join(f"{line}\n" for line in plain_text(lines))

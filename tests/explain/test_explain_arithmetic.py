@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from attnctl.math.arithmetic import (
     Call,
-    Difference,
     Number,
     Product,
     Quotient,
     Rest,
+    Subtraction,
     Sum,
     abridge,
     code,
@@ -38,7 +38,7 @@ def text(number):
         (Sum(()), "0"),
         (Sum((B, B, A)), "-0.5 + (-0.5) + 2"),
         (Sum((Product((B, A)), Product((A, B)))), "(-0.5)·2 + 2·(-0.5)"),
-        (Difference(B, B), "-0.5 - (-0.5)"),
+        (Subtraction(B, B), "-0.5 - (-0.5)"),
         (Quotient(B, Call("sqrt", A)), "-0.5 / √2"),
         (Product((C, Call("tanh", Quotient(B, C)))), "3·tanh(-0.5 / 3)"),
         (
@@ -104,7 +104,7 @@ def expressions():
         lambda inner: st.one_of(
             st.lists(inner, min_size=1, max_size=4).map(tuple).map(Sum),
             st.lists(inner, min_size=1, max_size=3).map(tuple).map(Product),
-            st.builds(Difference, inner, inner),
+            st.builds(Subtraction, inner, inner),
             st.builds(Quotient, inner, numbers().filter(lambda number: abs(number.value) > 1e-3)),
             st.builds(Call, st.sampled_from(["tanh", "cos", "sin"]), inner),
         ),

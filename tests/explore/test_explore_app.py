@@ -340,7 +340,7 @@ def test_the_help_says_every_key():
 
 @pytest.mark.slow
 def test_a_large_matrix_formats_what_is_visible(monkeypatch):
-    from attnctl.drawing.screen.numbers import Format
+    from attnctl.drawing.screen.numbers import NumberFormat
 
     size = 4096
     step = of_sentence().trace.steps["attention_weights"]
@@ -352,8 +352,10 @@ def test_a_large_matrix_formats_what_is_visible(monkeypatch):
         OfFile((Trace({step.name: step}, {step.name: weights}, dict(trace.header)),), ("big",))
     )
     written = []
-    one = Format.__call__
-    monkeypatch.setattr(Format, "__call__", lambda self, value: written.append(value) or one(self, value))
+    one = NumberFormat.__call__
+    monkeypatch.setattr(
+        NumberFormat, "__call__", lambda self, value: written.append(value) or one(self, value)
+    )
 
     async def act(app, pilot):
         for key in ("pagedown", "end", "pagedown", "ctrl+end", "home", "t", "pageup", "t"):

@@ -6,7 +6,7 @@ import pytest
 from driven import DUMPS, VARIANTS, no_escapes, of_file, of_sentence, plain
 
 from attnctl.drawing.screen.screen import Screen
-from attnctl.verbs.explain.view import Page, View
+from attnctl.verbs.explain.view import ExplanationView, Page
 from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.remake import here
@@ -53,7 +53,7 @@ def test_of_every_cell_of_every_variant(path):
                 for column in range(columns):
                     cell = (head, row, column)[-walk.array.ndim :]
                     there = go.place_at(walk, cell)
-                    page = Page(walk.layer.explainer, Screen(80, fits=True), View())
+                    page = Page(walk.layer.explainer, Screen(80, fits=True), ExplanationView())
                     expected = list(page.lines(there.node))[2:]
                     assert "".join(below(there)) == "".join(plain(expected))
 
@@ -116,9 +116,9 @@ def test_pixels_are_even_and_in_order(size, pixels):
 
 
 def test_lines_go_on_below():
-    from attnctl.verbs.explore.view import Part
+    from attnctl.verbs.explore.view import TextSpan
 
-    line = [Part("abc", "x"), Part("defgh", "y", "z")]
+    line = [TextSpan("abc", "x"), TextSpan("defgh", "y", "z")]
     assert plain(wrap_parts(line, 4)) == ["abcd", "efgh"]
     assert plain(wrap_parts(line, 1)) == list("abcdefgh")
-    assert plain(wrap_parts([Part("中文")], 1)) != []
+    assert plain(wrap_parts([TextSpan("中文")], 1)) != []

@@ -11,7 +11,7 @@ from driven import DUMPS, VARIANTS, of_file, of_sentence
 from attnctl.cli.program import program
 from attnctl.formats import write
 from attnctl.inputs.config.settings import Settings
-from attnctl.models.run import Input
+from attnctl.models.run import ModelInput
 from attnctl.store.codec import plain
 from attnctl.verbs.explore import OfModel, begin_walk, remake
 from attnctl.verbs.explore import walk as go
@@ -186,7 +186,7 @@ MODEL = VARIANTS.parent.parent / "tests" / "models" / "checkpoints" / "gpt-oss"
 
 
 def test_layers_of_a_model():
-    source = OfModel(str(MODEL), Input(ids=(4, 5, 6, 7, 4, 5)), "all", Settings(dtype="float32"))
+    source = OfModel(str(MODEL), ModelInput(ids=(4, 5, 6, 7, 4, 5)), "all", Settings(dtype="float32"))
     walk = begin_walk(source)
     holds(go.to_layer(walk, 1))
     edited = remake.add_edit(walk, "0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnctl.math.arithmetic import Call, Difference, Number, Product, Quotient, Source, Sum, code, numbers
+from attnctl.math.arithmetic import Call, Number, Product, Quotient, Source, Subtraction, Sum, code, numbers
 from attnctl.math.derivation import Rotary, Variant, derive
 from attnctl.math.engine.execute import carry_out, empty_rows
 from attnctl.math.engine.overflow import overflow
@@ -43,7 +43,7 @@ TWO, MINUS = Number(2.0, Source(0, (1,))), Number(-0.5)
         (Number(np.nan), "NaN"),
         (Number(1e-300), "1e-300"),
         (Sum((TWO, MINUS)), "(2.0 + (-0.5))"),
-        (Difference(TWO, Sum((MINUS,))), "(2.0 - ((-0.5)))"),
+        (Subtraction(TWO, Sum((MINUS,))), "(2.0 - ((-0.5)))"),
         (Product((TWO, Sum((MINUS, TWO)))), "2.0 * ((-0.5) + 2.0)"),
         (Quotient(TWO, Product((MINUS, MINUS))), "(2.0) / ((-0.5) * (-0.5))"),
         (Call("exp", Quotient(TWO, MINUS)), "exp((2.0) / ((-0.5)))"),
@@ -54,7 +54,7 @@ def test_code(expr, text):
 
 
 def test_numbers_left_to_right():
-    expr = Sum((Quotient(TWO, MINUS), Call("sin", Difference(MINUS, TWO)), Product((TWO,))))
+    expr = Sum((Quotient(TWO, MINUS), Call("sin", Subtraction(MINUS, TWO)), Product((TWO,))))
     assert [n.value for n in numbers(expr)] == [2.0, -0.5, -0.5, 2.0, 2.0]
     assert next(numbers(expr)).source == Source(0, (1,))
 

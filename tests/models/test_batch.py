@@ -8,7 +8,7 @@ from checkpoints import folder_of
 
 from attnctl.math.names import WEIGHTS
 from attnctl.models.batch import starts_of, together, weights_of_layers
-from attnctl.models.run import Input, run_model
+from attnctl.models.run import ModelInput, run_model
 from attnctl.models.source import open_model
 from attnctl.models.tokens import plain_ids
 
@@ -34,7 +34,7 @@ def test_together_as_alone(name, count, tmp_path):
     starts = [starts_of(model, plain_ids(ids)) for ids in drawn]
     alone = [list(weights_of_layers(model, [start])) for start in starts]
     for ids, layers in zip(drawn, alone, strict=True):
-        traces = run_model(folder, Input(ids=tuple(ids)), keep=[WEIGHTS])
+        traces = run_model(folder, ModelInput(ids=tuple(ids)), keep=[WEIGHTS])
         for weights, trace in zip(layers, traces, strict=True):
             np.testing.assert_allclose(weights[0], trace[WEIGHTS], rtol=1e-6, atol=1e-7)
     if together(model, count) > 1:

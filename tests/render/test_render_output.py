@@ -10,7 +10,7 @@ import render_traces as traces
 from render_golden import piped
 from rich.console import Console
 
-from attnctl.drawing.screen.output import Plain, output_for, screen_of
+from attnctl.drawing.screen.output import PlainOutput, output_for, screen_of
 from attnctl.drawing.show.tables import show, show_all
 from attnctl.math.rules import Causal
 
@@ -78,7 +78,9 @@ def test_every_encoding_gets_every_table(encoding, tty):
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, errors="strict")
     output = (
-        Console(file=stream, force_terminal=True, width=80, color_system=None) if tty else Plain(stream)
+        Console(file=stream, force_terminal=True, width=80, color_system=None)
+        if tty
+        else PlainOutput(stream)
     )
     for trace in (traces.hostile(), traces.masked(), traces.grouped()):
         show(trace, output)
@@ -94,14 +96,14 @@ def test_a_broken_pipe_is_left_to_the_caller():
         def write(self, text):
             raise BrokenPipeError
 
-    for output in (output_for(Broken(), {"TERM": "xterm"}), Plain(Broken())):
+    for output in (output_for(Broken(), {"TERM": "xterm"}), PlainOutput(Broken())):
         with pytest.raises(BrokenPipeError):
             show(traces.small(), output)
 
 
 def test_several_traces_stand_apart():
     stream = io.StringIO()
-    show_all([traces.small(), traces.grouped()], Plain(stream))
+    show_all([traces.small(), traces.grouped()], PlainOutput(stream))
     assert stream.getvalue() == f"{piped(traces.small())}\n{piped(traces.grouped())}"
 
 
@@ -114,7 +116,7 @@ def test_a_large_print_is_written_in_parts():
             return len(text)
 
     stream = Counting()
-    show(traces.trace_of([f"w{i}" for i in range(600)], 2, 1, rules=(Causal(),)), Plain(stream))
+    show(traces.trace_of([f"w{i}" for i in range(600)], 2, 1, rules=(Causal(),)), PlainOutput(stream))
     assert 0 < stream.longest < 600 * 600 * 8 / 2
 
 

@@ -17,7 +17,7 @@ import attnctl
 from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
 from attnctl.inputs.plan.intended import anyones
-from attnctl.math.arithmetic import Call, Difference, Number, Product, Quotient, Sum
+from attnctl.math.arithmetic import Call, Number, Product, Quotient, Subtraction, Sum
 from attnctl.math.filling import filler, form_of
 from attnctl.math.notation import data as written_out
 from attnctl.math.ops import OPS, Op
@@ -92,7 +92,7 @@ def as_the_page_has_it(expr):
             return {"kind": "call", "name": name, "inside": as_the_page_has_it(inside)}
         case Sum(parts) | Product(parts):
             own = parts
-        case Difference() | Quotient():
+        case Subtraction() | Quotient():
             own = expr
     return {"kind": type(expr).__name__.lower(), "parts": [as_the_page_has_it(part) for part in own]}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import attnctl
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.screen import Screen
-from attnctl.verbs.stats import Found, Report, measure_heads, rollout
-from attnctl.verbs.stats.view import Table, rollout_lines, write_csv
+from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads, rollout
+from attnctl.verbs.stats.view import StatsTable, rollout_lines, write_csv
 
 FOLDER = Path(__file__).parent / "golden"
 TERMINAL, PIPE, ASCII = Screen(80, fits=True), Screen(), Screen(80, encoding="ascii")
@@ -30,7 +30,9 @@ def blind():
 
 
 def report(*traces):
-    return Report(tuple(measure_heads(trace, f"dump-{number}.json") for number, trace in enumerate(traces)))
+    return StatsReport(
+        tuple(measure_heads(trace, f"dump-{number}.json") for number, trace in enumerate(traces))
+    )
 
 
 def text(lines):
@@ -38,11 +40,13 @@ def text(lines):
 
 
 def table(screen, *traces, precision=2):
-    return text(Table(screen, precision).lines(report(*traces)))
+    return text(StatsTable(screen, precision).lines(report(*traces)))
 
 
 def rolled(screen, *layers):
-    return text(rollout_lines(Found(report(*layers), rollout(layers), layers[0].tokens), screen, None))
+    return text(
+        rollout_lines(StatsResult(report(*layers), rollout(layers), layers[0].tokens), screen, None)
+    )
 
 
 def csv(*traces):

@@ -12,11 +12,11 @@ from test_stats_measure import a_trace
 
 import attnctl
 from attnctl.base.errors import AttnError
-from attnctl.verbs.stats import Report, Tally, measure_heads, merge, rollout
+from attnctl.verbs.stats import StatsReport, Tally, measure_heads, merge, rollout
 
 
 def report(traces):
-    return Report(tuple(measure_heads(trace, f"dump {number}") for number, trace in enumerate(traces)))
+    return StatsReport(tuple(measure_heads(trace, f"dump {number}") for number, trace in enumerate(traces)))
 
 
 def through_json(data):
@@ -39,7 +39,7 @@ def test_parts_merge_to_exactly_the_whole(seeds, data):
     while rest:
         size = data.draw(st.integers(1, len(rest)))
         own, rest = rest[:size], rest[size:]
-        parts.append(Report.from_dict({"schema": whole["schema"], "dumps": own}).to_dict())
+        parts.append(StatsReport.from_dict({"schema": whole["schema"], "dumps": own}).to_dict())
     assert merge(map(through_json, parts)) == through_json(whole)
 
 

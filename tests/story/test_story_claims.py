@@ -76,7 +76,7 @@ def verify(claim, data, variant):
         case made.Blind(_, rows):
             for row in rows:
                 assert not array[row].any()
-        case made.Look():
+        case made.TopKeys():
             verify_look(claim, data, variant)
         case made.Mix(_, row, parts, rest):
             weights = data["attention_weights"][row]
@@ -124,7 +124,7 @@ def test_every_row_of_weights_and_outputs_is_told(path):
         name = chapter.steps[0].name
         if name in {"attention_weights", "head_outputs"}:
             rows = list(np.ndindex(*data[name].shape[:-1]))
-            told = [claim.row for claim in chapter.claims if isinstance(claim, (made.Look, made.Mix))]
+            told = [claim.row for claim in chapter.claims if isinstance(claim, (made.TopKeys, made.Mix))]
             assert told == rows[:MOST_ROWS]
             assert chapter.left_out == len(rows) - len(told)
 

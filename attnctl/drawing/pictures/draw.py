@@ -39,7 +39,7 @@ from attnctl.drawing.pictures.scale import (
     HATCHED,
     ODD,
     PAPER,
-    Scale,
+    ColourScale,
     hexadecimal,
     ink_on,
     rgb,
@@ -119,7 +119,7 @@ def name_of(figure: Figure) -> str:
     return f"a{found.hexdigest()[:8]}"
 
 
-def describe_plot(plot: Plot, scale: Scale) -> str:
+def describe_plot(plot: Plot, scale: ColourScale) -> str:
     """What a screen reader says of a plot: what it is, its ends, the largest number of each panel."""
     words = [
         f"{plot.title}: {'; '.join(plot.about)}; numbers from {plain(scale.low)} to {plain(scale.high)}."
@@ -140,7 +140,7 @@ def plain(value: float) -> str:
     return f"{value + 0.0:.3g}"
 
 
-def draw_plot(canvas: Canvas, plot: Plot, scale: Scale) -> None:
+def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
     """The title of a plot, its panels, its colour bar and its notes."""
     canvas.y += GAP
     canvas.line(plot.title, font_size=HEADING)
@@ -180,7 +180,7 @@ def panels_in(width: float, across: Axis) -> int:
 def draw_row(
     canvas: Canvas,
     panels: Sequence[Panel],
-    scale: Scale,
+    scale: ColourScale,
     axes: tuple[Axis, Axis],
     left: float,
     texts: Sequence[Sequence[Sequence[str]]],
@@ -231,7 +231,7 @@ def label_text(label: str, **place: object) -> str:
 
 def draw_cells(
     canvas: Canvas,
-    scale: Scale,
+    scale: ColourScale,
     axes: tuple[Axis, Axis],
     x: float,
     values: Array,
@@ -276,7 +276,7 @@ def draw_cells(
     )
 
 
-def draw_bar(canvas: Canvas, scale: Scale, hidden: str) -> None:
+def draw_bar(canvas: Canvas, scale: ColourScale, hidden: str) -> None:
     """The ramp with its ends, and what else a cell may be."""
     low, high = f"{'≤ ' * scale.clipped}{plain(scale.low)}", plain(scale.high)
     base, x = canvas.y + BAR_HEIGHT - 1, MARGIN

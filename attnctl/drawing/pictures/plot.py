@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.drawing.pictures.scale import Scale, scale_of
+from attnctl.drawing.pictures.scale import ColourScale, scale_of
 from attnctl.math import Array
 
 MOST_SIDE = 1024
@@ -76,7 +76,7 @@ class Plot:
             notes=(*self.notes, note),
         )
 
-    def scale(self) -> Scale:
+    def scale(self) -> ColourScale:
         return scale_of(
             (each.values for each in self.panels), log=self.log, signed=self.signed, name=self.title
         )

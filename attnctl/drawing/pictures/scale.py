@@ -21,7 +21,7 @@ DEPTH = 1e-6
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColourScale:
     """Numbers from `low` to `high` as colours, by logarithm if asked; what else there is beside them."""
 
     low: float
@@ -79,7 +79,7 @@ class Scale:
 
 def scale_of(
     matrices: Iterable[Array], *, log: bool = False, signed: bool = False, name: str = "this"
-) -> Scale:
+) -> ColourScale:
     """The scale that fits all of these: from 0, or as far below 0 as above it (also if `signed`).
 
     Raises AttnError where a logarithm is asked of negative numbers.
@@ -103,12 +103,12 @@ def scale_of(
                 "leave it out, or name a step without them, like attention_weights"
             )
         bound = max(-low, high)
-        return Scale(-bound, bound, hidden=hidden, strange=strange)
+        return ColourScale(-bound, bound, hidden=hidden, strange=strange)
     high = max(high, 0.0)
     if log and high > 0:
         floor = max(least, high * DEPTH)
-        return Scale(floor, high, True, hidden, zero, strange, clipped=least < floor)
-    return Scale(0.0, high, hidden=hidden, strange=strange)
+        return ColourScale(floor, high, True, hidden, zero, strange, clipped=least < floor)
+    return ColourScale(0.0, high, hidden=hidden, strange=strange)
 
 
 RGB = tuple[int, int, int]

@@ -16,7 +16,7 @@ import numpy as np
 
 from attnctl.drawing.screen.fit import LeftOut, Piece, Pieces
 from attnctl.drawing.screen.frame import CAPTION_FRAME, Band, Frame, Row
-from attnctl.drawing.screen.numbers import Format
+from attnctl.drawing.screen.numbers import NumberFormat
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
@@ -31,21 +31,21 @@ CHUNK = 2**15
 """Cells of a matrix that are formatted at a time: what is in memory stays small."""
 
 
-class Kind(NamedTuple):
+class CellStyle(NamedTuple):
     """How a cell is shown: its number, or this word instead, in this style."""
 
     word: str | None = None
     style: str = ""
 
 
-NUMBER = Kind()
+NUMBER = CellStyle()
 
 
 def all_numbers(rows: range, columns: range) -> None:
     """Every cell is of kind 0."""
 
 
-class Panel(NamedTuple):
+class TextPanel(NamedTuple):
     """One matrix, (rows, columns), with what stands above it."""
 
     caption: str
@@ -79,9 +79,9 @@ class Grid:
     screen: Screen
     row_labels: Sequence[str]
     column_labels: Sequence[str]
-    format: Format
+    format: NumberFormat
     rows: Pieces
-    kinds: tuple[Kind, ...] = (NUMBER,)
+    kinds: tuple[CellStyle, ...] = (NUMBER,)
 
     @cached_property
     def label_width(self) -> int:
@@ -121,7 +121,7 @@ class Grid:
     def left_out(self, piece: LeftOut) -> str:
         return f" {self.screen.left_out(piece.rest)} "
 
-    def frame(self, bands: Sequence[Sequence[Panel]], block: Pieces) -> Frame:
+    def frame(self, bands: Sequence[Sequence[TextPanel]], block: Pieces) -> Frame:
         """The matrices of each band side by side, one band below the other, all with these columns."""
         laid, across = self.laid_out(block), len(bands[0])
         width = self.panel_width([panel.caption for band in bands for panel in band], block)
@@ -143,7 +143,7 @@ class Grid:
         )
 
     def rows_of(
-        self, panels: Sequence[Panel], laid: Sequence[Columns], across: int, width: int
+        self, panels: Sequence[TextPanel], laid: Sequence[Columns], across: int, width: int
     ) -> Iterator[Row]:
         """The rows of matrices side by side, blank where there are fewer than `across`."""
         blanks: list[Line] = [[(" " * width, "")]] * (across - len(panels))
@@ -160,7 +160,7 @@ class Grid:
                 for at, row in enumerate(chunk):
                     yield self.row(self.row_labels[row], [*(body[at] for body in bodies), *blanks])
 
-    def body(self, panel: Panel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
+    def body(self, panel: TextPanel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
         """The numbers of these rows of one matrix, and `spare` blanks after them."""
         lines: list[Line] = [[] for _ in rows]
         for columns in laid:

@@ -17,7 +17,7 @@ HUGE = 1e6
 """From here on, a fixed point says too much."""
 
 
-class Format(NamedTuple):
+class NumberFormat(NamedTuple):
     """How the numbers of one matrix are written: a % conversion and the width all of them take.
 
     Rows are written by a template, a single % operation each: the quickest there is in Python.
@@ -53,7 +53,7 @@ def four_digits(value: float) -> str:
     return f"{value + 0.0:.4g}".replace("inf", "∞")
 
 
-def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False) -> Format:
+def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False) -> NumberFormat:
     """The format for all numbers of this matrix.
 
     `precision` decimals; scientific where the largest magnitude is below 1e-3 or from 1e6 on; no
@@ -65,7 +65,7 @@ def matrix_format(array: Array, precision: int = 4, *, ascii_only: bool = False)
     if finite.size < array.size:
         texts += [str(float(value)) for value in (-np.inf, np.nan, np.inf) if has(array, value)]
     width = max(map(len, texts), default=1)
-    return Format(conversion, width, "inf" if ascii_only else "∞")
+    return NumberFormat(conversion, width, "inf" if ascii_only else "∞")
 
 
 def conversion_for(finite: Array, precision: int) -> str:

@@ -27,20 +27,20 @@ CHUNK = 256
 DEFAULT_WIDTH = 80
 
 
-class Plain(NamedTuple):
+class PlainOutput(NamedTuple):
     """A stream that is no terminal: plain text, nothing cut; `width` only places heads side by side."""
 
     stream: TextIO
     width: int = DEFAULT_WIDTH
 
 
-def text_of_view(show: Callable[[Any, Plain], None], value: Any) -> str:
+def text_of_view(show: Callable[[Any, PlainOutput], None], value: Any) -> str:
     stream = io.StringIO()
-    show(value, Plain(stream))
+    show(value, PlainOutput(stream))
     return stream.getvalue().rstrip("\n")
 
 
-def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | Plain:
+def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | PlainOutput:
     """What to print on for this stream: NO_COLOR, FORCE_COLOR, COLUMNS and TERM as people expect them."""
     forced = environ.get("FORCE_COLOR", "") not in {"", "0", "false"}
     if stream.isatty() or forced:
@@ -62,12 +62,12 @@ def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | Plain:
             _environ=environ,
         )
     columns = environ.get("COLUMNS", "")
-    return Plain(stream, int(columns) if columns.isdecimal() and int(columns) else DEFAULT_WIDTH)
+    return PlainOutput(stream, int(columns) if columns.isdecimal() and int(columns) else DEFAULT_WIDTH)
 
 
-def screen_of(output: Console | Plain) -> Screen:
+def screen_of(output: Console | PlainOutput) -> Screen:
     """How wide it is, whether it is a terminal, which characters and colours it has."""
-    if isinstance(output, Plain):
+    if isinstance(output, PlainOutput):
         return Screen(output.width, encoding=output.stream.encoding or "utf-8")
     colours = output.color_system is not None and not output.no_color
     shades = colours and output.color_system in {"truecolor", "256"}
@@ -88,9 +88,9 @@ def say(*lines: str, stream: TextIO | None = None, end: str = "\n") -> None:
     stream.flush()
 
 
-def print_lines(elements: Iterable[Element], output: Console | Plain) -> None:
+def print_lines(elements: Iterable[Element], output: Console | PlainOutput) -> None:
     """Write lines and tables as they come: what is in memory stays small whatever is printed."""
-    if isinstance(output, Plain):
+    if isinstance(output, PlainOutput):
         output.stream.writelines(f"{line}\n" for line in plain_text(elements))
         return
     from rich.console import Group

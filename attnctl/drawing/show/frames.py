@@ -12,8 +12,8 @@ import numpy as np
 from attnctl.base.trace import Trace
 from attnctl.drawing.screen.fit import LeftOut, Pieces, blocks_of, columns_shown, reachable, rows_shown
 from attnctl.drawing.screen.frame import CAPTION_FRAME
-from attnctl.drawing.screen.grid import Grid, Panel
-from attnctl.drawing.screen.numbers import Format, matrix_format
+from attnctl.drawing.screen.grid import Grid, TextPanel
+from attnctl.drawing.screen.numbers import NumberFormat, matrix_format
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import cells, distinct
@@ -41,7 +41,7 @@ class Frames:
 
     sheet: Sheet
     grid: Grid
-    panels: tuple[Panel, ...]
+    panels: tuple[TextPanel, ...]
     fitted: bool
     notes: tuple[str, ...] = ()
 
@@ -126,7 +126,7 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     found = marks(trace, name, sample, screen)
     words = zip(sheet.captions, sheet.indices, strict=True)
     panels = tuple(
-        Panel(screen.ours(caption), sheet.array[index], found.codes(index)) for caption, index in words
+        TextPanel(screen.ours(caption), sheet.array[index], found.codes(index)) for caption, index in words
     )
     grid = Grid(
         screen,
@@ -155,7 +155,7 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
             matrix_format(array),
             (range(1),),
         )
-        panel = Panel("", array)
+        panel = TextPanel("", array)
         whole &= yield from Frames(sheet, grid, (panel,), screen.fits and not full).lines()
     return whole
 
@@ -176,10 +176,10 @@ def sample_numbers(sheet: Sheet, rows: Pieces, columns: Pieces, most: int) -> Ar
     return np.concatenate(parts)
 
 
-def number_format(sample: Array, precision: int, screen: Screen) -> Format:
+def number_format(sample: Array, precision: int, screen: Screen) -> NumberFormat:
     """How these numbers are written; truths are written as words, so any format does."""
     if sample.dtype == bool:
-        return Format("d", 1)
+        return NumberFormat("d", 1)
     return matrix_format(sample, precision, ascii_only=screen.ascii_only)
 
 

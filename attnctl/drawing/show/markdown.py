@@ -8,7 +8,7 @@ from typing import TextIO
 
 from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
-from attnctl.drawing.screen.grid import Kind
+from attnctl.drawing.screen.grid import CellStyle
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import distinct, safe, token_text, visible
 from attnctl.drawing.show.frames import number_format
@@ -78,7 +78,7 @@ def cells_of(
         yield cells(values.tolist(), kinds, number)
 
 
-def cells(values: list[float], kinds: Sequence[Kind], number: Callable[[float], str]) -> Iterator[str]:
+def cells(values: list[float], kinds: Sequence[CellStyle], number: Callable[[float], str]) -> Iterator[str]:
     """The cells of a row: numbers, or words in their place."""
     for value, kind in zip(values, kinds, strict=True):
         yield kind.word or number(value)

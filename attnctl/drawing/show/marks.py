@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnctl.base.trace import Trace
-from attnctl.drawing.screen.grid import NUMBER, Codes, Kind, all_numbers
+from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers
 from attnctl.drawing.screen.heat import levels_of
 from attnctl.drawing.screen.palette import STEPS
 from attnctl.drawing.screen.screen import Screen
@@ -28,7 +28,7 @@ def mark_nothing(index: Index) -> Codes:
 class Marks(NamedTuple):
     """The kinds of cell a step has, which cell is of which, and what the words mean."""
 
-    kinds: tuple[Kind, ...] = (NUMBER,)
+    kinds: tuple[CellStyle, ...] = (NUMBER,)
     codes: Callable[[Index], Codes] = mark_nothing
     notes: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ def seen(array: Array, screen: Screen) -> Marks:
     def codes(index: Index) -> Codes:
         return lambda rows, columns: np.where(part(np.atleast_2d(array[index]), rows, columns), 1, 2)
 
-    kinds = (NUMBER, Kind("see"), Kind(dot, "aside"))
+    kinds = (NUMBER, CellStyle("see"), CellStyle(dot, "aside"))
     return Marks(kinds, codes, (f"see = may attend, {dot} = hidden",))
 
 
@@ -78,7 +78,7 @@ def shade_weights(array: Array, sample: Array) -> Marks:
 
         return block
 
-    heat = [Kind(style=f"heat{level}") for level in range(1, STEPS + 1)]
+    heat = [CellStyle(style=f"heat{level}") for level in range(1, STEPS + 1)]
     return Marks((NUMBER, *heat), codes)
 
 
@@ -104,7 +104,7 @@ def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
 
         return block
 
-    return Marks((NUMBER, *(Kind(screen.ours(word), "aside") for word in words)), codes)
+    return Marks((NUMBER, *(CellStyle(screen.ours(word), "aside") for word in words)), codes)
 
 
 def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:

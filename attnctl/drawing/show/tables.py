@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from attnctl.base.trace import Trace
-from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.frames import frames, id_frames
 from attnctl.drawing.show.headline import headline
@@ -23,7 +23,7 @@ __all__ = ["View", "show", "show_all"]
 SHORTENED = "Fitted to this terminal: --full leaves nothing out, nor does a pipe or a file."
 
 
-def show(trace: Trace, output: Console | Plain, view: View | None = None) -> None:
+def show(trace: Trace, output: Console | PlainOutput, view: View | None = None) -> None:
     """Print the trace as tables.
 
     On a terminal they are fitted to its width, with the count of rows, columns and heads that are
@@ -32,7 +32,7 @@ def show(trace: Trace, output: Console | Plain, view: View | None = None) -> Non
     print_lines(trace_lines(trace, screen_of(output), view or View()), output)
 
 
-def show_all(traces: Iterable[Trace], output: Console | Plain, view: View | None = None) -> None:
+def show_all(traces: Iterable[Trace], output: Console | PlainOutput, view: View | None = None) -> None:
     """Print several traces, one after the other."""
     for number, trace in enumerate(traces):
         if number:

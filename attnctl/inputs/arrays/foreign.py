@@ -189,7 +189,7 @@ def understood(
     out = Understood({name: found[name] for name in found if name in TABLE})
     theirs = of_layer([name for name in found if name not in TABLE], layer)
     rows = {name: row for name in theirs if (row := row_of(name, theirs))}
-    asked = Reader(found, heads or heads_shown(found, rows), kv_heads)
+    asked = ForeignReader(found, heads or heads_shown(found, rows), kv_heads)
     for name in sorted(rows, key=lambda name: (CONVENTIONS.index(rows[name]), name)):
         asked.read(name, rows[name], out)
     out.arrays |= {name: found[name] for name in theirs if name not in rows}
@@ -249,7 +249,7 @@ def heads_shown(found: Mapping[str, Array], rows: Mapping[str, Convention]) -> i
 
 
 @dataclass
-class Reader:
+class ForeignReader:
     """Brings the arrays of one file to our names and layouts."""
 
     found: Mapping[str, Array]

@@ -58,7 +58,7 @@ class Axes:
 
 
 @dataclass
-class Reading:
+class LayoutReading:
     """How a file is read: the layout of each array, and the sizes that follow."""
 
     axes: Axes
@@ -85,7 +85,7 @@ class Reading:
 
 
 @dataclass
-class Search:
+class LayoutSearch:
     """Looks for a reading, array by array, and goes back where one cannot be read.
 
     `documented` keeps to the layouts that `attend` documents: no leading axis of size 1, no layout
@@ -110,11 +110,11 @@ class Search:
         square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
         return not row.of_scores, square, -len(shape)
 
-    def reading(self, sizes: Sizes) -> Reading | None:
+    def reading(self, sizes: Sizes) -> LayoutReading | None:
         """How to read these arrays where these sizes are known; None where they do not go together."""
-        return self.go(0, Reading(self.axes, sizes=dict(sizes)))
+        return self.go(0, LayoutReading(self.axes, sizes=dict(sizes)))
 
-    def go(self, at: int, reading: Reading) -> Reading | None:
+    def go(self, at: int, reading: LayoutReading) -> LayoutReading | None:
         """The reading of the arrays from here on, None where there is none."""
         if at == len(self.names):
             return reading if consistent(reading.sizes) else None
@@ -129,14 +129,14 @@ class Search:
             sizes = unify(layout, self.shapes[name], known)
             if sizes is None or self.tries > MOST_TRIES:
                 continue
-            found = self.go(at + 1, Reading(self.axes, {**reading.layouts, name: layout}, sizes))
+            found = self.go(at + 1, LayoutReading(self.axes, {**reading.layouts, name: layout}, sizes))
             if found is not None:
                 return found
         if at > self.stuck[0]:
             self.stuck = (at, name, dict(reading.sizes))
         return None
 
-    def layouts(self, name: str, reading: Reading) -> Iterator[Groups]:
+    def layouts(self, name: str, reading: LayoutReading) -> Iterator[Groups]:
         """The layouts this array may have, ours first; nn.Linear's where other matrices show it."""
         row = TABLE[name]
         ways = row.layouts if self.documented else (*row.layouts, *row.searched)
@@ -153,7 +153,7 @@ class Search:
             if not self.documented:
                 yield (("one",), *own)
 
-    def others_are_linear(self, reading: Reading) -> bool:
+    def others_are_linear(self, reading: LayoutReading) -> bool:
         """Whether every matrix that is read so far is as nn.Linear keeps it."""
         found = {
             layout == self.axes.groups(name, linear)
@@ -192,13 +192,13 @@ def search(
     *,
     batch_first: bool = False,
     of_all_keys: Container[str] = (),
-) -> Reading:
+) -> LayoutReading:
     """How to read arrays of these shapes, in any layout we know; `sizes` are known beforehand.
 
     Arrays `of_all_keys` have a row for past keys, too. Raises AttnError naming an array that cannot
     be brought together with the others.
     """
-    first = Search(shapes, batch_first, of_all_keys=of_all_keys)
+    first = LayoutSearch(shapes, batch_first, of_all_keys=of_all_keys)
     tried = [first, replace(first, batch=not batch_first)]
     for each in tried:
         found = each.reading(sizes)

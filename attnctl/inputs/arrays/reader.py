@@ -13,7 +13,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
-from attnctl.inputs.arrays.layout import Reading, Search, Sizes, search
+from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, Sizes, search
 from attnctl.inputs.arrays.problems import (
     has_batch,
     has_vectors,
@@ -128,7 +128,7 @@ def by_layout(inputs: Mapping[str, Array], settings: Settings) -> Iterator[tuple
 def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError:
     """The arrays in our layout, or why they cannot be brought to it."""
     shapes = shapes_of(inputs)
-    tried = Search(shapes, has_batch(shapes, settings), documented=True)
+    tried = LayoutSearch(shapes, has_batch(shapes, settings), documented=True)
     told = sizes_asked(settings)
     try:
         reading = None
@@ -196,7 +196,7 @@ def split(array: Array, heads: int) -> Array:
     return np.moveaxis(array.reshape(*array.shape[:-1], heads, -1), -2, -3)
 
 
-def search_layout(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> Reading:
+def search_layout(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> LayoutReading:
     """How to read these arrays; what stands beside others shows how many heads there are, if that fits."""
     shapes, told, shown = shapes_of(arrays), sizes_asked(settings), heads_shown(arrays)
     more: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
@@ -328,7 +328,7 @@ def sizes_asked(settings: Settings) -> Sizes:
     return {axis: size for axis, size in said.items() if size is not None}
 
 
-def laid_out(arrays: Mapping[str, Array], reading: Reading) -> Laid:
+def laid_out(arrays: Mapping[str, Array], reading: LayoutReading) -> Laid:
     """The arrays in our layout. Raises AttnError for masks and lengths that do not fit the others."""
     sizes = complete(reading.sizes, arrays)
     facts = facts_of(sizes)

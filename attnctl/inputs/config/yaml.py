@@ -80,7 +80,7 @@ def read(text: str, name: str) -> tuple[Any, list[tuple[int, str]]]:
     if sum(map(text.count, SEPARATORS)) > MAX_VALUES:
         raise AttnError(f"{name}: more than {MAX_VALUES:,} values; {INSTEAD}")
     try:
-        reader = Reader(name, events(text))
+        reader = YamlBuilder(name, events(text))
         return reader.document(), reader.repeated
     except yaml.YAMLError as error:
         raise AttnError(syntax_error(error, text, name)) from None
@@ -93,7 +93,7 @@ def events(text: str) -> NextEvent:
 
 
 @dataclass
-class Reader:
+class YamlBuilder:
     """Builds data from events, one document's worth."""
 
     name: str

@@ -24,7 +24,7 @@ LARGEST = 2**24
 
 
 @dataclass(frozen=True)
-class Exercise:
+class UnfilledDump:
     """A dump, and what of it is still to be filled in: in part (there it holds NaN), or whole."""
 
     trace: Trace
@@ -32,14 +32,14 @@ class Exercise:
     unfilled: frozenset[str] = frozenset()
 
 
-def read(source: str, rename: Mapping[str, str]) -> Exercise:
+def read(source: str, rename: Mapping[str, str]) -> UnfilledDump:
     """A dump, anyone's arrays, or an exercise, from a path or ``-``.
 
     Raises AttnError where it is none of these.
     """
     data = read_pipe(source)
     try:
-        return Exercise(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
+        return UnfilledDump(read_one(source, None if data is None else io.BytesIO(data), rename=rename))
     except AttnError:
         exercise = read_exercise(source, data, rename)
         if exercise is None:
@@ -75,7 +75,7 @@ def read_pipe(source: str) -> bytes | None:
 
 def read_exercise(
     source: str, data: bytes | None, rename: Mapping[str, str], *, keep: bool = False
-) -> Exercise | None:
+) -> UnfilledDump | None:
     """The exercise in a file or in what was piped; None where there is none."""
     try:
         value = json.loads(small(source) if data is None else data[: LARGEST + 1])
@@ -92,7 +92,7 @@ def small(source: str) -> bytes:
 
 def with_blanks(
     value: Any, rename: Mapping[str, str], place: str, *, keep: bool = False
-) -> Exercise | None:
+) -> UnfilledDump | None:
     """The exercise that JSON describes, None where nothing in it is null.
 
     With `keep` steps that are null as a whole are begun, too, where their shape is written.
@@ -116,7 +116,7 @@ def with_blanks(
         steps[name] = {**steps[name], "data": marked} if isinstance(steps[name], dict) else marked
     (trace,) = read_json(json.dumps(value), rename, place)
     ours = (frozenset(rename.get(name, name) for name in names) for names in (begun, unfilled))
-    return Exercise(trace, *ours)
+    return UnfilledDump(trace, *ours)
 
 
 def cells(numbers: Any) -> Iterator[Any]:

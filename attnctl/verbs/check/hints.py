@@ -14,7 +14,7 @@ from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Given
 from attnctl.mistakes.fit import in_digits
-from attnctl.mistakes.mistake import Case
+from attnctl.mistakes.mistake import WrongStep
 from attnctl.mistakes.softmax import dropped_later
 from attnctl.verbs.check.places import few, spread
 from attnctl.verbs.check.search import Search
@@ -78,7 +78,7 @@ def follows_from_others(step: Step, record: Record) -> bool:
 # --- one number for all ---
 
 
-def factor(case: Case) -> str:
+def factor(case: WrongStep) -> str:
     """That every number is the same multiple of what it should be."""
     found, right, error = finite(case)
     large = np.abs(right) > 100 * error
@@ -91,19 +91,19 @@ def factor(case: Case) -> str:
     return f"Every number is {in_digits(ratio, fewest=6)} times what it should be."
 
 
-def told_in_numbers(case: Case) -> bool:
+def told_in_numbers(case: WrongStep) -> bool:
     """Whether the differences are all between finite numbers, not in what is hidden."""
     return bool(np.isfinite(case.expected.value - case.found)[case.differs].all())
 
 
-def finite(case: Case) -> tuple[Array, Array, Array]:
+def finite(case: WrongStep) -> tuple[Array, Array, Array]:
     """Found and expected numbers, and how far off the expected ones may be, where both are finite."""
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
     slack = case.record.strictness.last_place
     return case.found[told], case.expected.value[told], case.expected.error[told] + slack
 
 
-def offset(case: Case) -> str:
+def offset(case: WrongStep) -> str:
     found, right, error = finite(case)
     if found.size < 2 or not told_in_numbers(case):
         return ""
@@ -117,7 +117,7 @@ def offset(case: Case) -> str:
 # --- other arrays ---
 
 
-def other_array(case: Case) -> str:
+def other_array(case: WrongStep) -> str:
     """That the numbers, or the differences, are those of another array or its transpose."""
     right = case.expected.value
     for what, numbers in (
@@ -136,7 +136,7 @@ def other_array(case: Case) -> str:
     return ""
 
 
-def arrays(case: Case) -> Iterator[tuple[str, Array]]:
+def arrays(case: WrongStep) -> Iterator[tuple[str, Array]]:
     """Every array that is recorded or was computed, but the one that is wrong."""
     for step in case.derivation:
         if step.name == case.first:
@@ -168,7 +168,7 @@ def same(numbers: Array, others: Array) -> bool:
 # --- other places ---
 
 
-def other_place(case: Case) -> str:
+def other_place(case: WrongStep) -> str:
     """That along an axis each slice is another one of what it should be."""
     axes = case.record.trace.steps[case.first].axes
     if not np.isfinite(case.found).all():
@@ -201,7 +201,7 @@ def nearest(found: Array, right: Array) -> list[int] | None:
     return places
 
 
-def by_axis(case: Case) -> str:
+def by_axis(case: WrongStep) -> str:
     """That the factor, or the offset, is one and the same in each head or row."""
     axes = case.record.trace.steps[case.first].axes
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
@@ -222,7 +222,7 @@ def by_axis(case: Case) -> str:
     return ""
 
 
-def dropout(case: Case) -> str:
+def dropout(case: WrongStep) -> str:
     """That the rows that see few keys are made of weights with dropout; the others do not tell."""
     if found := dropped_later(case):
         return (
@@ -240,7 +240,7 @@ def span(values: Array) -> str:
     return f"{flat.min():.4g} to {flat.max():.4g}"
 
 
-def sums(case: Case) -> str:
+def sums(case: WrongStep) -> str:
     """What the rows of attention weights sum to, where it is not 1."""
     if case.first != "attention_weights" or not np.isfinite(case.found).all():
         return ""

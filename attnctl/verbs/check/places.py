@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.mistakes.mistake import Case
+from attnctl.mistakes.mistake import WrongStep
 
 MOST_LISTED = 8
 
@@ -13,12 +13,12 @@ PURE = 0.98
 """Share of the numbers of a part that differ when all of it is said to be wrong."""
 
 
-def few(case: Case) -> str:
+def few(case: WrongStep) -> str:
     """Where the wrong numbers are, if they are not everywhere."""
     return in_one_place(case) or in_a_band(case) or in_some(case)
 
 
-def in_one_place(case: Case) -> str:
+def in_one_place(case: WrongStep) -> str:
     """That all of them are in one head, row or column."""
     axes = case.record.trace.steps[case.first].axes
     places = np.argwhere(case.differs)
@@ -32,7 +32,7 @@ def in_one_place(case: Case) -> str:
     return f"All of them are at {', '.join(alone)}." if alone else ""
 
 
-def in_a_band(case: Case) -> str:
+def in_a_band(case: WrongStep) -> str:
     """That it is distance from the diagonal that tells them from the others."""
     axes = case.record.trace.steps[case.first].axes
     if axes[-2:] != ("query", "key"):
@@ -53,7 +53,7 @@ def over_heads(differs: Array) -> Array:
     return np.asarray(differs.reshape(-1, *differs.shape[-2:]).any(axis=0))
 
 
-def shown(case: Case) -> Array:
+def shown(case: WrongStep) -> Array:
     """The numbers that say something: not those of hidden keys, where they are as they should be."""
     right = case.expected.value
     return np.asarray(case.differs | (np.isfinite(right) & (right != 0)))
@@ -68,7 +68,7 @@ def between(least: int, most: int, distance: Array) -> str:
     return f"{most} or less" if least == distance.min() else f"{least} to {most}"
 
 
-def in_some(case: Case) -> str:
+def in_some(case: WrongStep) -> str:
     """Which heads, rows or columns have any, if not all do."""
     axes = case.record.trace.steps[case.first].axes
     said = []
@@ -90,7 +90,7 @@ def list_places(places: Array) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
-def spread(case: Case) -> str:
+def spread(case: WrongStep) -> str:
     """How large the differences are beside the numbers, where nothing else is to be said."""
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
     found, right = case.found[told], case.expected.value[told]

@@ -21,7 +21,7 @@ from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.fit import size_of
-from attnctl.mistakes.mistake import Case, Mistake, Plant
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 
 Detailed = tuple[Mistake, str]
 
@@ -87,7 +87,7 @@ class Search:
     record: Record
     walker: Walker
     walk: Walk
-    case: Case
+    case: WrongStep
     named: tuple[Mistake, ...] = ()
     """What was named at earlier steps: what contradicts it is not looked for."""
     part: str = ""
@@ -105,7 +105,7 @@ class Search:
         expected = walker.expected(walk.derivation[first], loosely.values)
         assert expected is not None  # or the step could not be wrong
         differs = differing(record, first, expected)[1] & ~record.blank(first)
-        case = Case(walk.derivation, record, first, record.value(first), expected, differs, loosely)
+        case = WrongStep(walk.derivation, record, first, record.value(first), expected, differs, loosely)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(record, walker, loosely, case, earlier, part)
 
@@ -141,7 +141,7 @@ class Search:
         return max(unit, 64 * FLOAT64.unit) * size_of(self.case.found)
 
     def plants(
-        self, case: Case, beside: Sequence[Mistake] = (), *, fitted: bool | None = None
+        self, case: WrongStep, beside: Sequence[Mistake] = (), *, fitted: bool | None = None
     ) -> Iterator[tuple[Mistake, Plant]]:
         """Every way to make every mistake that contradicts none of those; fitted ones only, or others."""
         earlier = [each for each in self.named if each.subject]

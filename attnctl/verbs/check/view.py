@@ -8,7 +8,7 @@ from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 from attnctl.drawing.screen.listing import Listing
-from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
@@ -38,7 +38,7 @@ WHERE = TITLES.index("at")
 """The column that the numbers go below on a narrow terminal."""
 
 
-def show_report(report: Report, output: Console | Plain, *, full: bool = False) -> None:
+def show_report(report: Report, output: Console | PlainOutput, *, full: bool = False) -> None:
     """Print what was found: in words, then step by step; `full` shortens nothing on a terminal."""
     screen = screen_of(output)
     print_lines(report_lines(report, screen._replace(fits=screen.fits and not full)), output)

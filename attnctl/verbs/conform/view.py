@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnctl.base.words import plural
 from attnctl.drawing.screen.listing import Listing
-from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.verbs.conform.report import FAILED, IGNORED, PASSED, SKIPPED, XFAIL, Conformance, FeatureResult
 
@@ -25,7 +25,7 @@ SIGNS = {
 """Each as a sign, as ASCII, and its style."""
 
 
-def show_conformance(found: Conformance, output: Console | Plain) -> None:
+def show_conformance(found: Conformance, output: Console | PlainOutput) -> None:
     """Print what was found."""
     print_lines(lines(found, screen_of(output)), output)
 

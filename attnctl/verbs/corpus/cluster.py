@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.verbs.corpus.lines import Shard
-from attnctl.verbs.corpus.part import Part, different, part_of_bytes
+from attnctl.verbs.corpus.part import CorpusPart, different, part_of_bytes
 from attnctl.verbs.corpus.run import Job, Moved, Work, list_problems, part_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def bytes_of(job: Job) -> bytes:
     return part_of(job).to_bytes()
 
 
-def over_cluster(work: Work, where: str, moved: Moved | None = None) -> Part:
+def over_cluster(work: Work, where: str, moved: Moved | None = None) -> CorpusPart:
     """Measure a whole corpus on a cluster: LOCAL, a number of local workers, or a scheduler's address.
 
     A worker that is lost has its shards done by others. Raises AttnError for every line that is no
@@ -48,7 +48,7 @@ def over_cluster(work: Work, where: str, moved: Moved | None = None) -> Part:
         return gather_parts(client, jobs, work.part, moved)
 
 
-def gather_parts(client: Client, jobs: list[Job], whole: Part, moved: Moved | None) -> Part:
+def gather_parts(client: Client, jobs: list[Job], whole: CorpusPart, moved: Moved | None) -> CorpusPart:
     """The whole from the parts, in whatever order they come."""
     from distributed import as_completed
 

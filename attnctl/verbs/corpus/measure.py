@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, Example, HeadTally, LayerTally, Sum, on_grid
+from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, Example, GridSum, HeadTally, LayerTally, on_grid
 from attnctl.verbs.stats.measure import BLOCK, UNEVEN, check, entropy, measure
 
 
@@ -47,7 +47,7 @@ def add(tally: LayerTally, weights: Array, sentences: Sentences, *, pairs: bool)
     count, heads, queries, keys = weights.shape
     uneven = UNEVEN.get(weights.dtype.name, 0.0)
     same = sentences.same()
-    found = Found(count, heads)
+    found = SentenceRows(count, heads)
     rows = max(1, BLOCK // (count * heads * keys))
     for first in range(0, queries, rows):
         block = np.asarray(weights[:, :, first : first + rows], np.float64)
@@ -59,7 +59,7 @@ def add(tally: LayerTally, weights: Array, sentences: Sentences, *, pairs: bool)
     found.give(tally, sentences)
 
 
-class Found:
+class SentenceRows:
     """What was found of a few sentences so far: rows by measure, sentence and head."""
 
     def __init__(self, count: int, heads: int) -> None:
@@ -123,7 +123,7 @@ class Found:
             self.give_examples(head, number, sentences)
         for pair, lists in self.apart.items():
             for rows in lists:
-                tally.pairs.setdefault(pair, Sum()).add(on_grid(rows), len(rows))
+                tally.pairs.setdefault(pair, GridSum()).add(on_grid(rows), len(rows))
 
     def give_examples(self, head: HeadTally, number: int, sentences: Sentences) -> None:
         for member, line in enumerate(sentences.lines):

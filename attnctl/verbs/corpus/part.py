@@ -14,7 +14,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input, open_own
 from attnctl.store.load_json import header_of
 from attnctl.store.strict_json import encode_json, json_text
-from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, GRID, Example, HeadTally, LayerTally, Sum
+from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, GRID, Example, GridSum, HeadTally, LayerTally
 
 SCHEMA = "attnctl/corpus/1"
 LONGEST = 2**28
@@ -27,7 +27,7 @@ SAME = ("model", "tokenizer", "corpus", "dtype", "pairs", "attnctl")
 
 
 @dataclass
-class Part:
+class CorpusPart:
     """The lines from `first` (from 0) to before `stop`, of how many; `about` says what they are of."""
 
     about: dict[str, Any]
@@ -42,7 +42,7 @@ class Part:
         count: int = self.about["corpus"]["lines"]
         return count
 
-    def add(self, other: Part) -> None:
+    def add(self, other: CorpusPart) -> None:
         """Take in the sums of another part; which lines it had is the caller's to know."""
         self.sentences += other.sentences
         self.tokens += other.tokens
@@ -114,7 +114,7 @@ def head_data(head: HeadTally) -> dict[str, Any]:
 # --- reading ---
 
 
-def read_part(path: str, *, own: bool = False) -> Part:
+def read_part(path: str, *, own: bool = False) -> CorpusPart:
     """A part from its file. Raises AttnError for what is none, and for one that was changed.
 
     A part that is the command's `own` is looked at before it is written.
@@ -129,7 +129,7 @@ def read_part(path: str, *, own: bool = False) -> Part:
     return part_of_bytes(data, path)
 
 
-def part_of_bytes(data: bytes, place: str) -> Part:
+def part_of_bytes(data: bytes, place: str) -> CorpusPart:
     """A part from its JSON."""
     found = header_of(data, place)
     if found.get("schema") != SCHEMA:
@@ -148,14 +148,14 @@ def part_of_bytes(data: bytes, place: str) -> Part:
     return part
 
 
-def part_from(data: Mapping[str, Any]) -> Part:
+def part_from(data: Mapping[str, Any]) -> CorpusPart:
     """What `to_dict` wrote; anything else raises one of the errors that mean so, or comes out different."""
     first = data["lines"]["first"] - 1
     layers = [
         LayerTally(
             [head_from(each) for each in layer["heads"]],
             {
-                (a, b): Sum(units(pair["sum"]), read_count(pair["rows"]))
+                (a, b): GridSum(units(pair["sum"]), read_count(pair["rows"]))
                 for pair in layer.get("pairs", ())
                 for a, b in [pair["heads"]]
             },
@@ -166,7 +166,7 @@ def part_from(data: Mapping[str, Any]) -> Part:
     if common.keys() != set(SAME):
         raise LookupError
     read_count(common["corpus"]["lines"])
-    return Part(
+    return CorpusPart(
         common,
         first,
         first + read_count(data["lines"]["count"]),
@@ -208,7 +208,7 @@ def read_count(value: Any) -> int:
 # --- merging ---
 
 
-def merge_parts(parts: Sequence[tuple[str, Part]]) -> Part:
+def merge_parts(parts: Sequence[tuple[str, CorpusPart]]) -> CorpusPart:
     """The whole of a corpus from its parts, each with its name, in any order.
 
     Raises AttnError where they are of different things, where lines are in two of them, and where
@@ -222,7 +222,7 @@ def merge_parts(parts: Sequence[tuple[str, Part]]) -> Part:
         for differs in different(start.about, part.about)
     )
     raise_all(overlaps(ordered) + gaps(ordered))
-    whole = Part(start.about, 0, start.lines)
+    whole = CorpusPart(start.about, 0, start.lines)
     for _, part in ordered:
         try:
             whole.add(part)
@@ -236,7 +236,7 @@ def different(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     return [words.get(name, name) for name in SAME if ours[name] != theirs[name]]
 
 
-def overlaps(ordered: Sequence[tuple[str, Part]]) -> list[str]:
+def overlaps(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
     found = []
     filled = [(name, part) for name, part in ordered if part.first < part.stop]
     for (name, part), (other, later) in pairwise(filled):
@@ -246,7 +246,7 @@ def overlaps(ordered: Sequence[tuple[str, Part]]) -> list[str]:
     return found
 
 
-def gaps(ordered: Sequence[tuple[str, Part]]) -> list[str]:
+def gaps(ordered: Sequence[tuple[str, CorpusPart]]) -> list[str]:
     """The lines that no part has."""
     found, reached = [], 0
     for _, part in ordered:

@@ -12,8 +12,8 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math.engine import blas
 from attnctl.verbs.corpus.lines import WHOLE, Corpus, Shard, lines_of, survey
 from attnctl.verbs.corpus.measure import add
-from attnctl.verbs.corpus.part import Part, about
-from attnctl.verbs.corpus.sources import DrawnAttention, Source, Taken, load_model
+from attnctl.verbs.corpus.part import CorpusPart, about
+from attnctl.verbs.corpus.sources import DrawnAttention, Taken, WeightSource, load_model
 from attnctl.verbs.corpus.tally import HeadTally, LayerTally
 
 DEFAULTS = Settings()
@@ -40,14 +40,16 @@ class Job:
         Raises AttnError where one of them is not there, or is none.
         """
         corpus = survey(self.file)
-        source: Source = DrawnAttention(self.settings) if self.model is None else load_model(self.model)
+        source: WeightSource = (
+            DrawnAttention(self.settings) if self.model is None else load_model(self.model)
+        )
         said = {"sha256": corpus.sha256, "lines": corpus.lines}
         span = self.shard.span(corpus.lines)
-        part = Part(about(source.identity(), said, pairs=self.pairs), span.start, span.stop)
+        part = CorpusPart(about(source.identity(), said, pairs=self.pairs), span.start, span.stop)
         return Work(self, corpus, source, part)
 
 
-def part_of(job: Job, moved: Moved | None = None) -> Part:
+def part_of(job: Job, moved: Moved | None = None) -> CorpusPart:
     """Measure the lines of a job's shard.
 
     Raises AttnError with every line (the first of many) that is no sentence for this model.
@@ -61,12 +63,12 @@ class Work:
 
     job: Job
     corpus: Corpus
-    source: Source
-    part: Part
+    source: WeightSource
+    part: CorpusPart
     waiting: dict[int, list[Taken]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def done(self, moved: Moved | None = None) -> Part:
+    def done(self, moved: Moved | None = None) -> CorpusPart:
         """Measure every line."""
         # A model's weights are read once; as one thread computes, so many processes can.
         with blas.single_thread if threads_can_be_held() else nullcontext():

@@ -34,7 +34,7 @@ class Taken:
     content: Any
 
 
-class Source(Protocol):
+class WeightSource(Protocol):
     """Where the weights of sentences come from."""
 
     def identity(self) -> dict[str, Any]:

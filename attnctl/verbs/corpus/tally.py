@@ -46,7 +46,7 @@ class Example(NamedTuple):
 
 
 @dataclass
-class Sum:
+class GridSum:
     """A sum on the grid over so many rows."""
 
     units: int = 0
@@ -71,7 +71,7 @@ class Sum:
 class HeadTally:
     """What was found of one head."""
 
-    sums: dict[str, Sum] = field(default_factory=lambda: {name: Sum() for name in MEASURES})
+    sums: dict[str, GridSum] = field(default_factory=lambda: {name: GridSum() for name in MEASURES})
     entropies: list[int] = field(default_factory=lambda: [0] * BINS)
     examples: list[Example] = field(default_factory=list)
     empty_rows: int = 0
@@ -101,11 +101,11 @@ class LayerTally:
     """The heads of one layer, and how far each two are apart where that is asked for."""
 
     heads: list[HeadTally]
-    pairs: dict[tuple[int, int], Sum] = field(default_factory=dict)
+    pairs: dict[tuple[int, int], GridSum] = field(default_factory=dict)
 
     def add(self, other: LayerTally) -> None:
         """Take in what another part found of this layer."""
         for head, theirs in zip(self.heads, other.heads, strict=True):
             head.add(theirs)
         for pair, theirs_apart in other.pairs.items():
-            self.pairs.setdefault(pair, Sum()).add(theirs_apart.units, theirs_apart.rows)
+            self.pairs.setdefault(pair, GridSum()).add(theirs_apart.units, theirs_apart.rows)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from attnctl.drawing.screen.screen import Line, Screen
-from attnctl.verbs.corpus.part import Part, spell
-from attnctl.verbs.corpus.tally import HeadTally, LayerTally, Sum
-from attnctl.verbs.stats import DumpStats, HeadStats, Largest, Report, Tally
+from attnctl.verbs.corpus.part import CorpusPart, spell
+from attnctl.verbs.corpus.tally import GridSum, HeadTally, LayerTally
+from attnctl.verbs.stats import DumpStats, HeadStats, Largest, StatsReport, Tally
 
 
-def report_of(part: Part) -> Report:
+def report_of(part: CorpusPart) -> StatsReport:
     """A row for each head of each layer."""
-    return Report(tuple(layer_stats(f"layer {at}", each) for at, each in enumerate(part.layers)))
+    return StatsReport(tuple(layer_stats(f"layer {at}", each) for at, each in enumerate(part.layers)))
 
 
 def layer_stats(name: str, layer: LayerTally) -> DumpStats:
@@ -28,12 +28,12 @@ def head_stats(head: HeadTally) -> HeadStats:
     return HeadStats(sums, largest, head.empty_rows, head.uneven_rows)
 
 
-def tally(found: Sum) -> Tally:
+def tally(found: GridSum) -> Tally:
     """A sum as one of floats."""
     return Tally(found.sum, found.rows)
 
 
-def headline(part: Part, screen: Screen) -> Iterator[Line]:
+def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
     """What was measured: how many sentences and tokens, of which lines."""
     count = "sentence" if part.sentences == 1 else "sentences"
     said = f"{part.sentences:,} {count}, {part.tokens:,} tokens"

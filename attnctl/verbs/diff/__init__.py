@@ -2,6 +2,6 @@
 
 from attnctl.verbs.diff.difference import Difference, StepDifference, diff
 from attnctl.verbs.diff.elements import Tolerance
-from attnctl.verbs.diff.split import Change, Part
+from attnctl.verbs.diff.split import Change, PartShare
 
-__all__ = ["Change", "Difference", "Part", "StepDifference", "Tolerance", "diff"]
+__all__ = ["Change", "Difference", "PartShare", "StepDifference", "Tolerance", "diff"]

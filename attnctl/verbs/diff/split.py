@@ -30,7 +30,7 @@ SCRATCH = 1 << 20
 
 
 @dataclass(frozen=True)
-class Part:
+class PartShare:
     """How large a part is, and its share of the change: shares add up to 1, some may be below 0."""
 
     norm: float
@@ -49,7 +49,7 @@ class Change:
     step: str
     head: int | None
     norm: float
-    parts: dict[str, Part]
+    parts: dict[str, PartShare]
     cell: str
     a: float
     b: float
@@ -194,7 +194,7 @@ def change(whole: Sides, parts: Parts, head: int | None = None) -> Change:
         head=head,
         norm=float(np.linalg.norm(delta)),
         parts={
-            name: Part(float(np.linalg.norm(part[own])), share(part[own], delta))
+            name: PartShare(float(np.linalg.norm(part[own])), share(part[own], delta))
             for name, part in parts.items()
         },
         cell=whole.cell(index[len(index) - len(whole.pairings) :]),

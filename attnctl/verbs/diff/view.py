@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.numbers import four_digits
-from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.math.names import W_O
 from attnctl.verbs.diff import Change, Difference, StepDifference
@@ -35,7 +35,7 @@ PARTS = {
 """Each part of a change in words, on two lines, and as a formula."""
 
 
-def show_difference(found: Difference, output: Console | Plain, *, full: bool = False) -> None:
+def show_difference(found: Difference, output: Console | PlainOutput, *, full: bool = False) -> None:
     """Print what differs and why; a line or two where nothing does.
 
     `full` shortens nothing on a terminal.

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.words import all_of
-from attnctl.verbs.exercise.grade import Sheet
+from attnctl.verbs.exercise.grade import HandIn
 from attnctl.verbs.exercise.make import seed_from
 
 ANOTHER = "another exercise than most of these"
 
 
-def with_copies(sheets: Sequence[Sheet]) -> list[Sheet]:
+def with_copies(sheets: Sequence[HandIn]) -> list[HandIn]:
     """The hand-ins, each with a note where its numbers, or the sheet itself, are somebody else's."""
     alike, usual = same_numbers(sheets), usual_task(sheets)
     return [
@@ -28,14 +28,14 @@ def with_copies(sheets: Sequence[Sheet]) -> list[Sheet]:
     ]
 
 
-def usual_task(sheets: Sequence[Sheet]) -> str | None:
+def usual_task(sheets: Sequence[HandIn]) -> str | None:
     """What was to be done on more than half of the sheets."""
     told = [sheet.task for sheet in sheets if sheet.task]
     task, count = Counter(told).most_common(1)[0] if told else ("", 0)
     return task if 2 * count > len(told) else None
 
 
-def whose_sheet(sheet: Sheet, sheets: Sequence[Sheet]) -> list[str]:
+def whose_sheet(sheet: HandIn, sheets: Sequence[HandIn]) -> list[str]:
     """That a sheet was handed out to another student, or that two files are of the same one."""
     if not sheet.own:
         return []
@@ -51,7 +51,7 @@ def whose_sheet(sheet: Sheet, sheets: Sequence[Sheet]) -> list[str]:
     return [*said, f"the same student as in {all_of(twice)}"] if twice else said
 
 
-def same_numbers(sheets: Sequence[Sheet]) -> dict[int, list[str]]:
+def same_numbers(sheets: Sequence[HandIn]) -> dict[int, list[str]]:
     """For each hand-in the others that have the same numbers in a step, though theirs should differ."""
     groups: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
     for at, sheet in enumerate(sheets):
@@ -70,7 +70,7 @@ def same_numbers(sheets: Sequence[Sheet]) -> dict[int, list[str]]:
     return notes
 
 
-def differ(one: Sheet, other: Sheet, step: str) -> bool:
+def differ(one: HandIn, other: HandIn, step: str) -> bool:
     """Whether two students were asked for different numbers at a step."""
     if one.seed == other.seed or step not in one.expected or step not in other.expected:
         return False

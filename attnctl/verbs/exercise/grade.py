@@ -22,7 +22,7 @@ from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.exercise import Exercise, read
+from attnctl.verbs.check.exercise import UnfilledDump, read
 from attnctl.verbs.check.intent import settings_of
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.exercise.make import DECIMALS, seed_from
@@ -43,7 +43,7 @@ BY_CONFIG, BY_SEAL, BY_ITSELF = "config", "seal", "itself"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Assignment:
     """What a teacher says of an exercise, so that a hand-in need not be believed."""
 
     settings: Settings | None = None
@@ -59,7 +59,7 @@ class Asked:
         return BY_SEAL if is_sealed(trace, self.key) else BY_ITSELF
 
 
-NOTHING_ASKED = Asked()
+NOTHING_ASKED = Assignment()
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class HandIn:
     """A hand-in: who it is of, a mark for each step, and what is to be said of it."""
 
     file: str
@@ -102,7 +102,7 @@ class Sheet:
         return bool(self.marks) and all(mark.verdict == RIGHT for mark in self.marks) and not self.notes
 
 
-def grade(file: str, asked: Asked = NOTHING_ASKED) -> Sheet:
+def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
     """The hand-in of a file, graded; an `error` in it where that cannot be done."""
     try:
         with np.errstate(all="ignore"), limit_memory(MOST_MEMORY):
@@ -111,10 +111,10 @@ def grade(file: str, asked: Asked = NOTHING_ASKED) -> Sheet:
             named = student if isinstance(student, str) and student.strip() else None
             return grade_sheet(file, exercise, named, asked)
     except AttnError as error:
-        return Sheet(file, Path(file).stem, error="; ".join(error.problems))
+        return HandIn(file, Path(file).stem, error="; ".join(error.problems))
 
 
-def grade_sheet(file: str, exercise: Exercise, student: str | None, asked: Asked) -> Sheet:
+def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: Assignment) -> HandIn:
     """The marks of a hand-in that could be read."""
     trace, vouched = exercise.trace, asked.vouches(exercise.trace)
     reference = run_again(trace, student, asked.settings)
@@ -134,7 +134,7 @@ def grade_sheet(file: str, exercise: Exercise, student: str | None, asked: Asked
     filled = {
         name: recorded[name] for name in blank if name in recorded and np.isfinite(recorded[name]).any()
     }
-    return Sheet(
+    return HandIn(
         file,
         student or Path(file).stem,
         marks,
@@ -148,7 +148,7 @@ def grade_sheet(file: str, exercise: Exercise, student: str | None, asked: Asked
     )
 
 
-def unvouched(header: Mapping[str, Any], vouched: str, asked: Asked) -> list[str]:
+def unvouched(header: Mapping[str, Any], vouched: str, asked: Assignment) -> list[str]:
     """That nobody but a sheet says what was to be done on it."""
     if vouched is not BY_ITSELF:
         return []
@@ -186,7 +186,7 @@ def names_files(settings: Settings) -> bool:
 
 
 def blanks(
-    exercise: Exercise, reference: Trace | None, report: Report | None, asked: Sequence[str]
+    exercise: UnfilledDump, reference: Trace | None, report: Report | None, asked: Sequence[str]
 ) -> list[str]:
     """The steps to mark: those asked for, those that the exercise names, or all that could be checked.
 
@@ -204,7 +204,7 @@ def blanks(
     return [name for name in known if name in named]
 
 
-def decimals_of(header: Mapping[str, Any], vouched: str, asked: Asked) -> int | None:
+def decimals_of(header: Mapping[str, Any], vouched: str, asked: Assignment) -> int | None:
     """To how many decimals a hand-in is filled in. Raises AttnError where it says nonsense."""
     told = DECIMALS if vouched is BY_CONFIG else header.get("decimals")
     decimals = told if asked.decimals is None else asked.decimals
@@ -213,7 +213,7 @@ def decimals_of(header: Mapping[str, Any], vouched: str, asked: Asked) -> int | 
     return decimals
 
 
-def fitting(exercise: Exercise, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
+def fitting(exercise: UnfilledDump, reference: Trace | None) -> tuple[Trace, dict[str, str]]:
     """The recorded steps that could be right by shape and numbers, and what is said of the others."""
     trace = exercise.trace
     if reference is None:
@@ -238,7 +238,7 @@ def fitting(exercise: Exercise, reference: Trace | None) -> tuple[Trace, dict[st
     return Trace(steps, arrays, reference.header), unfit
 
 
-def check_sheet(exercise: Exercise, reference: Trace | None, strictness: Strictness) -> Report | None:
+def check_sheet(exercise: UnfilledDump, reference: Trace | None, strictness: Strictness) -> Report | None:
     """What `check` says of a hand-in; None where nothing is filled in.
 
     A blank step is looked for even where no other step needs it.

@@ -12,7 +12,7 @@ from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Screen, Span
 from attnctl.drawing.screen.text import fold_text, visible
 from attnctl.math.names import TABLE
-from attnctl.verbs.exercise.grade import BLANK, BY_ITSELF, RIGHT, UNTOLD, Mark, Sheet
+from attnctl.verbs.exercise.grade import BLANK, BY_ITSELF, RIGHT, UNTOLD, HandIn, Mark
 
 SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?"}
 """What stands in a cell of the table; anything else is wrong."""
@@ -26,13 +26,13 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell of a spreadsheet begins with where it is carried out: such a text gets a ' before it."""
 
 
-def steps_of(sheets: Sequence[Sheet]) -> list[str]:
+def steps_of(sheets: Sequence[HandIn]) -> list[str]:
     """Every step that is marked on any sheet, in order."""
     marked = {mark.step for sheet in sheets for mark in sheet.marks}
     return [name for name in TABLE if name in marked]
 
 
-def grade_lines(sheets: Sequence[Sheet], screen: Screen) -> Iterator[Element]:
+def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
     """The table of names and steps, then what is to be said of each name."""
     steps = steps_of(sheets)
     titles = ["name", *(step.replace("_", "\n") for step in steps), "right"]
@@ -53,7 +53,7 @@ def grade_lines(sheets: Sequence[Sheet], screen: Screen) -> Iterator[Element]:
         yield from ([(screen.ours(line), "")] for line in fold_text(ADVICE, max(20, width)))
 
 
-def row_of(sheet: Sheet, steps: Sequence[str], screen: Screen) -> list[Span]:
+def row_of(sheet: HandIn, steps: Sequence[str], screen: Screen) -> list[Span]:
     """A name and its marks."""
     marks = {mark.step: mark for mark in sheet.marks}
     cells: list[Span] = [(screen.ours(sheet.student), "name")]
@@ -66,7 +66,7 @@ def row_of(sheet: Sheet, steps: Sequence[str], screen: Screen) -> list[Span]:
     return cells
 
 
-def remarks(sheet: Sheet) -> Iterator[str]:
+def remarks(sheet: HandIn) -> Iterator[str]:
     if sheet.error:
         yield f"{sheet.file} cannot be read."
     for mark in sheet.marks:
@@ -91,14 +91,14 @@ def named(mark: Mark) -> str:
     return f"{mark.mistake}{'; also fits: ' * bool(mark.also)}{', '.join(mark.also)}"
 
 
-def summary(sheets: Sequence[Sheet]) -> str:
+def summary(sheets: Sequence[HandIn]) -> str:
     right = sum(sheet.right for sheet in sheets)
     lost = sum(bool(sheet.error) for sheet in sheets)
     unread = f", {lost} unreadable" if lost else ""
     return f"– not filled in. {right} of {plural(len(sheets), 'hand-in')} all right{unread}."
 
 
-def write_csv(sheets: Sequence[Sheet], stream: IO[str]) -> None:
+def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
     """A row for each hand-in: name, file, the mark of each step, how many are right, mistakes, notes."""
     steps = steps_of(sheets)
     rows = csv.writer(stream, lineterminator="\n")
@@ -126,7 +126,7 @@ def harmless(text: str) -> str:
     return f"'{seen}" if seen.lstrip().startswith(FORMULA) else seen
 
 
-def as_data(sheets: Sequence[Sheet]) -> dict[str, Any]:
+def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
     """The grades for JSON."""
     return {
         "hand_ins": [

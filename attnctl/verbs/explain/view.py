@@ -16,7 +16,7 @@ from attnctl.base.words import number_text
 from attnctl.drawing.screen.numbers import matrix_format
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_right
-from attnctl.math.arithmetic import Call, Difference, Number, Quotient, Rest, abridge, display
+from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, abridge, display
 from attnctl.math.ops import Given, Softmax
 from attnctl.store.codec import plain
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
@@ -41,7 +41,7 @@ GUIDES, PLAIN_GUIDES = ("├── ", "└── ", "│   ", "    "), ("|-- ", 
 
 
 @dataclass(frozen=True)
-class View:
+class ExplanationView:
     """How an explanation is shown: how many decimals, how many lines back, whether all of it."""
 
     precision: int = 4
@@ -55,7 +55,7 @@ class Page:
 
     explainer: Explainer
     screen: Screen
-    view: View
+    view: ExplanationView
 
     @property
     def fitted(self) -> bool:
@@ -127,7 +127,7 @@ class Page:
             kind = self.explainer.trace[found.step.name].dtype.name
             yield ROUNDED.format(kind, exact)
         match found.step.op, found.expr:
-            case Softmax(), Quotient(Call(_, Difference(_, Number(top)))):
+            case Softmax(), Quotient(Call(_, Subtraction(_, Number(top)))):
                 yield MAXIMUM.format(self.number(top))
         if found.left_out:
             yield LARGEST

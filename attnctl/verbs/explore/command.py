@@ -19,7 +19,7 @@ from attnctl.store.strict_json import encode_json
 from attnctl.verbs.explore.layer import Made
 from attnctl.verbs.explore.remake import here, in_order
 from attnctl.verbs.explore.source import OfArrays, OfModel, OfSentence
-from attnctl.verbs.explore.walk import Walk
+from attnctl.verbs.explore.walk import ExplorerState
 
 PLAIN = (
     *("context", "d_model", "heads", "kv_heads", "d_k", "d_v", "seed", "scale", "causal_offset", "dtype"),
@@ -27,7 +27,7 @@ PLAIN = (
 """Settings whose flag takes the value as it is."""
 
 
-def commands(walk: Walk) -> list[str]:
+def commands(walk: ExplorerState) -> list[str]:
     """What to type for the matrix that is shown, and for the arithmetic of the cell."""
     made = walk.layer.made
     if made is None:
@@ -42,7 +42,7 @@ def commands(walk: Walk) -> list[str]:
     return out
 
 
-def of_file(walk: Walk) -> list[str]:
+def of_file(walk: ExplorerState) -> list[str]:
     """The commands for a trace that was read and not changed."""
     path, *options = walk.layer.words
     meant = [] if walk.layer.meant is None else flags(walk.layer.meant, Settings()) or []
@@ -53,7 +53,7 @@ def of_file(walk: Walk) -> list[str]:
     return out
 
 
-def head_words(walk: Walk) -> list[str]:
+def head_words(walk: ExplorerState) -> list[str]:
     """The option that picks the matrix that is shown, where its head does."""
     if walk.axes[:-2] != ("head",) or len(walk.axes) < 3:
         return []
@@ -61,7 +61,7 @@ def head_words(walk: Walk) -> list[str]:
     return ["--head", str(-(-walk.place.cell[0] * total // size))] if size > 1 else []
 
 
-def run_words(walk: Walk, made: Made) -> tuple[list[str], str]:
+def run_words(walk: ExplorerState, made: Made) -> tuple[list[str], str]:
     """The command that carries out the run, and the config that it reads from standard input, if any."""
     source, settings = made.source, made.settings
     match source:
@@ -85,7 +85,7 @@ def document(settings: Settings) -> str:
     return encode_json(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
 
 
-def model_words(walk: Walk, source: OfModel, made: Made) -> list[str]:
+def model_words(walk: ExplorerState, source: OfModel, made: Made) -> list[str]:
     """The command that runs the layer that is shown, and the one that is edited before it."""
     at = walk.place.layer
     layers = sorted({made.edited_in, at}) if made.settings.edits else [at]

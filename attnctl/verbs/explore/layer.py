@@ -11,7 +11,7 @@ from attnctl.base.trace import Trace
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Cell
 from attnctl.verbs.explain import Explainer, Node
-from attnctl.verbs.explore.source import Source
+from attnctl.verbs.explore.source import TraceSource
 
 
 class Changed(NamedTuple):
@@ -34,12 +34,12 @@ class Changed(NamedTuple):
 class Made(NamedTuple):
     """What made a trace: with which settings, and in which layer the edits among them were made."""
 
-    source: Source
+    source: TraceSource
     settings: Settings
     edited_in: int = 0
 
 
-class Layer:
+class TracedLayer:
     """One trace, with what explains its cells.
 
     `before` is the same trace without edits, where there are any. `made` is None for a trace that

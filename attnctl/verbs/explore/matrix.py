@@ -8,9 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from attnctl.base.trace import Trace
-from attnctl.drawing.screen.grid import Codes, Kind
+from attnctl.drawing.screen.grid import CellStyle, Codes
 from attnctl.drawing.screen.heat import levels_of
-from attnctl.drawing.screen.numbers import Format, matrix_format
+from attnctl.drawing.screen.numbers import NumberFormat, matrix_format
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, distinct, pad_left, pad_right
 from attnctl.drawing.show.frames import shortened_labels
@@ -104,15 +104,15 @@ class Matrix:
         return self.values
 
     @cached_property
-    def formats(self) -> dict[str, Format]:
+    def formats(self) -> dict[str, NumberFormat]:
         return {}
 
-    def format(self, mode: str) -> Format:
+    def format(self, mode: str) -> NumberFormat:
         """How numbers are written in this mode: the same decimals and width for every cell."""
         if mode not in self.formats:
             shown = self.shown(mode)
             ascii_only = self.screen.ascii_only
-            plain = Format("d", 1)
+            plain = NumberFormat("d", 1)
             found = (
                 plain
                 if shown.dtype == bool
@@ -153,10 +153,10 @@ class Matrix:
             return [False] * len(columns)
         return [bool(each) for each in self.difference[row, columns.start : columns.stop].tolist()]
 
-    def kinds_of(self, mode: str, row: int, columns: range) -> Sequence[Kind]:
+    def kinds_of(self, mode: str, row: int, columns: range) -> Sequence[CellStyle]:
         codes = self.codes(range(row, row + 1), columns) if mode == NUMBERS else None
         if codes is None:
-            return [Kind()] * len(columns)
+            return [CellStyle()] * len(columns)
         return [self.marks.kinds[code] for code in codes[0].tolist()]
 
     # --- heat ---

@@ -13,16 +13,16 @@ from attnctl.base.words import quote
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.rules import RULES, Padding, Rule
-from attnctl.verbs.explore.layer import Layer, Made
-from attnctl.verbs.explore.source import OfFile, Source, again
-from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, Place, Walk, begun, carry_place
+from attnctl.verbs.explore.layer import Made, TracedLayer
+from attnctl.verbs.explore.source import OfFile, TraceSource, again
+from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, ExplorerState, Place, begun, carry_place
 
 
-def begin_walk(source: Source) -> Walk:
+def begin_walk(source: TraceSource) -> ExplorerState:
     """The walk that begins where the source does. Raises AttnError for what cannot be run or read."""
     if isinstance(source, OfFile):
         layers = [
-            Layer(trace, meant=source.meant, words=source.words_of(at))
+            TracedLayer(trace, meant=source.meant, words=source.words_of(at))
             for at, trace in enumerate(source.traces)
         ]
         return begun(tuple(layers))
@@ -35,13 +35,13 @@ def without_edits(settings: Settings) -> Settings:
     return settings.with_(edits=(), renormalize=False)
 
 
-def laid_out(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> tuple[Layer, ...]:
+def laid_out(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> tuple[TracedLayer, ...]:
     """A layer for each trace, beside what it was before the edits."""
     olds = before if made.settings.edits else [None] * len(now)
-    return tuple(Layer(trace, made, old) for trace, old in zip(now, olds, strict=True))
+    return tuple(TracedLayer(trace, made, old) for trace, old in zip(now, olds, strict=True))
 
 
-def made_by(layer: Layer) -> Made:
+def made_by(layer: TracedLayer) -> Made:
     """What made a trace; for one of a file what carries it out again.
 
     Raises AttnError with the reason where nothing does.
@@ -52,7 +52,7 @@ def made_by(layer: Layer) -> Made:
     return Made(source, source.settings)
 
 
-def run_again(walk: Walk, **changes: Any) -> Walk:
+def run_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     """The walk through the same run with other settings; one stands where one stood.
 
     An edit of a layer of a model flows into those after it. Raises AttnError where the settings
@@ -75,7 +75,7 @@ def run_again(walk: Walk, **changes: Any) -> Walk:
     return standing(replace(walk, layers=whole), walk)
 
 
-def standing(walk: Walk, before: Walk) -> Walk:
+def standing(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
     """The walk at its places in the new traces: where a step is gone, at the one before it."""
 
     def kept(place: Place) -> Place:
@@ -95,7 +95,7 @@ def standing(walk: Walk, before: Walk) -> Walk:
 # --- edits ---
 
 
-def add_edit(walk: Walk, text: str) -> Walk:
+def add_edit(walk: ExplorerState, text: str) -> ExplorerState:
     """With one more edit: a number for this cell, `+=…` or `*=…` of it, or a whole CELL=VALUE.
 
     Raises AttnError where the text spells none, or it does not fit.
@@ -104,7 +104,7 @@ def add_edit(walk: Walk, text: str) -> Walk:
     return run_again(walk, edits=(*how.settings.edits, edit_of(walk, text.strip())))
 
 
-def edit_of(walk: Walk, text: str) -> str:
+def edit_of(walk: ExplorerState, text: str) -> str:
     if not text:
         raise AttnError("no number; write one, like 0.5, or += or *= before it")
     if walk.empty:
@@ -114,12 +114,12 @@ def edit_of(walk: Walk, text: str) -> str:
     return text if "=" in text else f"{here(walk)}={text}"
 
 
-def here(walk: Walk) -> str:
+def here(walk: ExplorerState) -> str:
     """The address of the cell, by token where its axes have tokens."""
     return spell_cell(walk.trace, walk.step, walk.place.cell)
 
 
-def undone(walk: Walk) -> Walk:
+def undone(walk: ExplorerState) -> ExplorerState:
     """Without the last edit. Raises AttnError where there is none."""
     edits = walk.layer.edits
     if not edits:
@@ -130,7 +130,7 @@ def undone(walk: Walk) -> Walk:
 # --- seed ---
 
 
-def seed_of(walk: Walk) -> int:
+def seed_of(walk: ExplorerState) -> int:
     """The seed. Raises AttnError where nothing was drawn."""
     how = made_by(walk.layer)
     if how.source.no_seed:
@@ -138,7 +138,7 @@ def seed_of(walk: Walk) -> int:
     return how.settings.seed
 
 
-def with_seed(walk: Walk, text: str) -> Walk:
+def with_seed(walk: ExplorerState, text: str) -> ExplorerState:
     """Drawn from another seed. Raises AttnError where this is none, or nothing is drawn."""
     from attnctl.base.values import BadValueError, Plain
     from attnctl.inputs.config.fields import FIELDS
@@ -154,7 +154,7 @@ def with_seed(walk: Walk, text: str) -> Walk:
 # --- rules ---
 
 
-class Choice(NamedTuple):
+class RuleSwitch(NamedTuple):
     """A rule that may be switched: as a config writes it, and whether it is on."""
 
     rule: Rule
@@ -162,7 +162,7 @@ class Choice(NamedTuple):
     on: bool
 
 
-def rules_of(walk: Walk) -> list[Choice]:
+def rules_of(walk: ExplorerState) -> list[RuleSwitch]:
     """The rules that may be switched on and off. Raises AttnError where the run cannot be made again."""
     how = made_by(walk.layer)
     if how.source.no_rules:
@@ -175,7 +175,7 @@ def rules_of(walk: Walk) -> list[Choice]:
             continue  # only [PAD] tokens or lengths say what it hides
         example = kind.of(setting.reader(True if setting.switch else setting.example))
         rule = now.get(kind) or usual.get(kind) or example
-        choices.append(Choice(rule, written(rule), kind in now))
+        choices.append(RuleSwitch(rule, written(rule), kind in now))
     return choices
 
 
@@ -190,7 +190,7 @@ def written(rule: Rule) -> str:
             return f"{name} {','.join('inf' if each is None else f'{each:g}' for each in values)}"
 
 
-def switch_rule(walk: Walk, name: str) -> Walk:
+def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
     """With the rule of this name on where it was off, and off where it was on.
 
     Raises AttnError where there is no such rule, or the run cannot be made again.

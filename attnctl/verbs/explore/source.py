@@ -15,14 +15,14 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math.names import KEY_LENGTHS
 
 if TYPE_CHECKING:
-    from attnctl.models.run import Input
+    from attnctl.models.run import ModelInput
 
 DEFAULTS = Settings()
 
 MODELS_OWN = "the model says what its attention is; only edits can be tried"
 
 
-class Source:
+class TraceSource:
     """Something that was run, or was read from a file.
 
     `settings` are those it was made with. A source that cannot be carried out again says why in
@@ -46,7 +46,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class OfSentence(Source):
+class OfSentence(TraceSource):
     """A sentence that is run; `config` names the file that its settings are laid over."""
 
     sentence: str | None
@@ -61,7 +61,7 @@ class OfSentence(Source):
 
 
 @dataclass(frozen=True)
-class OfArrays(Source):
+class OfArrays(TraceSource):
     """Arrays of a file that attention is carried out on; the file may hold later steps, too."""
 
     trace: Trace
@@ -78,11 +78,11 @@ class OfArrays(Source):
 
 
 @dataclass(frozen=True)
-class OfModel(Source):
+class OfModel(TraceSource):
     """Layers of a trained model, run on a sentence or ids; `layers` are those that are shown."""
 
     model: str
-    input: Input
+    input: ModelInput
     layers: str
     settings: Settings
     no_rules: str = MODELS_OWN
@@ -112,7 +112,7 @@ class OfModel(Source):
 
 
 @dataclass(frozen=True)
-class OfFile(Source):
+class OfFile(TraceSource):
     """The traces of a file, as they were recorded; `meant` says what anyone's arrays were meant to be."""
 
     traces: tuple[Trace, ...]
@@ -129,7 +129,7 @@ class OfFile(Source):
         return self.traces
 
 
-def again(trace: Trace, words: tuple[str, ...]) -> Source:
+def again(trace: Trace, words: tuple[str, ...]) -> TraceSource:
     """What carries a recorded trace out again and comes to the same numbers.
 
     Raises AttnError with the reason where nothing does.
@@ -156,7 +156,7 @@ def again(trace: Trace, words: tuple[str, ...]) -> Source:
     raise AttnError(f"cannot be carried out again: {reasons[-1]}")
 
 
-def candidates(trace: Trace, words: tuple[str, ...]) -> Sequence[Source]:
+def candidates(trace: Trace, words: tuple[str, ...]) -> Sequence[TraceSource]:
     """The sources that a dump's config may describe: its sentence, or the arrays in it."""
     from attnctl.verbs.check.intent import settings_of
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from attnctl.drawing.screen.screen import Screen
 from attnctl.math import Array, Cell, Shape
-from attnctl.verbs.explore.layer import Layer
+from attnctl.verbs.explore.layer import TracedLayer
 from attnctl.verbs.explore.matrix import PLAIN_SHADES, SHADES, thumbnail
-from attnctl.verbs.explore.walk import Walk, carry_place
+from attnctl.verbs.explore.walk import ExplorerState, carry_place
 
 WIDE = 6
 """Columns of a picture."""
@@ -48,7 +48,7 @@ class Entry:
         return "".join(signs[max(self.level(row, column) for row in rows)] for column in range(WIDE))
 
 
-def entries(walk: Walk, screen: Screen, rows: int) -> list[Entry]:
+def entries(walk: ExplorerState, screen: Screen, rows: int) -> list[Entry]:
     """An entry for each step, its picture of so many rows."""
     lit = lit_cells(walk)
     found = walk.node.explanation if walk.node else None
@@ -69,7 +69,7 @@ def entries(walk: Walk, screen: Screen, rows: int) -> list[Entry]:
     return out
 
 
-def lit_cells(walk: Walk) -> dict[str, list[Cell]]:
+def lit_cells(walk: ExplorerState) -> dict[str, list[Cell]]:
     """The cells that were read for the one that is looked at, by step."""
     out: dict[str, list[Cell]] = {}
     for step, cell in walk.operands:
@@ -78,7 +78,7 @@ def lit_cells(walk: Walk) -> dict[str, list[Cell]]:
 
 
 @lru_cache(maxsize=4096)
-def picture(layer: Layer, step: str, lead: Cell, rows: int) -> Array:
+def picture(layer: TracedLayer, step: str, lead: Cell, rows: int) -> Array:
     array = layer.trace[step]
     return thumbnail(array[lead] if array.ndim > 2 else array, rows, WIDE)
 
@@ -107,7 +107,7 @@ def pixel(at: int, size: int, pixels: int) -> int:
     return ((at + 1) * blocks - 1) // size
 
 
-def change(layer: Layer, step: str) -> tuple[str, str]:
+def change(layer: TracedLayer, step: str) -> tuple[str, str]:
     """What edits changed in a step, shortest and short: ("6%", "6% changed, 0.68")."""
     changed = layer.changed(step)
     if changed is None or not changed.cells:

@@ -14,12 +14,12 @@ from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, fold_text, take
 from attnctl.drawing.show.sheet import heads_of, place_word
 from attnctl.math import Cell
-from attnctl.verbs.explain.view import Page, View, number_for_people
+from attnctl.verbs.explain.view import ExplanationView, Page, number_for_people
 from attnctl.verbs.explore.keys import KEYS
-from attnctl.verbs.explore.walk import NUMBERS, Walk, summary
+from attnctl.verbs.explore.walk import NUMBERS, ExplorerState, summary
 
 
-class Part(NamedTuple):
+class TextSpan(NamedTuple):
     """Text of a line, the name of its style, and the action of a click on it ("" for none)."""
 
     text: str
@@ -27,14 +27,14 @@ class Part(NamedTuple):
     action: str = ""
 
 
-Parts = list[Part]
+Parts = list[TextSpan]
 """A line of the explorer."""
 
 OPERAND, CHOSEN = "operand", "chosen"
 """The styles of what can be followed, and of what Enter follows."""
 
 
-def title(walk: Walk, screen: Screen) -> Parts:
+def title(walk: ExplorerState, screen: Screen) -> Parts:
     """What is looked at: the sentence, or the file, and how many traces there are."""
     header = walk.trace.header
     made = walk.layer.made
@@ -51,10 +51,10 @@ def title(walk: Walk, screen: Screen) -> Parts:
     if walk.layer.edits:
         count = len(walk.layer.edits)
         said.append(f"{count} edit{'s' * (count != 1)} (u takes back)")
-    return [Part(said[0], "sentence"), *(Part(screen.dot + text, "aside") for text in said[1:])]
+    return [TextSpan(said[0], "sentence"), *(TextSpan(screen.dot + text, "aside") for text in said[1:])]
 
 
-def heading(walk: Walk, screen: Screen) -> list[Parts]:
+def heading(walk: ExplorerState, screen: Screen) -> list[Parts]:
     """The step that is shown, and what its edits did; then which matrix and which cell of it."""
     line = walk.trace.steps[walk.step]
     axes, total = walk.axes, heads_of(walk.trace)
@@ -66,10 +66,10 @@ def heading(walk: Walk, screen: Screen) -> list[Parts]:
     changed = summary(walk)
     if not changed:
         where += [f"{' x '.join(axes[-2:])}, {' x '.join(map(str, walk.array.shape[-2:]))}"]
-    second = [Part(screen.ours(screen.dot.join(where)), "aside")]
+    second = [TextSpan(screen.ours(screen.dot.join(where)), "aside")]
     if changed:
-        second += [Part(screen.dot if where else ""), Part(screen.ours(changed), "name")]
-    return [[Part(screen.ours(walk.step), "name"), Part(screen.ours(f" = {line.formula}"))], second]
+        second += [TextSpan(screen.dot if where else ""), TextSpan(screen.ours(changed), "name")]
+    return [[TextSpan(screen.ours(walk.step), "name"), TextSpan(screen.ours(f" = {line.formula}"))], second]
 
 
 # --- the arithmetic ---
@@ -79,7 +79,7 @@ def heading(walk: Walk, screen: Screen) -> list[Parts]:
 class Arithmetic:
     """How the cell came about, as `explain` says it, and which operand Enter follows."""
 
-    walk: Walk
+    walk: ExplorerState
     screen: Screen
     precision: int = 4
 
@@ -88,22 +88,25 @@ class Arithmetic:
         walk = self.walk
         node = walk.node
         if node is None:
-            yield [Part(f"{self.screen.ours(walk.step)} has no cells", "aside")]
+            yield [TextSpan(f"{self.screen.ours(walk.step)} has no cells", "aside")]
             return
         if node.explanation is None:
-            yield [Part(self.screen.ours(node.name), "label"), Part(f" = {self.number(node.value)}")]
+            yield [
+                TextSpan(self.screen.ours(node.name), "label"),
+                TextSpan(f" = {self.number(node.value)}"),
+            ]
             for text in fold_text(self.screen.ours(node.why_not), self.screen.width):
-                yield [Part(text, "aside")]
+                yield [TextSpan(text, "aside")]
             return
         yield self.chosen()
-        page = Page(walk.layer.explainer, self.screen, View(self.precision))
+        page = Page(walk.layer.explainer, self.screen, ExplanationView(self.precision))
         for line in list(page.lines(node))[2:]:  # the step and its formula stand above the matrix
             yield from wrap_parts(self.link_operands(line), self.screen.width)
         old = walk.layer.old(walk.step)
         if old is not None:
             before = float(old[walk.place.cell])
             if not np.array_equal(before, node.value, equal_nan=True):
-                yield [Part(f"was {self.number(before)} before the edits", "aside")]
+                yield [TextSpan(f"was {self.number(before)} before the edits", "aside")]
 
     def number(self, value: float) -> str:
         """A number for people."""
@@ -112,18 +115,18 @@ class Arithmetic:
     def chosen(self) -> Parts:
         """What Enter follows."""
         walk = self.walk
-        back = [Part("  Backspace goes back", "aside", "return")] if walk.history else []
+        back = [TextSpan("  Backspace goes back", "aside", "return")] if walk.history else []
         if not walk.operands:
-            return [Part("nothing was read for this cell", "aside"), *back]
+            return [TextSpan("nothing was read for this cell", "aside"), *back]
         step, cell = walk.operands[walk.operand]
         name = self.screen.ours(walk.layer.explainer.spell(step, cell))
         count = len(walk.operands)
         value = self.number(float(walk.trace[step][cell]))
         return [
-            Part("Enter follows ", "aside"),
-            Part(name, CHOSEN, f"follow({walk.operand})"),
-            Part(f" = {value}"),
-            *[Part(f"  {walk.operand + 1} of {count}: Tab", "aside", "operand(1)")] * (count > 1),
+            TextSpan("Enter follows ", "aside"),
+            TextSpan(name, CHOSEN, f"follow({walk.operand})"),
+            TextSpan(f" = {value}"),
+            *[TextSpan(f"  {walk.operand + 1} of {count}: Tab", "aside", "operand(1)")] * (count > 1),
             *back,
         ]
 
@@ -134,11 +137,11 @@ class Arithmetic:
             at = 0
             for found in self.pattern(text).finditer(text):
                 number = self.numbers[found[0]]
-                parts += [Part(text[at : found.start()], style)] if found.start() > at else []
+                parts += [TextSpan(text[at : found.start()], style)] if found.start() > at else []
                 look = CHOSEN if number == self.walk.operand else OPERAND
-                parts.append(Part(found[0], look, f"follow({number})"))
+                parts.append(TextSpan(found[0], look, f"follow({number})"))
                 at = found.end()
-            parts += [Part(text[at:], style)] if at < len(text) else []
+            parts += [TextSpan(text[at:], style)] if at < len(text) else []
         return parts
 
     @cached_property
@@ -193,7 +196,7 @@ def foot(width: int) -> Parts:
     return [
         part
         for key in shown
-        for part in (Part(f" {key.sign}", "key", key.action), Part(f" {key.foot}", "", key.action))
+        for part in (TextSpan(f" {key.sign}", "key", key.action), TextSpan(f" {key.foot}", "", key.action))
     ]
 
 
@@ -203,12 +206,12 @@ def help_lines(width: int) -> Iterator[Parts]:
     widest = max(cells(key.sign) for key in signs)
     for key in signs:
         first, *rest = fold_text(key.help, max(12, width - widest - 3))
-        yield [Part(f" {key.sign.ljust(widest)}  ", "key"), Part(first)]
+        yield [TextSpan(f" {key.sign.ljust(widest)}  ", "key"), TextSpan(first)]
         for text in rest:
-            yield [Part(" " * (widest + 3) + text)]
+            yield [TextSpan(" " * (widest + 3) + text)]
     yield []
     for text in fold_text(
         "The mouse does it too: click a cell, a step, an operand in the arithmetic, or a key at the foot.",
         max(12, width - 2),
     ):
-        yield [Part(f" {text}")]
+        yield [TextSpan(f" {text}")]

@@ -17,7 +17,7 @@ from attnctl.math.arithmetic import abridge
 from attnctl.math.names import WEIGHTS
 from attnctl.verbs.explain import Node
 from attnctl.verbs.explain.line import SHOWN, Reference, read_by
-from attnctl.verbs.explore.layer import Layer
+from attnctl.verbs.explore.layer import TracedLayer
 
 NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
 """What stands in a cell: its number, a shade for it, or what the edits added to it."""
@@ -39,10 +39,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Walk:
+class ExplorerState:
     """Where one stands in which traces, the places before it, what is shown, which operand is chosen."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[TracedLayer, ...]
     place: Place
     history: tuple[Place, ...] = ()
     mode: str = NUMBERS
@@ -51,7 +51,7 @@ class Walk:
     """Where one stood along each axis when a step last had it."""
 
     @property
-    def layer(self) -> Layer:
+    def layer(self) -> TracedLayer:
         return self.layers[self.place.layer]
 
     @property
@@ -104,11 +104,11 @@ class Walk:
         return tuple(dict.fromkeys((*shown, *found.inputs)))
 
 
-def begun(layers: tuple[Layer, ...]) -> Walk:
+def begun(layers: tuple[TracedLayer, ...]) -> ExplorerState:
     """A walk that begins at the attention weights, or at the last step where there are none."""
     steps = layers[0].steps
     step = WEIGHTS if WEIGHTS in steps else steps[-1]
-    return Walk(layers, Place(0, step, origin(layers[0].trace[step].shape)))
+    return ExplorerState(layers, Place(0, step, origin(layers[0].trace[step].shape)))
 
 
 def origin(shape: Shape) -> Cell:
@@ -118,24 +118,24 @@ def origin(shape: Shape) -> Cell:
 # --- within a matrix ---
 
 
-def place_at(walk: Walk, cell: Cell) -> Walk:
+def place_at(walk: ExplorerState, cell: Cell) -> ExplorerState:
     """At this cell of the same step, or at the nearest one that there is."""
     held = tuple(min(max(at, 0), max(size - 1, 0)) for at, size in zip(cell, walk.array.shape, strict=True))
     known = walk.known | {SAME.get(axis, axis): at for axis, at in zip(walk.axes, held, strict=True)}
     return replace(walk, place=replace(walk.place, cell=held), operand=0, known=known)
 
 
-def move(walk: Walk, rows: int, columns: int) -> Walk:
+def move(walk: ExplorerState, rows: int, columns: int) -> ExplorerState:
     """So many rows down and columns to the right, as far as there are any."""
     return at_cell(walk, walk.row + rows, walk.column + columns)
 
 
-def at_cell(walk: Walk, row: int, column: int) -> Walk:
+def at_cell(walk: ExplorerState, row: int, column: int) -> ExplorerState:
     """At this row and column of the matrix that is shown."""
     return place_at(walk, (*walk.lead, row, column)[-walk.array.ndim :] if walk.array.ndim else ())
 
 
-def along(walk: Walk, axis: str, by: int) -> Walk:
+def along(walk: ExplorerState, axis: str, by: int) -> ExplorerState:
     """The next place along the axis of heads or of a batch. Raises AttnError where there is but one."""
     if axis not in walk.axes:
         raise AttnError(f"{walk.step} has no {axis} axis: one matrix for all")
@@ -151,13 +151,13 @@ def along(walk: Walk, axis: str, by: int) -> Walk:
 # --- from step to step ---
 
 
-def jump(walk: Walk, place: Place) -> Walk:
+def jump(walk: ExplorerState, place: Place) -> ExplorerState:
     """At another cell; Backspace comes back here."""
     history = (*walk.history, walk.place)[-MOST_KEPT:]
     return place_at(replace(walk, place=place, history=history), place.cell)
 
 
-def back(walk: Walk) -> Walk:
+def back(walk: ExplorerState) -> ExplorerState:
     """Where one was before the last jump. Raises AttnError at the beginning."""
     if not walk.history:
         raise AttnError("nothing to go back to")
@@ -165,12 +165,12 @@ def back(walk: Walk) -> Walk:
     return place_at(last, last.place.cell)
 
 
-def to_step(walk: Walk, step: str) -> Walk:
+def to_step(walk: ExplorerState, step: str) -> ExplorerState:
     """At a step, where one stands along each of its axes if one does."""
     return jump(walk, Place(walk.place.layer, step, carry_place(walk, walk.trace, step)))
 
 
-def carry_place(walk: Walk, trace: Trace, step: str) -> Cell:
+def carry_place(walk: ExplorerState, trace: Trace, step: str) -> Cell:
     """The cell of a step that has the place where one stands, or last stood, along each axis."""
     axes, shape = trace.steps[step].axes, trace[step].shape
     here = walk.known | {
@@ -182,7 +182,7 @@ def carry_place(walk: Walk, trace: Trace, step: str) -> Cell:
     )
 
 
-def go_step(walk: Walk, by: int) -> Walk:
+def go_step(walk: ExplorerState, by: int) -> ExplorerState:
     """The next step, or the one before. Raises AttnError at either end."""
     steps = walk.layer.steps
     at = steps.index(walk.step) + by
@@ -191,7 +191,7 @@ def go_step(walk: Walk, by: int) -> Walk:
     return to_step(walk, steps[at])
 
 
-def to_layer(walk: Walk, by: int) -> Walk:
+def to_layer(walk: ExplorerState, by: int) -> ExplorerState:
     """The next of several traces. Raises AttnError where there is but one."""
     if len(walk.layers) == 1:
         raise AttnError("there is one trace; a model gives one a layer (--model DIR --layer all)")
@@ -204,7 +204,7 @@ def to_layer(walk: Walk, by: int) -> Walk:
 # --- operands ---
 
 
-def chosen(walk: Walk, number: int) -> Walk:
+def chosen(walk: ExplorerState, number: int) -> ExplorerState:
     """With another operand chosen, by its number from 0; they go round.
 
     Raises AttnError where there are none.
@@ -214,7 +214,7 @@ def chosen(walk: Walk, number: int) -> Walk:
     return replace(walk, operand=number % len(walk.operands))
 
 
-def follow(walk: Walk) -> Walk:
+def follow(walk: ExplorerState) -> ExplorerState:
     """At the cell of the chosen operand. Raises AttnError where there is none, or it has no step."""
     if not walk.operands:
         raise AttnError(no_operand(walk))
@@ -222,7 +222,7 @@ def follow(walk: Walk) -> Walk:
     return jump(walk, Place(walk.place.layer, step, cell))
 
 
-def no_operand(walk: Walk) -> str:
+def no_operand(walk: ExplorerState) -> str:
     """Why there is nothing to follow from a cell."""
     if walk.node is not None and walk.node.why_not:
         return walk.node.why_not
@@ -232,7 +232,7 @@ def no_operand(walk: Walk) -> str:
 # --- finding ---
 
 
-def found(walk: Walk, text: str) -> Walk:
+def found(walk: ExplorerState, text: str) -> ExplorerState:
     """The next row whose token holds this text, else column; `,text` looks along columns alone.
 
     A whole address goes to its cell. Raises AttnError where nothing is found.
@@ -250,7 +250,7 @@ def found(walk: Walk, text: str) -> Walk:
         return search_label(walk, row_text, -1)
 
 
-def search_label(walk: Walk, text: str, axis: int) -> Walk:
+def search_label(walk: ExplorerState, text: str, axis: int) -> ExplorerState:
     """The next place along an axis, round the end, whose label holds the text."""
     if not text:
         raise AttnError("nothing to look for; write a token, like love or love,AI")
@@ -272,7 +272,7 @@ def search_label(walk: Walk, text: str, axis: int) -> Walk:
 # --- what is shown ---
 
 
-def shown(walk: Walk, mode: str) -> Walk:
+def shown(walk: ExplorerState, mode: str) -> ExplorerState:
     """With numbers, shades or differences in the cells; the same again is numbers.
 
     Raises AttnError for differences where nothing was edited.
@@ -282,7 +282,7 @@ def shown(walk: Walk, mode: str) -> Walk:
     return replace(walk, mode=NUMBERS if walk.mode == mode else mode)
 
 
-def summary(walk: Walk) -> str:
+def summary(walk: ExplorerState) -> str:
     """What the edits did to the step that is shown, "" where nothing was edited."""
     changed = walk.layer.changed(walk.step)
     if changed is None:

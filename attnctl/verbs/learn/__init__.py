@@ -1,6 +1,6 @@
 """Lessons: predict, then reveal."""
 
-from attnctl.verbs.learn.grade import Verdict, grade
+from attnctl.verbs.learn.grade import AnswerVerdict, grade
 from attnctl.verbs.learn.lesson import Lesson, lessons
 
-__all__ = ["Lesson", "Verdict", "grade", "lessons"]
+__all__ = ["AnswerVerdict", "Lesson", "grade", "lessons"]

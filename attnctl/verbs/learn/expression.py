@@ -49,7 +49,7 @@ Expression = Callable[[Trace], Value]
 
 def parse(text: str) -> Expression:
     """What a text asks of a run. Raises AttnError where it means nothing."""
-    reader = Reader(text)
+    reader = ExpressionReader(text)
     found = reader.sum()
     reader.space()
     if reader.rest:
@@ -58,12 +58,12 @@ def parse(text: str) -> Expression:
 
 
 def addresses(text: str) -> Iterator[Address]:
-    reader = Reader(text)
+    reader = ExpressionReader(text)
     reader.sum()
     yield from reader.read
 
 
-class Reader:
+class ExpressionReader:
     """Reads an expression from left to right."""
 
     def __init__(self, text: str) -> None:

@@ -29,7 +29,7 @@ FAR = 10.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AnswerVerdict:
     """What is said of an answer; `right` is None where it cannot be told."""
 
     right: bool | None
@@ -39,7 +39,7 @@ class Verdict:
     """Other mistakes that give the same answer."""
 
 
-def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str = "") -> Verdict:
+def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str = "") -> AnswerVerdict:
     """What an answer is worth: a text as it was typed, or a matrix as nested lists.
 
     `trace` is the run of the lesson, where it is at hand; files are looked for in `folder`. Raises
@@ -51,7 +51,7 @@ def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str =
         with np.errstate(all="ignore"):
             return graders()[lesson.kind](lesson, answer, trace, right, folder)
     except AttnError as error:
-        return Verdict(None, "; ".join(error.problems))
+        return AnswerVerdict(None, "; ".join(error.problems))
 
 
 def graders() -> dict[str, Any]:
@@ -77,25 +77,25 @@ def text_of(answer: Any) -> str:
 # --- numbers ---
 
 
-def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
+def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A number or a matrix: right at the digits that were typed, or the mistake that would give it."""
     wanted = as_array(right)
     typed = read_number(text_of(answer)) if lesson.kind == NUMBER else read_matrix(answer)
     typed = fit_shape(typed, wanted.shape)
     if typed.numbers.shape != wanted.shape:
-        return Verdict(
+        return AnswerVerdict(
             False, f"it is {dims(typed.numbers.shape)}, and should be {dims(wanted.shape)}", "shape"
         )
     if typed.could_be(wanted):
-        return Verdict(True, "right")
+        return AnswerVerdict(True, "right")
     if typed.too_short(wanted):
-        return Verdict(None, "it cannot be told: write at least two digits that count, like 0.62")
+        return AnswerVerdict(None, "it cannot be told: write at least two digits that count, like 0.62")
     found = list(find_mistakes(lesson, typed, trace)) or list(neighbours(lesson, typed, trace))
     if found:
         (name, says), *more = found
         also = tuple(dict.fromkeys(each for each, _ in more if each != name))
-        return Verdict(False, says, name, also)
-    return Verdict(False, distance(typed, wanted))
+        return AnswerVerdict(False, says, name, also)
+    return AnswerVerdict(False, distance(typed, wanted))
 
 
 def distance(typed: Typed, right: Array) -> str:
@@ -126,7 +126,7 @@ def direction(found: float, right: float) -> str:
 # --- cells and steps ---
 
 
-def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
+def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """The address of a cell."""
     if not isinstance(right, Cells):
         raise lesson.refused("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
@@ -135,19 +135,21 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
         raise AttnError(f"{quote(text_of(answer))} is no cell; write one like attention_weights[0,love,AI]")
     cell = address.cell(trace)
     if address.step == right.step and cell in right.cells:
-        return Verdict(True, "right")
+        return AnswerVerdict(True, "right")
     for wrong in lesson.wrong:
         other = wrong.answer.value(trace) if wrong.answer else None
         if isinstance(other, Cells) and other.step == address.step and cell in other.cells:
-            return Verdict(False, wrong.says, wrong.mistake or None)
+            return AnswerVerdict(False, wrong.says, wrong.mistake or None)
     spelled = Speller(trace)(address.step, cell)
     if address.step != right.step:
-        return Verdict(False, f"{spelled} is a cell of {address.step}; look at {right.step}", "other-step")
+        return AnswerVerdict(
+            False, f"{spelled} is a cell of {address.step}; look at {right.step}", "other-step"
+        )
     value = float(trace[address.step][cell])
-    return Verdict(False, f"{spelled} holds {value:.4g}, and is not the cell that is asked for")
+    return AnswerVerdict(False, f"{spelled} holds {value:.4g}, and is not the cell that is asked for")
 
 
-def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
+def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """The name of a step."""
     if not isinstance(right, StepName):
         raise lesson.refused("answer", AttnError("no step; write first_wrong()"))
@@ -155,23 +157,23 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     if name not in trace:
         raise AttnError(f"no step {name!r} in this dump; there are {', '.join(trace)}")
     if name == right.name:
-        return Verdict(True, "right")
+        return AnswerVerdict(True, "right")
     for wrong in lesson.wrong:
         other = wrong.answer.value(trace) if wrong.answer else None
         if isinstance(other, StepName) and other.name == name:
-            return Verdict(False, wrong.says, wrong.mistake or None)
+            return AnswerVerdict(False, wrong.says, wrong.mistake or None)
     order = list(trace)
     if order.index(name) > order.index(right.name):
-        return Verdict(
+        return AnswerVerdict(
             False, f"{name} comes after the first wrong step: a slip is made earlier", "later-step"
         )
-    return Verdict(False, f"{name} is right: it follows from what stands before it", "right-step")
+    return AnswerVerdict(False, f"{name} is right: it follows from what stands before it", "right-step")
 
 
 # --- dumps ---
 
 
-def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> Verdict:
+def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A dump of a program of one's own, about the lesson's own numbers, checked step by step."""
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.check.check import check
@@ -187,25 +189,25 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
         raise AttnError(f"it has no {wanted}; write it to the dump, too")
     strange = [name for name in arrays if np.isnan(arrays[name]).any() and name not in exercise.begun]
     if strange:
-        return Verdict(False, f"{', '.join(strange)} holds NaN", "not-finite")
+        return AnswerVerdict(False, f"{', '.join(strange)} holds NaN", "not-finite")
     report = check(arrays, settings, begun=exercise.begun, unfilled=exercise.unfilled)
     given = [name for name, step in trace.steps.items() if isinstance(step.op, Given)]
     other = [name for name in (*given, *("X",)) if not same(report.trace, trace, name)]
     if other:
-        return Verdict(False, f"{', '.join(other)} is not what the lesson gives", "other-numbers")
+        return AnswerVerdict(False, f"{', '.join(other)} is not what the lesson gives", "other-numbers")
     if report.findings:
         first = report.findings[0]
         says = f"{first.step} is the first wrong step"
         if not first.mistake:
-            return Verdict(False, f"{says}; no known mistake gives its numbers")
+            return AnswerVerdict(False, f"{says}; no known mistake gives its numbers")
         words = f"{says}: it is what you get when {first.words}: {first.fix}"
-        return Verdict(False, words, first.mistake, first.also)
+        return AnswerVerdict(False, words, first.mistake, first.also)
     if not report.agrees:
-        return Verdict(None, conclusion(report))
+        return AnswerVerdict(None, conclusion(report))
     if not close(report.trace, trace, wanted):
         words = f"every step follows from those before it, but {wanted} is not that of this lesson"
-        return Verdict(False, words, "other-numbers")
-    return Verdict(True, "right")
+        return AnswerVerdict(False, words, "other-numbers")
+    return AnswerVerdict(True, "right")
 
 
 def same(theirs: Trace, ours: Trace, name: str) -> bool:

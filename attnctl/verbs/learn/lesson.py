@@ -28,7 +28,7 @@ NUMBERED = re.compile(r"[0-9]+[-_ ]*")
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuotedExpression:
     """An expression, and the text it was read from."""
 
     text: str
@@ -40,7 +40,7 @@ class Wrong:
     """An answer that shows a mistake: one of check's catalogue, or a value and what is said of it."""
 
     mistake: str = ""
-    answer: Asked | None = None
+    answer: QuotedExpression | None = None
     says: str = ""
 
 
@@ -54,7 +54,7 @@ class Lesson:
     text: str
     ask: str
     kind: str
-    answer: Asked
+    answer: QuotedExpression
     settings: Settings | None = None
     dump: str = ""
     show: tuple[str, ...] = ()
@@ -94,11 +94,11 @@ class Lesson:
 # --- reading ---
 
 
-def read_expression(value: Any) -> Asked:
+def read_expression(value: Any) -> QuotedExpression:
     """An expression, held to its grammar."""
     text = WORD(value)
     try:
-        return Asked(text, parse(text))
+        return QuotedExpression(text, parse(text))
     except AttnError as error:
         raise BadValueError(*error.problems) from None
 

@@ -18,7 +18,7 @@ from attnctl.math import Array
 from attnctl.math.engine.execute import carry_out
 from attnctl.math.ops import Given
 from attnctl.mistakes import CATALOGUE
-from attnctl.mistakes.mistake import Case, Mistake
+from attnctl.mistakes.mistake import Mistake, WrongStep
 from attnctl.verbs.check.check import spoken
 from attnctl.verbs.learn.expression import Cells, StepName, Value, addresses
 from attnctl.verbs.learn.lesson import Lesson
@@ -65,7 +65,7 @@ def gives(typed: Typed, value: Value) -> bool:
     return fit_shape(typed, right.shape).could_be(right)
 
 
-def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[Case]) -> str:
+def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[WrongStep]) -> str:
     """What is said of a mistake that gives what was typed; nothing where it does not."""
     if mistake.fitted or not mistake.exact:
         return ""
@@ -90,14 +90,16 @@ def steps_asked(lesson: Lesson, trace: Trace) -> list[str]:
     return [name for name in names if name in trace and not isinstance(trace.steps[name].op, Given)]
 
 
-def case_of(trace: Trace, step: str) -> Case:
+def case_of(trace: Trace, step: str) -> WrongStep:
     """The step as check would look at it, were all of it wrong, with nothing recorded between."""
     leaves = [name for name, each in trace.steps.items() if isinstance(each.op, Given)]
     intent = stated_intent(trace)
     record = Record(intent.trace.select([*leaves, step]), intent.sizes, trace.derivation)
     walk = Walker(record).walk(trace.derivation)
     found = record.value(step)
-    return Case(trace.derivation, record, step, found, exactly(found), np.ones(found.shape, bool), walk)
+    return WrongStep(
+        trace.derivation, record, step, found, exactly(found), np.ones(found.shape, bool), walk
+    )
 
 
 def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:

@@ -15,7 +15,7 @@ from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.sheet import checked_heads
 from attnctl.drawing.show.tables import step_lines
 from attnctl.drawing.show.view import View
-from attnctl.verbs.learn.grade import Verdict
+from attnctl.verbs.learn.grade import AnswerVerdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 
 WIDEST = 80
@@ -105,7 +105,7 @@ def narrow_screen(screen: Screen) -> Screen:
     return screen._replace(fits=True, width=min(WIDEST, screen.width))
 
 
-def verdict_lines(verdict: Verdict, screen: Screen) -> Iterator[Element]:
+def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
     """What is said of an answer."""
     if verdict.right:
         yield [("Right.", "name")]
@@ -118,7 +118,7 @@ def verdict_lines(verdict: Verdict, screen: Screen) -> Iterator[Element]:
         yield [(screen.ours(f"({verdict.mistake}{also})"), "aside")]
 
 
-def graded_lines(verdicts: Mapping[str, Verdict | None], screen: Screen) -> Iterator[Element]:
+def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -> Iterator[Element]:
     """A row for each lesson that was to be answered."""
     rows = []
     for name, verdict in verdicts.items():
@@ -132,7 +132,7 @@ def graded_lines(verdicts: Mapping[str, Verdict | None], screen: Screen) -> Iter
     yield [(f"{right} of {plural(len(verdicts), 'lesson')} right.", "")]
 
 
-def as_data(verdicts: Mapping[str, Verdict | None]) -> dict[str, Any]:
+def as_data(verdicts: Mapping[str, AnswerVerdict | None]) -> dict[str, Any]:
     """The verdicts for JSON."""
     return {
         name: None

@@ -25,7 +25,7 @@ from attnctl.drawing.screen.text import pad_right
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
-from attnctl.models.run import Input, run_model
+from attnctl.models.run import ModelInput, run_model
 
 SCORES = ("induction", "duplicate", "previous", "sink")
 MEANINGS = {
@@ -63,7 +63,7 @@ def battery(
     totals: dict[tuple[int, int], Array] = {}
     for draw in range(DRAWS):
         copy = draws.randint(0, vocab, LENGTH).tolist()
-        for trace in run_model(name, Input(ids=(*copy, *copy)), "all", settings, [WEIGHTS]):
+        for trace in run_model(name, ModelInput(ids=(*copy, *copy)), "all", settings, [WEIGHTS]):
             for head, weights in enumerate(trace[WEIGHTS]):
                 place = (int(trace.header["layer"]), head)
                 totals[place] = totals.get(place, np.zeros(len(SCORES))) + scores(weights)

@@ -34,7 +34,7 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Head:
+class HeadProfile:
     """What a head attends to: the share of each kind, and the name that follows."""
 
     layer: int
@@ -47,7 +47,7 @@ class Head:
         return best if self.shares[best] >= ENOUGH else SPREAD
 
 
-def heads_of(trace: Trace) -> list[Head]:
+def heads_of(trace: Trace) -> list[HeadProfile]:
     """The heads of one layer."""
     weights = trace[WEIGHTS]
     special = [place for place in trace.header.get("special", ()) if place]
@@ -62,7 +62,7 @@ def heads_of(trace: Trace) -> list[Head]:
             for kind, mask in masks.items()
         }
         shares["sink"] += float(sinks[number][start:].mean(dtype=np.float64))
-        found.append(Head(layer, number, shares))
+        found.append(HeadProfile(layer, number, shares))
     return found
 
 
@@ -84,7 +84,7 @@ def places(ids: Sequence[int], special: Sequence[int]) -> dict[str, Array]:
     }
 
 
-def as_data(heads: Iterable[Head], trace: Trace) -> dict[str, Any]:
+def as_data(heads: Iterable[HeadProfile], trace: Trace) -> dict[str, Any]:
     """The map as JSON data."""
     rows = [
         {

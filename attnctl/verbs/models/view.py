@@ -10,7 +10,7 @@ from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math.engine.cost import size_text
 from attnctl.models.description import Description, Layer
 from attnctl.verbs.models.about import About
-from attnctl.verbs.models.heads import KINDS, RULE, SPREAD, Head
+from attnctl.verbs.models.heads import KINDS, RULE, SPREAD, HeadProfile
 
 SHORT = {
     "sink": "sink",
@@ -23,7 +23,9 @@ SHORT = {
 DOT = "·"
 
 
-def map_lines(heads: Sequence[Head], tokens: Sequence[str], model: str, screen: Screen) -> Iterator[Line]:
+def map_lines(
+    heads: Sequence[HeadProfile], tokens: Sequence[str], model: str, screen: Screen
+) -> Iterator[Line]:
     """Layers down, heads across, what each head does; then the rule and how to go on."""
     yield from screen.flow([(screen.token(token), "token") for token in tokens], "  ")
     yield []
@@ -56,7 +58,7 @@ def map_lines(heads: Sequence[Head], tokens: Sequence[str], model: str, screen: 
     yield [(f"One layer, number by number: add --layer {busy.layer} --head {busy.head}", "")]
 
 
-def cell(head: Head, width: int, screen: Screen) -> tuple[str, str]:
+def cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
     if head.name == SPREAD:
         return pad_left(screen.ours(DOT), width), "dim"
     return pad_left(SHORT[head.name], width), "strong" if head.name == "induction" else ""

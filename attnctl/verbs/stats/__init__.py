@@ -1,16 +1,16 @@
 """What each head of attention does, in numbers: per dump, over all of them, and through layers."""
 
 from attnctl.verbs.stats.measure import MEASURES, measure_heads
-from attnctl.verbs.stats.report import DumpStats, Found, HeadStats, Largest, Report, Tally, merge
+from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, StatsReport, StatsResult, Tally, merge
 from attnctl.verbs.stats.rollout import rollout
 
 __all__ = [
     "MEASURES",
     "DumpStats",
-    "Found",
     "HeadStats",
     "Largest",
-    "Report",
+    "StatsReport",
+    "StatsResult",
     "Tally",
     "measure_heads",
     "merge",

@@ -49,7 +49,7 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
     weights = weights_of(trace)
     members, heads, queries, keys = weights.shape
     places, words = places_of(trace, weights.shape), words_of(trace, weights.shape)
-    own = Collected([Head() for _ in range(heads)], UNEVEN.get(weights.dtype.name, 0.0))
+    own = Collected([HeadRows() for _ in range(heads)], UNEVEN.get(weights.dtype.name, 0.0))
     rows = max(1, BLOCK // max(1, heads * keys))
     for member in range(members):
         for start in range(0, queries, rows):
@@ -65,7 +65,7 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
 
 
 @dataclass
-class Head:
+class HeadRows:
     """What was found of one head so far: a list of rows for each measure."""
 
     rows: dict[str, list[float]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Head:
 class Collected:
     """What was found so far of each head and of each pair of heads; rows may be `uneven` off from 1."""
 
-    heads: list[Head]
+    heads: list[HeadRows]
     uneven: float
     apart: dict[tuple[int, int], list[float]] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from attnctl.drawing.screen.heat import heat_lines
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import distinct, token_text, visible
 from attnctl.math import Array
-from attnctl.verbs.stats.report import Found, Report
+from attnctl.verbs.stats.report import StatsReport, StatsResult
 
 KINDS = (
     (
@@ -30,17 +30,17 @@ KINDS = (
 """What is drawn with one scale: a title, what the numbers are, and the measures."""
 
 
-def write_svg(found: Sequence[Found], stream: TextIO) -> None:
+def write_svg(found: Sequence[StatsResult], stream: TextIO) -> None:
     """Write statistics as one SVG."""
     stream.write(draw(figure_of(found)).svg)
 
 
-def write_png(found: Sequence[Found], stream: IO[bytes]) -> None:
+def write_png(found: Sequence[StatsResult], stream: IO[bytes]) -> None:
     """Write statistics as one PNG. Raises AttnError where resvg-py is missing."""
     stream.write(png(*draw(figure_of(found))))
 
 
-def figure_of(found: Sequence[Found]) -> Figure:
+def figure_of(found: Sequence[StatsResult]) -> Figure:
     """The measures of every head, then what rolled out of the layers."""
     plots = [plot for each in found for plot in plots_of(each)]
     if not plots:
@@ -48,7 +48,7 @@ def figure_of(found: Sequence[Found]) -> Figure:
     return Figure("What each head attends to", (), plots)
 
 
-def plots_of(found: Found) -> list[Plot]:
+def plots_of(found: StatsResult) -> list[Plot]:
     """A plot for each kind of measure, and for the rollout."""
     plots = measures(found.report) if found.report.dumps else []
     if found.rolled is not None:
@@ -59,7 +59,7 @@ def plots_of(found: Found) -> list[Plot]:
     return plots
 
 
-def map_lines(found: Found, screen: Screen) -> Iterator[Line]:
+def map_lines(found: StatsResult, screen: Screen) -> Iterator[Line]:
     """The same as heat maps in characters."""
     for plot in plots_of(found):
         yield []
@@ -68,7 +68,7 @@ def map_lines(found: Found, screen: Screen) -> Iterator[Line]:
         yield from heat_lines(plot, screen)
 
 
-def measures(report: Report) -> list[Plot]:
+def measures(report: StatsReport) -> list[Plot]:
     """Dumps down, heads across: a panel for each measure."""
     names = [visible(dump.name) for dump in report.dumps]
     heads = [str(number) for number in range(max(len(dump.heads) for dump in report.dumps))]
@@ -85,7 +85,7 @@ def measures(report: Report) -> list[Plot]:
     ]
 
 
-def values(report: Report, name: str, heads: int) -> Array:
+def values(report: StatsReport, name: str, heads: int) -> Array:
     """A measure of each head of each dump, (dump, head); −∞ where it means nothing."""
     out = np.full((len(report.dumps), heads), -np.inf)
     for row, dump in enumerate(report.dumps):

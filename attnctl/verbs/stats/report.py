@@ -148,7 +148,7 @@ def name_head(nearest: tuple[int, float] | None) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class Report:
+class StatsReport:
     """Every dump, in order."""
 
     dumps: tuple[DumpStats, ...]
@@ -172,7 +172,7 @@ class Report:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Report:
+    def from_dict(cls, data: Mapping[str, Any]) -> StatsReport:
         """What `to_dict` wrote. Raises AttnError for anything else."""
         if data.get("schema") != SCHEMA:
             raise AttnError(f"schema {data.get('schema')!r} is not that of statistics; expected {SCHEMA!r}")
@@ -180,10 +180,10 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Found:
+class StatsResult:
     """All that `attnctl stats` found: the report, what rolled out of layers, what else is to be written."""
 
-    report: Report
+    report: StatsReport
     rolled: Array | None = None
     """The rollout, (token, token)."""
     tokens: Sequence[str] | None = None
@@ -215,4 +215,6 @@ def together(heads: Sequence[HeadStats]) -> HeadStats:
 
 def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The JSON of several runs of `stats` as one: what a run over all their dumps gives."""
-    return Report(tuple(dump for part in parts for dump in Report.from_dict(part).dumps)).to_dict()
+    return StatsReport(
+        tuple(dump for part in parts for dump in StatsReport.from_dict(part).dumps)
+    ).to_dict()

@@ -19,7 +19,7 @@ from attnctl.drawing.show.view import View
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.store.long_csv import cell
-from attnctl.verbs.stats import MEASURES, DumpStats, Found, HeadStats, Report
+from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, StatsReport, StatsResult
 
 HEADINGS = {
     "entropy": "bits",
@@ -54,13 +54,13 @@ Cells = list[str]
 
 
 @dataclass(frozen=True)
-class Table:
+class StatsTable:
     """How statistics are laid out for one screen."""
 
     screen: Screen
     precision: int = 2
 
-    def lines(self, report: Report) -> Iterator[Line]:
+    def lines(self, report: StatsReport) -> Iterator[Line]:
         """A group of rows for each dump, one for all of them, and what the columns mean."""
         groups = list(report.dumps)
         whole = report.aggregate if len(groups) > 1 else None
@@ -148,7 +148,7 @@ class Table:
                 yield from self.screen.flow([(self.screen.ours(f"      {words}: {told}"), "aside")], " ")
 
 
-def rollout_lines(found: Found, screen: Screen, precision: int | None) -> Iterator[Element]:
+def rollout_lines(found: StatsResult, screen: Screen, precision: int | None) -> Iterator[Element]:
     """The rollout as a matrix of tokens; each dump is a layer."""
     assert found.rolled is not None
     formula = "Ã_L … Ã_2 Ã_1, Ã = (A + I) / 2"
@@ -168,7 +168,7 @@ PLACES = ("largest", "largest_query", "largest_key", "query_token", "key_token")
 COLUMNS = ("dump", "head", *MEASURES, *PLACES, "empty_rows", "uneven_rows", "nearest_head", "divergence")
 
 
-def write_csv(report: Report, stream: TextIO) -> None:
+def write_csv(report: StatsReport, stream: TextIO) -> None:
     """A line for each head of each dump, and for all of them together where there are several."""
     stream.write(",".join(COLUMNS) + "\n")
     whole = report.aggregate if len(report.dumps) > 1 else None
@@ -179,7 +179,7 @@ def write_csv(report: Report, stream: TextIO) -> None:
         )
 
 
-def write_found_csv(found: Sequence[Found], stream: TextIO) -> None:
+def write_found_csv(found: Sequence[StatsResult], stream: TextIO) -> None:
     """The heads of what `attnctl stats` found. Raises AttnError for a rollout, which has no place in it."""
     for each in found:
         if each.rolled is not None:

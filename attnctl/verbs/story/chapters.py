@@ -21,9 +21,9 @@ from attnctl.verbs.story.claims import (
     Claim,
     Empty,
     Hidden,
-    Look,
     Mix,
     NotFinite,
+    TopKeys,
     Unmixed,
     extremes,
     find_ties,
@@ -125,7 +125,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         if len(steps) > 1:
             return Chapter(tuple(steps), happens)
         claims = tuple(self.claims(step))
-        told = sum(isinstance(claim, Look | Mix) for claim in claims)
+        told = sum(isinstance(claim, TopKeys | Mix) for claim in claims)
         named = sum(len(claim.rows) for claim in claims if isinstance(claim, Blind | Empty | Unmixed))
         return Chapter((step,), happens, claims, self.row_count(step) - told - named)
 
@@ -188,7 +188,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
 
     # --- row by row ---
 
-    def looks(self, step: Step, array: Array) -> Iterator[Look]:
+    def looks(self, step: Step, array: Array) -> Iterator[TopKeys]:
         """What each row looks at."""
         source = self.visible.source
         words, reasons = self.visible.reasons(source) if source else ([], np.full(array.shape, -1))
@@ -204,7 +204,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
             )
             scores = self.reason_for(source, row, keys) if source else ()
             share, seen = float(weights[list(keys)].max()), int((why < 0).sum())
-            yield Look(step.name, row, keys, share, seen, hidden, source, scores)
+            yield TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
 
     def reason_for(self, source: str, row: Cell, keys: tuple[int, ...]) -> tuple[float, ...]:
         """The scores of these keys, where they are the largest of the row."""

@@ -85,7 +85,7 @@ class Empty:
 
 
 @dataclass(frozen=True)
-class Look:
+class TopKeys:
     """Which keys a row of weights looks at most (several where they tie), with which share.
 
     `seen` are the keys whose scores are not −∞, `hidden` the others, with what hides them; where the
@@ -133,7 +133,9 @@ class NotFinite:
     count: int
 
 
-Claim = Extremes | AllAlike | Moved | Unchanged | Hidden | Blind | Empty | Look | Mix | Unmixed | NotFinite
+Claim = (
+    Extremes | AllAlike | Moved | Unchanged | Hidden | Blind | Empty | TopKeys | Mix | Unmixed | NotFinite
+)
 
 
 def extremes(step: str, array: Array) -> Extremes | AllAlike | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attnctl.base.cells import Speller, number_repeats
 from attnctl.base.words import all_of, plural
-from attnctl.drawing.screen.output import Element, Plain, print_lines, screen_of
+from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.drawing.show.headline import headline
@@ -21,10 +21,10 @@ from attnctl.verbs.story.claims import (
     Empty,
     Extremes,
     Hidden,
-    Look,
     Mix,
     Moved,
     NotFinite,
+    TopKeys,
     Unchanged,
     Unmixed,
 )
@@ -47,7 +47,7 @@ LEAST_TOLD = 0.00005
 """A share below it is not said."""
 
 
-def show_story(story: Story, output: Console | Plain) -> None:
+def show_story(story: Story, output: Console | PlainOutput) -> None:
     print_lines(story_lines(story, screen_of(output)), output)
 
 
@@ -114,7 +114,7 @@ class Writer:
     def sentence(self, claim: Claim) -> str:
         """What a claim says."""
         match claim:
-            case Look():
+            case TopKeys():
                 return self.look(claim)
             case Mix():
                 return self.mix(claim)
@@ -160,7 +160,7 @@ class Writer:
             by = f"by {claim.by[0][0]}"
         return f"{total} of {claim.of} scores {'is' if total == 1 else 'are'} hidden, {by}."
 
-    def look(self, claim: Look) -> str:
+    def look(self, claim: TopKeys) -> str:
         """What a row looks at, and why."""
         who, share = self.row(claim.step, claim.row), percent(claim.share)
         keys = self.keys(claim.step, claim.keys)
@@ -176,7 +176,7 @@ class Writer:
             return f"{who} looks most, and alike, at {keys}: {share} each{why}."
         return f"{who} looks most at {keys}: {share}{self.because(claim)}{self.hiding(claim)}."
 
-    def because(self, claim: Look) -> str:
+    def because(self, claim: TopKeys) -> str:
         if not claim.scores:
             return ""
         scores = list(dict.fromkeys(map(number, claim.scores)))
@@ -185,7 +185,7 @@ class Writer:
             return f", because its score {scores[0]} is the largest {among}"
         return f", because their scores ({all_of(scores)}) are the largest {among}"
 
-    def hiding(self, claim: Look) -> str:
+    def hiding(self, claim: TopKeys) -> str:
         """What the row does not see."""
         said = [f"{rule} hides {self.keys(claim.step, keys)}" for rule, keys in claim.hidden]
         return f" ({'; '.join(said)})" if said else ""

@@ -24,14 +24,14 @@ from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands
 from attnctl.verbs.explore.keys import KEYS
-from attnctl.verbs.explore.layer import Layer
+from attnctl.verbs.explore.layer import TracedLayer
 from attnctl.verbs.explore.matrix import Matrix
-from attnctl.verbs.explore.tui.dialogs import Rules, Sheet
-from attnctl.verbs.explore.tui.grid import Grid
+from attnctl.verbs.explore.tui.dialogs import Rules, TextDialog
+from attnctl.verbs.explore.tui.grid import MatrixGrid
 from attnctl.verbs.explore.tui.lines import Lines
 from attnctl.verbs.explore.tui.steps import Steps
-from attnctl.verbs.explore.view import Arithmetic, Part, Parts
-from attnctl.verbs.explore.walk import Walk
+from attnctl.verbs.explore.view import Arithmetic, Parts, TextSpan
+from attnctl.verbs.explore.walk import ExplorerState
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 """What may end it from outside."""
@@ -42,7 +42,7 @@ TALL = 34
 WIDE = 100
 """Columns of a terminal from which on the steps have more of them."""
 
-Step = Callable[[Walk], Walk]
+Step = Callable[[ExplorerState], ExplorerState]
 """From a walk to the next one."""
 
 
@@ -74,9 +74,10 @@ class Explorer(App[None]):
     .ascii { scrollbar-size: 0 0 !important; }
     #arithmetic.ascii { border-top: ascii ansi_default; }
     Input { border: none; height: 1; padding: 0; background: ansi_default; color: ansi_default; }
-    Sheet { align: center middle; background: transparent; }
-    Sheet Lines { width: 90%; max-width: 100; height: auto; max-height: 90%; border: round ansi_default; }
-    Sheet Lines.ascii { border: ascii ansi_default; }
+    TextDialog { align: center middle; background: transparent; }
+    TextDialog Lines { width: 90%; max-width: 100; height: auto; max-height: 90%; }
+    TextDialog Lines { border: round ansi_default; }
+    TextDialog Lines.ascii { border: ascii ansi_default; }
     Lines { overflow-x: hidden; scrollbar-size: 1 1; background: ansi_default; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -90,7 +91,7 @@ class Explorer(App[None]):
         Binding("escape", "dismiss", show=False),
     ]
 
-    def __init__(self, walk: Walk, precision: int = 4, encoding: str = "utf-8") -> None:
+    def __init__(self, walk: ExplorerState, precision: int = 4, encoding: str = "utf-8") -> None:
         super().__init__(ansi_color=True)
         self.walk, self.precision, self.encoding = walk, precision, encoding
         self.message = ""
@@ -109,7 +110,7 @@ class Explorer(App[None]):
             yield Steps(id="steps")
             with Vertical():
                 yield Lines(id="heading")
-                yield Grid(id="grid")
+                yield MatrixGrid(id="grid")
         yield Lines(id="arithmetic")
         yield Lines(id="message")
         with Horizontal(id="ask"):
@@ -120,7 +121,7 @@ class Explorer(App[None]):
     def on_mount(self) -> None:
         """Leave out what a terminal without Unicode cannot show."""
         if self.marks.ascii_only:
-            for each in (*self.query(Lines), self.query_one(Grid), self.query_one(Steps)):
+            for each in (*self.query(Lines), self.query_one(MatrixGrid), self.query_one(Steps)):
                 each.add_class("ascii")
         if sys.__stdin__ is not None and sys.__stdin__.isatty() and hasattr(select, "poll"):
             self.set_interval(1.0, self.leave_where_nobody_is)
@@ -139,7 +140,7 @@ class Explorer(App[None]):
         shades = colours and self.console.color_system in {"truecolor", "256"}
         return Screen(self.size.width, True, self.encoding, colours, shades)
 
-    def matrix_of(self, layer: Layer, step: str, lead: Cell) -> Matrix:
+    def matrix_of(self, layer: TracedLayer, step: str, lead: Cell) -> Matrix:
         difference = layer.difference(step)
         return Matrix(layer.trace, step, lead, self.marks, self.precision, difference)
 
@@ -167,7 +168,7 @@ class Explorer(App[None]):
         roomy = 2 * len(walk.layer.steps) <= steps.size.height
         steps.show(walk, screen, 2 if roomy else 1)
         matrix = self.matrix(walk.layer, walk.step, walk.lead)
-        self.query_one(Grid).show(matrix, walk.mode, walk.row, walk.column)
+        self.query_one(MatrixGrid).show(matrix, walk.mode, walk.row, walk.column)
         self.lines("foot").show([view.foot(self.size.width)])
         self.draw_arithmetic()
         self.say("")
@@ -187,7 +188,7 @@ class Explorer(App[None]):
         shown = fold_text(line, max(1, self.size.width))[:MOST_SAID]
         message = self.lines("message")
         message.styles.height = len(shown)
-        message.show([[Part(each, style)] for each in shown])
+        message.show([[TextSpan(each, style)] for each in shown])
 
     # --- going on ---
 
@@ -208,7 +209,7 @@ class Explorer(App[None]):
 
     def action_page(self, by: int) -> None:
         """A page of rows up or down."""
-        page = self.query_one(Grid).page
+        page = self.query_one(MatrixGrid).page
         self.attempt(lambda walk: go.move(walk, by * page, 0))
 
     def action_edge(self, end: int) -> None:
@@ -228,7 +229,7 @@ class Explorer(App[None]):
     def action_follow(self, number: int | None = None) -> None:
         """To the cell of the chosen operand, or of the one that was clicked."""
 
-        def follow(walk: Walk) -> Walk:
+        def follow(walk: ExplorerState) -> ExplorerState:
             return go.follow(walk if number is None else go.chosen(walk, number))
 
         self.attempt(follow)
@@ -302,7 +303,7 @@ class Explorer(App[None]):
         label = self.lines("question")
         question = f"{self.marks.ours(remake.here(walk))} = " if what == "edit" else f"{what}: "
         label.styles.width = min(len(question), self.size.width // 2)
-        label.show([[Part(question, "name")]])
+        label.show([[TextSpan(question, "name")]])
         self.query_one("#ask").display = True
         self.query_one("#message").display = False
         entry = self.query_one(Input)
@@ -333,7 +334,7 @@ class Explorer(App[None]):
 
     def action_help(self) -> None:
         """Every key."""
-        self.push_screen(Sheet("attnctl explore", view.help_lines, ascii_only=self.marks.ascii_only))
+        self.push_screen(TextDialog("attnctl explore", view.help_lines, ascii_only=self.marks.ascii_only))
 
     def action_rules(self) -> None:
         """The rules, to switch them."""
@@ -356,14 +357,14 @@ class Explorer(App[None]):
         for number, choice in enumerate(remake.rules_of(self.walk), start=1):
             sign = "on " if choice.on else "off"
             action = f"switch('{choice.rule.name}')"
-            yield [Part(f" {number}  ", "key", action), Part(f"{sign}  {choice.text}", "", action)]
+            yield [TextSpan(f" {number}  ", "key", action), TextSpan(f"{sign}  {choice.text}", "", action)]
         yield []
-        yield [Part(f" {self.message}", "name")]
+        yield [TextSpan(f" {self.message}", "name")]
 
     def action_switch(self, name: str) -> None:
         """Switch a rule."""
         self.attempt(lambda walk: remake.switch_rule(walk, name))
-        if isinstance(self.screen, Sheet):
+        if isinstance(self.screen, TextDialog):
             self.screen.fill()
 
     def action_write(self) -> None:
@@ -375,11 +376,11 @@ class Explorer(App[None]):
             for command in found:
                 for each in command.split("\n"):
                     for text in fold_text(self.marks.ours(each), max(12, width)):
-                        yield [Part(f" {text}")]
+                        yield [TextSpan(f" {text}")]
                 yield []
 
         self.push_screen(
-            Sheet(
+            TextDialog(
                 "These give what is seen (printed when you leave, too)",
                 lines,
                 ascii_only=self.marks.ascii_only,
@@ -408,7 +409,7 @@ class Explorer(App[None]):
         self.exit()
 
 
-def explore(walk: Walk, precision: int = 4, encoding: str = "utf-8") -> list[str]:
+def explore(walk: ExplorerState, precision: int = 4, encoding: str = "utf-8") -> list[str]:
     """Walk on the terminal until one leaves; the commands that were asked for.
 
     A bug is raised, and a signal takes effect, when the terminal is as it was.

@@ -11,10 +11,10 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 
 from attnctl.verbs.explore.tui.lines import Lines
-from attnctl.verbs.explore.view import Part, Parts
+from attnctl.verbs.explore.view import Parts, TextSpan
 
 
-class Sheet(ModalScreen[None]):
+class TextDialog(ModalScreen[None]):
     """Lines in a frame; any key that does nothing else closes it."""
 
     SCROLLS: ClassVar[dict[str, int]] = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
@@ -42,7 +42,7 @@ class Sheet(ModalScreen[None]):
         lines = self.query_one(Lines)
         lines.border_title = None
         width = min(100, self.app.size.width * 9 // 10) - 3
-        shown = [[Part(f" {self.heading}", "name")], [], *self.make(width)]
+        shown = [[TextSpan(f" {self.heading}", "name")], [], *self.make(width)]
         lines.show(shown, keep=True)
         lines.styles.height = min(len(shown) + 2, self.app.size.height * 9 // 10)
 
@@ -63,7 +63,7 @@ class Sheet(ModalScreen[None]):
             self.dismiss()
 
 
-class Rules(Sheet):
+class Rules(TextDialog):
     """The rules, each with the number that switches it."""
 
     BINDINGS: ClassVar[list[BindingType]] = []

@@ -10,11 +10,11 @@ from textual.strip import Strip
 from attnctl.drawing.screen.text import pad_left, pad_right, shorten
 from attnctl.verbs.explore.matrix import HEAT_CELL, Matrix
 from attnctl.verbs.explore.tui.lines import strip_of
-from attnctl.verbs.explore.view import Part, Parts
+from attnctl.verbs.explore.view import Parts, TextSpan
 from attnctl.verbs.explore.walk import NUMBERS
 
 
-class Grid(ScrollView, can_focus=False):
+class MatrixGrid(ScrollView, can_focus=False):
     """A matrix that scrolls under its labels; a click on a cell goes there."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own word)
@@ -72,11 +72,14 @@ class Grid(ScrollView, can_focus=False):
         columns = range(first, min(matrix.columns, (x + room) // cell + 1))
         shift = x - first * cell
         if y == 0:
-            label: Parts = [Part(" " * matrix.label_width)]
+            label: Parts = [TextSpan(" " * matrix.label_width)]
             body = self.heading(columns, cell)
         else:
             style = "label+cursor" if row == self.row else "label"
-            label = [Part(pad_right(matrix.row_labels[row], matrix.label_width - 1), style), Part(" ")]
+            label = [
+                TextSpan(pad_right(matrix.row_labels[row], matrix.label_width - 1), style),
+                TextSpan(" "),
+            ]
             body = self.cells(row, columns, cell)
         shown = strip_of(body, self.system).crop_extend(shift, shift + max(0, room), None)
         return Strip.join([strip_of(label, self.system), shown]).crop_extend(0, width, None)
@@ -87,7 +90,7 @@ class Grid(ScrollView, can_focus=False):
         labels = self.matrix.column_labels
         if cell > HEAT_CELL:
             return [
-                Part(
+                TextSpan(
                     f" {pad_left(labels[at], cell - 2)} ", "label+cursor" if at == self.column else "label"
                 )
                 for at in columns
@@ -98,14 +101,14 @@ class Grid(ScrollView, can_focus=False):
         room = len(columns) * cell
         text = shorten(labels[self.column], max(1, room))
         before = min(before, max(0, room - len(text)))
-        return [Part(" " * before), Part(text, "label+cursor")]
+        return [TextSpan(" " * before), TextSpan(text, "label+cursor")]
 
     def cells(self, row: int, columns: range, cell: int) -> Parts:
         assert self.matrix is not None
         out: Parts = []
         for column, spans in zip(columns, self.matrix.row(self.mode, row, columns, cell), strict=True):
             here = row == self.row and column == self.column
-            out += [Part(text, f"{style}+cursor" if here else style) for text, style in spans]
+            out += [TextSpan(text, f"{style}+cursor" if here else style) for text, style in spans]
         return out
 
     async def on_click(self, event: events.Click) -> None:

@@ -14,7 +14,7 @@ from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import pad_right, shorten
 from attnctl.verbs.explore.steps import WIDE, Entry, entries
 from attnctl.verbs.explore.tui.lines import style_of
-from attnctl.verbs.explore.walk import Walk
+from attnctl.verbs.explore.walk import ExplorerState
 
 LIT = Color.parse("bright_yellow")
 
@@ -33,7 +33,7 @@ class Steps(ScrollView, can_focus=False):
     def system(self) -> str:
         return "" if self.app.no_color else (self.app.console.color_system or "")
 
-    def show(self, walk: Walk, screen: Screen, height: int) -> None:
+    def show(self, walk: ExplorerState, screen: Screen, height: int) -> None:
         """Show the steps of this walk, so many lines each."""
         self.height, self.marks = height, screen
         self.entries = entries(walk, screen, 2 * height)
