@@ -28,12 +28,12 @@ OPTIONS = {
 def large(monkeypatch):
     """A step of this size counts as large, and is compared in tiles of a few rows."""
     for name, value in (
-        ("blocks.MANY", N * N),
-        ("blocks.TILE", 16 * N),
-        ("sample.MANY", N * N),
-        ("sample.FEW", 32 * N),
+        ("evidence.blocks.MANY", N * N),
+        ("evidence.blocks.TILE", 16 * N),
+        ("verbs.check.sample.MANY", N * N),
+        ("verbs.check.sample.FEW", 32 * N),
     ):
-        monkeypatch.setattr(f"attnctl.verbs.check.{name}", value)
+        monkeypatch.setattr(f"attnctl.{name}", value)
 
 
 def recorded(dtype="float32", **options):

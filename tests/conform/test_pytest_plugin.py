@@ -109,6 +109,7 @@ def test_it_costs_nothing_where_it_is_not_used(tmp_path):
     modules = (tmp_path / "modules.txt").read_text().split()
     assert sorted(name for name in modules if name.partition(".")[0] == "attnctl") == [
         "attnctl",
+        "attnctl.base",
         "attnctl.base.display",
         "attnctl.pytest_plugin",
     ]
