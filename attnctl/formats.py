@@ -53,6 +53,11 @@ FINDINGS = {
         Format("png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True),
         Format("html", ".html", "attnctl.pages.found:write_diff", binary=True),
     ),
+    "exercise make": (
+        Format("json", ".json", "attnctl.verbs.exercise.sheet:write_json", single=True),
+        Format("html", ".html", "attnctl.verbs.exercise.sheet:write_page", binary=True),
+        Format("markdown", ".md", "attnctl.verbs.exercise.sheet:write_markdown", text=True),
+    ),
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
@@ -63,7 +68,7 @@ FINDINGS = {
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
-pair), `verbs.stats.StatsResult`.
+pair), `verbs.exercise.Exercise` (one for each student), `verbs.stats.StatsResult`.
 """
 
 

@@ -247,4 +247,5 @@ def strictness(how: CheckOptions, exercise: UnfilledDump) -> Strictness:
     if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
         raise AttnError(f"decimals: {decimals!r} is not a number of decimals; use 0 to 15")
     filled_in = own is not None or exercise.begun or exercise.unfilled
-    return Strictness(how.rtol, how.atol, decimals, by_hand=decimals is not None and bool(filled_in))
+    by_hand = decimals is not None and bool(filled_in)
+    return Strictness(how.rtol, how.atol, decimals, by_hand, exercise.handed_out)

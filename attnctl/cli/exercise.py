@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.base.errors import AttnError, Exit
+from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.values import whole
 from attnctl.cli.commands import Group
-from attnctl.cli.options import AttentionOptions, ConfigOption, SentenceOptions, command, option
+from attnctl.cli.options import (
+    STDOUT,
+    AttentionOptions,
+    ConfigOption,
+    SentenceOptions,
+    command,
+    findings_option,
+    option,
+)
 
 if TYPE_CHECKING:
-    from attnctl.verbs.exercise import HandIn
+    from attnctl.verbs.exercise import Exercise, HandIn
 
 app = typer.Typer(
     cls=Group,
@@ -22,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     help="Make exercises of runs, and grade a class.",
     epilog=(
-        "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o task.json\n"
+        "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html\n"
         "attnctl exercise grade handed-in/*.json"
     ),
 )
@@ -30,75 +40,140 @@ app = typer.Typer(
 DECIMALS = whole(1, 12)
 
 
+class SheetOptions(NamedTuple):
+    """What is to be filled in, by whom, and to how many decimals."""
+
+    blank: Annotated[
+        str | None, option("The steps to be filled in, separated by commas.", metavar="STEP,…")
+    ] = None
+    seed_from: Annotated[
+        str | None,
+        option("Draw the numbers from this student's name: each has an own task.", metavar="NAME"),
+    ] = None
+    students: Annotated[
+        str | None,
+        option(
+            "A sheet for each student of this roster (a CSV with names, or a name a line), as with "
+            "--seed-from. -o FOLDER/ gets a page each, -o 'FOLDER/{name}.json' what the suffix says, "
+            "and one .html or .md has them all, for paper.",
+            metavar="CSV",
+        ),
+    ] = None
+    decimals: Annotated[
+        int | None,
+        option("To how many decimals numbers are given and to be written, 1 to 12 (4)."),
+        DECIMALS,
+    ] = None
+
+
 @command(
     app,
-    "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o task.json",
+    "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html",
     "attnctl exercise make example:i-love-ai --blank scores --seed-from Ann -o Ann.json",
+    "attnctl exercise make task.yaml --blank scores --decimals 2 --students roster.csv -o sheets/",
 )
 def make(
     *,
     config: Annotated[
         str, typer.Argument(help="The run: a YAML config, or example:NAME.", metavar="CONFIG")
     ],
-    blank: Annotated[
-        str | None, option("The steps to be filled in, separated by commas.", metavar="STEP,…")
-    ] = None,
-    seed_from: Annotated[
-        str | None,
-        option("Draw the numbers from this student's name: each has an own task.", metavar="NAME"),
-    ] = None,
-    decimals: Annotated[
-        int | None, option("To how many decimals numbers are to be written, 1 to 12 (4)."), DECIMALS
-    ] = None,
+    sheet: SheetOptions,
     more: SentenceOptions,
     attention: AttentionOptions,
-    output: Annotated[
-        str | None,
-        option(
-            "Write the exercise to FILE instead of stdout (-).",
-            "--output",
-            "-o",
-            metavar="FILE",
-            writes=True,
-        ),
-    ] = None,
+    output: Annotated[list[str] | None, findings_option("exercise make")] = None,
 ) -> None:
     """Write a run with some of its steps blank, to be filled in.
 
-    The file is a dump with null in its blanks. Steps that follow from a blank one are left out, as
-    they would give it away. With --seed-from every student has numbers of their own, the same
-    whenever they are made again, so that copies show.
+    An .html is a sheet for a browser, which needs no network, keeps what is typed and saves the JSON
+    to hand in; it prints with empty boxes. An .md is for paper. A .json is a dump with null in its
+    blanks. Steps that follow from a blank one are left out, as they would give it away. With
+    --seed-from or --students every student has numbers of their own, the same whenever they are made
+    again, so that copies show.
     """
-    from attnctl.cli.options import STDOUT
     from attnctl.cli.output import wanted_steps
     from attnctl.cli.program import complain
+    from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
-    from attnctl.drawing.screen.output import say
-    from attnctl.store import write_text
     from attnctl.verbs import exercise
     from attnctl.verbs.exercise.make import DECIMALS as USUAL
 
-    if blank is None:
-        raise AttnError("--blank: which steps are to be filled in? like --blank scores,attention_weights")
-    if seed_from is not None and not seed_from.strip():
-        raise AttnError("--seed-from: no name in it; write that of a student")
-    if seed_from is not None and "seed" in attention | more:
-        raise AttnError("--seed-from: the name gives the seed; leave out --seed")
+    raise_all(senseless(sheet, output or []))
+    if (sheet.seed_from or sheet.students) and "seed" in attention | more:
+        raise AttnError("--seed: the name of a student gives it; leave out --seed")
     settings = settings_from(config, {**more, **attention})
-    steps = wanted_steps(blank) or []
-    made = exercise.make(settings, steps, seed_from, USUAL if decimals is None else decimals)
-    if made.left_out:
-        complain(f"note: left out, as they follow from the blanks: {', '.join(made.left_out)}")
+    steps = wanted_steps(sheet.blank) or []
+    names = exercise.read_roster(sheet.students) if sheet.students else [sheet.seed_from]
+    decimals = USUAL if sheet.decimals is None else sheet.decimals
+    key = key_of_seals()
+    made: list[Exercise] = []
+    with progress("making sheets") as moved:
+        for number, name in enumerate(names):
+            one = exercise.make(settings, steps, name, decimals)
+            made.append(exercise.seal_exercise(one, key) if key else one)
+            moved(number + 1, len(names))
+        if made[0].left_out:
+            complain(f"note: left out, as they follow from the blanks: {', '.join(made[0].left_out)}")
+        write_sheets(made, output or [STDOUT], several=sheet.students is not None)
+
+
+def senseless(sheet: SheetOptions, output: list[str]) -> Iterator[str]:
+    """What must be said, and what cannot be said together."""
+    if sheet.blank is None:
+        yield "--blank: which steps are to be filled in? like --blank scores,attention_weights"
+    if sheet.seed_from is not None and not sheet.seed_from.strip():
+        yield "--seed-from: no name in it; write that of a student"
+    for path in output:
+        if path.endswith(".pdf"):
+            yield f"{path}: no format for the suffix '.pdf'; write .html, and print that"
+    if sheet.students is None:
+        return
+    if sheet.seed_from is not None:
+        yield "--seed-from: --students has the names; leave out one of them"
+    if not output or STDOUT in output:
+        yield "--students: where to? add -o FOLDER/, or -o FILE.html for all of them on paper"
+    for path in output:
+        if path.endswith(".json") and "{name}" not in path:
+            yield f"{path}: a .json holds one sheet; for one each write -o 'FOLDER/{{name}}.json'"
+
+
+def key_of_seals() -> bytes | None:
+    """The key of this user; where it cannot be had that is said."""
+    from attnctl.cli.program import complain
+    from attnctl.verbs.exercise import own_or_new_key
+
     try:
-        made = exercise.seal_exercise(made, exercise.own_or_new_key())
+        return own_or_new_key()
     except AttnError as error:
-        complain(
-            f"note: the sheet has no seal, so that it will vouch for itself: {'; '.join(error.problems)}"
-        )
-    if output in {None, STDOUT}:
-        say(*exercise.sheet_text(made).removesuffix("\n").split("\n"))
-    else:
-        write_text(exercise.sheet_text(made), str(output))
+        why = "; ".join(error.problems)
+        complain(f"note: the sheet has no seal, so that it will vouch for itself: {why}")
+        return None
+
+
+def write_sheets(made: list[Exercise], output: list[str], *, several: bool) -> None:
+    """Write a sheet to stdout, sheets to a file, or to one each for several students."""
+    from attnctl.cli.output import files_for
+    from attnctl.drawing.screen.output import say
+    from attnctl.formats import write_found
+    from attnctl.verbs.exercise import place_sheets, sheet_text
+
+    def files_of(target: str) -> list[tuple[list[Exercise], str]]:
+        if not several or not (is_folder(target) or "{name}" in target):
+            return [(made, target)]
+        files = place_sheets(target, [str(each.student) for each in made])
+        return [([each], file) for each, file in zip(made, files, strict=True)]
+
+    wanted = [each for target in output if target != STDOUT for each in files_of(target)]
+    files_for("exercise make", [file for _, file in wanted])
+    for sheets, file in wanted:
+        if several:
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+        write_found("exercise make", sheets, [file])
+    if STDOUT in output:
+        say(*sheet_text(made[0]).removesuffix("\n").split("\n"))
+
+
+def is_folder(target: str) -> bool:
+    return target.endswith(("/", os.sep)) or Path(target).is_dir()
 
 
 class TaskOptions(NamedTuple):

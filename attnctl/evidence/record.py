@@ -38,12 +38,14 @@ class Strictness:
 
     `decimals` says that the recorded numbers were rounded (or cut) to so many decimals. Those of an
     exercise are filled in `by_hand`: what is given is exact, and the last decimal may be off by one.
+    Of its computed steps those that were `handed_out` are given too: what follows is worked out from them.
     """
 
     rtol: float | None = None
     atol: float | None = None
     decimals: int | None = None
     by_hand: bool = False
+    handed_out: frozenset[str] = frozenset()
 
     @property
     def told(self) -> bool:

@@ -13,7 +13,7 @@ from attnctl.base.errors import AttnError
 from attnctl.evidence.blocks import Tiled, fits_in_tiles
 from attnctl.evidence.judge import Gap, gap_of, judge_step
 from attnctl.evidence.record import Record, with_shapes
-from attnctl.evidence.rounding import Known, anything, carry_rounding, either, noise
+from attnctl.evidence.rounding import Known, anything, carry_rounding, either, exactly, noise
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Given, Softmax, Unstated
@@ -118,8 +118,11 @@ class Walker:
         judgement = judge_step(record, name, expected)
         gap = gap_of(judgement, record.value(name), expected.value, blank)
         known = record.known(name)
-        if self.by_hand:
-            before = sum(each in record and values[each] is not None for each in values)
+        if self.by_hand and name in record.strictness.handed_out:
+            known = exactly(record.value(name))
+        elif self.by_hand:
+            filled_in = values.keys() - record.strictness.handed_out
+            before = sum(each in record and values[each] is not None for each in filled_in)
             known = worked_on(record, name, expected, judgement.wrong, before)
         elif blank is None:  # it is in the record
             return said_of(record, name, gap, judgement.blurred), None

@@ -31,6 +31,13 @@ class UnfilledDump:
     begun: frozenset[str] = frozenset()
     unfilled: frozenset[str] = frozenset()
 
+    @property
+    def handed_out(self) -> frozenset[str]:
+        """The steps that stood on the sheet, rounded: what follows is worked out from what is written."""
+        blank = self.trace.header.get("blank")
+        rounded = "rounded" in self.trace.header and isinstance(blank, list)
+        return frozenset(self.trace) - frozenset(map(str, blank)) if rounded else frozenset()
+
 
 def read(source: str, rename: Mapping[str, str]) -> UnfilledDump:
     """A dump, anyone's arrays, or an exercise, from a path or ``-``.

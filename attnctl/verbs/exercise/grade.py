@@ -25,7 +25,7 @@ from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import UnfilledDump, read
 from attnctl.verbs.check.intent import settings_of
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise.make import DECIMALS, seed_from
+from attnctl.verbs.exercise.make import DECIMALS, round_given, seed_from
 from attnctl.verbs.exercise.seal import is_sealed
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
@@ -37,6 +37,9 @@ NOT_MARKED = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
 MOST_MEMORY = 2**28
 """Bytes that a hand-in, and a run of its own config, may take."""
 
+
+MOST_DECIMALS = 15
+"""Decimals that a number may be written to."""
 
 BY_CONFIG, BY_SEAL, BY_ITSELF = "config", "seal", "itself"
 """Who says what was to be done on a sheet."""
@@ -117,10 +120,11 @@ def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
 def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: Assignment) -> HandIn:
     """The marks of a hand-in that could be read."""
     trace, vouched = exercise.trace, asked.vouches(exercise.trace)
-    reference = run_again(trace, student, asked.settings)
+    decimals = decimals_of(trace, vouched, asked)
+    again = run_again(trace, student, asked.settings)
+    reference = as_handed_out(again, trace.header, vouched, asked, decimals)
     recorded, unfit = fitting(exercise, reference)
-    decimals = decimals_of(trace.header, vouched, asked)
-    strictness = Strictness(decimals=decimals, by_hand=decimals is not None)
+    strictness = Strictness(decimals=decimals, by_hand=decimals is not None, handed_out=exercise.handed_out)
     report = check_sheet(replace(exercise, trace=recorded), reference, strictness)
     blank = blanks(exercise, reference, report, asked.blank)
     marks = tuple(
@@ -204,12 +208,30 @@ def blanks(
     return [name for name in known if name in named]
 
 
-def decimals_of(header: Mapping[str, Any], vouched: str, asked: Assignment) -> int | None:
+def as_handed_out(
+    reference: Trace | None,
+    header: Mapping[str, Any],
+    vouched: str,
+    asked: Assignment,
+    decimals: int | None,
+) -> Trace | None:
+    """The run with the numbers that were handed out: rounded as the sheet says, to no less than asked."""
+    rounded, blank = header.get("rounded"), asked.blank or header.get("blank")
+    if reference is None or type(rounded) is not int or not isinstance(blank, list | tuple):
+        return reference
+    if not 0 <= rounded <= MOST_DECIMALS or (vouched is BY_CONFIG and rounded < (decimals or 0)):
+        return reference
+    names = [name for name in reference if name in blank]
+    return Trace(reference.steps, round_given(reference, names, rounded), reference.header)
+
+
+def decimals_of(trace: Trace, vouched: str, asked: Assignment) -> int | None:
     """To how many decimals a hand-in is filled in. Raises AttnError where it says nonsense."""
-    told = DECIMALS if vouched is BY_CONFIG else header.get("decimals")
+    trusted = vouched is not BY_CONFIG or is_sealed(trace, asked.key)
+    told = trace.header.get("decimals") if trusted else DECIMALS
     decimals = told if asked.decimals is None else asked.decimals
-    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= 15):
-        raise AttnError(f"$.decimals: {decimals!r} is not a number of decimals; use 0 to 15")
+    if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= MOST_DECIMALS):
+        raise AttnError(f"$.decimals: {decimals!r} is not a number of decimals; use 0 to {MOST_DECIMALS}")
     return decimals
 
 

@@ -13,10 +13,10 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.sentence import prepare
+from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.engine.execute import Edit, carry_out
 from attnctl.math.ops import Given
-from attnctl.store.digits import pieces
-from attnctl.store.header import entry, heading
-from attnctl.store.strict_json import encode_json, json_text
 
 SEEDS = 2**31
 """How many seeds there are to be drawn from names."""
@@ -26,12 +26,19 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class Exercise:
-    """What is handed out: the run without the steps that follow from the blank ones, and those blank."""
+    """What is handed out: the run without the steps that follow from the blank ones, and NaN in those."""
 
     trace: Trace
     blank: tuple[str, ...]
-    left_out: tuple[str, ...]
-    """Steps that would give the blank ones away."""
+    decimals: int
+    steps: tuple[Step, ...]
+    """Every step of the run, in order."""
+    student: str | None = None
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Steps that would give the blank ones away."""
+        return tuple(step.name for step in self.steps if step.name not in self.trace)
 
 
 def seed_from(name: str) -> int:
@@ -67,14 +74,34 @@ def make(
         )
     names = [name for name in trace if name in set(blank)]
     after = following(trace, names)
-    kept = trace.select([name for name in trace if name not in after])
+    numbers = round_given(trace, names, decimals)
+    numbers |= {name: np.full_like(trace[name], np.nan) for name in names}
     told: dict[str, Any] = {
         "exercise": f"Fill in every null, to {decimals} decimals; the last may be off by one.",
         "decimals": decimals,
+        "rounded": decimals,
         **({} if student is None else {"student": student}),
         "blank": names,
     }
-    return Exercise(Trace(kept.steps, kept.arrays, {**kept.header, **told}), tuple(names), tuple(after))
+    kept = {name: step for name, step in trace.steps.items() if name not in after}
+    handed_out = Trace(kept, {name: numbers[name] for name in kept}, {**trace.header, **told})
+    return Exercise(handed_out, tuple(names), decimals, tuple(trace.steps.values()), student)
+
+
+def round_given(trace: Trace, blank: Sequence[str], decimals: int) -> dict[str, Array]:
+    """The numbers of a run in which each that is handed out is rounded before the next step reads it."""
+    unseen = {*blank, *following(trace, blank)}
+    edited = {each["step"] for each in trace.header.get("edits", ())}
+
+    def round_in(name: str) -> Edit:
+        return lambda value: round_to(trace[name] if name in edited else value, decimals)
+
+    edits = {name: round_in(name) for name in trace if name not in unseen}
+    return carry_out(trace.derivation, trace, trace.config.get("dtype", "float64"), edits=edits).values
+
+
+def round_to(array: Array, decimals: int) -> Array:
+    return np.round(array, decimals) + array.dtype.type(0) if array.dtype.kind == "f" else array
 
 
 def same_for_all(settings: Settings, trace: Trace) -> bool:
@@ -89,22 +116,3 @@ def following(trace: Trace, blank: Sequence[str]) -> list[str]:
         if name not in blank and any(each in blank or each in found for each in step.inputs):
             found.append(name)
     return found
-
-
-def sheet_text(exercise: Exercise) -> str:
-    """The exercise as a dump, null in its blanks, a row of a matrix to a line."""
-    trace = exercise.trace
-    lines = [f"{json_text(key)}: {json_text(value)}" for key, value in heading(trace).items()]
-    steps = [step_text(trace, name, blank=name in exercise.blank) for name in trace]
-    text = "{\n" + ",\n".join([*lines, '"steps": {\n' + ",\n".join(steps) + "}"]) + "}\n"
-    return encode_json(text).decode()
-
-
-def step_text(trace: Trace, name: str, *, blank: bool) -> str:
-    """A step as its line of JSON, its numbers below it."""
-    array = np.full_like(trace[name], np.nan) if blank else trace[name]
-    data = b"".join(pieces(array)).decode()
-    if blank:
-        data = data.replace('"NaN"', "null")
-    about = json_text(entry(trace.steps[name], array))
-    return f'{json_text(name)}: {about[:-1]}, "data":\n{data}}}'

@@ -21,7 +21,7 @@ from attnctl.store.folders import data_folder
 from attnctl.store.strict_json import json_text
 from attnctl.verbs.exercise.make import Exercise
 
-SEALED = ("config", "sentence", "student", "blank", "decimals")
+SEALED = ("config", "sentence", "student", "blank", "decimals", "rounded")
 """What a sheet says of itself that decides how it is graded."""
 
 KEY = "exercise.key"

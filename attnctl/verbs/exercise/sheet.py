@@ -1,0 +1,260 @@
+"""A sheet to be filled in: JSON for a program, a page for a browser and a printer, Markdown for paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from html import escape
+from typing import IO, Any, NamedTuple, TextIO
+
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen.text import safe, visible
+from attnctl.drawing.show.frames import number_format
+from attnctl.drawing.show.headline import facts
+from attnctl.drawing.show.markdown import code, inline, table
+from attnctl.drawing.show.sheet import heads_of, load_sheet, sheet_of
+from attnctl.drawing.show.view import formula_of
+from attnctl.math import Array, Cell
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Copy, Given, Hide
+from attnctl.store.digits import pieces
+from attnctl.store.header import entry, heading
+from attnctl.store.strict_json import encode_json, json_text
+from attnctl.verbs.exercise.make import Exercise
+from attnctl.verbs.exercise.page import page
+
+MOST_NUMBERS = 4000
+"""Numbers, given and to be filled in, of a sheet that a person reads."""
+
+COLUMNS = 8
+"""Columns of a table that fits on paper; wider matrices go on below."""
+
+TASK = "Fill in every blank, to {} decimals; the last may be off by one."
+HIDDEN = "A hidden score is −∞: write -inf."
+BOX = "____"
+
+
+# --- JSON ---
+
+
+def write_json(exercise: Exercise, stream: IO[bytes]) -> None:
+    stream.write(sheet_text(exercise).encode())
+
+
+def sheet_text(exercise: Exercise) -> str:
+    """The exercise as a dump, null in its blanks, a row of a matrix to a line."""
+    trace = exercise.trace
+    lines = [f"{json_text(key)}: {json_text(value)}" for key, value in heading(trace).items()]
+    steps = [step_text(trace, name, blank=name in exercise.blank) for name in trace]
+    text = "{\n" + ",\n".join([*lines, '"steps": {\n' + ",\n".join(steps) + "}"]) + "}\n"
+    return encode_json(text).decode()
+
+
+def step_text(trace: Trace, name: str, *, blank: bool) -> str:
+    """A step as its line of JSON, its numbers below it."""
+    array = trace[name]
+    data = b"".join(pieces(array)).decode()
+    if blank:
+        data = data.replace('"NaN"', "null")
+    about = json_text(entry(trace.steps[name], array))
+    return f'{json_text(name)}: {about[:-1]}, "data":\n{data}}}'
+
+
+# --- what a person sees ---
+
+
+class Table(NamedTuple):
+    """A matrix on a sheet, or the part of it that is as wide as paper: its numbers, or boxes."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[str]
+    cells: Sequence[Sequence[str]]
+    """The numbers as they are written; "" is to be filled in."""
+    places: Sequence[Sequence[Cell]]
+    """Where in its step each is."""
+
+
+def require_few(exercise: Exercise) -> None:
+    """Raise AttnError where a sheet would hold more numbers than a person reads."""
+    count = sum(exercise.trace[name].size for name in shown(exercise))
+    if count > MOST_NUMBERS:
+        most = f"a sheet for people holds {MOST_NUMBERS:,}"
+        raise AttnError(f"{count:,} numbers: {most}; make the run smaller, or write .json")
+
+
+def shown(exercise: Exercise) -> list[str]:
+    """The steps that have tables: a given copy of the step before it has none."""
+    trace = exercise.trace
+    return [
+        name
+        for name, step in trace.steps.items()
+        if name in exercise.blank or not (isinstance(step.op, Copy) and step.inputs[0] in trace)
+    ]
+
+
+def tables_of(exercise: Exercise, name: str) -> Iterator[Table]:
+    """The matrices of a step."""
+    trace = exercise.trace
+    sheet = sheet_of(load_sheet(trace, name), name, heads_of(trace))
+    number = writer(sheet.array, exercise, name)
+    for caption, index in zip(sheet.captions, sheet.indices, strict=True):
+        matrix = sheet.array[index]
+        for start in range(0, len(sheet.columns), COLUMNS):
+            columns = range(start, min(start + COLUMNS, len(sheet.columns)))
+            yield Table(
+                caption,
+                [sheet.columns[at] for at in columns],
+                sheet.rows,
+                [[number(row[at]) for at in columns] for row in matrix],
+                [[(*index, at_row, at) for at in columns] for at_row in range(len(sheet.rows))],
+            )
+
+
+def writer(array: Array, exercise: Exercise, name: str) -> Callable[[Any], str]:
+    """How the numbers of a step are written: not at all where they are to be filled in."""
+    if name in exercise.blank:
+        return lambda _: ""
+    if array.dtype == bool:
+        return lambda value: "see" if value else "·"
+    format_ = number_format(array, exercise.decimals, Screen())
+    return lambda value: format_(value).strip().replace("-", "−")
+
+
+def title_of(exercise: Exercise) -> str:
+    return visible(exercise.trace.sentence or "attention")
+
+
+def task_of(exercise: Exercise) -> str:
+    hidden = any(isinstance(exercise.trace.steps[name].op, Hide) for name in exercise.blank)
+    return " ".join([TASK.format(exercise.decimals), *[HIDDEN] * hidden])
+
+
+def formula_on(step: Step) -> str:
+    """The formula of a step and the rules that hide its scores; what is drawn is just given on a sheet."""
+    rules = step.op.rules if isinstance(step.op, Hide) else ()
+    said = "given" if isinstance(step.op, Given) else formula_of(step)
+    return visible(" · ".join([said, *(each.said for each in rules)]))
+
+
+def said_alone(exercise: Exercise) -> set[str]:
+    """The steps that have a formula and no table: what a later blank follows from, and given copies."""
+    needed: set[str] = set()
+    for step in reversed(exercise.steps):
+        if step.name in exercise.blank or step.name in needed:
+            needed.update(step.inputs)
+    return needed - set(shown(exercise))
+
+
+# --- Markdown ---
+
+
+def write_markdown(exercises: Sequence[Exercise], stream: TextIO) -> None:
+    """Sheets for paper, one after the other, with a box in each blank."""
+    for exercise in exercises:
+        require_few(exercise)
+        stream.writelines(f"{safe(line)}\n" for line in markdown_lines(exercise))
+
+
+def markdown_lines(exercise: Exercise) -> Iterator[str]:
+    trace, way, tables = exercise.trace, said_alone(exercise), set(shown(exercise))
+    yield from (f"# {inline(title_of(exercise))}", "", ", ".join(map(inline, facts(trace))), "")
+    name = f"**{inline(visible(exercise.student))}**" if exercise.student else BOX * 5
+    yield from (f"Name: {name}", "", f"**{task_of(exercise)}**", "")
+    for step in exercise.steps:
+        if step.name in way:
+            yield from (f"{step.name}: {code(visible(formula_of(step)))}", "")
+        if step.name not in tables:
+            continue
+        blank = step.name in exercise.blank
+        yield from (f"## {step.name}{': fill in' * blank}", "", code(formula_on(step)), "")
+        for each in tables_of(exercise, step.name):
+            yield from (f"{each.caption}:", "") if each.caption else ()
+            cells = [[number or BOX for number in row] for row in each.cells]
+            yield from table(each.columns, each.rows, cells)
+            yield ""
+
+
+# --- a page ---
+
+
+def write_page(exercises: Sequence[Exercise], stream: IO[bytes]) -> None:
+    """One sheet to be filled in and saved in a browser, or several for paper, each on pages of its own."""
+    for exercise in exercises:
+        require_few(exercise)
+    if len(exercises) != 1:
+        sheets = "\n".join(article(exercise, typed=False) for exercise in exercises)
+        stream.write(page(title_of(exercises[0]), f"<body>\n{sheets}\n</body>"))
+        return
+    (exercise,) = exercises
+    text = sheet_text(exercise)
+    data = text.replace("<", "\\u003c")
+    body = f"""<body data-sheet="{sha256(text.encode()).hexdigest()[:32]}">
+{article(exercise, typed=True)}
+<noscript><p>Its script is not run here, so that nothing is saved: print this page.</p></noscript>
+<div class="bar">
+<output id="state"></output>
+<button type="button" class="main" id="save">Save to hand in</button>
+<label>Open what was saved<input type="file" id="open" accept=".json"></label>
+<button type="button" id="print">Print</button>
+</div>
+<script type="application/json" id="dump">{data}</script>
+</body>"""
+    stream.write(page(title_of(exercise), body, "sheet.mjs"))
+
+
+def article(exercise: Exercise, *, typed: bool) -> str:
+    """A sheet; its blanks are boxes to type in, or to write in on paper."""
+    return "\n".join(["<article>", *article_lines(exercise, typed=typed), "</article>"])
+
+
+def article_lines(exercise: Exercise, *, typed: bool) -> Iterator[str]:
+    way, tables = said_alone(exercise), set(shown(exercise))
+    yield f"<h1>{escape(title_of(exercise))}</h1>"
+    yield f'<p class="facts">{escape(" · ".join(map(visible, facts(exercise.trace))))}</p>'
+    yield f'<p class="who">Name {name_box(exercise, typed=typed)}</p>'
+    yield f'<p class="task">{escape(task_of(exercise))}</p>'
+    for step in exercise.steps:
+        if step.name in way:
+            yield f'<p class="way">{step.name}: {escape(visible(formula_of(step)))}</p>'
+        if step.name in tables:
+            kind = ' class="fill"' if step.name in exercise.blank else ""
+            formula = f"<span>{escape(formula_on(step))}</span>"
+            yield f'<section{kind}>\n<h2>{escape(step.name)} {formula}</h2>\n<div class="matrices">'
+            yield from (table_html(each, step.name, typed=typed) for each in tables_of(exercise, step.name))
+            yield "</div>\n</section>"
+
+
+def name_box(exercise: Exercise, *, typed: bool) -> str:
+    if exercise.student:
+        return f"<b>{escape(visible(exercise.student))}</b>"
+    return (
+        '<input id="name" aria-label="name" autocomplete="name">' if typed else '<span class="line"></span>'
+    )
+
+
+def table_html(each: Table, step: str, *, typed: bool) -> str:
+    caption = f"<caption>{escape(each.caption)}</caption>" if each.caption else ""
+    columns = "".join(f'<th scope="col">{escape(column)}</th>' for column in each.columns)
+    rows = []
+    for label, numbers, places in zip(each.rows, each.cells, each.places, strict=True):
+        cells = [
+            f"<td>{number}</td>" if number else blank_html(step, place, each, typed=typed)
+            for number, place in zip(numbers, places, strict=True)
+        ]
+        rows.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
+    body = "\n".join(rows)
+    head = f'<tr><td class="corner"></td>{columns}</tr>'
+    return f"<table>{caption}<thead>{head}</thead>\n<tbody>{body}</tbody></table>"
+
+
+def blank_html(step: str, place: Cell, each: Table, *, typed: bool) -> str:
+    if not typed:
+        return '<td class="blank"></td>'
+    at = " ".join(map(str, place))
+    return (
+        f'<td class="blank"><input data-step="{escape(step)}" data-at="{at}" '
+        f'aria-label="{escape(step)}[{at.replace(" ", ",")}]" autocomplete="off" spellcheck="false"></td>'
+    )

@@ -1,0 +1,111 @@
+"""A sheet in a browser: filled in, kept, saved, opened again, graded."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from attnctl.cli.program import program
+
+sys.path.append(str(Path(__file__).parents[1] / "exercise"))
+import classroom
+
+BLANK = "masked_scores,attention_weights,output"
+BOX = 'input[data-step="{}"][data-at="{}"]'
+
+
+def call(*args):
+    out = io.StringIO()
+    return int(program([str(arg) for arg in args], stdout=out, stderr=out)), out.getvalue()
+
+
+@pytest.fixture
+def sheet(tmp_path, show):
+    """The page of Ann's sheet, and its exercise as JSON."""
+    (tmp_path / "task.yaml").write_text(classroom.CONFIG)
+    made = call(
+        "exercise", "make", tmp_path / "task.yaml", "--blank", BLANK, "--seed-from", "Ann",
+        "-o", tmp_path / "Ann.html", "-o", tmp_path / "blank.json",
+    )  # fmt: skip
+    assert made[0] == 0, made
+    page = show(tmp_path / "Ann.html", wait="#state:has-text('of 80')")
+    return page, json.loads((tmp_path / "blank.json").read_text()), tmp_path
+
+
+def saved(page, folder):
+    with page.expect_download() as download:
+        page.click("#save")
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+def typed(value):
+    return "-inf" if value == "-Infinity" else f"{value:.4f}"
+
+
+def fill(page, sheet):
+    for name in sheet["blank"]:
+        rows = classroom.written(classroom.solved(sheet)[name])
+        for box in page.query_selector_all(f'input[data-step="{name}"]'):
+            value = rows
+            for at in box.get_attribute("data-at").split():
+                value = value[int(at)]
+            box.fill(typed(value))
+
+
+def test_what_is_typed_is_saved_and_graded(sheet):
+    page, blank, folder = sheet
+    fill(page, blank)
+    assert page.text_content("#state").startswith("80 of 80 filled in; kept in this browser")
+    path = saved(page, folder)
+    assert path.name == "Ann.json"
+    code, said = call("exercise", "grade", path)
+    assert (code, "1 of 1 hand-in all right" in said) == (0, True), said
+
+
+def test_a_sheet_is_kept_and_what_was_saved_is_opened_again(sheet):
+    page, _, folder = sheet
+    page.fill(BOX.format("output", "0 1"), "−0,5")
+    page.fill(BOX.format("masked_scores", "0 0 1"), "-∞")
+    page.fill(BOX.format("output", "1 1"), "o.5")
+    assert page.text_content("#state").startswith("2 of 80 filled in; 1 is no number")
+    page.reload()
+    assert page.input_value(BOX.format("output", "0 1")) == "−0,5"
+    path = saved(page, folder)
+    steps = json.loads(path.read_text())["steps"]
+    assert steps["output"]["data"][0] == [None, -0.5, None, None]
+    assert steps["output"]["data"][1] == [None] * 4
+    assert steps["masked_scores"]["data"][0][0][1] == "-Infinity"
+    page.evaluate("localStorage.clear()")
+    page.reload()
+    assert page.input_value(BOX.format("output", "0 1")) == ""
+    page.set_input_files("#open", path)
+    page.wait_for_function("document.querySelector('#state').textContent.startsWith('2 of 80')")
+    assert page.input_value(BOX.format("masked_scores", "0 0 1")) == "-inf"
+
+
+def test_rows_that_are_pasted_go_right_and_below(sheet):
+    page, _, _ = sheet
+    page.focus(BOX.format("output", "1 1"))
+    page.evaluate(
+        """() => {
+        const data = new DataTransfer();
+        data.setData("text", "0.1\\t0.2\\n0.3 -0.4");
+        document.activeElement.dispatchEvent(
+            new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+        }"""
+    )
+    cells = {at: page.input_value(BOX.format("output", at)) for at in ("1 1", "1 2", "2 1", "2 2", "3 1")}
+    assert cells == {"1 1": "0.1", "1 2": "0.2", "2 1": "0.3", "2 2": "-0.4", "3 1": ""}
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.at") == "2 1"
+
+
+def test_it_prints_without_its_buttons(sheet):
+    page, _, _ = sheet
+    page.emulate_media(media="print")
+    assert not page.is_visible("#save")
+    assert page.is_visible(BOX.format("output", "0 0"))

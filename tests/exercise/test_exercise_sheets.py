@@ -1,0 +1,203 @@
+"""Sheets that people fill in: in a browser, on paper, one for each student of a roster."""
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import classroom
+import numpy as np
+import pytest
+
+from attnctl.verbs.exercise.roster import file_name, place_sheets, read_roster
+
+BLANK = "scores,masked_scores,output"
+
+
+@pytest.fixture
+def make(call, tmp_path):
+    """Make an exercise of the class's config in a folder of its own."""
+    (tmp_path / "task.yaml").write_text(classroom.CONFIG)
+    return lambda *more, blank=BLANK: call("exercise", "make", "task.yaml", "--blank", blank, *more)
+
+
+def test_no_number_is_handed_out_in_more_decimals_than_asked(make):
+    sheet = json.loads(make("--decimals", "2").out)
+    given = [name for name in sheet["steps"] if name not in sheet["blank"]]
+    assert {"embeddings", "W_Q", "Q", "V", "W_O"} <= set(given)
+    for name in given:
+        numbers = np.array(sheet["steps"][name]["data"], dtype=float)
+        assert (numbers == np.round(numbers, 2)).all(), name
+
+
+def test_what_is_given_follows_from_what_is_given(make):
+    """Q is worked out from the rounded X and W_Q that stand beside it, not from the numbers behind them."""
+    steps = json.loads(make("--decimals", "1").out)["steps"]
+    x, w, q = (np.array(steps[name]["data"]) for name in ("X", "W_Q", "Q"))
+    np.testing.assert_allclose(q, np.round(x @ w, 1), atol=1e-12)
+
+
+def test_a_page_holds_the_exercise_and_a_box_for_each_blank(make, tmp_path):
+    assert make("--seed-from", "Ann", "-o", "sheet.html", "-o", "sheet.json").code == 0
+    page, sheet = (tmp_path / "sheet.html").read_text(), json.loads((tmp_path / "sheet.json").read_text())
+    inside = re.search(r'<script type="application/json" id="dump">(.*?)</script>', page, re.DOTALL)
+    assert json.loads(inside[1]) == sheet
+    places = set(re.findall(r'data-step="(\w+)" data-at="([\d ]+)"', page))
+    cells = {
+        (name, " ".join(map(str, at)))
+        for name in sheet["blank"]
+        for at in np.ndindex(*sheet["steps"][name]["shape"])
+    }
+    assert places == cells
+    assert len(cells) == 32 + 32 + 16
+
+
+def test_a_page_runs_its_own_script_and_reads_nothing_else(make, tmp_path):
+    make("-o", "sheet.html")
+    page = (tmp_path / "sheet.html").read_text()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", page)
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md", ".json"])
+def test_no_handout_says_nan(make, tmp_path, suffix):
+    make("-o", f"sheet{suffix}")
+    assert "NaN" not in (tmp_path / f"sheet{suffix}").read_text().replace("Number.isNaN", "")
+
+
+def test_paper_has_a_box_in_each_blank_and_the_given_numbers(make, tmp_path):
+    make("--decimals", "2", "-o", "sheet.md")
+    text = (tmp_path / "sheet.md").read_text()
+    scores = text.partition("## scores: fill in")[2].partition("##")[0]
+    assert scores.count("____") == 32
+    assert not re.search(r"\d\.\d", scores)
+    assert re.search(r"## W_Q\n\n`given`", text)
+    assert "scaled\\_scores" in text or "scaled_scores: `S = scores / √d_k`" in text
+    assert "head_outputs: `Z = A V`" in text
+
+
+HOSTILE = "</script><img src=x onerror=alert(1)> | `x` <b>&amp;"
+
+
+def test_a_name_is_only_ever_text(call, make, tmp_path):
+    (tmp_path / "own.yaml").write_text(f"sentence: {json.dumps(HOSTILE)}\nd_model: 2\n")
+    done = call("exercise", "make", "own.yaml", "--blank", "scores", "--seed-from", HOSTILE, "-o", "x.html")
+    assert done.code == 0, done.err
+    page = (tmp_path / "x.html").read_text()
+    assert "<img" not in page
+    assert page.count("</script>") == 2
+    assert HOSTILE in unescape(page)
+
+
+def test_a_suffix_that_is_no_sheet_is_refused_before_anything_is_written(make, tmp_path):
+    for path, said in [
+        ("x.pdf", "write .html, and print that"),
+        ("x.png", "expected one of .json, .html, .md"),
+    ]:
+        done = make("-o", "x.html", "-o", path)
+        assert (done.code, done.out) == (2, "")
+        assert said in done.err
+        assert not (tmp_path / "x.html").exists()
+
+
+def test_a_sheet_too_large_for_people_is_refused(make):
+    done = make("--d-model", "128", "-o", "x.html")
+    assert done.code == 2
+    assert "a sheet for people holds 4,000; make the run smaller, or write .json" in done.err
+
+
+# --- a class ---
+
+
+def test_a_roster_gets_a_sheet_each_with_numbers_of_their_own(make, tmp_path):
+    (tmp_path / "class.csv").write_text("Name,ID\nAnn Lee,1\n\nBen,2\n")
+    assert make("--students", "class.csv", "-o", "sheets/", "-o", "json/{name}.json").code == 0
+    assert {each.name for each in (tmp_path / "sheets").iterdir()} == {"Ann Lee.html", "Ben.html"}
+    ann, ben = (json.loads((tmp_path / "json" / f"{name}.json").read_text()) for name in ("Ann Lee", "Ben"))
+    assert (ann["student"], ben["student"]) == ("Ann Lee", "Ben")
+    assert ann["steps"]["X"]["data"] != ben["steps"]["X"]["data"]
+    assert ann == json.loads(make("--seed-from", "ann lee").out) | {
+        "student": "Ann Lee",
+        "seal": ann["seal"],
+    }
+
+
+def test_one_page_for_a_class_is_for_paper(make, tmp_path):
+    (tmp_path / "class.csv").write_text("Ann\nBen\n")
+    assert make("--students", "class.csv", "-o", "all.html").code == 0
+    page = (tmp_path / "all.html").read_text()
+    assert page.count("<article>") == 2
+    assert "<script" not in page
+    assert "<input" not in page
+    assert page.count('<td class="blank"></td>') == 2 * (32 + 32 + 16)
+
+
+ROSTERS = [
+    ("Ann\nBen\n", ["Ann", "Ben"]),
+    ("\ufeffname\r\nAnn\r\n", ["Ann"]),
+    ('Student,ID,Section\n"Lee, Ann",1,A\n', ["Lee, Ann"]),
+    ("First Name,Last Name,SID,Email\nAnn,Lee,1,a@b\n", ["Ann Lee"]),
+    ("Surname;First name;ID number\nLee;Ann;1\n", ["Ann Lee"]),
+    ("email\tname\nx@y\tAnn\n", ["Ann"]),
+    ("Ann  Lee \n \n", ["Ann Lee"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "names"), ROSTERS)
+def test_rosters_as_schools_export_them(text, names, tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text(text, newline="")
+    assert read_roster(str(path)) == names
+
+
+REFUSED = [
+    (b"", "r.csv: no student in it"),
+    (b"id,email\n1,x@y\n", "r.csv:1: no column of names, only 'id' and 'email'"),
+    (b"Ann\nBen\nann \n", "r.csv:3: ann, as in line 1, would have the same numbers"),
+    (b"Ann\n\xff\xfe\n", "r.csv:2: not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("raw", "message"), REFUSED)
+def test_rosters_that_are_refused(raw, message, make, tmp_path):
+    (tmp_path / "r.csv").write_bytes(raw)
+    done = make("--students", "r.csv", "-o", "sheets/")
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert not (tmp_path / "sheets").exists()
+
+
+TOGETHER = [
+    (("--students", "r.csv"), "--students: where to?"),
+    (("--students", "r.csv", "-o", "a.json"), "a.json: a .json holds one sheet"),
+    (("--students", "r.csv", "--seed-from", "Ann", "-o", "s/"), "--seed-from: --students has the names"),
+    (("--students", "r.csv", "--seed", "1", "-o", "s/"), "--seed: the name of a student gives it"),
+    (("--students", "none.csv", "-o", "s/"), "none.csv: No such file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "message"), TOGETHER)
+def test_what_does_not_go_with_a_roster(options, message, make, tmp_path):
+    (tmp_path / "r.csv").write_text("Ann\n")
+    done = make(*options)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+NAMES = [
+    ("Ann Lee", "Ann Lee"), ("../../etc/passwd", "_.._etc_passwd"), ("Zoë", "Zoë"), ("", "student"),
+    ("...", "student"), ("CON", "CON_"), ("a/b\\c:d*", "a_b_c_d_"), ("x" * 200, "x" * 80), ("\x00\n", "__"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "stem"), NAMES)
+def test_a_name_is_a_file_name_on_every_system(name, stem):
+    assert file_name(name) == stem
+    assert Path("s", f"{file_name(name)}.html").parent == Path("s")
+
+
+def test_no_two_students_share_a_file():
+    assert place_sheets("s/", ["a/b", "a:b", "A_B"]) == ["s/a_b.html", "s/a_b-2.html", "s/A_B-3.html"]
+    assert place_sheets("s/{name}.json", ["Ann"]) == ["s/Ann.json"]
