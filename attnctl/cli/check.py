@@ -55,6 +55,10 @@ class CheckOptions(NamedTuple):
     full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False
     quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
+    about: Annotated[
+        str | None,
+        option("A page on a mistake instead: why people make it, the fix, an example.", metavar="NAME"),
+    ] = None
 
 
 class PortOptions(NamedTuple):
@@ -79,12 +83,16 @@ SECTIONS[PortOptions] = SECTION
     "attnctl check dump.json",
     "attnctl check theirs.npz --heads 2 --causal --name query=Q --name key=K --name value=V",
     "attnctl check handed-in.json --decimals 2 --quiet && echo right",
+    "attnctl check --about softmax-over-queries",
 )
 def check(  # noqa: PLR0913  (a group of options each)
     *,
     dump: Annotated[
-        str, typer.Argument(help="A dump or anyone's arrays (.json .npz .safetensors), or - for stdin.")
-    ],
+        str | None,
+        typer.Argument(
+            help="A dump or anyone's arrays (.json .npz .safetensors), or - for stdin.", show_default=False
+        ),
+    ] = None,
     how: CheckOptions,
     trace: TraceOption = None,
     name: NameOption = None,
@@ -121,6 +129,10 @@ def check(  # noqa: PLR0913  (a group of options each)
     from attnctl.verbs.check.exercise import read
 
     raise_all(senseless(how))
+    if how.about is not None:
+        return explain_mistake(how.about, dump, as_json=how.json)
+    if dump is None:
+        raise AttnError("no DUMP; give one, or --about MISTAKE")
     asked = {**layout, **attention}
     raise_all(useless(model, config, asked))
     files, printed = files_for("check", output)
@@ -153,6 +165,23 @@ def check(  # noqa: PLR0913  (a group of options each)
     if report.agrees is None:
         return Exit.USAGE
     return Exit.OK if report.agrees else Exit.DIFFERS
+
+
+def explain_mistake(name: str, dump: str | None, *, as_json: bool) -> Exit:
+    """Print the page of a mistake."""
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.store.strict_json import print_json
+    from attnctl.verbs.check import about
+
+    if dump is not None:
+        raise AttnError("--about: a page on a mistake needs no DUMP; leave it out")
+    page = about.about(name)
+    if as_json:
+        print_json(page.to_dict(), indent=1)
+    else:
+        output = output_for(sys.stdout, os.environ)
+        print_lines(about.lines(page, screen_of(output)), output)
+    return Exit.OK
 
 
 def useless(model: PortOptions, config: str | None, attention: Given) -> list[str]:

@@ -178,6 +178,9 @@ BIASES = (
         "scale Q Kᵀ first, then add",
         before_scale,
         subject="bias",
+        why="The bias is added to Q Kᵀ, and then all is divided by √d_k.",
+        meant="bias",
+        example="biased_scores = (scores + bias) / np.sqrt(d_k)",
     ),
     Mistake(
         "bias-after-softmax",
@@ -186,6 +189,9 @@ BIASES = (
         "add it to the scores",
         after_softmax,
         subject="bias",
+        why="The bias is added where the weights are shown.",
+        meant="bias",
+        example="biased_scores = scaled_scores\nattention_weights = softmax(scaled_scores) + bias",
     ),
     Mistake(
         "alibi-slopes",
@@ -195,6 +201,15 @@ BIASES = (
         other_slopes,
         fitted=True,
         subject="bias",
+        why=(
+            "The slopes are a series of their own for heads that are no power of two, and its start is "
+            "easily shifted."
+        ),
+        meant="alibi",
+        example=(
+            "slopes = 2.0 ** (-8 * np.arange(heads) / heads)\n"
+            "biased_scores = scaled_scores - slopes[:, None, None] * distance"
+        ),
     ),
     Mistake(
         "alibi-distance",
@@ -204,6 +219,13 @@ BIASES = (
         other_distances,
         fitted=True,
         subject="bias",
+        why="query − key is positive where causal attention looks; without a mask its sign matters.",
+        meant="alibi",
+        example=(
+            "slopes = 2.0 ** (-8 * (np.arange(heads) + 1) / heads)\n"
+            "biased_scores = scaled_scores - slopes[:, None, None] * (np.arange(n)[:, None] - "
+            "np.arange(n))"
+        ),
     ),
     Mistake(
         "score-bias-wrong",
@@ -213,5 +235,8 @@ BIASES = (
         other_bias,
         fitted=True,
         subject="bias",
+        why="A bias of relative positions is laid out (key, query) in some libraries.",
+        meant="bias",
+        example="biased_scores = scaled_scores + bias.T",
     ),
 )

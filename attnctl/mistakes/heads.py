@@ -185,6 +185,10 @@ HEADS = (
         "{}",
         "take x.reshape(n, heads, d).swapaxes(0, 1)",
         split,
+        why="reshape(heads, n, d) has the right shape at once; it is no transpose, and mixes tokens.",
+        example=(
+            "Q, K, V = ((X @ np.concatenate(W, axis=-1)).reshape(heads, n, d_k) for W in (W_Q, W_K, W_V))"
+        ),
     ),
     Mistake(
         "heads-merged-wrong",
@@ -192,6 +196,8 @@ HEADS = (
         "{}",
         "take z.swapaxes(0, 1).reshape(n, heads * d)",
         plant_merges,
+        why="reshape(n, heads · d) without the transpose back has the right shape, too.",
+        example="concat = head_outputs.reshape(n, heads * d_k)",
     ),
     Mistake(
         "kv-heads-tiled",
@@ -199,6 +205,9 @@ HEADS = (
         "kv heads are repeated h0 h1 h0 h1",
         "repeat each for its own group, h0 h0 h1 h1: np.repeat(x, groups, axis=head), not np.tile",
         plant_tilings,
+        why="np.tile and torch.repeat give h0 h1 h0 h1; repeat_interleave is meant.",
+        meant="grouped",
+        example="K_shared, V_shared = np.tile(K, (2, 1, 1)), np.tile(V, (2, 1, 1))",
     ),
     Mistake(
         "kv-heads-order",
@@ -206,6 +215,9 @@ HEADS = (
         "{}",
         "let query head h read kv head h // (heads // kv_heads)",
         other_sharing,
+        why="The index of the kv head is computed as h % kv_heads, or not at all.",
+        meant="grouped",
+        example="K_shared, V_shared = K[[0, 0, 0, 0]], V[[0, 0, 0, 0]]",
     ),
     Mistake(
         "heads-in-other-order",
@@ -214,6 +226,9 @@ HEADS = (
         "bring them together in the order in which they were split",
         other_order,
         fitted=True,
+        why="A list of heads is filled from the other end, or by workers that end in any order.",
+        meant="heads",
+        example="concat = np.concatenate(head_outputs[::-1], axis=-1)",
     ),
     Mistake(
         "one-head-for-all",
@@ -222,6 +237,9 @@ HEADS = (
         "write each head's output to its own columns",
         one_for_all,
         fitted=True,
+        why="A loop over heads that keeps writing, or reading, the same one.",
+        meant="heads",
+        example="concat = np.concatenate([head_outputs[0]] * heads, axis=-1)",
     ),
     Mistake(
         "heads-averaged",
@@ -229,6 +247,9 @@ HEADS = (
         "the {} of the heads stands in the place of each",
         "put the heads side by side: z.swapaxes(0, 1).reshape(n, heads * d)",
         plant_means,
+        why="Graph attention averages heads in its last layer; here they stand side by side.",
+        meant="heads",
+        example="concat = np.concatenate([head_outputs.mean(axis=0)] * heads, axis=-1)",
     ),
     Mistake(
         "qkv-packing",
@@ -236,6 +257,11 @@ HEADS = (
         "the columns of a packed projection are taken apart the wrong way: by head, or by Q, K and V",
         "GPT-NeoX packs (head, 3, d), others (3, head, d): reshape to that before the parts are taken",
         packing,
+        why="GPT-NeoX packs (head, 3, d), GPT-2 (3, head, d): the same shape, other columns.",
+        example=(
+            "packed = np.concatenate([*W_Q, *W_K, *W_V], axis=-1)\n"
+            "Q, K, V = (X @ packed).reshape(n, heads, 3, d_k).transpose(2, 1, 0, 3)"
+        ),
     ),
     Mistake(
         "batch-first",
@@ -243,5 +269,11 @@ HEADS = (
         "batch and tokens are exchanged, so that attention runs over the batch",
         "say batch_first=True, or swap the first two axes",
         over_batch,
+        why="torch's MultiheadAttention takes (n, batch, d) unless batch_first=True.",
+        meant="batch",
+        example=(
+            "Q, K, V = (project(X.swapaxes(0, 1), W) for W in (W_Q, W_K, W_V))\n"
+            "concat = merge(head_outputs).swapaxes(0, 1)"
+        ),
     ),
 )

@@ -129,6 +129,8 @@ KERNELS = (
         "the weights are applied to {} rather than V",
         "take weights @ V",
         plant_other_values,
+        why="K and V have one shape, and stand beside each other in every call.",
+        example="head_outputs = attention_weights @ K",
     ),
     Mistake(
         "weights-transposed",
@@ -136,6 +138,8 @@ KERNELS = (
         "the weights are transposed before they are applied to V",
         "take weights @ V: each row is one query's",
         transposed_weights,
+        why="einsum with its indices exchanged fits wherever there are as many queries as keys.",
+        example="head_outputs = attention_weights.swapaxes(-1, -2) @ V",
     ),
     Mistake(
         "online-not-rescaled",
@@ -145,6 +149,15 @@ KERNELS = (
         online,
         fitted=True,
         subject="softmax",
+        why="When a later block has a larger maximum, what was summed before must shrink with it.",
+        meant="loud",
+        example=(
+            "first, last = np.exp(scaled_scores[..., :4] - scaled_scores[..., :4].max(-1, "
+            "keepdims=True)), None\n"
+            "top = scaled_scores.max(-1, keepdims=True)\n"
+            "e = np.concatenate([first, np.exp(scaled_scores[..., 4:] - top)], axis=-1)\n"
+            "attention_weights = e / e.sum(axis=-1, keepdims=True)"
+        ),
     ),
     Mistake(
         "keys-twice",
@@ -154,6 +167,12 @@ KERNELS = (
         read_twice,
         fitted=True,
         subject="softmax",
+        why="The last block is moved back so that it fits, and overlaps the one before.",
+        example=(
+            "e = np.exp(scaled_scores)\n"
+            "e[..., -2:] *= 2\n"
+            "attention_weights = e / e.sum(axis=-1, keepdims=True)"
+        ),
     ),
     Mistake(
         "queries-dropped",
@@ -162,6 +181,8 @@ KERNELS = (
         "round the number of blocks of queries up",
         without_rows,
         fitted=True,
+        why="The grid has n // block blocks: the rest is never written.",
+        example="head_outputs[..., 4:, :] = 0",
     ),
     Mistake(
         "values-shifted",
@@ -170,5 +191,7 @@ KERNELS = (
         "take keys and values of the same block",
         plant_shifts,
         fitted=True,
+        why="Keys and values are loaded with different offsets.",
+        example="head_outputs = attention_weights @ np.roll(V, 1, axis=-2)",
     ),
 )

@@ -176,6 +176,9 @@ MASKS = (
         "the mask is inverted, so that what should be hidden is seen",
         "hide where the mask is False: np.where(mask, scores, -np.inf)",
         plant_inversions,
+        why="True means “may attend” in one library and “is hidden” in the next.",
+        meant="causal",
+        example="masked_scores = np.where(hidden, scaled_scores, -np.inf)",
     ),
     Mistake(
         "mask-ignored",
@@ -183,6 +186,9 @@ MASKS = (
         "{}, so that every key is seen",
         "before softmax, take np.where(mask, scores, -np.inf)",
         plant_no_mask,
+        why="The mask is built and never passed on, or a fused kernel drops it silently.",
+        meant="causal",
+        example="masked_scores = scaled_scores",
     ),
     Mistake(
         "mask-after-softmax",
@@ -190,6 +196,11 @@ MASKS = (
         "the mask is applied after softmax, so that rows no longer sum to 1",
         "hide scores before softmax: np.where(mask, scores, -np.inf)",
         after_softmax,
+        why="It looks the same in a picture: the hidden cells are 0.",
+        meant="causal",
+        example=(
+            "masked_scores = scaled_scores\nattention_weights = np.where(hidden, 0, softmax(scaled_scores))"
+        ),
     ),
     Mistake(
         "mask-finite",
@@ -197,6 +208,9 @@ MASKS = (
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
         finite,
+        why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
+        meant="blind",
+        example="masked_scores = np.where(mask, scaled_scores, -1e9)",
     ),
     Mistake(
         "mask-added",
@@ -204,6 +218,9 @@ MASKS = (
         "the boolean mask is added to the scores, 1 to those that may be seen",
         "hide where it is False: np.where(mask, scores, -np.inf)",
         added_mask,
+        why="A boolean mask is handed to a function that adds what it is given.",
+        meant="masked",
+        example="masked_scores = scaled_scores + mask",
     ),
     Mistake(
         "mask-transposed",
@@ -211,6 +228,9 @@ MASKS = (
         "the mask is transposed",
         "rows of the mask are queries, columns are keys",
         transposed_mask,
+        why="(key, query) where (query, key) is meant: symmetric masks do not show it.",
+        meant="masked",
+        example="masked_scores = np.where(mask.T, scaled_scores, -np.inf)",
     ),
     Mistake(
         "causal-strict",
@@ -218,6 +238,9 @@ MASKS = (
         "a query cannot see itself",
         "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
         strict,
+        why="np.triu without k=1 takes the diagonal along.",
+        meant="causal",
+        example="masked_scores = np.where(np.triu(np.ones((n, n), bool)), -np.inf, scaled_scores)",
     ),
     Mistake(
         "causal-aligned-wrong",
@@ -226,6 +249,12 @@ MASKS = (
         "say which is meant with --causal-offset (0 is top left, keys − queries bottom right), and use "
         "np.tril(…, k=offset)",
         plant_other_corner,
+        why=(
+            "Top-left and bottom-right are the same for as many queries as keys; FlashAttention takes "
+            "the other one."
+        ),
+        meant="cached",
+        example="masked_scores = np.where(np.tril(np.ones((n, keys), bool)), scaled_scores, -np.inf)",
     ),
     Mistake(
         "padding-ignored",
@@ -233,6 +262,9 @@ MASKS = (
         "padding is seen",
         "hide keys from each sequence's length on",
         plant_seen_padding,
+        why="The tokenizer's attention_mask is not passed on.",
+        meant="padded",
+        example="masked_scores = scaled_scores",
     ),
     Mistake(
         "window-off-by-one",
@@ -240,6 +272,11 @@ MASKS = (
         "the window is ({}), off by one",
         "count both ends in: query i sees keys i − left to i + right",
         off_by_one,
+        why="“A window of W” counts the query itself in one library and not in the next.",
+        meant="window",
+        example=(
+            "i, j = np.indices((n, n))\nmasked_scores = np.where(abs(i - j) <= 2, scaled_scores, -np.inf)"
+        ),
     ),
 )
 

@@ -194,6 +194,12 @@ class Mistake:
     """Whether a number of it is fitted: what explains as much without is preferred."""
     subject: str = ""
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
+    why: str = ""
+    """Why people make it."""
+    example: str = ""
+    """Lines of NumPy that make it: they give steps by name (`mistakes.examples`)."""
+    meant: str = "plain"
+    """The kind of attention that the lines should have been, of `mistakes.examples.KINDS`."""
 
     def contradicts(self, other: Mistake) -> bool:
         return self.name == other.name or (self.subject != "" and self.subject == other.subject)

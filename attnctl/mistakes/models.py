@@ -132,6 +132,9 @@ MODELS = (
         "{}",
         "rope_parameters (rope_scaling in older files) of config.json say how frequencies are stretched",
         plant_plain_frequencies,
+        why="rope_scaling is one of the many keys of config.json, and short texts hardly show it.",
+        meant="stretched",
+        example="Q_rotated, K_rotated = rotate(Q), rotate(K)",
     ),
     Mistake(
         "norm-order-wrong",
@@ -139,6 +142,9 @@ MODELS = (
         "Q and K are normed {} the rotation",
         "norm and rotate in the order that the model has",
         other_order,
+        why="Hunyuan norms Q and K after the rotation, Qwen3 before.",
+        meant="normed",
+        example="Q_rotated, K_rotated = rms(rotate(Q)) * Q_norm_weight, rms(rotate(K)) * K_norm_weight",
     ),
     Mistake(
         "norm-plus-one-wrong",
@@ -146,6 +152,9 @@ MODELS = (
         "{}: the norm's weight is taken as it is where the model has 1 + weight, or the other way round",
         "Gemma's norms multiply by 1 + weight, others by the weight",
         other_norm(lambda op: replace(op, plus_one=not op.plus_one)),
+        why="Gemma keeps weight − 1 in its files; Llama the weight.",
+        meant="normed",
+        example="Q_normed = rms(Q) * (1 + Q_norm_weight)",
     ),
     Mistake(
         "norm-factor-missing",
@@ -153,6 +162,9 @@ MODELS = (
         "{} is left out",
         "multiply what is normed by its weight, and add its bias where there is one",
         without_factors,
+        why="The norm is written without its weight, which is 1 before training.",
+        meant="normed",
+        example="Q_normed = rms(Q)",
     ),
     Mistake(
         "norm-missing",
@@ -160,6 +172,9 @@ MODELS = (
         "{} is not normed",
         "norm it as config.json and the layer's weights say",
         norm_missing,
+        why="The model before this one had no norm of Q and K.",
+        meant="normed",
+        example="K_normed = K",
     ),
     Mistake(
         "norm-kind-wrong",
@@ -167,6 +182,9 @@ MODELS = (
         "{}: LayerNorm for RMSNorm, or RMSNorm for LayerNorm",
         "LayerNorm takes off the mean first, RMSNorm does not",
         other_kind,
+        why="LayerNorm and RMSNorm stand beside each other, and differ by the mean alone.",
+        meant="normed",
+        example="Q_normed = rms(Q - Q.mean(axis=-1, keepdims=True)) * Q_norm_weight",
     ),
     Mistake(
         "norm-over-wrong",
@@ -174,6 +192,9 @@ MODELS = (
         "{}: each head is normed for itself where all are one row, or the other way round",
         "Qwen3 and Gemma 3 norm each head, OLMo2 norms all heads as one row",
         other_norm(lambda op: replace(op, heads=not op.heads), HEAD_NORMED),
+        why="OLMo2 norms all heads as one row, Qwen3 each head for itself.",
+        meant="normed rows",
+        example="Q_normed = rms(Q) * Q_norm_weight.reshape(heads, 1, d_k)",
     ),
     Mistake(
         "sink-missing",
@@ -181,5 +202,8 @@ MODELS = (
         "the sink takes no share, so that the keys' weights sum to 1",
         "softmax over the keys and the head's sink, then drop the sink's column",
         sink_missing,
+        why="gpt-oss has a learnt logit a head that takes weight from all keys; other models have none.",
+        meant="sink",
+        example="attention_weights = softmax(scaled_scores)",
     ),
 )

@@ -55,5 +55,7 @@ NUMBERS = (
         "compute it in the type of the other steps, and round at the end",
         plant_fewer_digits,
         exact=False,
+        why="An autocast region, or a kernel that multiplies in TF32 or half precision.",
+        example="scores = (np.float16(Q) @ np.float16(K).swapaxes(-1, -2)).astype(float)",
     ),
 )

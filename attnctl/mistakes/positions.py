@@ -277,6 +277,9 @@ POSITIONS = (
         "Llama and GPT-NeoX turn column i with i + d/2, GPT-J column 2i with 2i + 1 (--interleaved)",
         rotary(lambda op: replace(op, interleaved=not op.interleaved)),
         subject="rotary",
+        why="GPT-J turns neighbours, Llama halves: weights of one need the pairs of the other.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = (rotate(x, neighbours=True) for x in (Q, K))",
     ),
     Mistake(
         "rotary-start",
@@ -285,6 +288,9 @@ POSITIONS = (
         COUNT_FROM,
         from_zero,
         subject="rotary",
+        why="Positions counted from 1, or from the padding on the left.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) + 1) for x in (Q, K))",
     ),
     Mistake(
         "rotary-missing",
@@ -293,6 +299,9 @@ POSITIONS = (
         "turn Q and K by their positions before Q Kᵀ",
         unturned,
         subject="rotary",
+        why="The rotation stands in another function, which a port forgets.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = Q, K",
     ),
     Mistake(
         "rotary-one-sided",
@@ -301,6 +310,9 @@ POSITIONS = (
         "turn both Q and K by their positions before Q Kᵀ",
         one_sided,
         subject="rotary",
+        why="Keys come from a cache that is taken to be turned already.",
+        meant="rotary",
+        example="K_rotated = K",
     ),
     Mistake(
         "rotary-twice",
@@ -309,6 +321,9 @@ POSITIONS = (
         "turn each once: what comes from a cache is turned already",
         rotary(lambda op: wrong.Then(op, op)),
         subject="rotary",
+        why="Keys from a cache are turned already, and turned again with the rest.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = rotate(rotate(Q)), rotate(rotate(K))",
     ),
     Mistake(
         "rotary-backwards",
@@ -317,6 +332,9 @@ POSITIONS = (
         "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
         rotary(lambda op: by_angles(op, np.negative)),
         subject="rotary",
+        why="The minus stands at the other sine: products of Q and K cannot tell, caches can.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = (rotate(x, positions=-np.arange(n)) for x in (Q, K))",
     ),
     Mistake(
         "rotary-sine-cosine",
@@ -325,6 +343,9 @@ POSITIONS = (
         "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
         rotary(lambda op: by_angles(op, lambda angle: pi / 2 - angle)),
         subject="rotary",
+        why="(sin, cos) is returned where (cos, sin) is unpacked.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = (rotate(x, exchanged=True) for x in (Q, K))",
     ),
     Mistake(
         "rotary-on-values",
@@ -332,6 +353,9 @@ POSITIONS = (
         "values are rotated too",
         "turn Q and K only",
         on_values,
+        why="One call turns the packed Q, K and V.",
+        meant="rotary",
+        example="head_outputs = attention_weights @ rotate(V)",
     ),
     Mistake(
         "rotary-before-split",
@@ -340,6 +364,9 @@ POSITIONS = (
         "split first, and turn the columns of each head",
         before_split,
         subject="rotary",
+        why="The rotation is applied to (n, heads · d), before the heads are split.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = (split(rotate(merge(x))) for x in (Q, K))",
     ),
     Mistake(
         "positions-missing",
@@ -347,6 +374,9 @@ POSITIONS = (
         "positions are not added to the embeddings",
         "attend over embeddings + positions",
         without_positions,
+        why="The embeddings go into attention before the line that adds positions.",
+        meant="sinusoidal",
+        example="X = embeddings",
     ),
 )
 
@@ -359,6 +389,9 @@ FITTED_POSITIONS = (
         rotary_fit(lambda op, theta: with_theta(op, abs(theta)), THETAS, lambda op: op.theta),
         fitted=True,
         subject="rotary",
+        why="Llama 2 has 10,000, Llama 3 500,000: the default of the function is taken.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = rotate(Q, theta=500), rotate(K, theta=500)",
     ),
     Mistake(
         "rotary-dims",
@@ -368,6 +401,12 @@ FITTED_POSITIONS = (
         other_dims,
         fitted=True,
         subject="rotary",
+        why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
+        meant="rotary",
+        example=(
+            "Q_rotated, K_rotated = (np.concatenate([rotate(x[..., :2]), x[..., 2:]], axis=-1) for x in "
+            "(Q, K))"
+        ),
     ),
     Mistake(
         "rotary-start",
@@ -388,6 +427,9 @@ FITTED_POSITIONS = (
         ),
         fitted=True,
         subject="rotary",
+        why="Position interpolation for longer contexts, left on.",
+        meant="rotary",
+        example="Q_rotated, K_rotated = (rotate(x, positions=np.arange(n) / 4) for x in (Q, K))",
     ),
     Mistake(
         "rotary-unasked",
@@ -397,6 +439,8 @@ FITTED_POSITIONS = (
         plant_unasked_rotation,
         fitted=True,
         subject="rotary",
+        why="The layer is one of those without rotation (SmolLM3, Cohere 2), or has learnt positions.",
+        example="scores = rotate(Q) @ rotate(K).swapaxes(-1, -2)",
     ),
     Mistake(
         "sinusoids-wrong",
@@ -405,6 +449,9 @@ FITTED_POSITIONS = (
         "take sin(pos / 10000^(2i/d)) in column 2i and the cosine in column 2i + 1, pos from 0",
         other_sinusoids,
         fitted=True,
+        why="Sines in the first half and cosines in the second, as tensor2tensor has them.",
+        meant="sinusoidal",
+        example="positions = np.concatenate([positions[:, ::2], positions[:, 1::2]], axis=-1)",
     ),
     Mistake(
         "positions-wrong",
@@ -413,5 +460,8 @@ FITTED_POSITIONS = (
         "add embeddings and positions as they are",
         other_sum,
         fitted=True,
+        why="The original transformer multiplies embeddings by √d_model before it adds positions.",
+        meant="sinusoidal",
+        example="X = embeddings * np.sqrt(d_model) + positions",
     ),
 )

@@ -256,6 +256,8 @@ PROJECTIONS = (
         "{} transposed",
         "multiply by the matrix as it is, x @ W; of nn.Linear, whose weight is (out, in), use x @ W.T",
         plant_transposes,
+        why="nn.Linear keeps (out, in), textbooks write x W; a square matrix fits both ways.",
+        example="W = np.concatenate(W_Q, axis=-1)\nQ = split(X @ W.T)",
     ),
     Mistake(
         "query-key-swapped",
@@ -264,6 +266,8 @@ PROJECTIONS = (
         "take Q @ K.T: queries are rows, keys are columns",
         plant_swaps,
         subject="projection",
+        why="K Qᵀ has the same shape as Q Kᵀ in self-attention.",
+        example="scores = K @ Q.swapaxes(-1, -2)",
     ),
     Mistake(
         "bias-missing",
@@ -271,6 +275,9 @@ PROJECTIONS = (
         "{} not added",
         "add it",
         without_bias,
+        why="Llama has no biases, Qwen and GPT-2 have: code goes from one to the other.",
+        meant="offsets",
+        example="Q = split(X @ np.concatenate(W_Q, axis=-1))",
     ),
     Mistake(
         "output-projection-missing",
@@ -278,6 +285,8 @@ PROJECTIONS = (
         "the heads are not projected by W_O",
         "take concat @ W_O",
         plant_no_projection,
+        why="Where d_v · heads = d_model the shapes fit without it.",
+        example="output = concat",
     ),
     Mistake(
         "projection-mixed-up",
@@ -286,6 +295,8 @@ PROJECTIONS = (
         "project each with its own matrix; of a packed one, take the parts in the order Q, K, V",
         mixed_up,
         subject="projection",
+        why="A packed matrix is taken apart in another order than Q, K, V.",
+        example="K, V = split(X @ np.concatenate(W_V, axis=-1)), split(X @ np.concatenate(W_K, axis=-1))",
     ),
     Mistake(
         "projection-missing",
@@ -294,6 +305,8 @@ PROJECTIONS = (
         "multiply by W_Q, W_K and W_V first",
         not_projected,
         subject="projection",
+        why="X is passed to a function that expects Q, K and V.",
+        example="Q = split(X)",
     ),
     Mistake(
         "output-projection-twice",
@@ -301,6 +314,8 @@ PROJECTIONS = (
         "the heads are projected by W_O twice",
         "take concat @ W_O once",
         twice_projected,
+        why="The attention module projects, and so does the block around it.",
+        example="output = concat @ W_O @ W_O",
     ),
     Mistake(
         "residual-added",
@@ -308,6 +323,8 @@ PROJECTIONS = (
         "{}",
         "compare before the residual is added",
         residual,
+        why="A hook on the block records what comes out after the residual.",
+        example="output = X + concat @ W_O",
     ),
     Mistake(
         "memory-exchanged",
@@ -315,6 +332,9 @@ PROJECTIONS = (
         "the sentences are exchanged ({})",
         "take Q from X, K and V from memory",
         plant_exchanged_sources,
+        why="The order of arguments: (tgt, memory) in one library, (encoder, decoder) in the next.",
+        meant="cross",
+        example="K, V = (split(X @ np.concatenate(W, axis=-1)) for W in (W_K, W_V))",
     ),
 )
 
@@ -326,6 +346,9 @@ FITTED = (
         "add each bias once, to its own projection",
         other_bias,
         fitted=True,
+        why="Two biases are exchanged where one packed vector is taken apart.",
+        meant="offsets",
+        example="Q = Q - b_Q[:, None] + b_V[:, None]",
     ),
     Mistake(
         "normalized",
@@ -334,6 +357,8 @@ FITTED = (
         "leave it as it is, or compare with a model that does so",
         plant_norms,
         fitted=True,
+        why="Vision models norm Q and K; cosine attention divides by their length.",
+        example="Q = Q / np.sqrt((Q**2).sum(axis=-1, keepdims=True))",
     ),
     Mistake(
         "constant-factor",
@@ -342,5 +367,7 @@ FITTED = (
         "leave the factor out",
         plant_factors,
         fitted=True,
+        why="A scale meant for another tensor, or a dropout's 1 / (1 − p) without the dropout.",
+        example="V = V * 1.25",
     ),
 )

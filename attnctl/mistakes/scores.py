@@ -124,6 +124,11 @@ SCALING = (
         "{}",
         plant_no_scale,
         subject="scale",
+        why=(
+            "The division is easily lost in copying the formula, and small sizes hide it: with d_k = 1 "
+            "nothing changes."
+        ),
+        example="scaled_scores = scores",
     ),
     Mistake(
         "scale-by-d_k",
@@ -132,6 +137,8 @@ SCALING = (
         "divide by np.sqrt(d_k)",
         plant_scale(by_d_k),
         subject="scale",
+        why="The root is dropped, or d_k is taken for a name of the root.",
+        example="scaled_scores = scores / d_k",
     ),
     Mistake(
         "scale-by-sqrt-d_model",
@@ -140,6 +147,8 @@ SCALING = (
         "divide by the root of the size of one head, np.sqrt(d_k)",
         plant_scale(by_root_of_d_model),
         subject="scale",
+        why="With one head d_model and d_k are the same; the code is kept when heads are added.",
+        example="scaled_scores = scores / np.sqrt(d_model)",
     ),
     Mistake(
         "scaled-twice",
@@ -148,6 +157,8 @@ SCALING = (
         "scale Q or Q Kᵀ, not both",
         twice,
         subject="scale",
+        why="Q is scaled where it is made, and a library function scales again.",
+        example="scores = (Q / np.sqrt(d_k)) @ K.swapaxes(-1, -2)",
     ),
     Mistake(
         "scores-already-scaled",
@@ -156,6 +167,8 @@ SCALING = (
         "write it down before it is scaled, or say --name scores=scaled_scores if it is the scores",
         already_scaled,
         subject="scale",
+        why="What goes into softmax is what people call scores.",
+        example="scores = Q @ K.swapaxes(-1, -2) / np.sqrt(d_k)\nscaled_scores = scores",
     ),
 )
 
@@ -168,6 +181,8 @@ OTHER_SCALE = (
         other_factor,
         fitted=True,
         subject="scale",
+        why="A temperature, or a model's own scale (Gemma's query_pre_attn_scalar).",
+        example="scaled_scores = scores * 0.3",
     ),
 )
 
@@ -269,6 +284,13 @@ SOFTCAP = (
         "squeeze first, then mask",
         after_mask,
         subject="softcap",
+        why="tanh(−∞) is −1: the cap is applied to what is masked already.",
+        meant="capped causal",
+        example=(
+            "hidden = np.triu(np.ones((n, n), bool), k=1)\n"
+            "masked_scores = softcapped_scores = 3 * np.tanh(np.where(hidden, -np.inf, scaled_scores) / "
+            "3)"
+        ),
     ),
     Mistake(
         "softcap-missing",
@@ -277,6 +299,9 @@ SOFTCAP = (
         "squeeze the scaled scores: cap * np.tanh(scores / cap)",
         instead("softcapped_scores", lambda _: Copy(), Squeeze),
         subject="softcap",
+        why="Fused kernels often have no soft cap, and drop it.",
+        meant="capped",
+        example="softcapped_scores = scaled_scores",
     ),
     Mistake(
         "softcap-before-scale",
@@ -285,6 +310,9 @@ SOFTCAP = (
         "scale first, then squeeze",
         before_scale,
         subject="softcap",
+        why="The cap is applied to Q Kᵀ, before √d_k.",
+        meant="capped",
+        example="softcapped_scores = 3 * np.tanh(scores / 3) / np.sqrt(d_k)\ndel scaled_scores",
     ),
     Mistake(
         "softcap-half",
@@ -295,6 +323,9 @@ SOFTCAP = (
             lambda s, cap: np.tanh(s / cap), lambda s, cap: cap * np.tanh(s), lambda s, _: np.tanh(s)
         ),
         subject="softcap",
+        why="c · tanh(s) or tanh(s / c): one of the two factors is left out.",
+        meant="capped",
+        example="softcapped_scores = np.tanh(scaled_scores / 3)",
     ),
     Mistake(
         "softcap-clipped",
@@ -303,6 +334,9 @@ SOFTCAP = (
         "take cap * np.tanh(scores / cap), not np.clip",
         squeezed_by(lambda s, cap: np.clip(s, -cap, cap)),
         subject="softcap",
+        why="A cap sounds like np.clip.",
+        meant="capped",
+        example="softcapped_scores = np.clip(scaled_scores, -3, 3)",
     ),
     Mistake(
         "softcap-other",
@@ -312,6 +346,9 @@ SOFTCAP = (
         other_cap,
         fitted=True,
         subject="softcap",
+        why="Gemma 2 has one cap for attention, 50, and one for its logits, 30.",
+        meant="capped",
+        example="softcapped_scores = 5 * np.tanh(scaled_scores / 5)",
     ),
     Mistake(
         "softcap-unasked",
@@ -321,5 +358,8 @@ SOFTCAP = (
         unasked_cap,
         fitted=True,
         subject="softcap",
+        why="The code was written for Gemma 2; the model at hand has no cap.",
+        meant="loud",
+        example="scaled_scores = 2 * np.tanh(scaled_scores / 2)",
     ),
 )

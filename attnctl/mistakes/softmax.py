@@ -165,6 +165,12 @@ SOFTMAX = (
         "softmax divides 0 by 0 in rows that see nothing",
         "give such rows zeros, np.where(mask.any(-1, keepdims=True), weights, 0)",
         instead(WEIGHTS, lambda _: wrong.NaNWhereNothingIsSeen(), Softmax),
+        why="exp(-inf - -inf) is NaN, and most tests have no row without a key.",
+        meant="blind",
+        example=(
+            "e = np.exp(masked_scores - masked_scores.max(axis=-1, keepdims=True))\n"
+            "attention_weights = e / e.sum(axis=-1, keepdims=True)"
+        ),
     ),
     Mistake(
         "no-max-subtraction",
@@ -172,6 +178,9 @@ SOFTMAX = (
         "exp overflows {}, as the row maximum is not subtracted",
         "take np.exp(s - s.max(axis=-1, keepdims=True))",
         overflowing,
+        why="The formula has no maximum in it, and small scores do not need one.",
+        meant="large",
+        example="e = np.exp(scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",
     ),
     Mistake(
         "softmax-over-queries",
@@ -180,6 +189,8 @@ SOFTMAX = (
         "use axis=-1",
         instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-2), Softmax),
         subject="softmax",
+        why="axis=-2, or dim=1 of an array that has gained a head axis: columns sum to 1, not rows.",
+        example="attention_weights = softmax(scaled_scores, axis=-2)",
     ),
     Mistake(
         "softmax-over-heads",
@@ -188,6 +199,8 @@ SOFTMAX = (
         "use axis=-1",
         instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-3), Softmax),
         subject="softmax",
+        why="axis=0 was right before there were heads, or dim=1 of (batch, head, query, key).",
+        example="attention_weights = softmax(scaled_scores, axis=-3)",
     ),
     Mistake(
         "softmax-over-everything",
@@ -196,6 +209,8 @@ SOFTMAX = (
         "use axis=-1",
         made_by(lambda s: wrong.softmax(s.reshape(*s.shape[:-2], -1), -1).reshape(s.shape)),
         subject="softmax",
+        why="exp is divided by e.sum() without an axis.",
+        example="e = np.exp(scaled_scores)\nattention_weights = e / e.sum(axis=(-1, -2), keepdims=True)",
     ),
     Mistake(
         "no-softmax",
@@ -204,6 +219,8 @@ SOFTMAX = (
         "take softmax over keys (axis=-1)",
         raw,
         subject="softmax",
+        why="A debugging shortcut that stayed, or a function that returns scores.",
+        example="attention_weights = scaled_scores",
     ),
     Mistake(
         "exp-base-2",
@@ -215,6 +232,8 @@ SOFTMAX = (
             lambda s: wrong.softmax(s / np.log(2.0), -1),
         ),
         subject="scale",
+        why="Kernels use exp2 because it is quicker, and need the factor log2(e) in the scale.",
+        example="e = np.exp2(scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",
     ),
     Mistake(
         "softmax-plus-one",
@@ -223,6 +242,8 @@ SOFTMAX = (
         "divide by the sum of exp alone; rows then sum to 1",
         made_by(lambda s: wrong.with_constant(s, 1.0), lambda s: wrong.with_logit(s, 1.0)),
         subject="softmax",
+        why="“Softmax off by one”, or a safeguard against dividing by 0.",
+        example="e = np.exp(scaled_scores)\nattention_weights = e / (1 + e.sum(axis=-1, keepdims=True))",
     ),
     Mistake(
         "softmax-twice",
@@ -234,6 +255,8 @@ SOFTMAX = (
             lambda s: wrong.softmax(np.where(np.isneginf(s), s, wrong.softmax(s, -1)), -1),
         ),
         subject="softmax",
+        why="A function that already ends in softmax is wrapped in another one.",
+        example="attention_weights = softmax(softmax(scaled_scores))",
     ),
     Mistake(
         "softmax-unnormalized",
@@ -242,6 +265,8 @@ SOFTMAX = (
         "divide by exp's sum over keys",
         made_by(wrong.grown, np.exp),
         subject="softmax",
+        why="The division is left to a later step that was never written.",
+        example="attention_weights = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))",
     ),
     Mistake(
         "softmax-normalized-twice",
@@ -250,6 +275,11 @@ SOFTMAX = (
         "divide once, when all keys are summed",
         made_by(lambda s: wrong.shared_out(wrong.softmax(s, -1), wrong.total(wrong.grown(s)))),
         subject="softmax",
+        why="Each block is divided by its sum, and the whole once more.",
+        example=(
+            "e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
+            "attention_weights = e / e.sum(axis=-1, keepdims=True) ** 2"
+        ),
     ),
     Mistake(
         "softmax-log",
@@ -258,6 +288,8 @@ SOFTMAX = (
         "use softmax, not log_softmax",
         made_by(lambda s: np.log(wrong.softmax(s, -1))),
         subject="softmax",
+        why="log_softmax stands beside softmax in every library, for the loss.",
+        example="attention_weights = np.log(softmax(scaled_scores))",
     ),
     Mistake(
         "softmax-sigmoid",
@@ -266,6 +298,8 @@ SOFTMAX = (
         "use softmax over keys",
         made_by(lambda s: 1 / (1 + np.exp(-s))),
         subject="softmax",
+        why="Sigmoid attention, or a gate copied from another layer.",
+        example="attention_weights = 1 / (1 + np.exp(-scaled_scores))",
     ),
     Mistake(
         "softmax-relu",
@@ -277,6 +311,8 @@ SOFTMAX = (
             lambda s: np.maximum(s, 0.0),
         ),
         subject="softmax",
+        why="Linear and ReLU attention leave exp out on purpose; here it was meant.",
+        example="attention_weights = np.maximum(scaled_scores, 0)",
     ),
     Mistake(
         "softmax-hard",
@@ -285,6 +321,8 @@ SOFTMAX = (
         "use softmax, not argmax",
         made_by(lambda s: (s == s.max(axis=-1, keepdims=True)).astype(np.float64)),
         subject="softmax",
+        why="argmax is quick to write, and right where one score is far above the others.",
+        example="attention_weights = 1.0 * (scaled_scores == scaled_scores.max(axis=-1, keepdims=True))",
     ),
     Mistake(
         "dropout-left-on",
@@ -292,6 +330,12 @@ SOFTMAX = (
         "dropout is on (p = {}), so that some weights are 0 and the others too large",
         "call model.eval(), or set dropout to 0",
         dropout,
+        why="The module is still in training mode: nobody called model.eval().",
+        meant="long",
+        example=(
+            "kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
+            "attention_weights = np.where(kept, attention_weights / 0.9, 0)"
+        ),
     ),
     Mistake(
         "dropout-left-on",
@@ -311,6 +355,11 @@ SUMS = (
         constant_in_sum(wrong.with_constant, small, SMALL),
         fitted=True,
         subject="softmax",
+        why="1e-6 in the denominator, to be safe: in half precision, or with 1e-3, it shows.",
+        example=(
+            "e = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))\n"
+            "attention_weights = e / (e.sum(axis=-1, keepdims=True) + 0.01)"
+        ),
     ),
     Mistake(
         "keys-padded",
@@ -320,6 +369,8 @@ SUMS = (
         constant_in_sum(wrong.with_logit, several_zeros, LARGE),
         fitted=True,
         subject="softmax",
+        why="The last block is filled up with zeros, whose scores are 0 and not −∞.",
+        example="e = np.exp(scaled_scores)\nattention_weights = e / (e.sum(axis=-1, keepdims=True) + 3)",
     ),
     Mistake(
         "sink",
@@ -329,5 +380,10 @@ SUMS = (
         constant_in_sum(wrong.with_logit, logit, LARGE),
         fitted=True,
         subject="softmax",
+        why="Code for gpt-oss, or “softmax off by one” with a learnt logit.",
+        example=(
+            "e = np.exp(scaled_scores)\n"
+            "attention_weights = e / (e.sum(axis=-1, keepdims=True) + np.exp(0.7))"
+        ),
     ),
 )

@@ -301,6 +301,9 @@ VISIBILITY = (
         "let it broadcast over heads: mask[None], not mask put into one head",
         some_heads,
         fitted=True,
+        why="A mask that was given a head axis of its own reaches one head only.",
+        meant="heads causal",
+        example="masked_scores[1:] = scaled_scores[1:]",
     ),
     Mistake(
         "mask-some-members",
@@ -309,6 +312,9 @@ VISIBILITY = (
         "let it broadcast over the batch",
         some_members,
         fitted=True,
+        why="A mask that was given a batch axis of its own reaches one member only.",
+        meant="batch causal",
+        example="masked_scores[1:] = scaled_scores[1:]",
     ),
     Mistake(
         "padding-members",
@@ -317,6 +323,12 @@ VISIBILITY = (
         "hide keys from each member's own length on",
         members_mixed_up,
         subject="padding",
+        why="The batch was sorted by length, and its lengths were not.",
+        meant="padded",
+        example=(
+            "masked_scores = np.where(np.arange(keys) < lengths[::-1, None, None, None], scaled_scores, "
+            "-np.inf)"
+        ),
     ),
     Mistake(
         "padding-left",
@@ -325,6 +337,12 @@ VISIBILITY = (
         "hide keys from each member's length on, or take out what stands on the left",
         padded_left,
         subject="padding",
+        why="Decoders are padded on the left, encoders on the right.",
+        meant="padded",
+        example=(
+            "masked_scores = np.where(np.arange(keys) >= keys - lengths[:, None, None, None], "
+            "scaled_scores, -np.inf)"
+        ),
     ),
     Mistake(
         "padding-of-queries",
@@ -333,6 +351,12 @@ VISIBILITY = (
         "hide keys: mask[:, None, None, :]",
         padded_queries,
         subject="padding",
+        why="mask[:, None, :, None] instead of mask[:, None, None, :].",
+        meant="padded",
+        example=(
+            "masked_scores = np.where(np.arange(n)[:, None] < lengths[:, None, None, None], "
+            "scaled_scores, -np.inf)"
+        ),
     ),
     Mistake(
         "padding-lengths",
@@ -342,6 +366,12 @@ VISIBILITY = (
         other_lengths,
         fitted=True,
         subject="padding",
+        why="[CLS] and [SEP] are not counted, or a length is an index of the last token.",
+        meant="padded",
+        example=(
+            "masked_scores = np.where(np.arange(keys) < lengths[:, None, None, None] - 1, scaled_scores, "
+            "-np.inf)"
+        ),
     ),
     Mistake(
         "causal-offset",
@@ -351,6 +381,9 @@ VISIBILITY = (
         other_offset,
         fitted=True,
         subject="diagonal",
+        why="np.tril(…, k=1), or a step of decoding whose position is one too far.",
+        meant="causal",
+        example="masked_scores = np.where(np.tril(np.ones((n, n), bool), k=2), scaled_scores, -np.inf)",
     ),
     Mistake(
         "window-other",
@@ -360,6 +393,11 @@ VISIBILITY = (
         other_window,
         fitted=True,
         subject="diagonal",
+        why="A window of W keys in all, or W on each side.",
+        meant="window",
+        example=(
+            "i, j = np.indices((n, n))\nmasked_scores = np.where(abs(i - j) <= 3, scaled_scores, -np.inf)"
+        ),
     ),
     Mistake(
         "mask-diagonal",
@@ -367,6 +405,8 @@ VISIBILITY = (
         "a query cannot see itself, which nothing asks for",
         "hide nothing but what the rules hide",
         not_itself,
+        why="A mask of “the others” from another task.",
+        example="attention_weights = softmax(np.where(np.eye(n, dtype=bool), -np.inf, scaled_scores))",
     ),
     Mistake(
         "mask-by-blocks",
@@ -376,6 +416,11 @@ VISIBILITY = (
         by_blocks,
         fitted=True,
         subject="diagonal",
+        why="Positions within a tile are compared, not positions in the sentence.",
+        meant="long causal",
+        example=(
+            "i, j = np.indices((n, n))\nmasked_scores = np.where(j % 4 <= i % 4, scaled_scores, -np.inf)"
+        ),
     ),
     Mistake(
         "keys-dropped",
@@ -384,6 +429,8 @@ VISIBILITY = (
         "round the number of blocks of keys up, and hide what is past the last one",
         dropped_keys,
         fitted=True,
+        why="The loop runs over keys // block blocks: the rest is never read.",
+        example="attention_weights = softmax(np.where(np.arange(n) < 4, scaled_scores, -np.inf))",
     ),
     Mistake(
         "mask-unasked",
@@ -392,5 +439,9 @@ VISIBILITY = (
         "say {} if it is meant",
         plant_unasked_mask,
         fitted=True,
+        why="is_causal stayed on from a decoder.",
+        example=(
+            "attention_weights = softmax(np.where(np.tril(np.ones((n, n), bool)), scaled_scores, -np.inf))"
+        ),
     ),
 )

@@ -58,6 +58,7 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
         before = finding.step
     if report.findings and report.reading and not report.unasked:
         yield from flowing(f"Read {report.reading}, which is nearest.", screen)
+    yield from name_pages(report, screen)
     if not report.findings:
         yield from flowing(conclusion(report), screen)
     for each in report.cannot_tell:
@@ -70,6 +71,13 @@ def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
         yield from flowing(f"Not known by name: {names} (--name THEIRS=OURS renames).", screen)
     yield []
     yield from steps_listing(report, screen).lines()
+
+
+def name_pages(report: Report, screen: Screen) -> Iterator[Line]:
+    """The command that says more of the mistakes."""
+    named = dict.fromkeys(finding.mistake for finding in report.findings if finding.mistake)
+    if named:
+        yield from flowing(f"More: attnctl check --about {' or '.join(named)}", screen, "aside")
 
 
 def flowing(text: str, screen: Screen, style: str = "", name: str | None = None) -> list[Line]:

@@ -1,0 +1,230 @@
+"""An example of each mistake, carried out: what was meant, and what the lines that make it give."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.trace import Trace
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.plan import operator
+from attnctl.inputs.plan.draw import stream
+from attnctl.inputs.plan.prepared import Prepared
+from attnctl.math import Array
+from attnctl.math.derivation import Rotary
+from attnctl.math.engine.execute import carry_out
+from attnctl.math.kind import HeadNorm
+from attnctl.math.names import MASKED, MEMORY, TABLE, X
+from attnctl.math.rules import Alibi, Causal, Softcap, Window
+from attnctl.mistakes.mistake import Mistake
+
+SEES = np.tri(6, 6, 1, dtype=bool) & (np.arange(36).reshape(6, 6) % 5 != 2)
+BLIND = SEES & (np.arange(6) != 2)[:, None]
+"""Masks: one that is not symmetric, and one with a row that sees nothing."""
+
+D_MODEL = 8
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of attention, and its arrays by name: their shape, or their numbers."""
+
+    settings: Settings
+    arrays: Mapping[str, tuple[int, ...] | Array] = field(default_factory=dict)
+    loud: float = 1
+    """What W_Q is multiplied by, for scores that are large."""
+
+    stretched: tuple[float, ...] = ()
+    """The frequencies of the rotation that a model brings."""
+
+
+def kind(*rules: Any, **given: Any) -> Kind:
+    """Two heads on six tokens, but for what is given: settings, arrays, what else a kind has."""
+    arrays = {X: (6, D_MODEL)} | {name: given.pop(name) for name in ARRAYS if name in given}
+    beside = {name: given.pop(name) for name in ("loud", "stretched") if name in given}
+    return Kind(Settings(rules=rules, **{"heads": 2, **given}), arrays, **beside)
+
+
+ARRAYS = (
+    *(X, MEMORY, "mask", "bias", "sink", "key_lengths", "W_Q", "W_O", "b_Q", "b_K", "b_V", "b_O"),
+    *("Q_norm_weight", "K_norm_weight"),
+)
+BATCH = (6, 6, D_MODEL)
+LONG = (12, D_MODEL)
+RMS = HeadNorm("rms")
+NORM_WEIGHTS = {"Q_norm_weight": (4,), "K_norm_weight": (4,)}
+ROWS = {"Q_norm_weight": (D_MODEL,), "K_norm_weight": (D_MODEL,)}
+
+KINDS = {
+    "plain": kind(),
+    "loud": kind(loud=2),
+    "large": kind(loud=1000),
+    "long": kind(X=LONG),
+    "heads": kind(heads=4),
+    "batch": kind(X=BATCH),
+    "causal": kind(Causal()),
+    "long causal": kind(Causal(), X=LONG),
+    "heads causal": kind(Causal(), heads=4),
+    "batch causal": kind(Causal(), X=BATCH),
+    "cached": kind(Causal(), causal_offset=3, memory=(9, D_MODEL)),
+    "cross": kind(memory=(6, D_MODEL)),
+    "window": kind(Window(1, 1), X=(8, D_MODEL)),
+    "masked": kind(mask=SEES),
+    "blind": kind(mask=BLIND),
+    "padded": kind(X=(3, 6, D_MODEL), key_lengths=np.array([6, 4, 3])),
+    "grouped": kind(heads=4, kv_heads=2, W_Q=(D_MODEL, 16), W_O=(16, D_MODEL)),
+    "offsets": kind(**dict.fromkeys(("b_Q", "b_K", "b_V", "b_O"), (D_MODEL,))),
+    "rotary": kind(positions=Rotary()),
+    "stretched": kind(positions=Rotary(), stretched=(0.5, 0.02)),
+    "normed": kind(positions=Rotary(), qk_norm=RMS, **NORM_WEIGHTS),
+    "normed rows": kind(positions=Rotary(), qk_norm=replace(RMS, over="heads"), **ROWS),
+    "sinusoidal": kind(positions=SINUSOIDAL),
+    "sink": kind(sink=(2,)),
+    "capped": kind(Softcap(3.0), loud=2),
+    "capped causal": kind(Softcap(3.0), Causal(), loud=2),
+    "bias": kind(bias=(6, 6)),
+    "alibi": kind(Alibi(), heads=4),
+}
+"""What the examples should have computed, by the word of `Mistake.meant`."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A run as it was meant and as the mistake makes it, and the arrays that both begin with."""
+
+    meant: Settings
+    given: dict[str, Array]
+    right: Trace
+    wrong: Trace
+
+    @property
+    def by_arrays(self) -> bool:
+        """Whether arrays and settings say all that was meant: frequencies are in neither."""
+        return not any(getattr(step.op, "frequencies", ()) for step in self.right.steps.values())
+
+
+def carry_out_example(mistake: Mistake) -> Example:
+    """Carry out what was meant, and again with the lines of the mistake's example."""
+    meant = KINDS[mistake.meant]
+    given = {name: draw(name, each, meant.loud) for name, each in (WEIGHTS | dict(meant.arrays)).items()}
+    prepared = operator.prepare(given, meant.settings, {})
+    if meant.stretched:
+        kind = prepared.variant
+        rotary = replace(kind.rotary or Rotary(), frequencies=meant.stretched)
+        prepared = replace(prepared, variant=replace(kind, rotary=rotary))
+    wrong = with_lines(prepared, mistake.example, names_for(meant, given))
+    return Example(meant.settings, given, prepared.run(), wrong)
+
+
+WEIGHTS: dict[str, Any] = dict.fromkeys(("W_Q", "W_K", "W_V", "W_O"), (D_MODEL, D_MODEL))
+
+
+def draw(name: str, given: tuple[int, ...] | Array, loud: float) -> Array:
+    """An array of the example: as it is given, or drawn from its name."""
+    if isinstance(given, np.ndarray):
+        return given
+    drawn = stream(0, "example", name, count=prod(given)).standard_normal(given)
+    return drawn * (loud if name == "W_Q" else 1) / np.sqrt(D_MODEL if TABLE[name].is_weight else 1)
+
+
+def with_lines(prepared: Prepared, lines: str, names: dict[str, Any]) -> Trace:
+    """The run in which these lines give the steps that they assign; what they delete is not recorded."""
+    known = dict(names)
+    statements = ast.parse(lines).body
+
+    def pass_through(step: str) -> Callable[[Array], Array]:
+        last = max((at for at, each in enumerate(statements, 1) if step in assigned(each)), default=0)
+        code = compile(ast.Module(statements[:last], []), "example", "exec")
+
+        def edit(right: Array) -> Array:
+            known[step] = right.copy()
+            if step == MASKED:
+                known["hidden"] = np.isneginf(right)
+            scope = dict(known)
+            exec(code, scope)  # noqa: S102  (lines of our own catalogue)
+            known[step] = np.asarray(scope[step])
+            return known[step]
+
+        return edit
+
+    edits = {step.name: pass_through(step.name) for step in prepared.derivation}
+    with np.errstate(all="ignore"):
+        outcome = carry_out(prepared.derivation, prepared.given, prepared.dtype, edits=edits)
+    deleted = {
+        name.id for each in statements if isinstance(each, ast.Delete) for name in ast.walk(each)
+        if isinstance(name, ast.Name)
+    }  # fmt: skip
+    trace = prepared.record(outcome)
+    return trace.select([name for name in trace if name not in deleted])
+
+
+def assigned(statement: ast.stmt) -> set[str]:
+    """The names that a statement gives a value: whole, or in part (x[1:] = …)."""
+    targets = [node for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Store)]
+    inside = [node.value if isinstance(node, ast.Subscript) else node for node in targets]
+    return {node.id for node in inside if isinstance(node, ast.Name)}
+
+
+# --- what the lines may use beside NumPy and the steps ---
+
+
+def names_for(meant: Kind, given: Mapping[str, Array]) -> dict[str, Any]:
+    """Sizes, and the functions that every program has."""
+    heads, n = meant.settings.heads or 1, given[X].shape[-2]
+    keys = given.get(MEMORY, given[X]).shape[-2]
+    return {
+        "np": np, "softmax": softmax, "rotate": rotate, "merge": merge, "project": project, "rms": rms,
+        "split": lambda x: np.moveaxis(x.reshape(*x.shape[:-1], heads, -1), -2, -3),
+        "n": n, "keys": keys, "heads": heads, "d_model": D_MODEL,
+        "d_k": given["W_Q"].shape[-1] // heads,
+        "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
+        "lengths": given.get("key_lengths"),
+    }  # fmt: skip
+
+
+def softmax(s: Array, axis: int = -1) -> Array:
+    top = s.max(axis=axis, keepdims=True)
+    e = np.exp(s - np.where(np.isinf(top), 0, top))
+    total = e.sum(axis=axis, keepdims=True)
+    return np.asarray(e / np.where(total == 0, 1, total))
+
+
+def merge(z: Array) -> Array:
+    """(…, head, n, d) -> (…, n, head · d)."""
+    by_token = np.moveaxis(z, -3, -2)
+    return by_token.reshape(*by_token.shape[:-2], -1)
+
+
+def project(x: Array, w: Array) -> Array:
+    """(…, n, d_model), (head, d_model, d) -> (…, head, n, d)."""
+    return np.asarray(x[..., None, :, :] @ w)
+
+
+def rms(x: Array) -> Array:
+    return np.asarray(x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-6))
+
+
+def rotate(
+    x: Array,
+    theta: float = 10000.0,
+    positions: Array | None = None,
+    *,
+    neighbours: bool = False,
+    exchanged: bool = False,
+) -> Array:
+    """Rotary positions of halves, or of neighbours; or with sine and cosine exchanged."""
+    n, d = x.shape[-2:]
+    places = np.arange(n) if positions is None else positions
+    angle = places[:, None] * theta ** (-2 * np.arange(d // 2) / d)
+    cos, sin = (np.sin(angle), np.cos(angle)) if exchanged else (np.cos(angle), np.sin(angle))
+    ends = (slice(0, d // 2), slice(d // 2, None))
+    first, second = (slice(0, None, 2), slice(1, None, 2)) if neighbours else ends
+    a, b = x[..., first], x[..., second]
+    out = np.empty_like(x)
+    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
+    return out
