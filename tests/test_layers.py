@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
     {
+        "base.dataclass",
         "base.errors",
         "base.files",
         "base.display",

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.base.words import MOST_NAMED, did_you_mean, one_of, quote

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from attnctl.base.cells import Address, parse_start, unknown_step
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace
 from attnctl.base.words import dims, quote

@@ -13,9 +13,10 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 
 AnyPath = str | os.PathLike[str]

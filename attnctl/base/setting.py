@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.values import SWITCH, Json, Plain, Reader
 
 ATTENTION, SENTENCE, ARRAYS, EDIT = "Attention", "Sentence", "Arrays", "What if"

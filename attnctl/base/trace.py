@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from reprlib import Repr
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import nearest, one_of
 from attnctl.math import Array

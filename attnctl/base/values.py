@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import islice
 from math import inf, isfinite
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.words import one_of
 
 Json = dict[str, Any]

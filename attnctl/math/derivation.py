@@ -10,10 +10,11 @@ put between two others is read by what follows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import inf
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import names
 from attnctl.math.kind import HEADS, LAYER, HeadNorm, Kind

@@ -7,9 +7,10 @@ every flag.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.forms import Choice, Form, word_or_mapping
 from attnctl.base.setting import Flag, Setting
 from attnctl.base.values import POSITIVE, REAL, SWITCH, Reader, words

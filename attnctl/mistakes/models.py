@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.ops import Copy, LayerNorm, Op, RMSNorm, Rotate, SinkSoftmax, Softmax
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, everywhere_or_once

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.notation import Input
 from attnctl.math.ops import Hide, Op, Rotate, Softmax

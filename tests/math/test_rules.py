@@ -1,6 +1,6 @@
 """Laws that every rule of the registry keeps, whatever its parameters, positions and blocks."""
 
-from dataclasses import FrozenInstanceError, dataclass, fields
+from dataclasses import FrozenInstanceError, fields
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from registry_strategies import instances as rules_of
 
 import attnctl
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.math.derivation import Variant, derive

@@ -8,10 +8,10 @@ shaded cells touch and large prints stay cheap.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import NamedTuple
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.screen import Box, Line
 from attnctl.drawing.screen.text import cells
 

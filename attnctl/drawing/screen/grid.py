@@ -7,13 +7,13 @@ prints cheap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.fit import LeftOut, Piece, Pieces
 from attnctl.drawing.screen.frame import CAPTION_FRAME, Band, Frame, Row
 from attnctl.drawing.screen.numbers import NumberFormat

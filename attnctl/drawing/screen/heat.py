@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.palette import STEPS
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.drawing.screen.text import cells, pad_left, pad_right, take

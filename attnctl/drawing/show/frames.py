@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.trace import Trace
 from attnctl.drawing.screen.fit import LeftOut, Pieces, blocks_of, columns_shown, reachable, rows_shown
 from attnctl.drawing.screen.frame import CAPTION_FRAME

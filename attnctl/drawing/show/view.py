@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from attnctl.base.dataclass import dataclass
 from attnctl.base.trace import Trace
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in

@@ -8,9 +8,10 @@ does not fit.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import dims
 from attnctl.math import Array, Shape

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
 from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, Sizes, search

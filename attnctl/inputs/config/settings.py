@@ -7,9 +7,10 @@ read, `attnctl.inputs.plan` checks that everything fits together and makes array
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.values import Path
 from attnctl.math.kind import KIND, HeadNorm, Kind
 from attnctl.math.rules import Rule

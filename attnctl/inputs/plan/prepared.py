@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.vocab import PAD

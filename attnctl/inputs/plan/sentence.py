@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
 from attnctl.inputs.arrays.problems import unmeant_cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
+
+from attnctl.base.dataclass import dataclass
 
 PAD = "[PAD]"
 UNK = "[UNK]"

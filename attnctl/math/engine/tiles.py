@@ -14,13 +14,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine import blas

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import log, prod
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, call, index, is_seen, largest, table, total, where
 from attnctl.math.ops.base import Block, Op, Places, RowWise

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, call, index, known, total
 from attnctl.math.ops.base import Op, Places

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from math import inf, prod
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Cell, Shape
 from attnctl.math.notation import Input, Table, Term, number, table, where
 from attnctl.math.ops.base import Block, Places, RowWise

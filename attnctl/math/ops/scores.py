@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod, sqrt
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Place, Term, call, index, is_seen, largest, total, where
 from attnctl.math.ops.base import Places, RowWise

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.setting import Setting
 from attnctl.base.values import SWITCH
 from attnctl.math import Array

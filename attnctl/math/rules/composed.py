@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any, ClassVar
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math.rules.base import Mask, Positions, Rule, Span, VisibilityRule
 from attnctl.math.rules.padding import Padding

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.setting import Setting
 from attnctl.base.values import SWITCH
 from attnctl.math.rules.base import (

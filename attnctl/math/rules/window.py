@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Flag, Setting
 from attnctl.base.values import BadValueError, Json, Plain, Reader, each, shown, unlimited, whole
