@@ -223,10 +223,12 @@ def table_view(view: ViewOptions) -> View:
     """How tables are drawn."""
     from attnctl.drawing.show.tables import View
 
+    steps = wanted_steps(view.step)
     return View(
+        steps=None if steps is None else tuple(steps),
         heads=view.head,
         precision=View.precision if view.precision is None else view.precision,
-        brief=view.brief,
+        brief=view.brief and steps is None,
         full=view.full,
         heat=view.heat,
         log=view.log,

@@ -6,6 +6,7 @@ from pathlib import Path
 import render_traces as traces
 from rich.console import Console
 
+from attnctl import run
 from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.show.markdown import write_markdown
 from attnctl.drawing.show.tables import View, show
@@ -37,13 +38,25 @@ def markdown(trace, **options):
     return stream.getvalue()
 
 
+def first(**settings):
+    """What the README runs."""
+    return run("I love AI", heads=2, **settings)
+
+
+FULL = View(full=True)
 BRIEF = View(brief=True)
 WEIGHTS = View(steps=("attention_weights",))
 SCORES = View(steps=("mask", "masked_scores", "attention_weights"))
 CAUSAL = View(steps=("masked_scores", "attention_weights"))
 
 CASES = {
-    "small-80.txt": lambda: terminal(traces.small(), 80),
+    "first-80.txt": lambda: terminal(first(), 80),
+    "first-100.txt": lambda: terminal(first(), 100),
+    "first-100-256.txt": lambda: terminal(first(), 100, "256"),
+    "first-140.txt": lambda: terminal(first(), 140),
+    "first-causal-100.txt": lambda: terminal(first(causal=True), 100),
+    "first-grouped-80.txt": lambda: terminal(traces.grouped(), 80),
+    "full-80.txt": lambda: terminal(traces.small(), 80, None, FULL),
     "small-brief-100-truecolor.txt": lambda: terminal(traces.small(), 100, "truecolor", BRIEF),
     "causal-100-256.txt": lambda: terminal(traces.causal(), 100, "256", CAUSAL),
     "causal-80-standard.txt": lambda: terminal(traces.causal(), 80, "standard", CAUSAL),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import render_traces as traces
-from render_golden import piped
+from render_golden import FULL, piped
 from rich.console import Console
 
 from attnctl.drawing.screen.output import PlainOutput, output_for, screen_of
@@ -67,7 +67,7 @@ def test_a_recording_console_gets_the_same_text():
     console = Console(
         file=io.StringIO(), record=True, force_terminal=True, width=80, color_system="truecolor"
     )
-    show(traces.small(), console)
+    show(traces.small(), console, FULL)
     assert console.export_text(clear=False) == piped(traces.small())
     assert 'fill="#2d94ff"' in console.export_svg()
 
@@ -84,6 +84,7 @@ def test_every_encoding_gets_every_table(encoding, tty):
     )
     for trace in (traces.hostile(), traces.masked(), traces.grouped()):
         show(trace, output)
+        show(trace, output, FULL)
     stream.flush()
     lines = raw.getvalue().decode(encoding).splitlines()
     if encoding == "ascii":

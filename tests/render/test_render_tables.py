@@ -7,7 +7,7 @@ import pytest
 import render_traces as traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from render_golden import BRIEF, CASES, FOLDER, piped, terminal
+from render_golden import BRIEF, CASES, FOLDER, FULL, piped, terminal
 from rich.cells import cell_len
 
 from attnctl.base.errors import AttnError
@@ -69,7 +69,7 @@ def test_a_pipe_is_not_cut_whatever_its_width():
 
 
 def test_a_terminal_that_is_wide_enough_gets_what_a_pipe_gets():
-    assert terminal(traces.small(), 80) == piped(traces.small())
+    assert terminal(traces.small(), 80, None, FULL) == piped(traces.small())
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -162,7 +162,7 @@ def test_heads_left_out_say_how_to_see_them():
         (View(brief=True), ["attention_weights", "output"]),
         (View(steps=("V", "Q")), ["Q", "V"]),
         (View(steps=()), []),
-        (View(), list(traces.small())),
+        (FULL, list(traces.small())),
     ],
 )
 def test_the_steps_that_were_asked_for(view, steps):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.screen import Box, Line
-from attnctl.drawing.screen.text import cells
+from attnctl.drawing.screen.text import cells, pad_right
 
 Row = Sequence[Line]
 """The cells of a row, each as wide as its column."""
@@ -75,3 +75,66 @@ def border(characters: str, widths: Sequence[int], captions: Sequence[str] = ())
         words = f"{dash} {caption} " if caption else ""
         parts.append(words + dash * (int(width) - cells(words)))
     return first + divider.join(parts) + last
+
+
+GAP = 2
+"""Blanks between blocks on a shelf."""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Blocks of lines and tables that stand side by side."""
+
+    blocks: Sequence[Sequence[Line | Frame]]
+    widths: Sequence[int]
+
+    def text(self) -> Iterator[str]:
+        """The blocks as plain text, a line at a time."""
+        texts = [(text for each in block for text in text_of(each)) for block in self.blocks]
+        for parts in zip_longest(*texts, fillvalue=""):
+            padded = (pad_right(text, width) for text, width in zip(parts, self.widths, strict=True))
+            yield (" " * GAP).join(padded).rstrip()
+
+
+def text_of(element: Line | Frame | Shelf) -> Iterable[str]:
+    return element.text() if isinstance(element, Frame | Shelf) else ["".join(text for text, _ in element)]
+
+
+Cell = TypeVar("Cell")
+
+
+def join(frames: Sequence[Frame], labels: int) -> Frame:
+    """Frames whose rows have the same labels as one; their first `labels` columns stand once.
+
+    Where one has fewer bands than another it is blank below.
+    """
+    tallest = max(frames, key=lambda frame: len(frame.bands))
+    bands = [Band(list(band.rows), band.captions) for band in tallest.bands]
+
+    def across(first: Sequence[Cell], parts: Iterable[Sequence[Cell]]) -> list[Cell]:
+        return [*first[:labels], *(cell for part in parts for cell in part[labels:])]
+
+    def blank(frame: Frame, rows: int) -> Band:
+        return Band([[[(" " * width, "")] for width in frame.widths]] * rows, [""] * len(frame.widths))
+
+    def band_of(frame: Frame, at: int, rows: int) -> Band:
+        if frame is tallest:
+            return bands[at]
+        return frame.bands[at] if at < len(frame.bands) else blank(frame, rows)
+
+    def beside(first: Band, parts: Sequence[Band]) -> Band:
+        rows = zip(first.rows, *(part.rows for part in parts), strict=True)
+        joined = [across(row, own) for row, *own in rows]
+        return Band(joined, across(first.captions, [part.captions for part in parts]))
+
+    high = max(len(frame.headings) for frame in frames)
+    heads = [Band(frame.headings) if frame.headings else blank(frame, high) for frame in frames]
+    return Frame(
+        tallest.box,
+        across(tallest.widths, [frame.widths for frame in frames]),
+        list(beside(blank(tallest, high), heads).rows),
+        [
+            beside(band, [band_of(frame, at, len(list(band.rows))) for frame in frames])
+            for at, band in enumerate(bands)
+        ],
+    )

@@ -82,6 +82,8 @@ class Grid:
     format: NumberFormat
     rows: Pieces
     kinds: tuple[CellStyle, ...] = (NUMBER,)
+    gap: int = 2
+    """Blanks between numbers; one at each end of a row."""
 
     @cached_property
     def label_width(self) -> int:
@@ -97,7 +99,7 @@ class Grid:
         return max([self.format.width, *(cells(kind.word) for kind in self.kinds if kind.word)])
 
     def column_width(self, column: int) -> int:
-        return max(self.cell_width, cells(self.column_labels[column])) + 2
+        return max(self.cell_width, cells(self.column_labels[column])) + self.gap
 
     def laid_out(self, block: Pieces) -> list[Columns]:
         """The columns of a block, ready to be written."""
@@ -107,16 +109,22 @@ class Grid:
                 widths, template = [cells(self.left_out(piece))], ""
             else:
                 widths = [self.column_width(column) for column in piece]
-                template = self.format.template([width - 2 for width in widths])
+                numbers = [width - self.gap for width in widths]
+                template = self.format.template(numbers, " " * (self.gap - 1))
             out.append(Columns(piece, widths, list(accumulate(widths, initial=0)), template))
         return out
 
     def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
-        needed = [1, sum(columns.edges[-1] for columns in self.laid_out(block))]
+        needed = [1, self.margin + sum(columns.edges[-1] for columns in self.laid_out(block))]
         needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
         needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, LeftOut)]
         return max(needed)
+
+    @property
+    def margin(self) -> int:
+        """Blanks before the first number of a row, where a number has none of its own."""
+        return 2 - self.gap
 
     def left_out(self, piece: LeftOut) -> str:
         return f" {self.screen.left_out(piece.rest)} "
@@ -147,7 +155,7 @@ class Grid:
     ) -> Iterator[Row]:
         """The rows of matrices side by side, blank where there are fewer than `across`."""
         blanks: list[Line] = [[(" " * width, "")]] * (across - len(panels))
-        spare = width - sum(columns.edges[-1] for columns in laid)
+        spare = width - self.margin - sum(columns.edges[-1] for columns in laid)
         step = max(1, CHUNK // max(1, len(self.column_labels)))
         for piece in self.rows:
             if isinstance(piece, LeftOut):
@@ -162,7 +170,7 @@ class Grid:
 
     def body(self, panel: TextPanel, laid: Sequence[Columns], rows: range, spare: int) -> list[Line]:
         """The numbers of these rows of one matrix, and `spare` blanks after them."""
-        lines: list[Line] = [[] for _ in rows]
+        lines: list[Line] = [[(" " * self.margin, "")] * self.margin for _ in rows]
         for columns in laid:
             piece = columns.piece
             if isinstance(piece, LeftOut):
@@ -194,7 +202,7 @@ class Grid:
                 yield "".join(pad_left(word, width - 1) + " " for width in widths), style
 
     def header(self, laid: Sequence[Columns]) -> Line:
-        spans: Line = []
+        spans: Line = [(" " * self.margin, "")] * self.margin
         for piece, widths, *_ in laid:
             if isinstance(piece, LeftOut):
                 spans.append((self.left_out(piece), "aside"))

@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from attnctl.drawing.screen.frame import Frame
+from attnctl.drawing.screen.frame import Frame, Shelf, text_of
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import safe
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Element = Line | Frame
+Element = Line | Frame | Shelf
 """What a view is made of."""
 
 CHUNK = 256
@@ -77,8 +77,7 @@ def screen_of(output: Console | PlainOutput) -> Screen:
 def plain_text(elements: Iterable[Element]) -> Iterator[str]:
     """Lines and tables as lines of plain text."""
     for element in elements:
-        lines = element.text() if isinstance(element, Frame) else ["".join([text for text, _ in element])]
-        yield from map(safe, lines)
+        yield from map(safe, text_of(element))
 
 
 def say(*lines: str, stream: TextIO | None = None, end: str = "\n") -> None:
@@ -109,7 +108,7 @@ def chunks(elements: Iterable[Element]) -> Iterator[list[Element]]:
     chunk: list[Element] = []
     for each in elements:
         chunk.append(each)
-        if isinstance(each, Frame) or len(chunk) == CHUNK:
+        if isinstance(each, Frame | Shelf) or len(chunk) == CHUNK:
             yield chunk
             chunk = []
     if chunk:

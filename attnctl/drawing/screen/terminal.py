@@ -12,7 +12,7 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
 
-from attnctl.drawing.screen.frame import Frame, border
+from attnctl.drawing.screen.frame import GAP, Frame, Shelf, border
 from attnctl.drawing.screen.palette import STYLES, backgrounds, ramp
 from attnctl.drawing.screen.screen import Box, Line
 from attnctl.drawing.screen.text import safe
@@ -50,10 +50,16 @@ class CaptionBox(RichBox):
         return safe(border(self.box.separator, widths, () if level == "head" else next(self.rest)))
 
 
-def renderable(element: Line | Frame, styles: Styles) -> Segments | Table:
-    """A line as Rich segments, a frame as a Rich table."""
+def renderable(element: Line | Frame | Shelf, styles: Styles) -> Segments | Table:
+    """A line as Rich segments, a frame as a Rich table, a shelf as a grid of these."""
     if isinstance(element, Frame):
         return rich_table(element, styles)
+    if isinstance(element, Shelf):
+        shelf = Table.grid(padding=(0, GAP, 0, 0))
+        for width in element.widths:
+            shelf.add_column(width=width, no_wrap=True)
+        shelf.add_row(*[Group(*[renderable(each, styles) for each in block]) for block in element.blocks])
+        return shelf
     return Segments([*segments(element, styles), Segment.line()])
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attnctl.base.trace import Trace
 from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Screen
-from attnctl.drawing.show.frames import frames, id_frames
+from attnctl.drawing.show.frames import id_frames
+from attnctl.drawing.show.glance import glance, opening
 from attnctl.drawing.show.headline import headline
+from attnctl.drawing.show.looks import look_lines
 from attnctl.drawing.show.sheet import checked_heads, load_sheet
-from attnctl.drawing.show.view import View, formula_of, shape_of, steps_of
+from attnctl.drawing.show.step import step_lines
+from attnctl.drawing.show.view import View, steps_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS
 
@@ -26,8 +29,9 @@ SHORTENED = "Fitted to this terminal: --full leaves nothing out, nor does a pipe
 def show(trace: Trace, output: Console | PlainOutput, view: View | None = None) -> None:
     """Print the trace as tables.
 
-    On a terminal they are fitted to its width, with the count of rows, columns and heads that are
-    left out; elsewhere everything is whole. Raises AttnError for a step or head that is not there.
+    On a terminal they stand side by side, fitted to its width, with the count of rows, columns and
+    heads that are left out; elsewhere, and with `full`, each stands alone and is whole. Raises
+    AttnError for a step or head that is not there.
     """
     print_lines(trace_lines(trace, screen_of(output), view or View()), output)
 
@@ -44,44 +48,34 @@ def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
     """The lines of `show`."""
     chosen = steps_of(trace, view)
     heads = checked_heads(trace, view.heads)
-    opening = list(headline(trace, screen, full=view.full))
-    yield from opening
-    whole = yield from id_frames(trace, screen, full=view.full)
-    for number, step in enumerate(chosen):
-        if number or opening or trace.tokens:
-            yield []
-        whole &= yield from step_lines(load_sheet(trace, step.name), step, screen, view, heads)
+    asked = view.steps is not None or view.full or view.heat or view.brief
+    draw = first_screen if screen.fits and len(chosen) > 1 and not asked else column
+    whole = yield from draw(trace, chosen, screen, view, heads)
     if not whole:
         yield []
         yield from screen.flow([(SHORTENED, "aside")], " ")
 
 
-def step_lines(
-    trace: Trace, step: Step, screen: Screen, view: View, heads: int
+def first_screen(
+    trace: Trace, chosen: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
-    """The title of a step and its matrices; returns whether all of it was shown."""
-    if view.heat:
-        yield from heat(trace, step, screen, view, heads)
-        return True
-    framed = frames(trace, step.name, screen, view, heads)
-    brief = view.brief and screen.fits and not view.full and step.name == WEIGHTS
-    if brief and not (framed.at_a_glance and screen.colours):  # where the numbers themselves are shaded
-        yield from heat(trace, step, screen, view, heads)
-        if framed.at_a_glance:
-            yield from framed.lines()
-        return framed.at_a_glance
-    title = [(step.name, "name"), (formula_of(step), "formula"), (shape_of(trace, step), "aside")]
-    notes = [(note, "aside") for note in framed.notes]
-    yield from screen.flow([(screen.ours(text), style) for text, style in title + notes], "   ")
-    return (yield from framed.lines())
+    """What was run, steps side by side, a sentence a head; returns whether all is shown."""
+    whole = yield from opening(trace, screen)
+    whole &= yield from glance(trace, chosen, screen, view, heads)
+    if any(step.name == WEIGHTS for step in chosen):
+        yield from look_lines(trace, screen, view.heads)
+    return whole
 
 
-def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Iterator[Element]:
-    from attnctl.drawing.screen.heat import heat_lines
-    from attnctl.drawing.show.picture import Look, plot_of
-
-    look = Look(heads=view.heads, log=view.log, without_first=view.without_first)
-    plot = plot_of(trace, step.name, heads, look)
-    title = [(step.name, "name"), *((each, "aside") for each in plot.about)]
-    yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
-    yield from heat_lines(plot, screen)
+def column(
+    trace: Trace, chosen: Sequence[Step], screen: Screen, view: View, heads: int
+) -> Generator[Element, None, bool]:
+    """What was run, and one step below the other; returns whether all is shown."""
+    lines = list(headline(trace, screen, full=view.full))
+    yield from lines
+    whole = yield from id_frames(trace, screen, full=view.full)
+    for number, step in enumerate(chosen):
+        if number or lines or trace.tokens:
+            yield []
+        whole &= yield from step_lines(load_sheet(trace, step.name), step, screen, view, heads)
+    return whole

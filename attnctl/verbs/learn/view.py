@@ -13,7 +13,7 @@ from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.sheet import checked_heads
-from attnctl.drawing.show.tables import step_lines
+from attnctl.drawing.show.step import step_lines
 from attnctl.drawing.show.view import View
 from attnctl.verbs.learn.grade import AnswerVerdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson

@@ -12,6 +12,7 @@ import numpy as np
 from attnctl.base.display import Displayed
 from attnctl.base.trace import Trace
 from attnctl.base.words import all_of
+from attnctl.drawing.show.looks import find_ties
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
@@ -26,7 +27,6 @@ from attnctl.verbs.story.claims import (
     TopKeys,
     Unmixed,
     extremes,
-    find_ties,
     largest_change,
     mix,
     same_mixture,

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnctl.drawing.show.looks import ULPS
 from attnctl.math import Array, Cell
-
-ULPS = 8
-"""Numbers that differ by no more than so many units in the last place are the same for a person."""
 
 
 @dataclass(frozen=True)
@@ -169,13 +167,6 @@ def largest_change(step: str, source: str, array: Array, before: Array) -> Moved
         return Unchanged(step, source) if np.array_equal(array, before, equal_nan=True) else None
     cell = index_of(gap.argmax(), array)
     return Moved(step, source, cell, float(before[cell]), float(array[cell]), bool(both.all()))
-
-
-def find_ties(row: Array) -> tuple[int, ...]:
-    """The places of the largest number of a row, and of those that equal it but for rounding."""
-    top = row.max()
-    near = ULPS * np.finfo(row.dtype).eps * abs(top)
-    return tuple(int(at) for at in np.flatnonzero(row >= top - near))
 
 
 def mix(step: str, row: Cell, weights: Array, most: int) -> Mix:

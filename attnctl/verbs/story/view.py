@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attnctl.base.cells import Speller, number_repeats
+from attnctl.base.cells import Speller
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.drawing.show.headline import headline
+from attnctl.drawing.show.looks import MOST_KEYS, Namer, name_of, percent
 from attnctl.drawing.show.view import formula_of, shape_of
 from attnctl.verbs.story.chapters import Chapter, Story, plainly
 from attnctl.verbs.story.claims import (
@@ -35,13 +35,7 @@ if TYPE_CHECKING:
 WIDEST = 80
 """Columns of a story: longer lines are hard to read."""
 
-MOST_KEYS = 4
-"""Keys that are named one by one."""
-
 UNBROKEN = "\N{NO-BREAK SPACE}"
-
-WORD = re.compile(r"[\w'’-]*\w[\w'’-]*")
-"""A token that stands in a sentence as it is."""
 
 LEAST_TOLD = 0.00005
 """A share below it is not said."""
@@ -97,11 +91,11 @@ def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Lin
         yield [(f"{indent}{line.replace(UNBROKEN, ' ')}", "")]
 
 
-class Writer:
+class Writer(Namer):
     """Writes claims as sentences."""
 
     def __init__(self, story: Story, screen: Screen) -> None:
-        self.trace, self.screen = story.trace, screen
+        super().__init__(story.trace, screen)
         self.spell = Speller(story.trace)
 
     def sentences(self, chapter: Chapter) -> Iterator[str]:
@@ -163,7 +157,7 @@ class Writer:
     def look(self, claim: TopKeys) -> str:
         """What a row looks at, and why."""
         who, share = self.row(claim.step, claim.row), percent(claim.share)
-        keys = self.keys(claim.step, claim.keys)
+        keys = self.keys(claim.keys)
         if claim.seen == 1:
             return f"{who} sees {keys} alone: {share}{self.hiding(claim)}."
         if len(claim.keys) == claim.seen and claim.seen > 1:
@@ -187,7 +181,7 @@ class Writer:
 
     def hiding(self, claim: TopKeys) -> str:
         """What the row does not see."""
-        said = [f"{rule} hides {self.keys(claim.step, keys)}" for rule, keys in claim.hidden]
+        said = [f"{rule} hides {self.keys(keys)}" for rule, keys in claim.hidden]
         return f" ({'; '.join(said)})" if said else ""
 
     def mix(self, claim: Mix) -> str:
@@ -202,50 +196,11 @@ class Writer:
         """scores[0,love,AI], as `explain` takes it."""
         return self.screen.ours(self.spell(step, cell))
 
-    def row(self, step: str, row: tuple[int, ...]) -> str:
-        """love; love in head 1, where there are several; query 2, where there are no tokens."""
-        axes, shape = self.trace.steps[step].axes, self.trace[step].shape
-        words = self.trace.tokens_along(step, len(row) - 1)
-        name = f"query {row[-1]}" if words is None else self.screen.ours(names_of(words)[row[-1]])
-        where = [f"{axes[at]} {row[at]}" for at in range(len(row) - 1) if shape[at] > 1]
-        return f"{', '.join(where)}: {name}" if where else name
-
     def rows(self, step: str, rows: Sequence[tuple[int, ...]]) -> str:
         """Rows by name, the first few."""
         named = [self.row(step, row) for row in rows[:MOST_KEYS]]
         more = len(rows) - len(named)
         return "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
-
-    def key(self, at: int) -> str:
-        """A key by its token, or by its number."""
-        words = self.trace.key_tokens
-        if words is None or at >= len(words):
-            return f"key {at}"
-        return self.screen.ours(names_of(words)[at])
-
-    def keys(self, step: str, keys: Sequence[int]) -> str:
-        """Keys one by one, or how many."""
-        if len(keys) > MOST_KEYS:
-            shown = [self.key(at) for at in keys[: MOST_KEYS - 1]]
-            return all_of([*shown, f"{len(keys) - len(shown)} more"])
-        return all_of(self.key(at) for at in keys)
-
-
-def name_of(token: str) -> str:
-    """A token within a sentence: in quotes where its signs would be read as the sentence's."""
-    return token if WORD.fullmatch(token) else f'"{token}"'
-
-
-def names_of(tokens: Sequence[str]) -> list[str]:
-    return number_repeats(list(map(name_of, tokens)))
-
-
-def percent(share: float) -> str:
-    """0.6234 -> 62 %; of small shares a digit more."""
-    size = share * 100
-    if size == 0 or size >= 9.95:
-        return f"{size:.0f} %"
-    return f"{size:.1f} %" if size >= 0.95 else f"{size:.2g} %"
 
 
 def number(value: float) -> str:

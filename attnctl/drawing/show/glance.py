@@ -1,0 +1,219 @@
+"""The first screen: matrices that belong together side by side, a line for each copy."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.frame import GAP, Frame, Shelf, join
+from attnctl.drawing.screen.output import Element
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.text import cells
+from attnctl.drawing.show.frames import frames, id_frames
+from attnctl.drawing.show.headline import headline
+from attnctl.drawing.show.sheet import load_sheet
+from attnctl.drawing.show.step import step_lines
+from attnctl.drawing.show.view import View
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Copy, Merge
+
+FEW = 8
+"""Rows or columns without names that need no numbers beside them: so many are counted at a glance."""
+
+FEW_BANDS = 2
+"""Heads one below the other beside which a step without heads may leave its place empty."""
+
+KEY = "key"
+
+Copies = Mapping[str, Sequence[Step]]
+"""By the name of a step those that only repeat its numbers."""
+
+
+class Small(NamedTuple):
+    """A step whose matrices are shown whole, those of heads one below the other."""
+
+    step: Step
+    frame: Frame
+    labels: Sequence[str]
+    notes: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """What came to be how: `attention_weights A = softmax over keys`."""
+        unlike = self.step.inputs and self.step.symbol != self.step.name
+        return f"{self.step.name} {self.step.symbol}" if unlike else self.step.name
+
+    def belongs_beside(self, other: Small) -> bool:
+        """True where the rows are the same tokens, or count along the same axis, for as many heads."""
+        alike = any(self.labels) or self.step.axes[-2:-1] == other.step.axes[-2:-1]
+        bands = {len(self.frame.bands), len(other.frame.bands)}
+        return alike and self.labels == other.labels and (len(bands) == 1 or max(bands) <= FEW_BANDS)
+
+
+class Block(NamedTuple):
+    """The formulas of some steps, a table of them, and which steps are copies."""
+
+    lines: Sequence[Line | Frame]
+    width: int
+
+
+def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
+    """The headline, the ids beside the sentence where they fit; returns whether all is shown."""
+    lines = list(headline(trace, screen))
+    ids = ids_of(trace, screen)
+    if cells(ids) > screen.width:
+        yield from lines
+        return (yield from id_frames(trace, screen, full=False))
+    if ids and lines and cells(lines[0][0][0]) + 3 + cells(ids) <= screen.width:
+        lines[0] = [*lines[0], ("   ", ""), (ids, "aside")]
+    elif ids:
+        lines.append([(ids, "aside")])
+    yield from lines
+    return True
+
+
+def ids_of(trace: Trace, screen: Screen) -> str:
+    """`ids: I 0 · love 1 · AI 2`; "" where there are none."""
+    tokens, ids = trace.tokens or [], trace.ids or []
+    if not tokens or len(ids) != len(tokens) or trace.header.get("key_ids"):
+        return ""
+    pairs = (f"{screen.token(each)} {at}" for each, at in zip(tokens, ids, strict=True))
+    return f"ids: {screen.dot.join(pairs)}"
+
+
+def glance(
+    trace: Trace, steps: Sequence[Step], screen: Screen, view: View, heads: int
+) -> Generator[Element, None, bool]:
+    """What was given, then what came of it: all of these steps; returns whether each is shown whole."""
+    copies = copies_of(trace, steps)
+    copied = {step.name for found in copies.values() for step in found}
+    row: list[Block] = []
+    whole = True
+    for run in runs_of(trace, [step for step in steps if step.name not in copied], screen, view, heads):
+        block = None if isinstance(run, Step) else block_of(run, copies, screen)
+        if row and (block is None or sum(each.width + GAP for each in row) + block.width > screen.width):
+            yield from on_shelf(row)
+            row = []
+        if isinstance(run, Step):
+            yield []
+            whole &= yield from step_lines(load_sheet(trace, run.name), run, screen, view, heads)
+            yield from copy_lines(run, copies, screen)
+        elif block is not None:
+            row.append(block)
+    yield from on_shelf(row)
+    return whole
+
+
+def copies_of(trace: Trace, steps: Sequence[Step]) -> dict[str, list[Step]]:
+    first = {step.name: step.name for step in steps}
+    out: dict[str, list[Step]] = {}
+    for step in steps:
+        if step.inputs and step.inputs[0] in first and repeats(trace, step):
+            first[step.name] = first[step.inputs[0]]
+            out.setdefault(first[step.name], []).append(step)
+    return out
+
+
+def repeats(trace: Trace, step: Step) -> bool:
+    """True where a step has just the numbers of its input: a copy, or one head put side by side."""
+    if not isinstance(step.op, Copy | Merge):
+        return False
+    own, other = trace[step.name], trace[step.inputs[0]]
+    return own.size == other.size and np.array_equal(own, other.reshape(own.shape), equal_nan=True)
+
+
+def runs_of(
+    trace: Trace, steps: Sequence[Step], screen: Screen, view: View, heads: int
+) -> Iterator[list[Small] | Step]:
+    """Steps that stand in one table, as many as fit; a step that is too large stands alone.
+
+    What was read of no other step comes first. Of the rest, steps with a column for each key stand
+    together, and so do others.
+    """
+
+    def kind(step: Step) -> tuple[bool, bool]:
+        return bool(step.inputs), step.axes[-1:] == (KEY,)
+
+    for _, group in groupby(sorted(steps, key=lambda step: kind(step)[0]), kind):
+        run: list[Small] = []
+        for step in group:
+            each = small(trace, step, screen, view, heads)
+            if run and (each is None or not fits_beside(run, each, screen)):
+                yield run
+                run = []
+            if each is None:
+                yield step
+            else:
+                run.append(each)
+        if run:
+            yield run
+
+
+def fits_beside(run: Sequence[Small], each: Small, screen: Screen) -> bool:
+    width = run[0].frame.width + sum(other.frame.widths[-1] + 1 for other in [*run[1:], each])
+    return each.belongs_beside(run[0]) and width <= screen.width
+
+
+def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Small | None:
+    """A step that can be taken in at a glance; None where it cannot."""
+    drawn = frames(load_sheet(trace, step.name), step.name, screen, view, heads)
+    several = max(trace[step.name].shape[:-2], default=1) > 1
+
+    def named(axis: int, labels: Sequence[str]) -> Sequence[str]:
+        counted = len(labels) <= FEW and trace.tokens_along(step.name, axis) is None
+        return [""] * len(labels) if counted and len(step.axes) > 1 else labels
+
+    def caption(index: Sequence[int]) -> str:
+        return screen.ours(step.name + f"[{','.join(map(str, index))}]" * several)
+
+    own = replace(
+        drawn,
+        grid=replace(
+            drawn.grid,
+            row_labels=named(-2, drawn.grid.row_labels),
+            column_labels=named(-1, drawn.grid.column_labels),
+            gap=1,
+        ),
+        panels=tuple(
+            panel._replace(caption=caption(index))
+            for panel, index in zip(drawn.panels, drawn.sheet.indices, strict=True)
+        ),
+    )
+    if not (own.panels and own.at_a_glance):
+        return None
+    frame = own.grid.frame([[panel] for panel in own.panels], own.blocks()[0])
+    return Small(step, frame, own.grid.row_labels, own.notes) if frame.width <= screen.width else None
+
+
+def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> Block:
+    frame = join([each.frame for each in run], labels=int(any(run[0].labels)))
+    titles: dict[str, list[str]] = {}
+    for each in run:
+        titles.setdefault(each.step.formula, []).append(each.title)
+    said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items()]
+    said += [(note, "aside") for each in run for note in each.notes]
+    above = flow(said, screen)
+    below = [line for each in run for line in copy_lines(each.step, copies, screen)]
+    widths = (sum(cells(text) for text, _ in line) for line in above + below)
+    return Block([*above, frame, *below], max(frame.width, *widths))
+
+
+def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:
+    same = copies.get(step.name, ())
+    return flow([(f"{each.name} = {each.inputs[0]}", "formula") for each in same], screen)
+
+
+def flow(spans: Line, screen: Screen) -> list[Line]:
+    return screen.flow([(screen.ours(text), style) for text, style in spans], screen.dot) if spans else []
+
+
+def on_shelf(row: Sequence[Block]) -> Iterator[Element]:
+    if len(row) > 1:
+        yield Shelf([each.lines for each in row], [each.width for each in row])
+    else:
+        yield from (line for each in row for line in each.lines)

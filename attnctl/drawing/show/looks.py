@@ -1,0 +1,105 @@
+"""Rows, keys and shares in sentences; the key that each head looks at most, a sentence a head."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from attnctl.base.cells import number_repeats
+from attnctl.base.trace import Trace
+from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.math import Array, Cell
+from attnctl.math.names import WEIGHTS
+
+MOST_KEYS = 4
+"""Keys that are named one by one."""
+
+MOST_HEADS = 8
+"""Heads that have a sentence each."""
+
+ULPS = 8
+"""Numbers that differ by no more than so many units in the last place are the same for a person."""
+
+WORD = re.compile(r"[\w'’-]*\w[\w'’-]*")
+"""A token that stands in a sentence as it is."""
+
+
+class Namer:
+    """Names the rows and keys of a trace within sentences."""
+
+    def __init__(self, trace: Trace, screen: Screen) -> None:
+        self.trace, self.screen = trace, screen
+
+    def row(self, step: str, row: Cell) -> str:
+        """love; head 1: love, where there are several; query 2, where there are no tokens."""
+        axes, shape = self.trace.steps[step].axes, self.trace[step].shape
+        words = self.trace.tokens_along(step, len(row) - 1)
+        name = f"query {row[-1]}" if words is None else self.screen.ours(names_of(words)[row[-1]])
+        where = [f"{axes[at]} {row[at]}" for at in range(len(row) - 1) if shape[at] > 1]
+        return f"{', '.join(where)}: {name}" if where else name
+
+    def key(self, at: int) -> str:
+        """A key by its token, or by its number."""
+        words = self.trace.key_tokens
+        if words is None or at >= len(words):
+            return f"key {at}"
+        return self.screen.ours(names_of(words)[at])
+
+    def keys(self, keys: Sequence[int]) -> str:
+        """Keys one by one, or how many."""
+        if len(keys) > MOST_KEYS:
+            shown = [self.key(at) for at in keys[: MOST_KEYS - 1]]
+            return all_of([*shown, f"{len(keys) - len(shown)} more"])
+        return all_of(self.key(at) for at in keys)
+
+
+def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Iterator[Line]:
+    """For each of these heads the row that looks hardest at one key: `head 0: I looks most at AI, 91 %`."""
+    weights, name = trace[WEIGHTS], Namer(trace, screen)
+    leads = list(np.ndindex(*weights.shape[:-2]))
+    if heads is not None and trace.steps[WEIGHTS].axes[:-2] == ("head",):
+        leads = [(head,) for head in heads]
+    for lead in leads[:MOST_HEADS]:
+        row = hardest_row(weights[lead])
+        if row is None:
+            continue
+        own = weights[lead][row]
+        said = f"{name.row(WEIGHTS, (*lead, row))} looks most at {name.keys(find_ties(own))}"
+        yield from screen.flow([(f"{said}, {percent(float(own.max()))}", "")], "")
+    if len(leads) > MOST_HEADS:
+        yield [(screen.ours(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
+
+
+def hardest_row(weights: Array) -> int | None:
+    """The row with the largest weight, of those that see several keys if any does; None without weights."""
+    known = np.where(np.isfinite(weights).all(axis=-1), weights.max(axis=-1, initial=0), 0)
+    free = np.where((weights > 0).sum(axis=-1) > 1, known, 0)
+    most = free if free.any() else known
+    return int(most.argmax()) if most.size and most.max() > 0 else None
+
+
+def find_ties(row: Array) -> tuple[int, ...]:
+    """The places of the largest number of a row, and of those that equal it but for rounding."""
+    top = row.max()
+    near = ULPS * np.finfo(row.dtype).eps * abs(top)
+    return tuple(int(at) for at in np.flatnonzero(row >= top - near))
+
+
+def name_of(token: str) -> str:
+    """A token within a sentence: in quotes where its signs would be read as the sentence's."""
+    return token if WORD.fullmatch(token) else f'"{token}"'
+
+
+def names_of(tokens: Sequence[str]) -> list[str]:
+    return number_repeats(list(map(name_of, tokens)))
+
+
+def percent(share: float) -> str:
+    """0.6234 -> 62 %; of small shares a digit more."""
+    size = share * 100
+    if size == 0 or size >= 9.95:
+        return f"{size:.0f} %"
+    return f"{size:.1f} %" if size >= 0.95 else f"{size:.2g} %"

@@ -1,0 +1,102 @@
+"""The first screen: steps side by side, nothing lost, copies in a line, a sentence a head."""
+
+import re
+
+import numpy as np
+import pytest
+import render_traces as traces
+from render_golden import FULL, first, piped, terminal
+
+from attnctl import run
+
+WIDTHS = [60, 80, 100, 140]
+
+
+def test_it_fits_a_screen_with_the_command_above_and_the_prompt_below():
+    assert len(terminal(first(), 100).splitlines()) <= 50 - 2
+
+
+def matrices(text):
+    """The numbers of each matrix, by the caption above it."""
+    found, at = {}, {}
+    for line in text.splitlines():
+        for part in re.finditer(r"[─├┼┬╭]─ ([^─│]+?) ─(?=─*[┬┼╮┤])", line):
+            at[part.start()] = part[1]
+            found[part[1]] = []
+        for row in re.finditer(r"(?<=│)[^│]*(?=│)", line):
+            numbers = re.findall(r"(?<!\S)-?\d+\.\d{4}(?!\S)", row[0])
+            if numbers:
+                found[at[row.start() - 1]].append([float(each) for each in numbers])
+    return found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("heads", [1, 2, 3])
+def test_every_number_is_there_at_any_width(width, heads):
+    trace = run("I love AI", heads=heads, d_model=6)
+    copies = {"X", "concat"} if heads == 1 else {"X"}
+    found = matrices(terminal(trace, width))
+    for name, array in trace.items():
+        if name in copies:
+            continue
+        several = array.ndim == 3 and len(array) > 1
+        for at, matrix in enumerate(array.reshape(-1, *array.shape[-2:])):
+            shown = np.array(found[f"{name}[{at}]" if several else name])
+            np.testing.assert_allclose(shown, matrix, atol=5.1e-5)
+
+
+def test_a_copy_is_a_line_and_what_an_edit_changed_is_none():
+    text = terminal(run("I love AI", weights={"W_O": "none"}), 60)
+    assert re.findall(r"^(X = .*|concat = .*)", text, re.MULTILINE) == [
+        "X = embeddings",
+        "concat = head_outputs · output = concat",
+    ]
+    edited = terminal(run("I love AI", edits=["X[0,0]=1"]), 60)
+    assert "─ X ─" in edited
+    assert not re.search(r"^X = embeddings$", edited, re.MULTILINE)
+
+
+LOOKS = [
+    ([[0.9, 0.1], [0.2, 0.8]], "I looks most at I, 90 %"),
+    ([[1.0, 0.0], [0.4, 0.6]], "love looks most at love, 60 %"),
+    ([[1.0, 0.0], [0.0, 1.0]], "I looks most at I, 100 %"),
+    ([[0.5, 0.5], [0.5, 0.5]], "I looks most at I and love, 50 %"),
+    ([[0.0, 0.0], [0.0, 0.0]], None),
+    ([[np.nan, 0.5], [0.7, 0.3]], "love looks most at I, 70 %"),
+]
+
+
+@pytest.mark.parametrize(("weights", "sentence"), LOOKS)
+def test_the_sentence_of_a_head(weights, sentence):
+    trace = traces.foreign("attention_weights", np.array([weights, weights]), "head", "query", "key")
+    trace.header["tokens"] = ["I", "love"]
+    other = traces.foreign("head_outputs", np.zeros((2, 2, 1)), "head", "query", "d_v")
+    both = type(trace)(trace.steps | other.steps, {**trace.arrays, **other.arrays}, trace.header)
+    said = [line.strip() for line in terminal(both, 80).splitlines() if "looks" in line]
+    assert said == ([f"head {at}: {sentence}" for at in range(2)] if sentence else [])
+
+
+def test_of_many_heads_the_rest_is_counted():
+    text = terminal(run("a b", heads=10, d_model=10), 80)
+    assert len(re.findall("looks most", text)) == 8
+    assert "… and 2 heads more" in text
+
+
+def test_ids_stand_beside_the_sentence_or_below_or_in_a_table():
+    lines = terminal(first(), 80).splitlines()
+    assert lines[0] == "I love AI   ids: I 0 · love 1 · AI 2"
+    lines = terminal(first(), 30).splitlines()
+    assert (lines[0], lines[3]) == ("I love AI", "ids: I 0 · love 1 · AI 2")
+    assert any(line.startswith("│ id │") for line in terminal(run("one " * 30), 60).splitlines())
+
+
+def test_what_is_large_stands_alone_and_says_what_is_left_out():
+    text = terminal(run("I love AI", d_model=64, heads=2), 100)
+    assert "W_Q   W = drawn" in text
+    assert "X = embeddings" in text.splitlines()
+    assert "--full leaves nothing out" in text
+
+
+@pytest.mark.parametrize("trace", [first(), traces.crossed(), traces.grouped()], ids=lambda t: t.sentence)
+def test_a_pipe_gets_one_step_below_the_other(trace):
+    assert piped(trace) == piped(trace, FULL)
