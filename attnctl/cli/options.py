@@ -158,7 +158,9 @@ class ViewOptions(NamedTuple):
         PRECISION,
     ] = None
     brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
-    full: Annotated[bool, option("One step below the other, nothing left out, however large. (Tables.)", "--full")] = False
+    full: Annotated[
+        bool, option("One step below the other, nothing left out, however large. (Tables.)", "--full")
+    ] = False
     heat: Annotated[bool, option("Draw heat maps instead of numbers. (Tables.)", "--heat")] = False
     log: Annotated[
         bool, option("Colour by the logarithm of the numbers. (Pictures and heat maps.)", "--log")

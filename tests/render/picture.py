@@ -17,5 +17,7 @@ if __name__ == "__main__":
     )
     console.print('$ attnctl run "I love AI" --heads 2', highlight=False)
     show(first(), console)
-    drawn = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title=" ", unique_id="first"), flags=re.DOTALL)
+    drawn = re.sub(
+        r"@font-face \{.*?\}", "", console.export_svg(title=" ", unique_id="first"), flags=re.DOTALL
+    )
     PICTURE.write_text(drawn.replace("Fira Code", "DejaVu Sans Mono"))  # no font is fetched

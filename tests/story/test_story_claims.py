@@ -130,11 +130,11 @@ def test_every_row_of_weights_and_outputs_is_told(path):
 
 
 FALSE = [
-    ("Look", {"share": 0.5}),
-    ("Look", {"keys": (3,)}),
-    ("Look", {"hidden": ()}),
-    ("Look", {"scores": (9.0,)}),
-    ("Look", {"seen": 5}),
+    ("TopKeys", {"share": 0.5}),
+    ("TopKeys", {"keys": (3,)}),
+    ("TopKeys", {"hidden": ()}),
+    ("TopKeys", {"scores": (9.0,)}),
+    ("TopKeys", {"seen": 5}),
     ("Extremes", {"most": 9.0}),
     ("Moved", {"after": 0.0}),
     ("Hidden", {"by": (("causal", 3),)}),
