@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.inputs.arrays.reader import Facts
+from attnctl.inputs.arrays.facts import Facts
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan.prepared import Named, Prepared, arrays_of
 from attnctl.inputs.plan.variant import variant

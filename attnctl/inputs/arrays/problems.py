@@ -7,9 +7,9 @@ from collections.abc import Container, Iterator, Mapping
 import numpy as np
 
 from attnctl.base.words import dims
-from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.arrays.facts import adds_positions, unmeant_cache, unrotatable
+from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Shape
-from attnctl.math.derivation import Rotary
 from attnctl.math.names import (
     B_O,
     KEY_LENGTHS,
@@ -75,20 +75,6 @@ def unmeant_norms(found: Container[str], settings: Settings) -> Iterator[str]:
             yield f"{' and '.join(names)} go together; give both"
     if NORM_BIASES[0] in there and NORM_WEIGHTS[0] not in there:
         yield f"{NORM_BIASES[0]} is added to what a weight multiplies; give {NORM_WEIGHTS[0]} too"
-
-
-def unmeant_cache(found: Container[str], settings: Settings) -> Iterator[str]:
-    """Keys of a cache that are to be rotated, where there is no cache, or nothing that rotates."""
-    place = settings.where(("cache_unrotated",))
-    if settings.cache_unrotated and PAST_KEY not in found:
-        yield f"{place}: there is no past_key; leave it out, or give past_key and past_value"
-    if settings.cache_unrotated and rotary(settings) is None:
-        yield f"{place}: only rotary positions turn keys; say positions rope too"
-
-
-def adds_positions(settings: Settings) -> bool:
-    """Whether positions are added to X: sinusoids, or a learned table."""
-    return settings.positions == SINUSOIDAL or isinstance(settings.positions, list)
 
 
 def unusable(name: str, array: Array, dtype: str) -> Iterator[str]:
@@ -306,17 +292,3 @@ def past_misfits(shapes: Mapping[str, Shape], new: Mapping[str, Shape]) -> Itera
     lengths = sorted({shape[-2] for shape in past.values()})
     if len(lengths) > 1:
         yield f"past_key and past_value hold different numbers of keys: {lengths}"
-
-
-def rotary(settings: Settings) -> Rotary | None:
-    """The rotary positions, if these are the ones that were asked for."""
-    return settings.positions if isinstance(settings.positions, Rotary) else None
-
-
-def unrotatable(settings: Settings, d_k: int) -> Iterator[str]:
-    """Rotary positions that this size of head cannot have."""
-    turns = rotary(settings)
-    dims = d_k if turns is None else turns.dims or d_k
-    if turns is not None and (dims > d_k or dims % 2):
-        place = settings.where(("positions",))
-        yield f"{place}: rotating {dims} of d_k {d_k} columns; they turn in pairs: use an even number"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
+from attnctl.inputs.arrays.facts import Facts, unrotatable
 from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, Sizes, search
 from attnctl.inputs.arrays.problems import (
     has_batch,
@@ -24,7 +25,6 @@ from attnctl.inputs.arrays.problems import (
     missing,
     mixed,
     unlike_layout,
-    unrotatable,
     unsplit,
     unusable,
 )
@@ -62,18 +62,6 @@ TOKENS_FIRST = (X, MEMORY, *PROJECTED, CONCAT, OUTPUT)
 TOKENS_THEN_HEADS = "(batch, n, head, d)"
 
 ZEROS = "mask holds nothing but floats 0: they are added to the scores and hide nothing"
-
-
-class Facts(NamedTuple):
-    """What the arrays show of the run: sizes and whether there is a batch axis."""
-
-    batch: int | None
-    heads: int
-    kv_heads: int
-    queries: int
-    keys: int
-    d_k: int
-    past: int
 
 
 @dataclass(frozen=True)
@@ -275,12 +263,6 @@ def as_array(name: str, value: Any) -> Array:
     except (TypeError, RuntimeError) as error:
         raise AttnError(f"{name}: {error}; give a NumPy array") from error
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
-
-
-def written_masks(settings: Settings) -> dict[str, Array]:
-    """The mask and the bias that settings write out."""
-    written = {MASK: (settings.mask, bool), BIAS: (settings.bias, np.float64)}
-    return {name: np.array(rows, dtype) for name, (rows, dtype) in written.items() if rows is not None}
 
 
 def by_kind(found: Mapping[str, Array]) -> tuple[dict[str, Array], tuple[str, ...]]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace
+from attnctl.inputs.arrays.facts import rotary, unmeant_cache, written_masks
 from attnctl.inputs.arrays.foreign import understood
-from attnctl.inputs.arrays.problems import rotary, unmeant_cache
-from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any, written_masks
+from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import NONE, SINUSOIDAL, Settings
 from attnctl.inputs.plan import operator

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.arrays.problems import adds_positions
-from attnctl.inputs.arrays.reader import Facts, as_array, read_strictly, written_masks
+from attnctl.inputs.arrays.facts import Facts, adds_positions, written_masks
+from attnctl.inputs.arrays.reader import as_array, read_strictly
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan.prepared import (
     Named,

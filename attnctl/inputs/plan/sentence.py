@@ -13,8 +13,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
-from attnctl.inputs.arrays.problems import unmeant_cache
-from attnctl.inputs.arrays.reader import Facts, written_masks
+from attnctl.inputs.arrays.facts import Facts, unmeant_cache, written_masks
 from attnctl.inputs.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
 from attnctl.inputs.plan import embed, tensors
 from attnctl.inputs.plan.prepared import (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from attnctl.base.errors import raise_all
 from attnctl.base.values import Path
 from attnctl.base.words import one_of
-from attnctl.inputs.arrays.problems import unrotatable
+from attnctl.inputs.arrays.facts import unrotatable
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.names import PROJECTED, K, Q, V, matrix_of
 

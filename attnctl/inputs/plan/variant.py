@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnctl.inputs.arrays.problems import rotary
-from attnctl.inputs.arrays.reader import Facts
+from attnctl.inputs.arrays.facts import Facts, rotary
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan.prepared import Named
 from attnctl.math.derivation import Axes, LayerParts, Variant

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.evidence.precision import BFLOAT16, DTYPES, Precision, round_to
-from attnctl.inputs.arrays.reader import Facts
+from attnctl.inputs.arrays.facts import Facts
 from attnctl.inputs.config.settings import LENGTHS, Settings
 from attnctl.inputs.plan.variant import variant
 from attnctl.math import Array
