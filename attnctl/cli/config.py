@@ -62,6 +62,7 @@ def init(
     from attnctl.inputs.config.write import write_commented
 
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
+    settings = settings.with_(sentence=settings.sentence or known_token(settings))
     if output is None or output == STDOUT:
         print_config(write_commented(settings), force=force)
     else:
@@ -125,11 +126,11 @@ def check(
 
 
 def known_token(settings: Settings) -> str:
-    """A sentence for a config that has none: a token it knows."""
+    """A sentence for a config that has none: a token it knows, or what the README runs."""
     known = settings.vocab or (
         tuple(settings.embeddings) if isinstance(settings.embeddings, Mapping) else ()
     )
-    return known[0] if known else "attention"
+    return known[0] if known else "I love AI"
 
 
 @command(app, "attnctl config schema > attnctl.schema.json")

@@ -127,3 +127,16 @@ def test_cost_is_told_without_running(workplace):
         "kept": False,
     }
     assert steps["scores"]["flops"] == 1152
+
+
+def test_what_config_init_writes_runs_as_it_is(call):
+    (call("config", "init", "-o", "mine.yaml"))
+    assert call("run", "-c", "mine.yaml").out == call("run", "I love AI").out
+    (call("config", "init", "-c", "example:one-matrix", "--seed", "1", "-o", "other.yaml"))
+    assert call("run", "-c", "other.yaml").code == 0
+
+
+def test_a_step_that_is_named_wins_over_brief(call):
+    assert call("run", "I love AI", "--step", "scores", "--brief") == call(
+        "run", "I love AI", "--step", "scores"
+    )

@@ -9,7 +9,7 @@ from attnctl.base.trace import Trace
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.kind import KIND
-from attnctl.math.names import BIAS, MASK, MEMORY, OUTPUT
+from attnctl.math.names import BIAS, EMBEDDINGS, MASK, MEMORY, OUTPUT, PROJECTED, W_O, matrix_of
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
 
@@ -38,8 +38,45 @@ def facts(trace: Trace) -> list[str]:
     if OUTPUT in trace and isinstance(trace.steps[OUTPUT].op, Copy):
         said.append("no output projection")
     said += kind_words(config)
-    said += [f"seed {config['seed']}"] if config.get("seed") is not None else []
+    said += seeds(config)
     return said + ([str(config["dtype"])] if config.get("dtype") not in (None, "float64") else [])
+
+
+def seeds(config: Mapping[str, Any]) -> list[str]:
+    """`seed 0`; `weights from seed 1` where embeddings are given; nothing where nothing was drawn."""
+    drawn = drawn_tensors(config)
+    if len(set(drawn.values())) == 1 and None not in drawn.values():
+        return [f"seed {next(iter(drawn.values()))}"]
+    weights = {seed for name, seed in drawn.items() if name != EMBEDDINGS}
+    if len(weights) == 1:
+        drawn = {EMBEDDINGS: drawn[EMBEDDINGS], "weights": weights.pop()}
+    return [f"{name} from seed {seed}" for name, seed in drawn.items() if seed is not None]
+
+
+def drawn_tensors(config: Mapping[str, Any]) -> dict[str, int | None]:
+    """The seed of each tensor of a run on a sentence, None where it was given."""
+    weights = config.get("weights")
+    if config.get("seed") is None or not isinstance(weights, dict):
+        return {}
+
+    def seed_of(tensor: Any, otherwise: int) -> int | None:
+        random = tensor.get("random") if isinstance(tensor, dict) else None
+        return random.get("seed", otherwise) if isinstance(random, dict) else None
+
+    by_head = {name for head in weights.get("heads") or () for name in head}
+    own = seed_of(weights, config["seed"])
+
+    def seed_of_weight(name: str) -> int | None:
+        tensor = weights.get(name, weights.get("W") if name != W_O else None)
+        given = tensor is not None or name in by_head or "file" in weights
+        return own if not given else seed_of(tensor, config["seed"] if own is None else own)
+
+    found = {name: seed_of_weight(name) for name in [*map(matrix_of, PROJECTED), W_O]}
+    if (
+        weights.get(W_O, "none" if None in found.values() else None) == "none"
+    ):  # given ones have none beside
+        del found[W_O]
+    return {EMBEDDINGS: seed_of(config.get("embeddings"), config["seed"])} | found
 
 
 def kind_words(config: Mapping[str, Any]) -> list[str]:
