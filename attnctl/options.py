@@ -40,6 +40,8 @@ class Options(TypedDict, total=False):
     rules: Sequence[Rule | str | Mapping[str, Any]] | None
     qk_norm: HeadNorm | Literal["rms", "layer"] | Mapping[str, Any] | None
     cache_unrotated: bool | None
+    backward: bool | None
+    cotangent: str | None
     causal_offset: int | Literal["lengths"] | None
     dtype: Literal["float64", "float32", "float16"] | None
     edits: Sequence[str] | None

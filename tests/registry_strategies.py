@@ -1,5 +1,6 @@
 """Ops and rules of every registered kind, drawn by the types of their fields and by their signatures."""
 
+import re
 from dataclasses import fields
 from typing import get_type_hints
 
@@ -7,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attnctl.base.errors import AttnError
-from attnctl.math.ops import Block
+from attnctl.math.ops import Block, LayerNorm, RMSNorm
 from attnctl.math.ops.base import LEAD, parse
 from attnctl.math.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
 
@@ -23,6 +24,7 @@ VALUES = {
     Block | None: st.none(),
     tuple[int, ...]: st.lists(st.integers(0, 9), max_size=3).map(tuple),
     tuple[float, ...]: st.lists(st.floats(0.1, 2), max_size=2).map(tuple),
+    RMSNorm | LayerNorm: st.deferred(lambda: instances(RMSNorm) | instances(LayerNorm)),
     tuple[VisibilityRule, ...]: st.deferred(lambda: st.lists(visibility(), max_size=2).map(tuple)),
 }
 """What a field of each type may hold; a field of another type adds a line here. A batch has two members."""
@@ -82,9 +84,11 @@ def examples(draw, kind):
         names = [name for name in names if first or name in sizes or f"{name}?" not in optional]
         shape = []
         for name in names:
-            if name not in sizes:
-                sizes[name] = 2 if name == "batch" else draw(st.integers(1, 4))
-            shape += lead if name == LEAD else [sizes[name]]
+            for part in re.split(r" [*+] ", name):
+                if part not in sizes:
+                    drawn = 2 if part == "batch" else draw(st.integers(1, 4))
+                    sizes[part] = getattr(op, part, drawn)
+            shape += lead if name == LEAD else [eval(name, {}, sizes) if " " in name else sizes[name]]
         array = random.standard_normal(shape)
         hides = first and names[-1] == "key" and draw(st.booleans())
         inputs.append(array > 0 if is_mask else np.where(array > 0.5, -np.inf, array) if hides else array)

@@ -59,7 +59,7 @@ def moved(array, own, layout, lead):
     return turned.reshape(*array.shape[:lead], *shape_of(layout))
 
 
-OWN = set(names.where(lambda row: not row.model))
+OWN = set(names.where(lambda row: not (row.model or row.gradient)))
 """Every name but those that only layers of trained models have (tests/models/test_steps.py)."""
 
 # --- every derived step is read by another, or is the last ---

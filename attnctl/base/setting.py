@@ -9,6 +9,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.values import SWITCH, Json, Plain, Reader
 
 ATTENTION, SENTENCE, ARRAYS, EDIT = "Attention", "Sentence", "Arrays", "What if"
+GRADIENTS = "Gradients"
 """Groups of flags, as sections of a help: the commands that take one of a group take them all."""
 
 

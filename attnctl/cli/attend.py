@@ -16,6 +16,7 @@ from attnctl.cli.options import (
     ConfigOption,
     CostOptions,
     EditOptions,
+    GradientOptions,
     NameOption,
     OutputOptions,
     ViewOptions,
@@ -57,6 +58,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
     arrays: ArrayOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
+    gradients: GradientOptions,
     model: LayerOptions,
     cost: CostOptions,
     edits: EditOptions,
@@ -88,6 +90,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
 
     with progress("reading"):
         trace = read_one(file, rename=renames(name or []))
+    attention |= gradients
     if model.model is not None:
         flags = {**arrays, **attention, **edits, "config": config}
         attend_in_model(model, trace, flags, cost, view, output)

@@ -16,7 +16,7 @@ import typer
 
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
-from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, SENTENCE, Setting
+from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Setting
 from attnctl.base.values import MOST, BadValueError, Plain, Reader, whole, words
 from attnctl.cli.commands import Command
 from attnctl.formats import FINDINGS, FORMATS
@@ -75,6 +75,7 @@ Given = dict[str, Any]
 ArrayOptions = Annotated[Given, settings_with_flags(ARRAYS)]
 AttentionOptions = Annotated[Given, settings_with_flags(ATTENTION)]
 SentenceOptions = Annotated[Given, settings_with_flags(SENTENCE)]
+GradientOptions = Annotated[Given, settings_with_flags(GRADIENTS)]
 EditOptions = Annotated[Given, settings_with_flags(EDIT)]
 ConfigOption = Annotated[
     str | None,

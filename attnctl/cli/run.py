@@ -13,6 +13,7 @@ from attnctl.cli.options import (
     ConfigOption,
     CostOptions,
     EditOptions,
+    GradientOptions,
     OutputOptions,
     SentenceOptions,
     ViewOptions,
@@ -43,6 +44,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     model: ModelOptions,
     config: ConfigOption = None,
     attention: AttentionOptions,
+    gradients: GradientOptions,
     cost: CostOptions,
     edits: EditOptions,
     view: ViewOptions,
@@ -63,6 +65,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.sentences import gather_sentences, hint_at_quotes
     from attnctl.cli.settings import settings_from
 
+    attention |= gradients
     raise_all(senseless(model, {**more, **attention, "config": config, "padded": padded or None}))
     sentences = gather_sentences(sentence or [], file)
     if model.model is not None:

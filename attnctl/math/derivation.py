@@ -9,7 +9,7 @@ put between two others is read by what follows it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import field
 from functools import cached_property
 from math import inf
@@ -17,6 +17,7 @@ from math import inf
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import names
+from attnctl.math.backward import backward
 from attnctl.math.kind import HEADS, LAYER, HeadNorm, Kind
 from attnctl.math.ops import (
     Add,
@@ -46,41 +47,9 @@ from attnctl.math.ops import (
     Squeeze,
 )
 from attnctl.math.rules import Alibi, PerBatch, Softcap, VisibilityRule
+from attnctl.math.steps import Axes, Derivation, Lines, Step
 
-Axes = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One line of the derivation: name = op(inputs)."""
-
-    name: str
-    op: Op
-    inputs: tuple[str, ...]
-    axes: Axes
-    formula: str
-    symbol: str
-
-
-@dataclass(frozen=True)
-class Derivation:
-    """The lines in order; each reads only names that stand above it."""
-
-    steps: tuple[Step, ...]
-
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self.steps)
-
-    def __getitem__(self, name: str) -> Step:
-        return next(step for step in self.steps if step.name == name)
-
-    def __contains__(self, name: object) -> bool:
-        return any(step.name == name for step in self.steps)
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """The names that must be handed in."""
-        return tuple(step.name for step in self.steps if isinstance(step.op, Given))
+__all__ = ["Axes", "Derivation", "LayerParts", "Lines", "Rotary", "Step", "Variant", "derive"]
 
 
 @dataclass(frozen=True)
@@ -162,9 +131,6 @@ class Latest(dict[str, str]):
 
     def __missing__(self, symbol: str) -> str:
         return symbol
-
-
-Lines = Iterator[Step]
 
 
 def line(name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:
@@ -419,14 +385,14 @@ PARTS: tuple[Callable[[Variant, Latest], Lines], ...] = (
 
 
 def derive(v: Variant) -> Derivation:
-    """Every line of this variant, from embeddings to output."""
+    """Every line of this variant, from embeddings to output, and where it is asked for, back again."""
     at = Latest()
     steps: list[Step] = []
     for part in PARTS:
         for step in part(v, at):
             at[step.symbol] = step.name
             steps.append(with_batch(step) if v.batch else step)
-    return Derivation(tuple(steps))
+    return Derivation((*steps, *(backward(steps, v.given) if v.backward else ())))
 
 
 def with_batch(step: Step) -> Step:

@@ -12,8 +12,8 @@ from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.forms import Choice, Form, word_or_mapping
-from attnctl.base.setting import Flag, Setting
-from attnctl.base.values import POSITIVE, REAL, SWITCH, Reader, words
+from attnctl.base.setting import GRADIENTS, Flag, Setting
+from attnctl.base.values import FILE_NAME, POSITIVE, REAL, SWITCH, Reader, words
 from attnctl.math.rules import Rule
 
 RMS, LAYER = NORMS = ("rms", "layer")
@@ -120,6 +120,23 @@ CACHE_UNROTATED = Setting(
 )
 
 
+BACKWARD = Setting(
+    "backward",
+    SWITCH,
+    "After the output, the gradients of a loss by every step (d_Q, d_W_O, …).",
+    True,
+    Flag("--backward", GRADIENTS),
+)
+DRAWN, ONES = "drawn", "ones"
+COTANGENT = Setting(
+    "cotangent",
+    FILE_NAME,
+    "What gradients begin with, d_output: drawn (N(0, 1), by the seed; so if left out), ones, or a file.",
+    ONES,
+    Flag("--cotangent", GRADIENTS, metavar=f"{DRAWN}|{ONES}|FILE"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """What a person may ask of attention itself."""
@@ -128,6 +145,8 @@ class Kind:
     rules: tuple[Rule, ...] = ()
     qk_norm: HeadNorm | None = field(default=None, metadata={"setting": QK_NORM})
     cache_unrotated: bool = field(default=False, metadata={"setting": CACHE_UNROTATED})
+    backward: bool = field(default=False, metadata={"setting": BACKWARD})
+    cotangent: str | None = field(default=None, metadata={"setting": COTANGENT})
 
 
 KIND: dict[str, Setting | None] = {each.name: each.metadata.get("setting") for each in fields(Kind)}

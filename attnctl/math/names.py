@@ -10,7 +10,7 @@ queries and of keys, past and new keys, the columns of X, of memory and of the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ class Name(NamedTuple):
     is there `once` in common. `hidden` is the value of every cell that a rule hides, where that
     is known without computing it. A `result` is a stage of what attention gives.
     Only the layers of a trained `model` have some: without the model nobody says how they came about.
+    A `gradient` is of the backward pass.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Name(NamedTuple):
     hidden: float | None = None
     result: bool = False
     model: bool = False
+    gradient: bool = False
 
     @property
     def own(self) -> str:
@@ -218,7 +220,61 @@ ROWS = (
     given(KEY_LENGTHS, "", ""),
 )
 
-TABLE = {row.name: row for row in ROWS}
+DELTA = "delta"
+"""Σ A ∘ d_A of each row of weights: what softmax takes off all of its gradients."""
+
+NO_GRADIENT = {
+    MASK,
+    KEY_LENGTHS,
+    SINK_WEIGHTS,
+    RESIDUAL,
+    "output_normed",
+    "output_norm_weight",
+    "output_norm_bias",
+}
+"""What no gradient is by: truth values and lengths, and what stands beside or after the output."""
+
+READERS = {
+    X: ("Q", "K", "V", "latent_Q", "latent_KV", "K_rope", "gate"),
+    MEMORY: (K, V),
+    "latent_KV": ("K_latent", K, V),
+    "latent_KV_normed": ("K_latent", K, V),
+}
+"""What several lines may read, and those lines."""
+
+
+def gradient_of(name: str) -> str:
+    """The name of the gradient of the loss by an array."""
+    return f"d_{name}"
+
+
+def way(name: str, reader: str) -> str:
+    """The name of the part of a gradient that comes through one of the steps that read the array."""
+    return f"d_{name}_through_{reader}"
+
+
+def gradients() -> Iterator[Name]:
+    """The rows of the backward pass, from the output back; where it begins it may be handed in."""
+    for row in reversed(ROWS):
+        if row.name in NO_GRADIENT:
+            continue
+        begins = row.name in {OUTPUT, HEAD_OUTPUTS}
+        own = row._replace(
+            name=gradient_of(row.name),
+            symbol=f"d{row.symbol}",
+            leaf=begins,
+            input=begins,
+            hidden=None,
+            result=False,
+            gradient=True,
+        )
+        yield from (own._replace(name=way(row.name, each)) for each in READERS.get(row.name, ()))
+        yield own
+        if row.name == WEIGHTS:
+            yield Name(DELTA, "δ", ("head query",), gradient=True)
+
+
+TABLE = {row.name: row for row in (*ROWS, *gradients())}
 
 
 def where(wanted: Callable[[Name], bool]) -> list[str]:

@@ -15,12 +15,15 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.words import number_text
+from attnctl.base.words import did_you_mean, number_text
 from attnctl.math.ops import OPS, Op
 from attnctl.math.rules import RULES, Rule
 
 NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 """How a number that JSON has no digits for is written: as one of these strings."""
+
+MOST_NAMED = 24
+"""Names of ops or rules that a message lists."""
 
 DEEPEST = 32
 """How deep rules may stand within rules, as deep as a config can say."""
@@ -94,7 +97,9 @@ def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
         raise AttnError(f'{path}: expected an object with a "name", found {shown(data)}')
     name = data["name"]
     if name not in kinds:
-        raise AttnError(f"{path}.name: unknown name {name!r}; expected one of {', '.join(kinds)}")
+        some = ", ".join(list(kinds)[:MOST_NAMED]) + ", …" * (len(kinds) > MOST_NAMED)
+        near = did_you_mean(name, list(kinds), f"expected one of {some}")
+        raise AttnError(f"{path}.name: unknown name {name!r}; {near}")
     kind = kinds[name]
     hints, known = get_type_hints(kind), {each.name: each for each in fields(kind)}
     unknown = [key for key in data if key != "name" and key not in known]

@@ -30,11 +30,11 @@ def run_batch(
 ) -> list[Trace]:
     """Run every sentence in one pass; each trace equals the one its sentence gives alone.
 
-    Sentences that are edited, or whose own rules hide padding, are carried out one by one. Raises
-    AttnError with every problem of the stage that found one.
+    Sentences that are edited, whose own rules hide padding, or that go back to gradients by weights
+    they share, are carried out one by one. Raises AttnError with every problem of the stage that found one.
     """
     alone = prepare_all(settings, sentences)
-    if settings.edits or any(asks_for_padding(each.variant.rules) for each in alone):
+    if settings.edits or settings.backward or any(asks_for_padding(each.variant.rules) for each in alone):
         return [each.run(keep) for each in alone]
     lengths = tuple(len(each.header["tokens"]) for each in alone)
     require_steps(keep or (), [step.name for step in alone[0].derivation])

@@ -12,6 +12,7 @@ from attnctl.base.errors import AttnError
 from attnctl.inputs.arrays.facts import Facts, adds_positions, written_masks
 from attnctl.inputs.arrays.reader import as_array, read_strictly
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.plan.cotangent import with_cotangent
 from attnctl.inputs.plan.prepared import (
     Named,
     Prepared,
@@ -23,7 +24,19 @@ from attnctl.inputs.plan.prepared import (
 from attnctl.inputs.plan.variant import variant, with_norm_rows
 from attnctl.math import Array
 from attnctl.math.kind import HEADS
-from attnctl.math.names import EMBEDDINGS, KEY_LENGTHS, MEMORY, POSITIONS, X, where
+from attnctl.math.names import (
+    EMBEDDINGS,
+    HEAD_OUTPUTS,
+    KEY_LENGTHS,
+    MEMORY,
+    OUTPUT,
+    POSITIONS,
+    TABLE,
+    W_O,
+    X,
+    gradient_of,
+    where,
+)
 from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import PerBatch
 
@@ -52,6 +65,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
         named = with_positions(named, settings, facts.past, whole=EMBEDDINGS in arrays)
     spoken = words(header, facts)
     kind = variant(hide_padding(settings, lengths, spoken), facts, named, offset)
+    kind, named = with_cotangent(kind, named, settings)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
     config = asked | {"heads": facts.heads, "kv_heads": facts.kv_heads}
     config["causal_offset"] = as_json_number(offset)
@@ -81,11 +95,25 @@ def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     taken. Raises AttnError for rows of different lengths, and for two masks that differ.
     """
     found = {name: as_array(name, arrays[name]) for name in where(lambda row: row.input) if name in arrays}
+    found = begin_backward(found, settings)
     if adds_positions(settings) and EMBEDDINGS in arrays:
         found[X] = as_array(EMBEDDINGS, arrays[EMBEDDINGS])
     for name, ours in written_masks(settings).items():
         if not np.array_equal(found.setdefault(name, ours), ours):
             raise AttnError(f"{settings.where(('rules', name))}: the arrays hold another {name}; give one")
+    return found
+
+
+def begin_backward(found: dict[str, Array], settings: Settings) -> dict[str, Array]:
+    """The arrays with the gradient that the backward pass begins at, where it is asked for.
+
+    Where nothing projects the heads, `d_output` is the gradient by their outputs.
+    """
+    begins = [name for name in found if TABLE[name].gradient]
+    if not settings.backward:
+        return {name: array for name, array in found.items() if name not in begins}
+    if begins == [gradient_of(OUTPUT)] and X not in found and W_O not in found:
+        found[gradient_of(HEAD_OUTPUTS)] = found.pop(gradient_of(OUTPUT))
     return found
 
 

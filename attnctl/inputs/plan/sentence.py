@@ -16,6 +16,7 @@ from attnctl.base.words import dims
 from attnctl.inputs.arrays.facts import Facts, unmeant_cache, written_masks
 from attnctl.inputs.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
 from attnctl.inputs.plan import embed, tensors
+from attnctl.inputs.plan.cotangent import with_cotangent
 from attnctl.inputs.plan.prepared import (
     Named,
     Prepared,
@@ -119,8 +120,9 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
     }
     if PAD in keys and not asks_for_padding(settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
+    kind, named = with_cotangent(kind_of(common, named, tokens, keys), named, settings)
     return Prepared(
-        kind_of(common, named, tokens, keys),
+        kind,
         arrays_of(named),
         header | {"config": config},
         settings.dtype,

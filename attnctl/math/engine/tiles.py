@@ -194,10 +194,11 @@ class Stretch:
 
 def stretch_of(steps: Iterable[Step]) -> list[Step]:
     """The steps from scores to head outputs: those with a row of keys for each query, and A V."""
+    forward = [step for step in steps if not TABLE[step.name].gradient]
     scores = [
-        step for step in steps if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
+        step for step in forward if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
     ]
-    return scores + [step for step in steps if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
+    return scores + [step for step in forward if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
 
 
 def blockwise(

@@ -1,6 +1,6 @@
 """The operations a derivation is made of; adding one is adding a small class to this package."""
 
-from attnctl.math.ops.base import OPS, Add, Block, Copy, Given, Op, RowWise, Unstated
+from attnctl.math.ops.base import OPS, Add, Backward, Block, Copy, Given, Op, RowWise, Unstated
 from attnctl.math.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax
 from attnctl.math.ops.norms import LayerNorm, RMSNorm
 from attnctl.math.ops.placed import Hide, Placed, Slope
@@ -12,6 +12,7 @@ __all__ = [
     "Add",
     "AddScaled",
     "Append",
+    "Backward",
     "Beside",
     "Block",
     "Buckets",

@@ -2,27 +2,47 @@
 
 An op says everything about itself: its `signature`, the shapes it takes and gives; `words`, a sentence;
 `apply`, which computes the step (arrays to array); `form`, the arithmetic of its cells in index
-notation; `cost`, floating-point operations from shapes alone. Adding an op is adding one small class
-here; every verb then knows it.
+notation; `cost`, floating-point operations from shapes alone; `adjoint`, the lines of the backward pass
+that one of its lines gives. Adding an op is adding one small class here; every verb then knows it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, reduce
 from math import prod
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
-from attnctl.math.notation import Input, Term
+from attnctl.math.notation import Input, Place, Term, index, total
 
 Places = Sequence[Term]
 """The axes of a cell, as a form has them."""
 
+
+class Line(NamedTuple):
+    """A line of the derivation as the adjoint of its op reads it: its name, its inputs, their axes."""
+
+    name: str
+    inputs: tuple[str, ...]
+    axes: tuple[tuple[str, ...], ...]
+
+
+class Gradient(NamedTuple):
+    """A line of the backward pass: the gradient by an input, or what such lines read (`DELTA`)."""
+
+    by: str
+    op: Op
+    inputs: tuple[str, ...]
+    formula: str
+
+
+Gradients = Iterator[Gradient]
 
 OPS: dict[str, type[Op]] = {}
 """Every op of this package by its name: all that others iterate."""
@@ -60,6 +80,13 @@ class Op:
         """The arithmetic that gives a cell of the step, from where the cell is."""
         raise NotImplementedError
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """The gradient by each input, from `d`, the gradient by the line: lines of ops, ours or others.
+
+        An input that nothing can be raised a little of, a mask, has none.
+        """
+        raise NotImplementedError
+
     def shape(self, *inputs: Shape) -> Shape:
         """The shape of the result, from those of the inputs."""
         return result_shape(self, *inputs)
@@ -80,6 +107,10 @@ class Block:
     key: int = 0
 
 
+class Backward(Op):
+    """An op that only the backward pass has."""
+
+
 class RowWise(Op):
     """An op on scores that is local to a query row.
 
@@ -98,6 +129,10 @@ class Given(Op):
 
     words = "{name} is {formula}."
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """It follows from nothing."""
+        return iter(())
+
 
 @dataclass(frozen=True)
 class Unstated(Op):
@@ -106,6 +141,10 @@ class Unstated(Op):
     words = "{name} was recorded; nothing says how it came about."
 
     option: str = ""
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """Nothing says what it follows from."""
+        return iter(())
 
 
 class Copy(RowWise):
@@ -124,6 +163,63 @@ class Copy(RowWise):
         """a."""
         return a.at(*cell)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """da = d."""
+        yield Gradient(line.inputs[0], Copy(), (d,), d)
+
+
+class SumLike(Backward):
+    """The sum over every axis along which an array was repeated when it was added; the array says which."""
+
+    signature = "(...), (...) -> (...)"
+    words = "{0}, added up wherever one number of {1} was used more than once."
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """That of the array."""
+        return inputs[1]
+
+    def apply(self, d: Array, like: Array) -> Array:
+        before = d.ndim - like.ndim
+        once = [at for at in range(d.ndim) if at < before or like.shape[at - before] == 1]
+        total = d.sum(axis=tuple(once), keepdims=True, dtype=np.result_type(d, np.float32))
+        return total.reshape(like.shape).astype(d.dtype, copy=False)
+
+    def form(self, cell: Places, d: Input, like: Input) -> Term:
+        """Σ d."""
+        before = len(d.shape) - len(like.shape)
+        places: list[Place] = [*d.shape[:before], *cell]
+        summed: list[Term] = []
+        for at, size in enumerate(d.shape):
+            if at < before or like.shape[at - before] == 1:
+                summed.append(index(size, f"i_{at}"))
+                places[at] = summed[-1]
+        body = d.at(*places)
+        for each in summed:
+            body = total(each, body)
+        return body
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """An addition a number."""
+        return prod(inputs[0])
+
+
+class AddAll(Backward):
+    """The sum of the gradients by all ways from an array to the loss."""
+
+    signature = "(...), (...)" + "[, (...)" * 5 + "]" * 5 + " -> (...)"
+    words = "What several steps read has a gradient through each; they are added up."
+
+    def apply(self, *ways: Array) -> Array:
+        return reduce(np.add, ways)
+
+    def form(self, cell: Places, *ways: Input) -> Term:
+        """a + b + …"""
+        return reduce(add, (each.at(*cell) for each in ways))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """An addition a cell for each way but one."""
+        return (len(inputs) - 1) * prod(shape)
+
 
 class Add(RowWise):
     """a + b, the second broadcast where it lacks axes."""
@@ -141,6 +237,12 @@ class Add(RowWise):
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """One a cell."""
         return prod(shape)
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """da = d; db = d, summed where b was broadcast."""
+        a, b = line.inputs
+        yield Gradient(a, Copy(), (d,), d)
+        yield Gradient(b, SumLike(), (d, b), f"{d}, summed where {b} is repeated")
 
 
 LEAD = "..."

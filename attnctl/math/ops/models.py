@@ -9,9 +9,22 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
+from attnctl.math.names import DELTA
 from attnctl.math.notation import Input, Term, call, index, is_seen, largest, table, total, where
-from attnctl.math.ops.base import Block, Op, Places, RowWise
+from attnctl.math.ops.base import (
+    Backward,
+    Block,
+    Copy,
+    Gradient,
+    Gradients,
+    Line,
+    Op,
+    Places,
+    RowWise,
+)
 from attnctl.math.ops.placed import Placed
+from attnctl.math.ops.scores import Scale, Softmax
+from attnctl.math.rules import PerBatch
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,40 @@ class SinkSoftmax(RowWise):
         """As softmax: a maximum, a difference, a function, a sum and a division a cell."""
         return 5 * prod(shape)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """ds = A ∘ (d − δ), as softmax's; d_sink = −Σ over queries of its share · δ."""
+        scores, sink = line.inputs
+        yield from Softmax().adjoint(line._replace(inputs=(scores,)), d)
+        formula = f"−Σ over queries of (1 − Σ {line.name}) · {DELTA}"
+        yield Gradient(sink, SinkBack(), (line.name, DELTA), formula)
+
+
+class SinkBack(Backward):
+    """−Σ over queries of the sink's share times δ: it takes weight and gives no value for it."""
+
+    signature = "(..., head, query, key), (..., head, query) -> (head)"
+    words = "The share that the sink takes of each row is multiplied by {1}; the sum of a head, taken off."
+
+    def apply(self, a: Array, delta: Array) -> Array:
+        wide = np.result_type(a, np.float32)
+        lost = (1 - a.sum(axis=-1, dtype=wide)) * delta
+        heads = tuple(axis for axis in range(lost.ndim) if axis != lost.ndim - 2)
+        return (-lost.sum(axis=heads)).astype(a.dtype, copy=False)
+
+    def form(self, cell: Places, a: Input, delta: Input) -> Term:
+        """−Σ (1 − Σ a) · δ."""
+        lead = [index(size, f"i_{at}") for at, size in enumerate(delta.shape[:-2])]
+        row, j = index(delta.shape[-1], "q"), index(a.shape[-1], "j")
+        at = (*lead, *cell, row)
+        body = (1 - total(j, a.at(*at, j))) * delta.at(*at)
+        for each in (row, *lead):
+            body = total(each, body)
+        return -1 * body
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """An addition a weight."""
+        return prod(inputs[0])
+
 
 class Remainder(Op):
     """1 − Σ over keys: the share of each query's weights that the sink takes."""
@@ -69,6 +116,25 @@ class Remainder(Op):
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """One a weight."""
         return prod(inputs[0])
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """da = −d for every key."""
+        (weights,) = line.inputs
+        yield Gradient(weights, RemainderBack(), (d, weights), f"−{d} for every key")
+
+
+class RemainderBack(Backward):
+    """−d for every key: what a key gains the sink loses."""
+
+    signature = "(..., query), (..., query, key) -> (..., query, key)"
+    words = "What a key gains the sink loses: {0}, taken off at every key."
+
+    def apply(self, d: Array, weights: Array) -> Array:
+        return np.broadcast_to(-d[..., None], weights.shape).copy()
+
+    def form(self, cell: Places, d: Input, weights: Input) -> Term:
+        """−d."""
+        return -1 * d.at(*cell[:-1])
 
 
 @dataclass(frozen=True)
@@ -119,6 +185,65 @@ class Buckets(Placed):
         """One a cell."""
         return prod(shape)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """ds = d; d_table = Σ d over the cells of a bucket."""
+        scores, learned = line.inputs
+        yield Gradient(scores, Copy(), (d,), d)
+        back = BucketsBack(self.offset, None, self.furthest, self.both_ways)
+        yield Gradient(learned, back, (d, learned), f"Σ over the cells of a bucket of {d}")
+
+
+@dataclass(frozen=True)
+class BucketsBack(Backward):
+    """Σ d over the cells whose distance is in a bucket, for each head."""
+
+    signature = "(batch?, head, query, key), (head, bucket) -> (head, bucket)"
+    words = "For each head and bucket, {0} are added up over the cells that read it."
+
+    offset: PerBatch = 0
+    at: Block | None = None
+    furthest: int = 128
+    both_ways: bool = True
+
+    @property
+    def forward(self) -> Buckets:
+        """The op that spread the table."""
+        return Buckets(self.offset, self.at, self.furthest, self.both_ways)
+
+    def apply(self, d: Array, table: Array) -> Array:
+        query, key = self.forward.positions(d.shape)
+        buckets = self.forward.buckets(np.asarray(key - query), table.shape[-1])
+        by_head = np.moveaxis(d, -3, 0)
+        own = buckets[:, 0] if buckets.ndim == 4 else buckets
+        at = np.broadcast_to(own, by_head.shape[1:]).reshape(-1)
+        sums = np.zeros(table.shape[::-1])
+        np.add.at(sums, at, by_head.reshape(len(by_head), -1).T)
+        return sums.T.astype(d.dtype)
+
+    def form(self, cell: Places, d: Input, learned: Input) -> Term:
+        """Σ d where the bucket is this one."""
+        head, bucket = cell
+        sizes = (*d.shape[:-3], *d.shape[-2:])
+        places = [index(size, name) for size, name in zip(sizes, "bqk"[-len(sizes) :], strict=True)]
+        *members, row, column = places
+        queries, keys = d.shape[-2:]
+        forward = self.forward
+        first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
+        buckets = forward.buckets(np.arange(first, last + 1), learned.shape[-1])
+        same = table(
+            np.eye(learned.shape[-1]),
+            table(buckets, forward.ahead((*members, head, row, column)) - first),
+            bucket,
+        )
+        body = where(same, d.at(*members, head, row, column), 0)
+        for each in reversed(places):
+            body = total(each, body)
+        return body
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """An addition a cell."""
+        return prod(inputs[0])
+
 
 class Gate(Op):
     """Each number times σ(gate) = 1 / (1 + exp(−gate))."""
@@ -136,6 +261,32 @@ class Gate(Op):
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A function, a sum and a division a cell."""
         return 3 * prod(shape)
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """dx = d · σ(gate); d_gate = d · x · σ (1 − σ)."""
+        x, gate = line.inputs
+        yield Gradient(x, Gate(), (d, gate), f"{d} · σ({gate})")
+        yield Gradient(gate, GateBack(), (d, x, gate), f"{d} · {x} · σ({gate}) · (1 − σ({gate}))")
+
+
+class GateBack(Backward):
+    """d · x · σ(g) · (1 − σ(g)), the slope of the sigmoid."""
+
+    signature = "(...), (...), (...) -> (...)"
+    words = "{0} are multiplied by {1} and by the slope of the sigmoid at {2}."
+
+    def apply(self, d: Array, x: Array, gate: Array) -> Array:
+        grown = np.exp(-gate)
+        return d * x * grown / np.square(1 + grown)
+
+    def form(self, cell: Places, d: Input, x: Input, gate: Input) -> Term:
+        """d · x · σ · (1 − σ)."""
+        grown = call("exp", -1 * gate.at(*cell))
+        return d.at(*cell) * x.at(*cell) * grown / ((1 + grown) * (1 + grown))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A function, a division, a difference and three products a cell."""
+        return 6 * prod(shape)
 
 
 @dataclass(frozen=True)
@@ -158,6 +309,12 @@ class AddScaled(Op):
         """A product and a sum a cell."""
         return 2 * prod(shape)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """da = d; db = factor · d."""
+        a, b = line.inputs
+        yield Gradient(a, Copy(), (d,), d)
+        yield Gradient(b, Scale(factor=self.factor), (d,), f"{d} · {self.factor:g}")
+
 
 class Beside(Op):
     """The columns of each head, then those that all heads share."""
@@ -174,3 +331,44 @@ class Beside(Op):
         *batch, _, token, column = cell
         width = own.shape[-1]
         return where(column < width, own.at(*cell), shared.at(*batch, token, column - width))
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """The columns of each; those that all heads share, summed over the heads."""
+        own, shared = line.inputs
+        yield Gradient(own, OwnColumns(), (d, own), f"the first columns of {d}")
+        yield Gradient(shared, SharedColumns(), (d, shared), f"Σ over heads of the last columns of {d}")
+
+
+class OwnColumns(Backward):
+    """The first columns, as many as another array has."""
+
+    signature = "(..., head, token, a + rest), (..., head, token, a) -> (..., head, token, a)"
+    words = "Of {0} the columns that came from {1}."
+
+    def apply(self, d: Array, own: Array) -> Array:
+        return d[..., : own.shape[-1]]
+
+    def form(self, cell: Places, d: Input, own: Input) -> Term:
+        """The same cell."""
+        return d.at(*cell)
+
+
+class SharedColumns(Backward):
+    """The last columns, as many as another array has, summed over the heads that share them."""
+
+    signature = "(..., head, token, rest + b), (..., token, b) -> (..., token, b)"
+    words = "Of {0} the columns that came from {1}, added up over the heads that share them."
+
+    def apply(self, d: Array, shared: Array) -> Array:
+        columns = d[..., d.shape[-1] - shared.shape[-1] :]
+        return columns.sum(axis=-3, dtype=np.result_type(d, np.float32)).astype(d.dtype, copy=False)
+
+    def form(self, cell: Places, d: Input, shared: Input) -> Term:
+        """Σ over heads."""
+        *batch, token, column = cell
+        head = index(d.shape[-3], "h")
+        return total(head, d.at(*batch, head, token, column + (d.shape[-1] - shared.shape[-1])))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """An addition a head."""
+        return prod(shape) * inputs[0][-3]

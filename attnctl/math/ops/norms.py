@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, call, index, known, total
-from attnctl.math.ops.base import Op, Places
+from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
+from attnctl.math.ops.contraction import SumRows, SumTokens
 
 
 @dataclass(frozen=True)
@@ -40,30 +42,30 @@ class Norm(Op):
 
     def apply(self, x: Array, *factors: Array) -> Array:
         """(..., [head,] token, d)[, weight ([head,] d)[, bias ([head,] d)]] -> the same shape."""
-        wide = x.astype(np.result_type(x, np.float32), copy=False)
-        if self.centred:
-            wide = wide - wide.mean(axis=self.over(x), keepdims=True)
-        square = np.square(wide).mean(axis=self.over(x), keepdims=True)
-        out = wide / np.sqrt(square + wide.dtype.type(self.eps))
+        out, _ = self.normed(x)
         if factors:
-            weight = beside(factors[0])
-            out = out * (weight + 1 if self.plus_one else weight)
+            out = out * self.factor(factors[0])
         if len(factors) > 1:
             out = out + beside(factors[1])
         return out.astype(x.dtype, copy=False)
 
+    def normed(self, x: Array) -> tuple[Array, Array]:
+        """The rows without their weight, and the root that each was divided by."""
+        wide = x.astype(np.result_type(x, np.float32), copy=False)
+        if self.centred:
+            wide = wide - wide.mean(axis=self.over(x), keepdims=True)
+        square = np.square(wide).mean(axis=self.over(x), keepdims=True)
+        root = np.sqrt(square + wide.dtype.type(self.eps))
+        return wide / root, root
+
+    def factor(self, weight: Array) -> Array:
+        """What rows are multiplied by."""
+        return beside(weight) + 1 if self.plus_one else beside(weight)
+
     def form(self, cell: Places, x: Input, *factors: Input) -> Term:
         """(x − mean) / √(mean of squares + ε) · weight (+ bias)."""
-        i, h = index(x.shape[-1]), index(x.shape[-3] if self.heads else 1, "h")
-        row = (*cell[:-3], h, cell[-2], i) if self.heads else (*cell[:-1], i)
-        count = prod(x.shape[axis] for axis in self.over(x))
-
-        def over_row(body: Term) -> Term:
-            return total(h, total(i, body)) if self.heads else total(i, body)
-
-        mean = known(over_row(x.at(*row)) / count)
-        each, own = (x.at(*at) - mean if self.centred else x.at(*at) for at in (row, cell))
-        normed = own / call("sqrt", over_row(each * each) / count + self.eps)
+        own, root = RowTerms(self, cell, x).parts(cell)
+        normed = own / root
         if factors:
             weight = factors[0].at(*factor_cell(factors[0], cell))
             normed = normed * (1 + weight if self.plus_one else weight)
@@ -72,6 +74,50 @@ class Norm(Op):
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A square, a sum, a division and a product a cell."""
         return (6 if self.centred else 4) * prod(shape)
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """dx through the row's own size; d_weight = Σ d ∘ normed; d_bias = Σ d."""
+        x, *factors = line.inputs
+        own: Any = self
+        g = f"{d} ∘ {factors[0]}" if factors else d
+        mean = "its mean and " if self.centred else ""
+        formula = f"({g} without {mean}what lies along {x}) / the root of {x}"
+        by_head = bool(factors) and len(line.axes[1]) == 2
+        yield Gradient(x, NormBack(own, by_head), (d, x, *factors[:1]), formula)
+        for weight in factors[:1]:
+            yield Gradient(weight, NormWeightBack(own, by_head), (d, x), f"Σ over rows of {d} ∘ {x} normed")
+        for bias in factors[1:]:
+            op = SumTokens() if len(line.axes[2]) == 2 else SumRows()
+            yield Gradient(bias, op, (d,), f"Σ over rows of {d}")
+
+
+def rows_of(norm: Norm, *, by_head: bool) -> str:
+    """The axes of rows that are normed, with heads where a weight or a row needs them."""
+    return "(..., head, token, d)" if by_head or norm.heads else "(..., token, d)"
+
+
+class RowTerms:
+    """A row of a norm in index notation: its cells, sums over them, and its mean, worked out `once`."""
+
+    def __init__(self, norm: Norm, cell: Places, x: Input, once: Callable[[Term], Term] = known) -> None:
+        self.norm, self.x = norm, x
+        self.i, self.h = index(x.shape[-1]), index(x.shape[-3] if norm.heads else 1, "h")
+        self.row = (*cell[:-3], self.h, cell[-2], self.i) if norm.heads else (*cell[:-1], self.i)
+        self.count = prod(x.shape[axis] for axis in norm.over(x))
+        self.mean = once(self.total(x.at(*self.row)) / self.count)
+
+    def total(self, body: Term) -> Term:
+        """The sum over the row."""
+        return total(self.h, total(self.i, body)) if self.norm.heads else total(self.i, body)
+
+    def centred(self, cell: Places) -> Term:
+        """A cell without the mean, where that is taken off."""
+        return self.x.at(*cell) - self.mean if self.norm.centred else self.x.at(*cell)
+
+    def parts(self, cell: Places) -> tuple[Term, Term]:
+        """A cell, and the root that it is divided by."""
+        each = self.centred(self.row)
+        return self.centred(cell), call("sqrt", self.total(each * each) / self.count + self.norm.eps)
 
 
 def beside(factor: Array) -> Array:
@@ -98,3 +144,92 @@ class LayerNorm(Norm):
     words = "From each row of {0} its mean is taken away; the rest is divided by its spread."
 
     centred: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class NormBack(Backward):
+    """(g − mean g − n · mean(g ∘ n)) / root, g = d ∘ weight, n the row normed; RMSNorm has no mean g."""
+
+    norm: RMSNorm | LayerNorm
+    by_head: bool = False
+
+    @property
+    def signature(self) -> str:
+        """A weight may be left out."""
+        rows = rows_of(self.norm, by_head=self.by_head)
+        return f"{rows}, {rows}[, {'(head, d)' if self.by_head else '(d)'}] -> {rows}"
+
+    @property
+    def words(self) -> str:
+        """What of a change the norm undoes."""
+        both = "its mean, and what" if self.norm.centred else "what"
+        return f"A norm undoes a change of a row's size: {both} of {{0}} lies along {{1}} is taken off."
+
+    def apply(self, d: Array, x: Array, *weight: Array) -> Array:
+        axes = self.norm.over(x)
+        n, root = self.norm.normed(x)
+        g = d.astype(n.dtype, copy=False)
+        g = g * self.norm.factor(weight[0]) if weight else g
+        rest = g - n * (g * n).mean(axis=axes, keepdims=True)
+        if self.norm.centred:
+            rest = rest - g.mean(axis=axes, keepdims=True)
+        return (rest / root).astype(d.dtype, copy=False)
+
+    def form(self, cell: Places, d: Input, x: Input, *weight: Input) -> Term:
+        """(g − mean g − n · mean(g ∘ n)) / root."""
+        row = RowTerms(self.norm, cell, x)
+
+        def g(at: Places) -> Term:
+            if not weight:
+                return d.at(*at)
+            factor = weight[0].at(*factor_cell(weight[0], at))
+            return d.at(*at) * (1 + factor if self.norm.plus_one else factor)
+
+        own, root = row.parts(cell)
+        root = known(root)
+        along = known(row.total(g(row.row) * row.centred(row.row)) / row.count)
+        rest = g(cell) - own * along / (root * root)
+        if self.norm.centred:
+            rest = rest - row.total(g(row.row)) / row.count
+        return rest / root
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """The norm once more, and as much again."""
+        return 10 * prod(shape)
+
+
+@dataclass(frozen=True)
+class NormWeightBack(Backward):
+    """Σ over rows of d ∘ the row normed; for each head where each has a weight of its own."""
+
+    words = "{0} are multiplied by {1}, normed, and added up over the rows that share a weight."
+
+    norm: RMSNorm | LayerNorm
+    by_head: bool = False
+
+    @property
+    def signature(self) -> str:
+        """A weight for each column, or for each head and column."""
+        rows = rows_of(self.norm, by_head=self.by_head)
+        return f"{rows}, {rows} -> {'(head, d)' if self.by_head else '(d)'}"
+
+    def apply(self, d: Array, x: Array) -> Array:
+        product = d * self.norm.normed(x)[0]
+        own = {d.ndim - 1, *([d.ndim - 3] if self.by_head else [])}
+        return product.sum(axis=tuple(set(range(d.ndim)) - own)).astype(d.dtype, copy=False)
+
+    def form(self, cell: Places, d: Input, x: Input) -> Term:
+        """Σ d · n."""
+        last = len(d.shape) - 1
+        own = dict(zip((last - 2, last) if self.by_head else (last,), cell, strict=True))
+        summed = {at: index(size, f"r_{at}") for at, size in enumerate(d.shape) if at not in own}
+        at = [(own | summed)[axis] for axis in range(len(d.shape))]
+        centred, root = RowTerms(self.norm, at, x, lambda mean: mean).parts(at)
+        body = d.at(*at) * centred / root
+        for each in summed.values():
+            body = total(each, body)
+        return body
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """The norm once more, a product and a sum a cell."""
+        return 6 * prod(inputs[0])

@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Cell, Shape
 from attnctl.math.notation import Input, Table, Term, number, table, where
-from attnctl.math.ops.base import Block, Places, RowWise
+from attnctl.math.ops.base import Block, Copy, Gradient, Gradients, Line, Places, RowWise
 from attnctl.math.rules import PerBatch, Span, VisibilityRule, alibi_slopes, of_member, per_batch
 
 
@@ -77,20 +77,27 @@ class Slope(Placed):
         """A product and a difference a cell."""
         return 2 * prod(shape)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """ds = d."""
+        yield Gradient(line.inputs[0], Copy(), (d,), d)
+
 
 @dataclass(frozen=True)
 class Hide(Placed):
-    """S where every rule (and the given mask, if there is one) allows it, else −∞."""
+    """S where every rule (and the given mask, if there is one) allows it, else −∞; 0 of a gradient."""
 
     signature = (
         "(batch?, head, query, key)[, bool (batch?, head?, query?, key?)] -> (batch?, head, query, key)"
     )
 
     rules: tuple[VisibilityRule, ...] = ()
+    hidden: float = -inf
 
     @property
     def words(self) -> str:
         """With what each rule asks for."""
+        if self.hidden == 0:
+            return "A score that may not be seen changes nothing: its gradient is 0."
         said = "".join(f" {rule.said}" for rule in self.rules)
         return f"Scores that may not be seen become −∞.{said}[ The given {{1}} says who sees whom.]"
 
@@ -120,7 +127,7 @@ class Hide(Placed):
             np.copyto(hidden, s)
         for start, stop in [(0, s.shape[-1])] if mask else self.columns_to_check(s.shape):
             part = hidden[..., start:stop]
-            np.copyto(part, -np.inf, where=~self.from_key(start).allowed(part.shape, *mask))
+            np.copyto(part, self.hidden, where=~self.from_key(start).allowed(part.shape, *mask))
         return hidden
 
     def from_key(self, start: int) -> Hide:
@@ -148,8 +155,9 @@ class Hide(Placed):
         """s, or −∞."""
         shown = s.at(*cell)
         for each in mask:
-            shown = where(each.at(*cell), shown, -inf)
-        return where(Term("table", self.hiding(s.shape), *cell), -inf, shown) if self.rules else shown
+            shown = where(each.at(*cell), shown, self.hidden)
+        hiding = Term("table", self.hiding(s.shape), *cell)
+        return where(hiding, self.hidden, shown) if self.rules else shown
 
     def hiding(self, shape: Shape) -> Table:
         """For each cell the number of the first rule that hides it, from 1; 0 where none does."""
@@ -174,6 +182,11 @@ class Hide(Placed):
         for at, allowed in reversed(list(enumerate(sources))):
             out[np.broadcast_to(~allowed, shape)] = at
         return out
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """ds = d where allowed, else 0."""
+        scores, *mask = line.inputs
+        yield Gradient(scores, replace(self, hidden=0.0), (d, *mask), f"{d} where allowed, else 0")
 
 
 def block_of(cell: Cell, shape: Shape) -> Block:

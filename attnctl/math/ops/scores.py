@@ -8,8 +8,10 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
+from attnctl.math.names import DELTA
 from attnctl.math.notation import Input, Place, Term, call, index, is_seen, largest, total, where
-from attnctl.math.ops.base import Places, RowWise
+from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Places, RowWise
+from attnctl.math.ops.contraction import RowDot, SharedTMatMul, SumRows, TMatMul
 
 
 class MatMulT(RowWise):
@@ -33,6 +35,12 @@ class MatMulT(RowWise):
         """A multiplication and an addition a term."""
         return 2 * prod(shape) * inputs[0][-1]
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """dq = d k; dk = dᵀ q."""
+        q, k = line.inputs
+        yield Gradient(q, MatMul(), (d, k), f"{d} {k}")
+        yield Gradient(k, TMatMul(), (d, q), f"{d}ᵀ {q}")
+
 
 class MatMul(RowWise):
     """a b: A V, or concat W_O (+ b_O)."""
@@ -54,6 +62,15 @@ class MatMul(RowWise):
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A multiplication and an addition a term."""
         return 2 * prod(shape) * inputs[0][-1]
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """da = d bᵀ; db = aᵀ d, over all rows that share b; d_bias = Σ d."""
+        a, b, *bias = line.inputs
+        shared = len(line.axes[1]) < len(line.axes[0])
+        yield Gradient(a, MatMulT(), (d, b), f"{d} {b}ᵀ")
+        yield Gradient(b, SharedTMatMul() if shared else TMatMul(), (a, d), f"{a}ᵀ {d}")
+        for each in bias:
+            yield Gradient(each, SumRows(), (d,), f"Σ over rows of {d}")
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,11 @@ class Scale(RowWise):
         """One a cell."""
         return prod(shape)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """ds = d / √d_k."""
+        factor = "/ √d_k" if self.factor is None else f"· {self.factor:g}"
+        yield Gradient(line.inputs[0], self, (d,), f"{d} {factor}")
+
 
 @dataclass(frozen=True)
 class Squeeze(RowWise):
@@ -115,6 +137,36 @@ class Squeeze(RowWise):
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A division, a function and a product a cell."""
         return 3 * prod(shape)
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """ds = d · (1 − (y / cap)²)."""
+        formula = f"{d} · (1 − ({line.name} / {self.cap:g})²)"
+        yield Gradient(line.inputs[0], SqueezeBack(self.cap), (d, line.name), formula)
+
+
+@dataclass(frozen=True)
+class SqueezeBack(Backward):
+    """d · (1 − (y / cap)²), the slope of the soft cap where it came out as y."""
+
+    signature = "(...), (...) -> (...)"
+    words = "Each number of {0} is multiplied by the slope of tanh there: the flatter the cap, the less."
+
+    cap: float
+
+    def apply(self, d: Array, y: Array) -> Array:
+        wide = np.result_type(d, np.float32)
+        return (d * (1 - np.square(y.astype(wide, copy=False) / wide.type(self.cap)))).astype(
+            d.dtype, copy=False
+        )
+
+    def form(self, cell: Places, d: Input, y: Input) -> Term:
+        """d · (1 − (y / cap)²)."""
+        part = y.at(*cell) / self.cap
+        return d.at(*cell) * (1 - part * part)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A division, two products and a difference a cell."""
+        return 4 * prod(shape)
 
 
 class Softmax(RowWise):
@@ -145,3 +197,30 @@ class Softmax(RowWise):
     def cost(self, shape: Shape, *inputs: Shape) -> int:
         """A maximum, a difference, a function, a sum and a division a cell."""
         return 5 * prod(shape)
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """ds = A ∘ (d − δ), δ = Σ A ∘ d of the row."""
+        yield Gradient(DELTA, RowDot(), (d, line.name), f"Σ over keys of {d} ∘ {line.name}")
+        formula = f"{line.name} ∘ ({d} − {DELTA})"
+        yield Gradient(line.inputs[0], SoftmaxBack(), (line.name, d, DELTA), formula)
+
+
+class SoftmaxBack(Backward):
+    """A ∘ (d − δ): raising a score takes weight from the other keys of its row."""
+
+    signature = "(..., n), (..., n), (...) -> (..., n)"
+    words = (
+        "Raising a score takes weight from the rest of its row, so {0} are multiplied by how far {1} "
+        "are above {2}, the mean that the weights give."
+    )
+
+    def apply(self, a: Array, d: Array, delta: Array) -> Array:
+        return a * (d - delta[..., None])
+
+    def form(self, cell: Places, a: Input, d: Input, delta: Input) -> Term:
+        """a · (d − δ)."""
+        return a.at(*cell) * (d.at(*cell) - delta.at(*cell[:-1]))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A difference and a product a cell."""
+        return 2 * prod(shape)

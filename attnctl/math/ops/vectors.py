@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.notation import Input, Term, call, index, number, table, total, where
-from attnctl.math.ops.base import Op, Places
+from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
+from attnctl.math.ops.contraction import Contraction, SumTokens
 from attnctl.math.ops.positions import rotary_angles, rotary_pairs, rotate, sinusoids
 from attnctl.math.rules import PerBatch, per_batch
 
@@ -39,6 +41,10 @@ class Sinusoid(Op):
         """A division and a function a cell."""
         return 2 * prod(shape)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """It follows from nothing."""
+        return iter(())
+
 
 class Project(Op):
     """X W (+ b), for every head at once."""
@@ -61,17 +67,41 @@ class Project(Op):
         """A multiplication and an addition a term."""
         return 2 * prod(shape) * inputs[0][-1]
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """dx = Σ over heads of d wᵀ; dw = xᵀ d; db = Σ d."""
+        x, w, *b = line.inputs
+        yield Gradient(x, ProjectBack(), (d, w), f"Σ over heads of {d} {w}ᵀ")
+        yield Gradient(w, ProjectWeights(), (x, d), f"{x}ᵀ {d}")
+        for each in b:
+            yield Gradient(each, SumTokens(), (d,), f"Σ over tokens of {d}")
+
+
+class ProjectBack(Contraction):
+    """Σ over heads of d wᵀ: what all heads ask of a row that they share."""
+
+    signature = "(..., head, token, d), (head, d_model, d) -> (..., token, d_model)"
+    words = "Each row of {0} is multiplied by each row of {1}, and what the heads ask for is added up."
+
+
+class ProjectWeights(Contraction):
+    """xᵀ d for each head, summed over all tokens."""
+
+    signature = "(..., token, d_model), (..., head, token, d) -> (head, d_model, d)"
+    words = (
+        "Each column of {0} is multiplied by each of {1}, and the products are added up over the tokens."
+    )
+
 
 @dataclass(frozen=True)
 class Rotate(Op):
     """Rotary positions (Su et al. 2021): pairs of columns turned by position · θ^(−2i/dims).
 
     `frequencies` are given where θ does not say them (an angle is position · frequency), and
-    `factor` multiplies what is turned (YaRN). Columns before `first` are not turned.
+    `factor` multiplies what is turned (YaRN). Columns before `first` are not turned. A gradient is
+    turned `back`.
     """
 
     signature = "(batch?, head?, token, d) -> (batch?, head?, token, d)"
-    words = "Each row of {0} is turned, pair of columns by pair, by an angle that grows with its position."
 
     theta: float = 10000.0
     dims: int | None = None
@@ -80,10 +110,19 @@ class Rotate(Op):
     frequencies: tuple[float, ...] = ()
     factor: float = 1.0
     first: int = 0
+    back: bool = False
+
+    @property
+    def words(self) -> str:
+        """Which way."""
+        turned = f"turned{' back' * self.back}, pair of columns by pair"
+        return f"Each row of {{0}} is {turned}, by an angle that grows with its position."
 
     def angles(self, x: Array | Input) -> Array:
         """The angle of each token and pair, ([batch, 1,] token, dims/2)."""
         positions = np.arange(x.shape[-2]) + per_batch(self.start, axes=2)
+        if self.back:
+            return -replace(self, back=False).angles(x)
         if self.frequencies:
             # In the type of the numbers: models multiply in float32, which tells at far positions.
             wide = np.result_type(x.dtype, np.float32)
@@ -122,6 +161,11 @@ class Rotate(Op):
         """Two products and a sum a cell."""
         return 3 * prod(shape)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """dx = d, turned back by the same angle."""
+        back = replace(self, back=not self.back)
+        yield Gradient(line.inputs[0], back, (d,), f"{d} turned back by the same angle")
+
 
 class Append(Op):
     """New keys (or values) after the past ones, along the key axis."""
@@ -137,6 +181,31 @@ class Append(Op):
         *lead, row, column = cell
         count = past.shape[-2]
         return where(row < count, past.at(*cell), new.at(*lead, row - count, column))
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """The rows of each."""
+        past, new = line.inputs
+        yield Gradient(past, Rows(), (d, past), f"the first rows of {d}")
+        yield Gradient(new, Rows(last=True), (d, new), f"the last rows of {d}")
+
+
+@dataclass(frozen=True)
+class Rows(Backward):
+    """The first rows, or the last, as many as another array has."""
+
+    signature = "(..., part + rest, d), (..., part, d) -> (..., part, d)"
+    words = "Of {0} the rows that came from {1}."
+
+    last: bool = False
+
+    def apply(self, d: Array, part: Array) -> Array:
+        count = part.shape[-2]
+        return d[..., d.shape[-2] - count :, :] if self.last else d[..., :count, :]
+
+    def form(self, cell: Places, d: Input, part: Input) -> Term:
+        """The cell of that row."""
+        *lead, row, column = cell
+        return d.at(*lead, row + (d.shape[-2] - part.shape[-2]) if self.last else row, column)
 
 
 @dataclass(frozen=True)
@@ -156,6 +225,41 @@ class Repeat(Op):
         *lead, head, row, column = cell
         return x.at(*lead, head // self.times, row, column)
 
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """dx = Σ d over the heads that share it."""
+        formula = f"Σ over the {self.times} heads of a group of {d}"
+        yield Gradient(line.inputs[0], SumGroups(self.times), (d,), formula)
+
+
+@dataclass(frozen=True)
+class SumGroups(Backward):
+    """The sum over the query heads that one kv head serves."""
+
+    signature = "(..., group * times, key, d) -> (..., group, key, d)"
+    words = "The {0} of the {op.times} query heads that share one head are added up."
+
+    times: int
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """One head for each group."""
+        *lead, heads, keys, d = inputs[0]
+        return (*lead, heads // self.times, keys, d)
+
+    def apply(self, x: Array) -> Array:
+        *lead, heads, keys, d = x.shape
+        groups = x.reshape(*lead, heads // self.times, self.times, keys, d)
+        return groups.sum(axis=-3, dtype=np.result_type(x, np.float32)).astype(x.dtype, copy=False)
+
+    def form(self, cell: Places, x: Input) -> Term:
+        """Σ x over the group."""
+        *lead, head, row, column = cell
+        i = index(self.times)
+        return total(i, x.at(*lead, head * self.times + i, row, column))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """An addition a number."""
+        return prod(inputs[0])
+
 
 class Merge(Op):
     """The heads side by side: h0 h0 h1 h1 along the columns."""
@@ -171,3 +275,24 @@ class Merge(Op):
         """The head's cell."""
         *batch, query, column = cell
         return z.at(*batch, column // z.shape[-1], query, column % z.shape[-1])
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """Its own columns for each head."""
+        (z,) = line.inputs
+        yield Gradient(z, Split(), (d, z), f"{d}, the columns of each head")
+
+
+class Split(Backward):
+    """The columns of each head, which stood side by side."""
+
+    signature = "(..., query, head * d), (..., head, query, d) -> (..., head, query, d)"
+    words = "The columns of {0} are given back to their heads."
+
+    def apply(self, d: Array, z: Array) -> Array:
+        *batch, heads, queries, size = z.shape
+        return d.reshape(*batch, queries, heads, size).swapaxes(-3, -2)
+
+    def form(self, cell: Places, d: Input, z: Input) -> Term:
+        """The cell side by side."""
+        *batch, head, query, column = cell
+        return d.at(*batch, query, head * z.shape[-1] + column)

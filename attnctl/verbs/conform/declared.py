@@ -11,7 +11,7 @@ from attnctl.base.setting import ATTENTION, Flag, Setting
 from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, shown, words
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, laid, settings_with_flags
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
-from attnctl.math.kind import KIND
+from attnctl.math.kind import BACKWARD, COTANGENT, KIND
 from attnctl.verbs.conform.layout import AXES, MASKS
 
 TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
@@ -77,11 +77,15 @@ ARRAYS = {
 """The options that say what arrays it takes, by keyword."""
 
 
+SAID_OTHERWISE = (FIELDS["dtype"], BACKWARD, COTANGENT)
+"""What the cases say of themselves: the type, and that a call goes forward."""
+
+
 def settings() -> Iterator[Setting]:
     """The settings of attention, under their keywords, as a section of their own."""
     of_kind = {each.keyword: each for each in KIND.values() if each is not None}
     for name, setting in {**settings_with_flags(ATTENTION), **of_kind}.items():
-        if setting.flag and setting is not FIELDS["dtype"]:  # the cases say which type
+        if setting.flag and setting not in SAID_OTHERWISE:
             more = (
                 "" if name in {"heads", "kv_heads"} else setting.flag.more
             )  # they say these, too, if no one does

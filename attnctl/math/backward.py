@@ -1,0 +1,84 @@
+"""The backward pass: more lines of the same list, from the last of the derivation to the first.
+
+Each line of the derivation gives, by the adjoint of its op, the lines of the gradients by its inputs.
+What several lines read has a gradient by each of the ways, and their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+
+from attnctl.math.names import DELTA, HEAD_OUTPUTS, OUTPUT, gradient_of, way
+from attnctl.math.ops import Given, Op
+from attnctl.math.ops.base import AddAll, Gradient, Line
+from attnctl.math.steps import Lines, Step
+
+
+def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
+    """The gradient of the loss by every name that what attention gives follows from.
+
+    `given` says how what is handed in came about: `d_output`, or `d_head_outputs` where there is no
+    projection.
+    """
+    by_name = {step.name: step for step in steps}
+    root = root_of(by_name)
+    reached = [step for step in steps if step.name in needed(steps, [root])]
+    readers = {step.name: [each for each in reached if step.name in each.inputs] for step in reached}
+    how = given.get(gradient_of(root), "given")
+    yield like(by_name[root], gradient_of(root), Given(), (), how)
+    ways: dict[str, list[str]] = {}
+    for step in reversed(reached):
+        for line in gradients(step, by_name, readers):
+            if line.by not in step.inputs:
+                yield of_rows(step, line)
+                continue
+            source = by_name[line.by]
+            several = len(readers[source.name]) > 1
+            name = way(source.name, step.name) if several else gradient_of(source.name)
+            yield like(source, name, line.op, line.inputs, line.formula)
+            there = ways.setdefault(source.name, [])
+            there.append(name)
+            if several and len(there) == len(readers[source.name]):
+                yield like(source, gradient_of(source.name), AddAll(), tuple(there), " + ".join(there))
+
+
+def root_of(steps: Container[str]) -> str:
+    """What the loss is a function of: the output, or where nothing projects it, that of the heads."""
+    return OUTPUT if OUTPUT in steps else HEAD_OUTPUTS
+
+
+def needed(steps: Iterable[Step], wanted: Iterable[str]) -> set[str]:
+    """These steps and all that they follow from."""
+    found = set(wanted)
+    for step in reversed(list(steps)):
+        if step.name in found:
+            found |= set(step.inputs)
+    return found
+
+
+def gradients(
+    step: Step, steps: Mapping[str, Step], readers: Mapping[str, Sequence[Step]]
+) -> Iterable[Gradient]:
+    """The lines that the adjoint of a step gives.
+
+    Σ over keys of A ∘ d_A, which softmax needs, is Σ over d_v of Z ∘ d_Z where Z = A V: a sum over fewer
+    numbers, of what is kept anyway (Dao et al. 2022, appendix B.2).
+    """
+    line = Line(step.name, step.inputs, tuple(steps[name].axes for name in step.inputs))
+    for each in step.op.adjoint(line, gradient_of(step.name)):
+        if each.by != DELTA:
+            yield each
+            continue
+        mixed = readers[step.name][0].name
+        formula = f"Σ over d_v of {gradient_of(mixed)} ∘ {mixed}"
+        yield each._replace(inputs=(gradient_of(mixed), mixed), formula=formula)
+
+
+def like(step: Step, name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:
+    """The gradient by a step: a line with its axes."""
+    return Step(name, op, inputs, step.axes, formula, f"d{step.symbol}")
+
+
+def of_rows(weights: Step, line: Gradient) -> Step:
+    """A number for each row of the weights."""
+    return Step(line.by, line.op, line.inputs, weights.axes[:-1], line.formula, "δ")

@@ -1,0 +1,50 @@
+"""--backward and --cotangent at the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import attnctl
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npz", ".safetensors"])
+def test_gradients_are_read_back(tmp_path, call, suffix):
+    path = tmp_path / f"x{suffix}"
+    assert (
+        call("run", "I love AI", "--backward", "--kv-heads", "1", "--heads", "2", "-o", str(path)).code == 0
+    )
+    again = attnctl.load(path)
+    assert again.steps == attnctl.run("I love AI", backward=True, kv_heads=1, heads=2).steps
+    assert attnctl.check(again).agrees
+    assert "d_scores[1,love,I]" in call("explain", str(path), "d_Q[1,love,0]").out
+
+
+def test_where_gradients_begin(tmp_path, call):
+    def begun(*arguments):
+        done = call("run", "I love AI", "--backward", "--json", *arguments)
+        assert done.code == 0, done.err
+        return np.array(json.loads(done.out)["steps"]["d_output"]["data"])
+
+    assert (begun("--cotangent", "ones") == 1).all()
+    drawn = begun()
+    assert (begun("--cotangent", "drawn") == drawn).all()
+    assert (begun("--seed", "1") != drawn).all()
+    np.savez(tmp_path / "d.npz", mine=2 * drawn)
+    np.savez(tmp_path / "other.npz", a=drawn, b=drawn)
+    assert (begun("--cotangent", str(tmp_path / "d.npz")) == 2 * drawn).all()
+    for arguments, said in {
+        ("--backward", "--cotangent", str(tmp_path / "other.npz")): "and no d_output; give the gradient",
+        (
+            "--backward",
+            "--cotangent",
+            str(tmp_path / "d.npz"),
+            "--d-model",
+            "2",
+        ): "d_output: 3 × 4, expected",
+        ("--cotangent", "ones"): "--cotangent: nothing goes back to gradients; say --backward, too",
+    }.items():
+        done = call("run", "I love AI", *arguments)
+        assert (done.code, said in done.err) == (2, True), done.err
