@@ -148,7 +148,7 @@ def cost(
     keep: Collection[str] | None = None,
     **options: Unpack[ArrayOptions],
 ) -> list[Cost]:
-    """What each step of a sentence, or of attention on arrays, would take; nothing is computed.
+    """The shape, bytes and operations of each step, of a sentence or of arrays; nothing is computed.
 
     Raises AttnError as `run` and `attend` do.
     """
@@ -190,7 +190,7 @@ def explain(
 
 
 def stats(trace: AnyTrace) -> DumpStats:
-    """What each head's weights look like: entropy, distance, the share of the previous token, …
+    """Measure each head's weights: entropy, distance, the share of the previous token, …
 
     Raises AttnError where the trace has no attention weights, or impossible ones.
     """
@@ -221,7 +221,7 @@ def lessons(folder: str | PathLike[str] | None = None) -> list[Lesson]:
 
 
 def grade(lesson: Lesson, answer: Any) -> AnswerVerdict:
-    """What an answer to a lesson is worth: `right` (None: cannot be told), and the `mistake` it shows.
+    """Grade an answer to a lesson: `right` (None: cannot be told), and the `mistake` it shows.
 
     Numbers are texts, as they were typed: their digits count. A matrix is a text or nested lists.
     """
@@ -391,7 +391,7 @@ def read_options(options: Mapping[str, Any], readers: Mapping[str, Callable[[Any
 
 
 def unknown_option(name: str, known: Collection[str]) -> str:
-    """That there is no such option, and which is meant."""
+    """The message for an option that does not exist, with the one that is meant."""
     near = nearest(name, list(known), most=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
     return f"{name}: no such option; {hint}"

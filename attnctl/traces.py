@@ -28,7 +28,7 @@ class Trace(Displayed, AnyTrace):
 
     @classmethod
     def of(cls, other: AnyTrace) -> Trace:
-        """The same steps, arrays and header."""
+        """Make one of a plain trace: the steps, arrays and header stay."""
         return cls(other.steps, other.arrays, other.header)
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -163,7 +163,7 @@ def parse_part(text: str, at: int) -> tuple[Part, int]:
 
 
 def part_of(word: str, text: str) -> Part:
-    """What a word without quotes means."""
+    """Read a word without quotes: a number, a range, a token."""
     if word == ":":
         return Whole()
     if WHOLE_NUMBER.fullmatch(word):
@@ -192,7 +192,7 @@ def unquote(inside: str, text: str) -> str:
 
 
 def place_of(part: Part, trace: Trace, step: str, axis: int) -> Place:
-    """Where along this axis of the step the part points. Raises AttnError where it cannot."""
+    """Find where along this axis of the step the part points. Raises AttnError where it cannot."""
     axis_name, size = trace.steps[step].axes[axis], trace[step].shape[axis]
     match part:
         case Whole():
@@ -231,7 +231,7 @@ def unknown_step(name: str, trace: Trace) -> str:
 
 
 def nearest_or_all(word: str, known: Sequence[str]) -> str:
-    """What a message suggests for an unknown word: the nearest known ones, or the first few there are."""
+    """The words to suggest for an unknown one: the nearest known, or the first few there are."""
     more = ", …" if len(known) > MOST_NAMED else ""
     return did_you_mean(word, known, f"it has {', '.join(known[:MOST_NAMED])}{more}")
 
@@ -247,7 +247,7 @@ class Speller:
         self.known: dict[str, list[str] | None] = {}
 
     def words(self, step: str, axis: int) -> list[str] | None:
-        """How each place along an axis is spelled, where it has tokens."""
+        """The spelling of each place along an axis, where it has tokens."""
         name = f"{self.trace.steps[step].axes[axis]} {self.trace[step].shape[axis]}"
         if name not in self.known:
             tokens = self.trace.tokens_along(step, axis)
@@ -269,7 +269,7 @@ def spell_cell(trace: Trace, step: str, cell: Cell) -> str:
 
 
 def spellings(tokens: Sequence[str]) -> list[str]:
-    """What to write for each of these tokens: quoted where it must be, numbered where it is repeated."""
+    """The way to write each of these tokens: quoted where it must be, numbered where it is repeated."""
     return number_repeats([spelling(token) for token in tokens])
 
 

@@ -33,7 +33,7 @@ LIKE = "write it like attention_weights[0,love,:]=0, head_outputs[1]*=2 or atten
 
 @dataclass(frozen=True)
 class Edit:
-    """One change: which cells, how (=, += or *=), and by what: a number, or the cells of another dump."""
+    """One change: the cells, = or += or *=, and a number or the cells of another dump."""
 
     text: str
     address: Address
@@ -98,7 +98,7 @@ class WhatIf:
         return frozenset(edit.step for edit in self.edits)
 
     def changes(self, derivation: Derivation, header: Header) -> dict[str, Callable[[Array], Array]]:
-        """What is done to each step that is edited.
+        """The edits of each step, in words.
 
         Raises AttnError with every edit of a step that this run does not have.
         """

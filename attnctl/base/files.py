@@ -28,7 +28,7 @@ class OverwriteError(Exception):
 
 
 def keys_of(file: AnyPath | int) -> list[Key]:
-    """What tells a file from others: its place on its device, and its full path.
+    """The two names that tell a file from others: its place on its device, and its full path.
 
     The first sees through links, the second holds where another file has taken its place meanwhile.
     Devices and pipes have none: nothing is lost in them.
@@ -118,7 +118,7 @@ STANDARD_INPUT = "-"
 
 @contextmanager
 def open_input(path: AnyPath) -> Iterator[BinaryIO]:
-    """What a person named: a file, a pipe or a device in its place, or standard input."""
+    """Open what a person named: a file, a pipe or a device in its place, or standard input."""
     if path == STANDARD_INPUT:
         with suppress(OSError, ValueError):  # it may be no file at all
             note_input(sys.stdin.buffer.fileno(), "standard input")

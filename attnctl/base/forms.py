@@ -67,7 +67,7 @@ class Form(Reader):
         return self.make(given)
 
     def misfits(self, given: Json) -> Iterable[Problem]:
-        """What does not go together in a mapping with problems, among the keys that could be read."""
+        """Keys that do not go together, among those that could be read, in a mapping with problems."""
         return ()
 
     def unknown(self, key: Any) -> Problem:

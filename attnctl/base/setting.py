@@ -15,7 +15,7 @@ GRADIENTS = "Gradients"
 
 @dataclass(eq=False)
 class Flag:
-    """What the shell has beside the setting itself."""
+    """A setting's flag: all that the shell has beside the setting itself."""
 
     name: str
     """With its dashes: --d-model."""
@@ -50,7 +50,7 @@ class Setting:
 
     @property
     def switch(self) -> bool:
-        """Whether it is on or off, and so a flag without a value."""
+        """True if it is on or off, and so a flag without a value."""
         return self.reader is SWITCH
 
     @property
@@ -69,12 +69,12 @@ class Setting:
 
     @property
     def in_config(self) -> Any:
-        """How a list of a config has it: causal, {window: [3, 0]}."""
+        """The setting in a list of a config: causal, {window: [3, 0]}."""
         return self.name if self.switch else {self.name: self.example}
 
     @property
     def at_example(self) -> Any:
-        """What its example means; on, of a switch."""
+        """The value that its example means; True of a switch."""
         return True if self.switch else self.reader(self.example)
 
     def said(self, value: Any) -> str:
@@ -85,7 +85,7 @@ class Setting:
         return name if self.switch else f"{name} {value}"
 
     def read_flag(self, given: Any) -> Any:
-        """What its flag was given: a text, several, or on and off. Raises BadValueError."""
+        """Read what its flag was given: a text, several, or on and off. Raises BadValueError."""
         assert self.flag is not None
         if self.switch:
             return given

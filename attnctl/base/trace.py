@@ -36,7 +36,7 @@ class Trace(Mapping[str, Array]):
     header: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """What was run, then the names of the steps."""
+        """The headline of the run, then the names of the steps."""
         short = Repr()
         short.maxstring = SHOWN_OF_A_SENTENCE
         heads, kind = self.config.get("heads"), self.config.get("dtype")
@@ -107,7 +107,7 @@ class Trace(Mapping[str, Array]):
         return list(words) if words is not None and len(words) == self[name].shape[axis] else None
 
     def labels(self, name: str, axis: int) -> list[str]:
-        """What stands beside each index along an axis: tokens where the axis has them, else numbers."""
+        """The label of each index along an axis: tokens where the axis has them, else numbers."""
         words = self.tokens_along(name, axis)
         return [str(i) for i in range(self[name].shape[axis])] if words is None else words
 

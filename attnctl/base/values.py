@@ -45,7 +45,7 @@ class Plain(str):
 
 
 class BadValueError(ValueError):
-    """What is wrong with a value: a problem, or several, each with its path within the value."""
+    """A value is wrong: a problem, or several, each with its path within the value."""
 
     def __init__(self, *problems: str | Problem) -> None:
         self.problems: list[Problem] = [((), each) if isinstance(each, str) else each for each in problems]
@@ -54,14 +54,14 @@ class BadValueError(ValueError):
 
 @dataclass(eq=False)
 class Reader:
-    """How a value is read, what a JSON Schema says of it, and what a flag's help calls it."""
+    """A way to read a value, the JSON Schema of what it takes, and its name in a flag's help."""
 
     read: Callable[[Any], Any]
     schema: Json
     metavar: str = "TEXT"
 
     def __call__(self, value: Any) -> Any:
-        """What the value means. Raises BadValueError."""
+        """Read the value. Raises BadValueError."""
         return self.read(value)
 
 
@@ -176,7 +176,7 @@ def read_tolerance(value: Any) -> float:
 
 
 def why(value: Any) -> str:
-    """Why a value that looks like a number, or is often taken for one, is none."""
+    """The reason why a value that looks like a number, or is often taken for one, is none."""
     if isinstance(value, bool) or (isinstance(value, Plain) and value in (*TRUE, *FALSE)):
         return " but a truth value"
     if not isinstance(value, str):
@@ -229,7 +229,7 @@ SEED = whole(0, 2**32 - 1)
 
 
 def unlimited(value: Any) -> bool:
-    """Whether the value says that there is no limit: infinity, null or nothing."""
+    """True if the value says that there is no limit: infinity, null or nothing."""
     return value is None or value == inf or (isinstance(value, str) and value in UNLIMITED)
 
 

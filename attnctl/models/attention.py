@@ -175,7 +175,7 @@ def projections(tensors: LayerTensors, role: str) -> Named:
 
 
 def fused_projections(tensors: LayerTensors) -> Named:
-    """The same from one matrix: all of Q, then K, then V; or by kv head, its queries, its K and its V."""
+    """Q, K and V from one matrix: all of Q, then K, then V; or by kv head, its queries, its K and its V."""
     d = tensors.d
     heads, kv_heads, size = d["heads"], d["kv_heads"], d["d_k"]
     columns = (heads + 2 * kv_heads) * size

@@ -26,7 +26,7 @@ MOST_ROWS = 2**10
 
 
 def together(model: Model, tokens: int) -> int:
-    """How many sentences of so many tokens go through a model at once.
+    """The number of sentences of so many tokens that go through a model at once.
 
     One where they would not be kept apart: experts take their rows from all, and with many scores
     they are computed in tiles.
@@ -38,7 +38,7 @@ def together(model: Model, tokens: int) -> int:
 
 
 def starts_of(model: Model, tokens: Tokens) -> Array:
-    """What comes into the first layer for one sentence, (token, width).
+    """The rows that come into the first layer for one sentence, (token, width).
 
     Raises AttnError for ids and places that the model does not have, and what does not fit memory.
     """

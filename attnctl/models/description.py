@@ -23,7 +23,7 @@ from attnctl.models.rope import misread as misread_rope
 
 @dataclass(frozen=True)
 class Layer:
-    """What is one layer's own."""
+    """One layer of a model: its rules, scale, rope, experts and which of them differ by layer."""
 
     window: Window | None
     rope: Rope | None
@@ -140,7 +140,6 @@ def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def layer_of(s: Mapping[str, Any], by_layer: Mapping[str, Any], index: int, place: str) -> Layer:
-    """What is this layer's own."""
     types = by_layer["types"]
     slides = TYPES[types[index]] if types else by_layer["sliding"](index)
     reach = s["window"] if slides else None

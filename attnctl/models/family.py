@@ -27,7 +27,7 @@ Names = Mapping[str, str]
 
 @dataclass(frozen=True)
 class When:
-    """What is different where a setting has this value."""
+    """A setting that takes another value where a second one has this value."""
 
     setting: Setting
     equals: Any

@@ -25,7 +25,7 @@ def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, c
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def embed(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
-    """What comes into layer 0: tokens, positions, segments, their norm and projection.
+    """The rows that come into layer 0: tokens, positions, segments, their norm and projection.
 
     Raises AttnError where the model takes no tokens, for ids it does not have, and for too many.
     """
@@ -78,7 +78,7 @@ def states(
     memory: Array | None = None,
     run: Run = attend_plainly,
 ) -> Iterator[tuple[int, Array]]:
-    """What comes into each layer from 0 on, and into the end: (layer, hidden).
+    """The rows that come into each layer from 0 on, and into the end: (layer, hidden).
 
     `run` carries out the attention of a layer; what it changes flows on.
     """
@@ -90,7 +90,7 @@ def states(
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run) -> Array:
-    """What a layer makes of what came into it."""
+    """The rows that come out of a layer."""
     d = tensors.d
     trace = run(tensors, hidden, memory, False)
     x, after = trace[X], trace[RESIDUAL]
@@ -112,7 +112,7 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def final_norm(model: Model, hidden: Array) -> Array:
-    """What came out of the last layer, through the final norm where there is one."""
+    """The rows of the last layer through the final norm, where there is one."""
     d = model.description
     if not d["final_norm"]:
         return hidden

@@ -93,7 +93,7 @@ def meant(
 
 
 def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:
-    """What a port in the type of these arrays makes of the model's numbers: fewer digits, or all."""
+    """The rounding that a port in the type of these arrays does to the model's numbers, if any."""
     floats = [array for array in recorded if array.dtype.kind == "f" and array.size]
     if floats and all(array.dtype == np.float16 for array in floats):
         return lambda array: array.astype(np.float16)

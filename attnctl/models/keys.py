@@ -15,19 +15,19 @@ LARGEST, LARGEST_NUMBER = 2**31, 1e30
 
 
 class KeyKind(NamedTuple):
-    """What a key may say."""
+    """A kind of value that a key may have."""
 
     expected: str
     fits: Callable[[Any], bool]
 
 
 def is_count(value: Any, least: int = 1) -> bool:
-    """Whether it is a whole number from `least` on that a model can have of anything."""
+    """True if it is a whole number from `least` on that a model can have of anything."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < LARGEST
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number that float32 holds."""
+    """True if it is a number that float32 holds."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
 
 
@@ -65,7 +65,7 @@ NUMBERS = read_list("a list of numbers above 0", NUMBER)
 
 @dataclass(frozen=True)
 class Key:
-    """Where config.json says a setting: under the first of these names that it has.
+    """A setting that config.json gives under the first of these names that it has.
 
     null is as good as nothing where nothing stands for nothing; where it is `nullable`, null says
     that there is none, although nothing stands for something.
@@ -128,12 +128,12 @@ def derived(rule: Callable[..., Any], *keys: Key) -> Derived:
 
 
 def by_layer(rule: Callable[..., bool], *keys: Key) -> Derived:
-    """What a rule makes of the number of a layer and of these keys, for each layer."""
+    """Apply a rule to the number of each layer and to these keys."""
     return Derived(lambda *said: lambda layer: rule(layer, *said), keys)
 
 
 def count(*names: str, default: int | None = None, kind: KeyKind = COUNT, nullable: bool = False) -> Key:
-    """How many there are of something, from 1 on."""
+    """A key that counts something, from 1 on."""
     return Key(names, kind, default, nullable)
 
 

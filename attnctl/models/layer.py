@@ -30,7 +30,7 @@ class Model:
 
     @cached_property
     def prefix(self) -> str:
-        """What stands before every name of the family in this checkpoint."""
+        """The text that stands before every name of the family in this checkpoint."""
         d = self.description
         probe = next(name for use in ("qkv", "q", "latent_q") if (name := d.inner.get(use)))
         names, place = self.checkpoint.tensors, str(self.checkpoint.folder)
@@ -118,7 +118,7 @@ class LayerTensors:
         return self.model.checkpoint.read(whole, shape, self.model.dtype, part)
 
     def origin(self, use: str, suffix: str = ".weight") -> str:
-        """What the checkpoint calls a tensor that was read."""
+        """The checkpoint's own name of a tensor that was read."""
         return self.names[f"{use}{suffix}"]
 
     def matrix(self, use: str, rows: int, columns: int, **numbers: int) -> Array:
@@ -171,6 +171,6 @@ class LayerTensors:
         )
 
     def of_experts(self, name: str) -> bool:
-        """Whether it is a tensor of an expert, which no token may have been sent to, or is ignored."""
+        """True if it is a tensor of an expert, which no token may have been sent to, or is ignored."""
         starts = [each.partition("{")[0] for use, each in self.d.inner.items() if use.startswith("expert")]
         return name.startswith((*(each.removesuffix("!") for each in starts), *self.d.stack.ignored))

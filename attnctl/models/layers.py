@@ -25,7 +25,7 @@ TIMES = 16.0
 
 @dataclass(frozen=True)
 class LayerCheck:
-    """What a layer made, beside what it should have made of what came into it."""
+    """A layer's rows, beside those it should have made of what came into it."""
 
     layer: int
     largest: float
@@ -38,7 +38,7 @@ class LayerCheck:
 
 
 def recorded_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
-    """What came into each layer, in order: hidden_0, hidden_1, …, or one array (layer, token, width)."""
+    """The rows that came into each layer: hidden_0, hidden_1, …, or one array (layer, token, width)."""
     numbered = {
         int(found[1]): array
         for name, array in arrays.items()
@@ -82,7 +82,7 @@ def check_layers(model: Model, states: list[Array], unit: float) -> Iterator[Lay
 def checked_layer(
     model: Model, index: int, before: Array, after: Array, unit: float, *, end: bool
 ) -> LayerCheck:
-    """One layer (through the final norm where it is the `end`) beside what was recorded."""
+    """Compare one layer (through the final norm where it is the `end`) with what was recorded."""
 
     def made(hidden: Array) -> Array:
         out = through(model.layer(index), hidden, None, attend_plainly)

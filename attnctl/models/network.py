@@ -10,14 +10,14 @@ from attnctl.models.layer import LayerTensors
 
 
 def feed_forward(tensors: LayerTensors, x: Array) -> Array:
-    """What the layer's network makes of rows, (…, token, width) -> the same."""
+    """The layer's network: rows (…, token, width) -> rows."""
     if not tensors.own.experts:
         return network(tensors, x, "", tensors.d["intermediate"])
     return experts(tensors, x.reshape(-1, x.shape[-1])).reshape(x.shape)
 
 
 def experts(tensors: LayerTensors, x: Array) -> Array:
-    """What the experts that each row is sent to make of it, (token, width) -> the same."""
+    """The experts that each row is sent to: rows (token, width) -> rows."""
     weights, chosen = route(tensors, x)
     out = np.zeros_like(x)
     for expert in np.unique(chosen).tolist():
@@ -49,7 +49,7 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
 
 
 def expert_output(tensors: LayerTensors, x: Array, expert: int) -> Array:
-    """What one expert makes of the rows that were sent to it."""
+    """One expert, on the rows that were sent to it."""
     d = tensors.d
     size, width, count = d["expert_size"], d["width"], d["experts"]
     if not tensors.has("experts_gate_up"):

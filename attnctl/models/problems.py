@@ -21,7 +21,7 @@ OFF = {"partial_rotary_factor": 1.0}
 
 
 def misread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
-    """What keys say that they cannot, and what they say that this family does not read."""
+    """Keys whose values are of no kind that they may have, and keys that this family does not read."""
     yield from dict.fromkeys(problem for each in stack.keys for problem in each.problems(config))
     for setting in ("layers", "width", "heads", "intermediate"):
         keys = keys_of({**DEFAULTS, **stack.settings}[setting])
@@ -45,7 +45,7 @@ def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
 
 
 def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
-    """What no model can have, though each key by itself says what it may."""
+    """Combinations that no model can have, though each key by itself says what it may."""
     told = stack.called
     if s["act"] not in ACTIVATIONS:
         yield (

@@ -192,7 +192,7 @@ PARAMETERS: dict[str, KeyKind] = {
 
 
 def misread(kind: str, parameters: Mapping[str, Any]) -> Iterator[str]:
-    """What parameters say that they cannot, those that this kind does not read, and those it lacks."""
+    """Parameters with impossible values, those that this kind does not read, and those it lacks."""
     needs, reads = KINDS[kind][1:] if kind in KINDS else ((), ())
     known = {"rope_type", "type", "rope_theta", "finetuned", "partial_rotary_factor", *needs, *reads}
     for name, value in parameters.items():

@@ -33,7 +33,7 @@ CROSS = "cross"
 
 @dataclass(frozen=True)
 class ModelInput:
-    """What a model is run on: a text or ids, for a decoder two of them, or what came into a layer."""
+    """The input of a model: a text or ids, for a decoder two of them, or what came into a layer."""
 
     text: str | None = None
     ids: tuple[int, ...] | None = None
@@ -154,7 +154,7 @@ def tokens_of(
 
 
 def memory_of(encoder: Model, tokens: Tokens) -> Array:
-    """What a decoder's layers attend to: the encoder's output."""
+    """The encoder's output, which a decoder's layers attend to."""
     hidden = embed(encoder, tokens.ids, tokens.segments)
     for index in range(len(encoder.description.layers)):
         hidden = through(encoder.layer(index), hidden, None, attend_plainly)
@@ -208,7 +208,7 @@ class Runner:
         return [self.trace(self.model.layer(index), hidden, memory, {}, self.wanted.cross)]
 
     def rows(self, array: Array | None) -> Array | None:
-        """What came into a layer, (token, width), in the model's type of number."""
+        """The rows that came into a layer, (token, width), in the model's type of number."""
         if array is None:
             return None
         rows = array[0] if array.ndim == 3 and array.shape[0] == 1 else array

@@ -187,7 +187,7 @@ def file_tensors(path: Path) -> Mapping[str, Tensor]:
 
 
 def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, place: str) -> str:
-    """What stands before the names of a family in this checkpoint: "", "model.", "transformer.", …
+    """The text before the names of a family in this checkpoint: "", "model.", "transformer.", …
 
     `layer` and `probe` name a tensor of layer 0; where it is there several times, the one with
     `within` in its prefix is meant. Raises AttnError where it is not there, or is

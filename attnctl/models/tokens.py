@@ -80,7 +80,7 @@ class Words:
         return Tokens(list(found.ids), labels, list(found.type_ids), special, self.notes, whole)
 
     def label(self, number: int, token: str) -> str:
-        """What a token is called: its text without the space before it, or its name in the vocabulary."""
+        """A token's text without the space before it, or its name in the vocabulary."""
         if (number, token) not in self.labels:
             text = str(self.tokenizer.decode([number], skip_special_tokens=False))
             readable = text.strip() and "\ufffd" not in text

@@ -30,7 +30,7 @@ DEEPEST = 32
 
 
 def name_of(kind: type) -> str:
-    """What a dataclass is called in a dump: its own `name` if it has one (rules do)."""
+    """The name of a dataclass in a dump: its own `name` if it has one (rules do)."""
     return str(getattr(kind, "name", kind.__name__))
 
 

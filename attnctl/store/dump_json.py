@@ -17,7 +17,7 @@ from attnctl.store.strict_json import encode_json, json_text, sink
 
 
 def write_json(traces: Sequence[Trace], stream: IO[Any]) -> None:
-    """One dump as a JSON object, any other number of them as an array."""
+    """Write one dump as a JSON object, any other number of them as an array."""
     write, several = sink(stream), len(traces) != 1
     write(b"[\n" if several else b"")
     for at, trace in enumerate(traces):
@@ -54,7 +54,7 @@ def texts(trace: Trace, newline: str) -> Iterator[bytes]:
 
 
 class StepText(NamedTuple):
-    """What the text of a step says of its array."""
+    """The text of a step, and what that says of its array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

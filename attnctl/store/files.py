@@ -71,7 +71,7 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def is_special(path: str | Path) -> bool:
-    """Whether a path is a device, a pipe, or a name of a stream that is already open."""
+    """True if a path is a device, a pipe, or a name of a stream that is already open."""
     if str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
         return True
     try:

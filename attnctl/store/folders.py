@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def data_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Where this system keeps a user's data."""
+    """The folder where this system keeps a user's data."""
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path("~").expanduser())
     given = environ.get("XDG_DATA_HOME", "")
     if given and Path(given).is_absolute():

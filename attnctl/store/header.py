@@ -48,7 +48,7 @@ FIELDS: dict[str, Any] = {
 
 
 class Shaped(Protocol):
-    """What is known of an array before it is loaded."""
+    """An array before it is loaded: its shape and type."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -147,7 +147,7 @@ def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:
 
 
 def step_of(name: str, data: Any, array: Shaped | None, above: Container[str]) -> Step:
-    """One step of a dump, held to the array it describes."""
+    """Read one step of a dump, held to the array it describes."""
     path = under("$.steps", name)
     if not isinstance(data, dict):
         raise AttnError(f"{path}: expected an object, found {shown(data)}")
@@ -201,7 +201,7 @@ def shown_shape(value: Any) -> str:
 
 
 def foreign_step(name: str, array: Shaped) -> Step:
-    """What the name and the dimensions of someone's array tell: its axes, not how it came about."""
+    """A step of someone's array: name and dimensions tell its axes, not how it came about."""
     dims = len(array.shape)
     row = TABLE.get(name)
     axes: tuple[str, ...] = tuple(f"axis {i}" for i in range(dims))

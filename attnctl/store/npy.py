@@ -49,7 +49,7 @@ class HeaderStream:
 
 @dataclass(frozen=True)
 class Npy:
-    """What a header says of the numbers after it, and how long it is."""
+    """The header of an .npy: what it says of the numbers after it, and how long it is."""
 
     length: int
     shape: tuple[int, ...]

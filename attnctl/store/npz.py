@@ -59,7 +59,7 @@ PADDING_FIELD = 0xD935
 
 
 def write_npz(trace: Trace, stream: IO[bytes]) -> None:
-    """One dump, straight from its arrays."""
+    """Write one dump, straight from its arrays."""
     from zipfile import ZipFile
 
     for name in trace:
@@ -79,7 +79,7 @@ def check_name(name: str) -> None:
 
 
 def add(archive: ZipFile, name: str, array: Array) -> None:
-    """One array, stored so that it can be mapped."""
+    """Store one array so that it can be mapped."""
     from zipfile import ZipInfo
 
     head = io.BytesIO()

@@ -100,7 +100,7 @@ class PackedBlock:
 
 
 def is_page(head: bytes) -> bool:
-    """Whether bytes begin as a page does."""
+    """True if bytes begin as a page does."""
     return head.startswith(START)
 
 
@@ -151,7 +151,7 @@ def packed_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Pa
 def trace_of(
     entry: Mapping[str, Any], packed: list[PackedBlock], rename: Mapping[str, str] | None, place: str
 ) -> Trace:
-    """One trace of a page."""
+    """Read one trace of a page."""
     dump, blocks = entry.get("dump"), entry.get("blocks")
     if dump is None and "dump" in entry:
         raise AttnError(f"{place}: a picture alone, as its numbers were too many for a page; read its .npz")

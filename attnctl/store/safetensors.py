@@ -48,7 +48,7 @@ NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"
 
 
 def write_safetensors(trace: Trace, stream: IO[bytes]) -> None:
-    """One dump, straight from its arrays; the widest numbers first, so that all are aligned."""
+    """Write one dump, straight from its arrays; the widest numbers first, so that all are aligned."""
     if METADATA in trace:
         raise AttnError(f"step {METADATA}: this cannot be the name of an array in a .safetensors file")
     header: dict[str, Any] = {METADATA: {HEADER: encode_json(json_text(whole(trace))).decode()}}
@@ -119,7 +119,7 @@ def contents(file: File) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, str, Tensor]:
-    """Where an array begins and ends, its name, and itself."""
+    """Read where an array begins and ends, its name, and itself."""
     path = under("$", name)
     if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data_offsets"}:
         raise AttnError(f"{path}: expected dtype, shape and data_offsets, found {shown(data)}")

@@ -82,7 +82,7 @@ def split_selection(source: str) -> tuple[str, str | None]:
 
 
 def is_readable(source: str) -> bool:
-    """Whether this names something that can be read: standard input or a file that is there."""
+    """True if this names something that can be read: standard input or a file that is there."""
     return source == STANDARD_INPUT or os.path.exists(source)  # noqa: PTH110  never raises
 
 

@@ -21,7 +21,7 @@ def place(name: str, array: Array, sizes: Sizes, keys: int) -> Array | None:
 
 
 def heads_shown(arrays: Mapping[str, Array]) -> Sizes:
-    """How many heads a sink shows, or norms' weights that each head has its own of."""
+    """The number of heads that a sink shows, or norms' weights that each head has its own of."""
     weights = {"head": arrays.get(NORM_WEIGHTS[0]), "kv_head": arrays.get(NORM_WEIGHTS[1])}
     shown = {
         axis: len(array)
@@ -48,7 +48,7 @@ def without_ones(shape: Shape) -> Shape:
 
 
 def is_one_row(name: str, array: Array, sizes: Sizes) -> bool:
-    """Whether a norm's weight has the columns of all heads in one row, as OLMo2 has it."""
+    """True if a norm's weight has the columns of all heads in one row, as OLMo2 has it."""
     return (
         name in NORM_WEIGHTS
         and len(without_ones(array.shape)) == 1
@@ -84,14 +84,14 @@ def beside_scores(mask: Array, sizes: Sizes) -> Array | None:
 
 
 def broadcasts(shape: Shape, scores: Sequence[int | str]) -> bool:
-    """Whether an array of this shape can be laid over the scores; a size that is not known fits any."""
+    """True if an array of this shape can be laid over the scores; a size that is not known fits any."""
     pairs = zip(reversed(shape), reversed(scores), strict=False)
     fits = all(a in {1, b} or isinstance(b, str) for a, b in pairs)
     return fits and 1 <= len(shape) <= len(scores)
 
 
 def ill_placed(name: str, array: Array, sizes: Sizes) -> str:
-    """That a mask, a sink or a norm's weight does not go with the others."""
+    """The message that a mask, a sink or a norm's weight does not go with the others."""
     if TABLE[name].of_scores:
         scores = dims(score_sizes(sizes))
         return f"{name}: {dims(array.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"

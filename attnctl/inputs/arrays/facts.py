@@ -14,7 +14,7 @@ from attnctl.math.names import BIAS, MASK, PAST_KEY
 
 
 class Facts(NamedTuple):
-    """What the arrays show of the run: sizes and whether there is a batch axis."""
+    """The sizes of a run, and of its batch axis if there is one."""
 
     batch: int | None
     heads: int
@@ -31,7 +31,7 @@ def rotary(settings: Settings) -> Rotary | None:
 
 
 def adds_positions(settings: Settings) -> bool:
-    """Whether positions are added to X: sinusoids, or a learned table."""
+    """True if positions are added to X: sinusoids, or a learned table."""
     return settings.positions == SINUSOIDAL or isinstance(settings.positions, list)
 
 

@@ -238,7 +238,7 @@ def row_of(name: str, names: Iterable[str]) -> Convention | None:
 
 
 def heads_shown(found: Mapping[str, Array], rows: Mapping[str, Convention]) -> int | None:
-    """How many heads the scores or weights of a file have, where they have an axis for them."""
+    """The number of heads that the scores or weights of a file have, where they have an axis for them."""
     for name in found:
         ours = rows[name].ours if name in rows else (name,)
         if len(ours) == 1 and ours[0] in TABLE and TABLE[ours[0]].of_scores and not TABLE[ours[0]].leaf:
@@ -282,14 +282,14 @@ class ForeignReader:
         out.read[" ".join(names)] = last_part(name, row)
 
     def is_by_head(self, output: Array, out: Understood) -> bool:
-        """Whether what attention gives still has its heads, as a fused kernel gives it, laid out as V."""
+        """True if what attention gives still has its heads, as a fused kernel gives it, laid out as V."""
         if HEAD_OUTPUTS in out.arrays:
             return False
         v = out.arrays.get("V")
         return output.ndim == 4 or (W_O not in out.arrays and v is not None and v.ndim == output.ndim)
 
     def may_be_scores(self, name: str) -> bool:
-        """Whether other arrays have as many queries and keys; logits of words have no such keys."""
+        """True if other arrays have as many queries and keys; logits of words have no such keys."""
         rows = {size for other in self.found if other != name for size in self.found[other].shape[:-1]}
         return self.found[name].ndim > 1 and rows.issuperset(self.found[name].shape[-2:])
 
@@ -316,7 +316,7 @@ class ForeignReader:
         return [array]
 
     def is_linear(self) -> bool:
-        """Whether the packed matrix of GPT-2's names is one of nn.Linear, as nanoGPT has it."""
+        """True if the packed matrix of GPT-2's names is one of nn.Linear, as nanoGPT has it."""
         packed = (self.found[name].shape for name in self.found if name.endswith("c_attn.weight"))
         return any(rows > columns for rows, columns in packed)
 

@@ -60,7 +60,7 @@ class Axes:
 
 @dataclass
 class LayoutReading:
-    """How a file is read: the layout of each array, and the sizes that follow."""
+    """A reading of a file: the layout of each array, and the sizes that follow."""
 
     axes: Axes
     layouts: dict[str, Groups] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class LayoutSearch:
         return not row.of_scores, square, -len(shape)
 
     def reading(self, sizes: Sizes) -> LayoutReading | None:
-        """How to read these arrays where these sizes are known; None where they do not go together."""
+        """Read these arrays where these sizes are known; None where they do not go together."""
         return self.go(0, LayoutReading(self.axes, sizes=dict(sizes)))
 
     def go(self, at: int, reading: LayoutReading) -> LayoutReading | None:
@@ -155,7 +155,7 @@ class LayoutSearch:
                 yield (("one",), *own)
 
     def others_are_linear(self, reading: LayoutReading) -> bool:
-        """Whether every matrix that is read so far is as nn.Linear keeps it."""
+        """True if every matrix that is read so far is as nn.Linear keeps it."""
         found = {
             layout == self.axes.groups(name, linear)
             for name, layout in reading.layouts.items()
@@ -164,7 +164,7 @@ class LayoutSearch:
         return found == {True}
 
     def may_be_linear(self, name: str) -> bool:
-        """Whether a matrix may be (out, in): of documented ones W_O gives as many columns as X has."""
+        """True if a matrix may be (out, in): of documented ones W_O gives as many columns as X has."""
         free = not self.documented or name != W_O or X not in self.shapes
         return free or self.shapes[name][:1] == self.shapes[X][-1:]
 
@@ -194,7 +194,7 @@ def search(
     batch_first: bool = False,
     of_all_keys: Container[str] = (),
 ) -> LayoutReading:
-    """How to read arrays of these shapes, in any layout we know; `sizes` are known beforehand.
+    """Find how to read arrays of these shapes, in any layout we know; `sizes` are known beforehand.
 
     Arrays `of_all_keys` have a row for past keys, too. Raises AttnError naming an array that cannot
     be brought together with the others.
@@ -238,7 +238,7 @@ def unify(pattern: Groups, shape: Shape, known: Sizes) -> Sizes | None:
 
 
 def consistent(sizes: Sizes) -> bool:
-    """Whether heads share evenly, and a cache and its new keys make up the keys."""
+    """True if heads share evenly, and a cache and its new keys make up the keys."""
     if (
         "past" in sizes
         and "new" in sizes

@@ -35,7 +35,7 @@ FROM_X = (X, *map(matrix_of, PROJECTED))
 
 
 def from_x(found: Container[str]) -> bool:
-    """Whether Q, K and V are to be computed: X and its weights are there."""
+    """True if Q, K and V are to be computed: X and its weights are there."""
     return all(name in found for name in FROM_X)
 
 
@@ -46,7 +46,7 @@ def inputs_among(found: Container[str]) -> list[str]:
 
 
 def missing(found: Container[str], settings: Settings) -> Iterator[str]:
-    """What a file lacks to be attended over."""
+    """The arrays that a file lacks to be attended over."""
     wanted = FROM_X if X in found and Q not in found else PROJECTED
     lacking = [name for name in wanted if name not in found]
     if lacking and not from_x(found):
@@ -78,7 +78,7 @@ def unmeant_norms(found: Container[str], settings: Settings) -> Iterator[str]:
 
 
 def unusable(name: str, array: Array, dtype: str) -> Iterator[str]:
-    """Why an array cannot be computed with in this type of number."""
+    """Reasons why an array cannot be computed with in this type of number."""
     if array.dtype.kind not in ("fiub" if name == MASK else "fiu"):
         yield f"{name}: numbers of type {array.dtype}, expected floats"
         return
@@ -110,12 +110,12 @@ def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
 
 
 def mixed(shapes: Mapping[str, Shape], settings: Settings) -> bool:
-    """Whether only some of Q, K and V have a batch axis, as far as their number of axes tells."""
+    """True if only some of Q, K and V have a batch axis, as far as their number of axes tells."""
     return settings.heads is None and len({has_batch(shapes, settings, name) for name in PROJECTED}) > 1
 
 
 def has_batch(shapes: Mapping[str, Shape], settings: Settings, name: str = Q) -> bool:
-    """Whether X, or else one of Q, K and V, has a batch axis; with --heads (batch, n, heads·d) has."""
+    """True if X, or else one of Q, K and V, has a batch axis; with --heads (batch, n, heads·d) has."""
     if settings.layout is not None:
         return settings.layout.startswith("b")
     if X in shapes:
@@ -124,7 +124,7 @@ def has_batch(shapes: Mapping[str, Shape], settings: Settings, name: str = Q) ->
 
 
 def has_vectors(name: str) -> bool:
-    """Whether an array has a vector for each head and token, as Q, K, V and a cache have."""
+    """True if an array has a vector for each head and token, as Q, K, V and a cache have."""
     row = TABLE[name]
     return row.by_head and not (row.is_weight or row.broadcasts or row.of_scores)
 
@@ -157,7 +157,7 @@ def ambiguous(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
 
 
 def misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
-    """Why these arrays do not go together in the layouts that `attend` documents."""
+    """Reasons why these arrays do not go together in the layouts that `attend` documents."""
     shapes = linear_turned(shapes)
     laid = {name: by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
     apart = [unsplit(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
@@ -194,7 +194,7 @@ def by_head(name: str, shape: Shape, shapes: Mapping[str, Shape], settings: Sett
 
 
 def heads_asked(name: str, settings: Settings) -> int:
-    """How many heads an array has by the options: those of queries, or of keys and values."""
+    """The number of heads that an array has by the options: those of queries, or of keys and values."""
     own = TABLE[name].own.startswith("head")
     return (settings.heads if own else settings.kv_heads or settings.heads) or 1
 

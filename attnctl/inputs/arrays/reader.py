@@ -132,7 +132,7 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
 
 
 def more_heads_than_rows(facts: Facts, settings: Settings) -> str:
-    """That arrays were read in our layout though another one is as likely."""
+    """A note that arrays were read in our layout though another one is as likely."""
     place = settings.where(("layout",))
     return (
         f"Q, K and V are read as (batch, head, n, d): {facts.heads} heads of {facts.keys} rows. "
@@ -186,7 +186,7 @@ def split(array: Array, heads: int) -> Array:
 
 
 def search_layout(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> LayoutReading:
-    """How to read these arrays; what stands beside others shows how many heads there are, if that fits."""
+    """Find how to read these arrays; others beside them show the number of heads, if that fits."""
     shapes, told, shown = shapes_of(arrays), sizes_asked(settings), heads_shown(arrays)
     more: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
     try:
@@ -236,7 +236,7 @@ def in_any_order(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Arr
 
 
 def changes_too_much(arrays: Mapping[str, Array], laid: Laid) -> bool:
-    """Whether weights were left out that are no averages over the heads of the others."""
+    """True if weights were left out that are no averages over the heads of the others."""
     sizes, batch = laid.sizes, laid.facts.batch
     if WEIGHTS not in arrays or WEIGHTS in laid.arrays:
         return False
@@ -346,7 +346,7 @@ def facts_of(sizes: Sizes) -> Facts:
 
 
 def key_lengths(arrays: Mapping[str, Array], facts: Facts) -> PerBatch | None:
-    """How many keys are real: one number, or one for each member of the batch."""
+    """The number of keys that are real: one for all, or one for each member of the batch."""
     if KEY_LENGTHS not in arrays:
         return None
     lengths = arrays[KEY_LENGTHS].reshape(-1).tolist()

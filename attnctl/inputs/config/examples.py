@@ -13,7 +13,7 @@ EXAMPLE = "example:"
 
 
 def folder() -> Path:
-    """Where the examples are: in the installed package, or beside it in a checkout."""
+    """The folder of the examples: in the installed package, or beside it in a checkout."""
     package = Path(__file__).parents[2]
     installed = package / "examples"
     return installed if installed.is_dir() else package.parent / "configs"
@@ -33,7 +33,7 @@ def example(name: str) -> Path:
 
 
 def about(name: str) -> str:
-    """What an example shows: its first comment that is not for an editor."""
+    """The first comment of an example that is not for an editor: what it shows."""
     comments = (line[1:].strip() for line in text_of(name).splitlines() if line.startswith("#"))
     return next((each for each in comments if not each.startswith("yaml-language-server")), "")
 

@@ -31,7 +31,7 @@ def dotted_path(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """How a sentence falls into tokens: at `whitespace`, into `words` and punctuation, or `characters`."""
+    """The way to cut a sentence: at `whitespace`, into `words` and punctuation, or into `characters`."""
 
     split: str = "whitespace"
     lowercase: bool = False
@@ -101,7 +101,7 @@ LAYOUTS = ("nd", "hnd", "bhnd", "bnhd", "bnd")
 
 
 def path_alone(path: Path) -> str:
-    """Where a value came from, when nobody says: its dotted path."""
+    """The dotted path of a value, for want of a better place."""
     return dotted_path(path)
 
 
@@ -140,7 +140,7 @@ class Settings(Kind):
     where: Callable[[Path], str] = field(default=path_alone, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in the form of a YAML config: what a dump carries and `config init` writes."""
+        """The settings in the form of a YAML config: what a dump carries and `config init` writes."""
         out = {name: plain(getattr(self, name)) for name in IN_ORDER}
         out = {name: value for name, value in out.items() if value is not None and name not in NOT_WRITTEN}
         if isinstance(self.positions, list):
@@ -191,5 +191,4 @@ def plain(value: Any) -> Any:
 
 
 def without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is not None."""
     return {name: value for name, value in values.items() if value is not None}

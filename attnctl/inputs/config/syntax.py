@@ -50,7 +50,7 @@ def syntax_error(error: yaml.YAMLError, text: str, name: str) -> str:
 
 
 def in_words(error: yaml.MarkedYAMLError, text: str) -> str:
-    """What is wrong, and what to write instead."""
+    """The problem, and what to write instead."""
     mark, problem = error.problem_mark, error.problem or ""
     assert mark is not None
     content = "".join(text.split("\n")[mark.line : mark.line + 1])
@@ -63,7 +63,7 @@ def in_words(error: yaml.MarkedYAMLError, text: str) -> str:
 
 
 def control_character(text: str, name: str) -> str:
-    """The same for a character that may stand nowhere in YAML."""
+    """``file:line: …`` for a character that may stand nowhere in YAML."""
     found = NOT_ALLOWED.search(text)
     at = found.start() if found else 0
     line, code = 1 + text.count("\n", 0, at), ord(text[at])

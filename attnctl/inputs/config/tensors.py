@@ -33,7 +33,7 @@ HOW_TO_DRAW = (
 
 
 def how_to_draw(left_out: Random) -> Form:
-    """How to draw; what the file leaves out is as in `left_out`."""
+    """The form of a draw; what the file leaves out is as in `left_out`."""
     return Form(
         "RandomOptions", "How to draw a tensor.", HOW_TO_DRAW, lambda given: replace(left_out, **given)
     )

@@ -68,7 +68,7 @@ def write_list_item(item: Any, indent: str) -> Iterator[str]:
 
 
 def on_one_line(value: Any, before: str) -> bool:
-    """Whether the value stands beside its key: scalars, rows of numbers, and what is short and flat."""
+    """True if the value stands beside its key: scalars, rows of numbers, and what is short and flat."""
     match value:
         case list():
             numbers = not any(isinstance(each, (str, list, Mapping)) for each in value)
@@ -80,7 +80,7 @@ def on_one_line(value: Any, before: str) -> bool:
 
 
 def flat(values: Iterable[Any]) -> bool:
-    """Whether there is no list in these, nor anywhere within them."""
+    """True if there is no list in these, nor anywhere within them."""
     return not any(
         isinstance(each, list) or (isinstance(each, Mapping) and not flat(each.values())) for each in values
     )

@@ -48,7 +48,7 @@ def run_batch(
 
 
 def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:
-    """What shows a batch as it is computed: sentences filled up with [PAD], and padding among the rules."""
+    """Fill sentences up with [PAD], with padding among the rules, to show a batch as it is computed."""
     counts = [len(tokens_of(settings, sentence)) for sentence in sentences]
     between = "" if settings.tokenizer.split == "characters" else " "
     filled = [
@@ -83,7 +83,7 @@ def fill(rows: Array, length: int) -> Array:
 
 
 def member_of(outcome: Outcome, alone: Prepared, member: int, length: int) -> Outcome:
-    """One member of the batch, without its padding, as it would have come out alone."""
+    """The steps of one member, without its padding, as they would have come out alone."""
     padded = {"token", "query"} if MEMORY in alone.given else {"token", "query", "key"}
     values = {
         step.name: cut(outcome.values[step.name], step, member, length, padded)
@@ -95,6 +95,5 @@ def member_of(outcome: Outcome, alone: Prepared, member: int, length: int) -> Ou
 
 
 def cut(array: Array, step: Step, member: int, length: int, padded: Collection[str]) -> Array:
-    """One member of the batch, without its padding."""
     own = array[member] if array.ndim > len(step.axes) else array
     return own[tuple(slice(length) if axis in padded else slice(None) for axis in step.axes)]

@@ -78,7 +78,7 @@ def embeddings(
 
 
 def pad_is_given(settings: Settings, vocab: Vocabulary) -> bool:
-    """Whether the embeddings have a row for [PAD]: nothing is drawn for it."""
+    """True if the embeddings have a row for [PAD]: nothing is drawn for it."""
     match settings.embeddings:
         case Random() as how:
             return legacy(how) and PAD in vocab.index

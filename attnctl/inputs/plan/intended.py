@@ -91,7 +91,7 @@ def under_our_names(trace: Trace, settings: Settings | None = None, layer: int |
 
 
 def is_stated(trace: Trace) -> bool:
-    """Whether every step says how it came about, from steps that are all there."""
+    """True if every step says how it came about, from steps that are all there."""
     return all(
         not isinstance(step.op, Unstated) and all(name in trace for name in step.inputs)
         for step in trace.steps.values()
@@ -99,7 +99,7 @@ def is_stated(trace: Trace) -> bool:
 
 
 def derived_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool = True) -> Intent:
-    """What these settings make of a file's arrays; where a step says how it came about, that stands.
+    """Carry out these settings on a file's arrays; where a step says how it came about, that stands.
 
     `lengths` are those of the keys where the file has no `key_lengths`; with `keep` False the
     settings overrule what steps say of themselves.

@@ -83,7 +83,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
 
 
 def has_one_row(header: Mapping[str, Any]) -> bool:
-    """Whether a dump says that its norms of Q and K take all heads as one row."""
+    """True if a dump says that its norms of Q and K take all heads as one row."""
     said = header.get("config", {}).get("qk_norm")
     return isinstance(said, dict) and said.get("over") == HEADS
 
@@ -118,7 +118,7 @@ def begin_backward(found: dict[str, Array], settings: Settings) -> dict[str, Arr
 
 
 def as_json_number(value: PerBatch) -> int | list[int]:
-    """One number, or a list of one for each member of the batch: as JSON holds it."""
+    """A number, or a list of one for each member of the batch: as JSON holds it."""
     return value if isinstance(value, int) else list(value)
 
 

@@ -46,7 +46,7 @@ class Prepared:
         return self.variant.derivation
 
     def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
-        """What each step takes, before anything is computed. An edit works on whole steps: all are held."""
+        """The cost of each step, before any is computed. An edit works on whole steps: all are held."""
         keep = None if self.what_if else keep
         shapes = {name: array.shape for name, array in self.given.items()}
         return cost(self.derivation, shapes, np.dtype(self.dtype).itemsize, keep)

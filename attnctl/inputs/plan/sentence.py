@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Common:
-    """What the sentences of one run have in common: sizes, vocabulary, rows of tokens, weights."""
+    """All that the sentences of one run share: sizes, vocabulary, rows of tokens, weights."""
 
     settings: Settings
     vocab: Vocabulary
@@ -89,7 +89,6 @@ def prepare_all(settings: Settings, sentences: Sequence[str]) -> list[Prepared]:
 
 
 def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[str]) -> Common:
-    """What these sentences have in common."""
     vocab = embed.vocabulary(settings, [*sentences, context])
     given_weights = tensors.given_arrays(settings)
     shapes = {path: array.shape for path, array in given_weights.items()}

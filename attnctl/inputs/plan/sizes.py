@@ -55,7 +55,7 @@ def resolve(settings: Settings, d_model: int | None, shapes: Shapes) -> Sizes:
 
 
 def contradictions(s: Settings, shown: int | None, heads: int, kv_heads: int) -> Iterator[str]:
-    """What cannot be true at once, before any matrix is looked at."""
+    """Settings that cannot be true at once, before any matrix is looked at."""
     for name in ("d_model", "heads", "kv_heads", "d_k", "d_v"):
         value = getattr(s, name)
         if value is not None and value < 1:

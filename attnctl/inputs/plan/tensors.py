@@ -102,12 +102,12 @@ def axis_size(axis: str, sizes: Sizes) -> int:
 
 
 def heads_of(name: str, sizes: Sizes) -> int:
-    """How many heads this weight is split into; W_O and b_O into none."""
+    """The number of heads that this weight is split into; W_O and b_O into none."""
     return axis_size(TABLE[name].own.split()[0], sizes) if is_split(name) else 1
 
 
 def is_split(name: str) -> bool:
-    """Whether each head has its own part of this weight."""
+    """True if each head has its own part of this weight."""
     return TABLE[name].is_split
 
 
@@ -138,7 +138,7 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
 
 
 def projections_given(settings: Settings) -> bool:
-    """Whether W_Q, W_K or W_V is given, not drawn: then W_O is not drawn either."""
+    """True if W_Q, W_K or W_V is given, not drawn: then W_O is not drawn either."""
     return any(
         path[-1] in {"W", *PROJECTIONS} and not isinstance(tensor, Random)
         for path, tensor in written_tensors(settings)
@@ -146,7 +146,7 @@ def projections_given(settings: Settings) -> bool:
 
 
 def source(settings: Settings, name: str) -> tuple[Path, Any]:
-    """Where a fused weight is written: under its own name, or as W for all three projections."""
+    """The place where a fused weight is written: under its own name, or as W for all three projections."""
     tensors = settings.weights.tensors
     key = "W" if name in PROJECTIONS and name not in tensors else name
     return ("weights", key), tensors.get(key)
@@ -213,7 +213,7 @@ def drawn(settings: Settings, sizes: Sizes) -> Named:
 
 
 def to_draw(settings: Settings, name: str) -> bool:
-    """Whether a weight is drawn for want of anything written: biases never are."""
+    """True if a weight is drawn for want of anything written: biases never are."""
     by_head = any(name in head for head in settings.weights.heads)
     return name.startswith("W") and source(settings, name)[1] is None and not by_head
 
@@ -224,7 +224,7 @@ def textbook(
     sizes: Sizes,
     how: Random,
 ) -> dict[str, Array]:
-    """One stream for all, head by head W_Q, W_K, W_V, and W_O at the end."""
+    """Draw from one stream, head by head W_Q, W_K, W_V, and W_O at the end."""
     parts: dict[str, list[Array]] = {name: [] for name in shapes if is_split(name)}
     for number in range(sizes.heads):
         for name, own in parts.items():
@@ -275,13 +275,13 @@ def meaning(name: str, path: Path) -> str:
 
 
 def description(how: Random, seed: int) -> str:
-    """How a drawn tensor came about, as its formula."""
+    """The formula of a drawn tensor."""
     words = {"normal": "N(0, 1/d_model)", "standard_normal": "N(0, 1)", "uniform": "U[0, 1)"}
     return f"drawn {words[how.distribution]}, seed {seed}"
 
 
 def legacy(how: Random) -> bool:
-    """Whether one RandomState(seed) feeds all."""
+    """True if one RandomState(seed) feeds all."""
     return how.stream == "numpy_legacy"
 
 

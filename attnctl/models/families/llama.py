@@ -294,7 +294,7 @@ GRANITE = derive_stack(
 
 
 def rotates(layer: int, listed: Sequence[int] | None, interval: int) -> bool:
-    """Whether a layer of SmolLM3 has rotary positions."""
+    """True if a layer of SmolLM3 has rotary positions."""
     if listed is None:
         return (layer + 1) % interval != 0
     if layer >= len(listed):

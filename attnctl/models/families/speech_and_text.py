@@ -14,7 +14,7 @@ def t5_network(network: str | None, family: str) -> str:
 
 
 def t5_gated(network: str | None, family: str, gated: bool | None) -> bool:
-    """Whether the feed-forward network has a gate."""
+    """True if the feed-forward network has a gate."""
     return t5_network(network, family).startswith("gated-") if gated is None else gated
 
 

@@ -27,7 +27,7 @@ ANSWER, PATIENCE = 10, 60
 
 
 def bytes_of(job: Job) -> bytes:
-    """What a worker does: one shard, as the bytes of its part."""
+    """Measure one shard in a worker; its part goes back as bytes."""
     return part_of(job).to_bytes()
 
 
@@ -82,7 +82,7 @@ def gather_parts(client: Client, jobs: list[Job], whole: CorpusPart, moved: Move
 
 
 def result_of(future: Any) -> bytes:
-    """What a worker made. Raises AttnError for what it found wrong, or what went wrong with it."""
+    """The result of a worker. Raises AttnError for what it found wrong, or what went wrong with it."""
     try:
         found: bytes = future.result()
     except AttnError:

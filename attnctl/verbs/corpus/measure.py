@@ -30,7 +30,7 @@ class Sentences:
     start: int | None = 0
 
     def same(self) -> Array:
-        """Where a key has the query's token, (sentence, query, key)."""
+        """True where a key has the query's token, (sentence, query, key)."""
         found = []
         for own, keys in zip(self.tokens, self.key_tokens, strict=True):
             ids = {token: number for number, token in enumerate(dict.fromkeys([*own, *keys]))}
@@ -60,7 +60,7 @@ def add(tally: LayerTally, weights: Array, sentences: Sentences, *, pairs: bool)
 
 
 class SentenceRows:
-    """What was found of a few sentences so far: rows by measure, sentence and head."""
+    """The rows of a few sentences so far, by measure, sentence and head."""
 
     def __init__(self, count: int, heads: int) -> None:
         self.count, self.heads = count, heads

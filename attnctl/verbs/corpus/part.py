@@ -75,12 +75,11 @@ def content_hash(data: Mapping[str, Any]) -> str:
 
 
 def about(identity: Mapping[str, Any], corpus: Mapping[str, Any], *, pairs: bool) -> dict[str, Any]:
-    """What a part is of: its source and corpus, by their hashes."""
+    """The source and the corpus of a part, by their hashes."""
     return {"attnctl": __version__, **identity, "corpus": dict(corpus), "pairs": pairs}
 
 
 def layer_data(number: int, layer: LayerTally) -> dict[str, Any]:
-    """One layer as plain data."""
     heads = [{"head": at, **head_data(head)} for at, head in enumerate(layer.heads)]
     pairs = [
         {"heads": list(pair), "divergence": apart.mean, "sum": str(apart.units), "rows": apart.rows}
@@ -149,7 +148,7 @@ def part_of_bytes(data: bytes, place: str) -> CorpusPart:
 
 
 def part_from(data: Mapping[str, Any]) -> CorpusPart:
-    """What `to_dict` wrote; anything else raises one of the errors that mean so, or comes out different."""
+    """Read back what `to_dict` wrote; anything else raises one of its errors, or comes out different."""
     first = data["lines"]["first"] - 1
     layers = [
         LayerTally(
@@ -177,7 +176,6 @@ def part_from(data: Mapping[str, Any]) -> CorpusPart:
 
 
 def head_from(data: Mapping[str, Any]) -> HeadTally:
-    """One head."""
     head = HeadTally(empty_rows=read_count(data["empty_rows"]), uneven_rows=read_count(data["uneven_rows"]))
     for name, each in head.sums.items():
         each.add(units(data["sums"][name]), read_count(data["rows"][name]))

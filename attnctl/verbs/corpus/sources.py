@@ -35,16 +35,16 @@ class Taken:
 
 
 class WeightSource(Protocol):
-    """Where the weights of sentences come from."""
+    """A source of the weights of sentences."""
 
     def identity(self) -> dict[str, Any]:
-        """What the numbers depend on beside the corpus, as plain data with hashes."""
+        """All that the numbers depend on beside the corpus, as plain data with hashes."""
 
     def taken(self, line: int, text: str) -> Taken:
         """A sentence as tokens. Raises AttnError for what is none, or not for this source."""
 
     def at_once(self, count: int) -> int:
-        """How many sentences of so many tokens are worked on together."""
+        """The number of sentences of so many tokens that are worked on together."""
 
     def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
         """The weights (sentence, head, query, key) of each layer, of sentences of one length."""
@@ -74,7 +74,7 @@ def load_model(name: str) -> TrainedModel:
 
 
 def signature(path: Path) -> tuple[int, int]:
-    """What changes when a file does: its size, and when it was written. (0, 0): it is not there."""
+    """A file's size and the time it was written, which change when it does; (0, 0) where there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -105,7 +105,6 @@ class TrainedModel:
         return self.known
 
     def hash_files(self) -> dict[str, Any]:
-        """The same, read from the files."""
         from attnctl.models.tokens import TOKENIZER
 
         files = {name: file_hash(self.folder / name) for name in self.files if name != TOKENIZER}

@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
     @property
     def rank(self) -> tuple[float, int, int, int]:
-        """What orders examples: the larger, then the earlier sentence, then the earlier cell."""
+        """Order examples: the larger first, then the earlier sentence, then the earlier cell."""
         return -self.value, self.line, self.query, self.key
 
 
@@ -69,7 +69,7 @@ class GridSum:
 
 @dataclass
 class HeadTally:
-    """What was found of one head."""
+    """The sums of one head so far."""
 
     sums: dict[str, GridSum] = field(default_factory=lambda: {name: GridSum() for name in MEASURES})
     entropies: list[int] = field(default_factory=lambda: [0] * BINS)

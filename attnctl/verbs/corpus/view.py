@@ -21,7 +21,7 @@ def layer_stats(name: str, layer: LayerTally) -> DumpStats:
 
 
 def head_stats(head: HeadTally) -> HeadStats:
-    """One head; a measure that no row has means nothing here."""
+    """The statistics of one head; a measure that no row has means nothing here."""
     best = head.examples[0] if head.examples else None
     largest = best and Largest(best.value, (best.query, best.key), best.tokens)
     sums = {name: tally(each) if each.rows else None for name, each in head.sums.items()}
@@ -34,7 +34,7 @@ def tally(found: GridSum) -> Tally:
 
 
 def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
-    """What was measured: how many sentences and tokens, of which lines."""
+    """The number of sentences and tokens that were measured, and of which lines."""
     count = "sentence" if part.sentences == 1 else "sentences"
     said = f"{part.sentences:,} {count}, {part.tokens:,} tokens"
     if (part.first, part.stop) != (0, part.lines):

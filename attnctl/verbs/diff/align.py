@@ -16,7 +16,7 @@ Places = Array
 
 
 class ApartError(Exception):
-    """Why two steps cannot be laid side by side."""
+    """Two steps cannot be laid side by side; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Alignment:
-    """How the places of two traces pair up; `by_position` looks at no tokens."""
+    """The pairs of places of two traces; `by_position` looks at no tokens."""
 
     a: Trace
     b: Trace
@@ -76,7 +76,7 @@ class Alignment:
         return Pairing.by_token(a, b)
 
     def along(self, axis: str, a: int, b: int) -> Pairing:
-        """How an axis of these sizes pairs up. Raises ApartError where it does not."""
+        """Pair up an axis of these sizes. Raises ApartError where that cannot be."""
         pairing = {"token": self.tokens, "query": self.tokens, "key": self.keys}.get(axis)
         if pairing is not None and (pairing.size_a, pairing.size_b) == (a, b):
             if not len(pairing.a):
@@ -149,7 +149,7 @@ class Sides:
         return all(pairing.whole for pairing in self.pairings)
 
     def at(self, index: Shape) -> Shape:
-        """Where in A a number stands, given where it stands here."""
+        """The index in A of a number whose index is given here."""
         found = tuple(int(pairing.a[i]) for pairing, i in zip(self.pairings, index, strict=True))
         return (0,) * (self.trace[self.name].ndim - len(found)) + found
 

@@ -19,7 +19,7 @@ from attnctl.verbs.diff.split import Change, split
 
 @dataclass(frozen=True)
 class StepDifference:
-    """One step of both traces.
+    """A step that both traces have, compared.
 
     `cell` is the address of what differs most, in A, `a` and `b` are the two numbers there;
     `whole` is False where tokens that only one side has were left out.
@@ -38,7 +38,7 @@ class StepDifference:
 
 @dataclass(frozen=True)
 class Difference(Displayed):
-    """What two traces have between them.
+    """Two traces, compared: steps in order, configs, tokens.
 
     `skipped` says of steps that both have why they were not compared; `left_out` are the tokens
     of A and of B that stand beside nothing; `configs` holds the values of A and B by path.
@@ -61,7 +61,7 @@ class Difference(Displayed):
 
     @property
     def same(self) -> bool:
-        """Whether every step that both have was compared whole, and no number of it differs."""
+        """True if every step that both have was compared whole, and no number of it differs."""
         whole = all(step.whole for step in self.steps.values())
         return self.first is None and whole and not self.skipped
 
@@ -183,7 +183,7 @@ def steps_of_both(a: Trace, b: Trace, steps: Sequence[str] | None) -> list[str]:
 
 
 def attempt(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference | str:
-    """One step of both, or why the two cannot be laid side by side."""
+    """Compare one step, or say why the two cannot be laid side by side."""
     try:
         return compare_step(alignment, name, tolerance)
     except ApartError as error:
@@ -191,7 +191,7 @@ def attempt(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDiffer
 
 
 def compare_step(alignment: Alignment, name: str, tolerance: Tolerance) -> StepDifference:
-    """One step of both. Raises ApartError where the two cannot be laid side by side."""
+    """Compare one step of both. Raises ApartError where the two cannot be laid side by side."""
     sides = sides_of(alignment, name)
     found = measure(sides.a, sides.b, tolerance)
     if found.at is None or found.max_rel_at is None:
@@ -202,6 +202,6 @@ def compare_step(alignment: Alignment, name: str, tolerance: Tolerance) -> StepD
 
 
 def sides_of(alignment: Alignment, name: str) -> Sides:
-    """One step of both, laid side by side. Raises ApartError where that cannot be."""
+    """Lay one step of both side by side. Raises ApartError where that cannot be."""
     other_heads = head_counts(alignment, name) is not None
     return beside_other_heads(alignment, name) if other_heads else alignment.sides(name)

@@ -55,7 +55,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Measure:
-    """What two arrays of one shape have between them.
+    """Two arrays of one shape, measured against each other.
 
     `at` and `max_rel_at` say where the largest differences stand, None where all is equal to the
     bit. `hidden_in_a` and `hidden_in_b` count the numbers that are −∞ on that side alone, `nan`
@@ -148,7 +148,7 @@ def ratio(gap: Array, size: Array, *, finite: bool) -> Array:
 
 
 def strange(x: Array, y: Array, differs: Array) -> tuple[int, int, int]:
-    """How many differ because x is −∞, because y is, because either is NaN."""
+    """Count the numbers that differ because x is −∞, because y is, because either is NaN."""
     nan = differs & (np.isnan(x) | np.isnan(y))
     plain = differs & ~nan
     hidden_x, hidden_y = plain & np.isneginf(x), plain & np.isneginf(y)

@@ -31,7 +31,7 @@ SCRATCH = 1 << 20
 
 @dataclass(frozen=True)
 class PartShare:
-    """How large a part is, and its share of the change: shares add up to 1, some may be below 0."""
+    """A part's size and its share of the change: shares add up to 1, some may be below 0."""
 
     norm: float
     share: float
@@ -39,7 +39,7 @@ class PartShare:
 
 @dataclass(frozen=True)
 class Change:
-    """How a step changed from A to B (a head of it, or all of it), and what that is made of.
+    """The change of a step from A to B (a head of it, or all of it), and the parts it is made of.
 
     `cell` is the address in A of what changed most; a + Σ terms = b there. `of_output` is the
     share that a head has in the change of the last step; those of all heads, another W_O and the
@@ -134,7 +134,7 @@ def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Part
 
 
 def values(trace: Trace, weights: Shape) -> Array:
-    """What attention reads: V after cache and sharing, with a head for each head of the weights."""
+    """The values that attention reads: V after cache and sharing, a head for each head of the weights."""
     names = (*trace.steps[HEAD_OUTPUTS].inputs[1:], "V_shared", "present_value", V)
     name = next((name for name in names if name in trace), None)
     if name is None:
@@ -148,7 +148,7 @@ def values(trace: Trace, weights: Shape) -> Array:
 
 
 def last_step(alignment: Alignment, heads: Sides, parts: Parts) -> tuple[Sides, Parts, Array | None]:
-    """What head_outputs become: output with the W_O of A, or concat where there is no output.
+    """The step that head_outputs become: output with the W_O of A, or concat where there is no output.
 
     Raises ApartError where it cannot be told from the traces.
     """
@@ -216,7 +216,7 @@ def head_share(heads: Sides, head: int, last: Sides, w_o: Array | None) -> float
 
 
 def share(part: Array, whole: Array) -> float:
-    """How much of the whole a part is, by its projection on it: shares of parts that add up add up too."""
+    """A part's share of the whole, by its projection on it: shares of parts that add up add up too."""
     largest = float(np.abs(whole).max(initial=0.0))
     if not largest:
         return 0.0

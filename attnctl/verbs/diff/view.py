@@ -84,7 +84,7 @@ def verdict(found: Difference) -> str:
 
 
 def notes(found: Difference, screen: Screen) -> Iterator[Line]:
-    """What differs beside the numbers, and what could not be compared."""
+    """Lines on what differs beside the numbers, and on what could not be compared."""
     yield from configs(found, screen)
     for side, tokens in zip("AB", found.left_out, strict=True):
         if tokens:
@@ -108,7 +108,7 @@ def fact(label: str, text: str, screen: Screen) -> list[Line]:
 
 
 def configs(found: Difference, screen: Screen) -> Iterator[Line]:
-    """What differs in the configs, a path a line; a terminal gets short values and the first lines."""
+    """The paths at which the configs differ, a line each; a terminal gets the first, with short values."""
     most = MOST_CONFIG_LINES if screen.fits else len(found.configs)
     for path, values in islice(found.configs.items(), most):
         texts = [screen.ours(written(value)) for value in values]
@@ -137,7 +137,7 @@ def steps_listing(found: Difference, screen: Screen) -> Listing:
 
 
 def step_row(name: str, step: StepDifference, screen: Screen) -> list[Span]:
-    """What one step has to show: dim where it is the same."""
+    """The row of one step, dim where it is the same."""
     m = step.measure
     style = "aside" if step.same else ""
     if step.cell is None:
@@ -168,7 +168,7 @@ def oddities(found: Difference, screen: Screen) -> Iterator[Line]:
 
 
 def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
-    """What the change of the outputs is made of: shares by head, and the number that changed most."""
+    """The parts of the outputs' change: shares by head, and the number that changed most."""
     last = found.split[-1]
     shown = [name for name in PARTS if any(matters(change, name) for change in found.split)]
     title = [("why the outputs differ", "name"), ("shares of the change, adding up to 100 %", "aside")]
@@ -200,7 +200,7 @@ def split_row(change: Change, shown: Sequence[str]) -> list[str]:
 
 
 def matters(change: Change, name: str) -> bool:
-    """Whether a part has a column of its own: W_O and the rest only where they do something."""
+    """True if a part has a column of its own: W_O and the rest only where they do something."""
     part = change.parts.get(name)
     if part is None:
         return False

@@ -46,7 +46,7 @@ MISFIT = (ArithmeticError, LookupError, TypeError, ValueError)
 
 @dataclass(frozen=True)
 class Explanation:
-    """How one number came about.
+    """A number with the arithmetic that gave it, and the cells it was made of.
 
     `expr` is its arithmetic, on the numbers of `inputs`. The value that was recorded differs from
     what the arithmetic comes to by `rounding`; where that is more than rounding, `gives` is what
@@ -67,7 +67,7 @@ class Explanation:
 
     @property
     def left_out(self) -> list[Rest]:
-        """What is not written out, for each long sum."""
+        """A note for each long sum, on the terms that are not written out."""
         return [each for each in numbers(self.expr) if isinstance(each, Rest)]
 
     @property
@@ -251,12 +251,12 @@ class Explainer:
 
 
 def reasons(op: Hide) -> list[str]:
-    """What may hide a score, in the order in which `Hide.hidden_by` counts."""
+    """The rules and masks that may hide a score, in the order in which `Hide.hidden_by` counts."""
     return [*(each.name for each in op.rules), "the given mask"]
 
 
 def explain(trace: Trace, address: str | Address, settings: Settings | None = None) -> Explanation:
-    """How one cell came about: ``explain(trace, "attention_weights[0,love,AI]")``.
+    """Explain one cell: ``explain(trace, "attention_weights[0,love,AI]")``.
 
     `settings` say what kind of attention a foreign dump's numbers are meant to be. Raises
     AttnError where there is no such cell, or where the dump lacks what it came from.
@@ -312,7 +312,7 @@ def edits_of(trace: Trace) -> Iterator[tuple[str, str, tuple[int | slice, ...]]]
 
 
 def within(cell: Cell, index: tuple[int | slice, ...]) -> bool:
-    """Whether a cell is among those of an index; its slices are whole axes."""
+    """True if a cell is among those of an index; its slices are whole axes."""
     return all(isinstance(at, slice) or at == own for own, at in zip(cell, index, strict=True))
 
 

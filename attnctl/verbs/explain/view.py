@@ -42,7 +42,7 @@ GUIDES, PLAIN_GUIDES = ("├── ", "└── ", "│   ", "    "), ("|-- ", 
 
 @dataclass(frozen=True)
 class ExplanationView:
-    """How an explanation is shown: how many decimals, how many lines back, whether all of it."""
+    """The layout of an explanation: how many decimals, how many lines back, all of it or not."""
 
     precision: int = 4
     depth: int = 1
@@ -119,7 +119,7 @@ class Page:
         return [result] if isinstance(found.expr, Number) else [worked_out, result]
 
     def notes(self, found: Explanation) -> Iterator[str]:
-        """What else is to be known of the cell."""
+        """Lines on what else is to be known of the cell."""
         if found.gives is not None:
             yield DIFFERS.format(self.number(found.value))
         exact = self.number(found.value - found.rounding)
@@ -153,7 +153,7 @@ class Page:
     # --- parts ---
 
     def parts(self, name: str, parts: Parts) -> Iterator[Line]:
-        """What each pair of parts gave to the score, one below the other."""
+        """The score's share of each pair of parts, one below the other."""
         yield [(self.screen.ours(f"{name} by what it came from, query × key"), "aside")]
         values, ascii_only = np.array(list(parts.values())), self.screen.ascii_only
         form = matrix_format(values, self.view.precision, ascii_only=ascii_only)
@@ -253,7 +253,7 @@ def json_pieces(explainer: Explainer, root: Node) -> Iterator[str]:
 
 
 def node_pieces(explainer: Explainer, node: Node, more: dict[str, Any], newline: str) -> Iterator[str]:
-    """One cell, and the cells it came from."""
+    """A cell's own line, then those of the cells it came from."""
     found = node.explanation
     data: dict[str, Any] = {"cell": node.name, "value": node.value}
     if found is not None:

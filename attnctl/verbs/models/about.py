@@ -62,7 +62,7 @@ def describe_stack(d: Description) -> dict[str, Any]:
 
 
 def about(name: str) -> About:
-    """What the checkpoint of this name is. Raises AttnError for what is not understood."""
+    """Describe the checkpoint of this name. Raises AttnError for what is not understood."""
     model = open_model(name)
     parts = [part for part in FAMILIES[model.description.family] if part]
     models = [model, *(open_model(name, part) for part in parts)]

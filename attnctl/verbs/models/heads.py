@@ -35,7 +35,7 @@ RULE = (
 
 @dataclass(frozen=True)
 class HeadProfile:
-    """What a head attends to: the share of each kind, and the name that follows."""
+    """The share of its attention that a head gives to each kind of key, and the name that follows."""
 
     layer: int
     head: int

@@ -65,7 +65,7 @@ def cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
 
 
 def model_lines(about: About, screen: Screen) -> Iterator[Line]:
-    """What a checkpoint is: its family, its layers, its size."""
+    """The lines about a checkpoint: its family, its layers, its size."""
     for d in about.parts:
         name = f"{d.family} {d.part}".rstrip()
         facts = [
@@ -87,7 +87,7 @@ def model_lines(about: About, screen: Screen) -> Iterator[Line]:
 
 
 def extra_facts(d: Description) -> list[str]:
-    """What attention has besides."""
+    """The parts that attention has besides: norms, sinks, latent rows, …"""
     facts = ["causal" if d["causal"] else "sees both ways", f"{d.norm_kind} {norm_places(d)}"]
     facts += [f"{d.norm_kind} of Q and K"] if d["qk_norm"] else []
     facts += [f"soft cap {d['softcap']:g}"] if d["softcap"] else []

@@ -66,7 +66,7 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
 
 @dataclass
 class HeadRows:
-    """What was found of one head so far: a list of rows for each measure."""
+    """The rows of one head so far, a list for each measure."""
 
     rows: dict[str, list[float]] = field(default_factory=dict)
     largest: float = 0.0
@@ -99,7 +99,7 @@ class HeadRows:
 
 @dataclass
 class Collected:
-    """What was found so far of each head and of each pair of heads; rows may be `uneven` off from 1."""
+    """The rows so far of each head and of each pair of heads; rows may be `uneven` off from 1."""
 
     heads: list[HeadRows]
     uneven: float
@@ -210,7 +210,7 @@ def places_of(trace: Trace, shape: tuple[int, ...]) -> list[int] | None:
 
 
 def has_relative_rule(trace: Trace) -> bool:
-    """Whether a rule of the run says where queries stand among the keys."""
+    """True if a rule of the run says where queries stand among the keys."""
     rules = trace.config.get("rules")
     if not isinstance(rules, list):
         return False

@@ -60,7 +60,7 @@ def plots_of(found: StatsResult) -> list[Plot]:
 
 
 def map_lines(found: StatsResult, screen: Screen) -> Iterator[Line]:
-    """The same as heat maps in characters."""
+    """Heat maps in characters."""
     for plot in plots_of(found):
         yield []
         words = [(plot.title, "name"), *((each, "aside") for each in plot.about)]

@@ -47,7 +47,7 @@ class Largest:
 
 @dataclass(frozen=True)
 class HeadStats:
-    """One head: a tally for each measure (None: it means nothing here), and what is no mean."""
+    """One head: a tally for each measure (None: it means nothing here), and its largest weight."""
 
     tallies: Mapping[str, Tally | None]
     largest: Largest | None
@@ -77,7 +77,7 @@ class HeadStats:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> HeadStats:
-        """What `to_dict` wrote."""
+        """Read back what `to_dict` wrote."""
         largest = data["largest"]
         return cls(
             {name: None if s is None else Tally(s, data["rows"][name]) for name, s in data["sums"].items()},
@@ -129,7 +129,7 @@ class DumpStats:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> DumpStats:
-        """What `to_dict` wrote."""
+        """Read back what `to_dict` wrote."""
         return cls(
             data["dump"],
             tuple(map(HeadStats.from_dict, data["heads"])),
@@ -173,7 +173,7 @@ class StatsReport:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> StatsReport:
-        """What `to_dict` wrote. Raises AttnError for anything else."""
+        """Read back what `to_dict` wrote."""
         if data.get("schema") != SCHEMA:
             raise AttnError(f"schema {data.get('schema')!r} is not that of statistics; expected {SCHEMA!r}")
         return cls(tuple(map(DumpStats.from_dict, data["dumps"])))
@@ -199,7 +199,7 @@ class StatsResult:
 
 
 def together(heads: Sequence[HeadStats]) -> HeadStats:
-    """The same head of several dumps as one; a measure counts where it means something."""
+    """Add up one head of several dumps; a measure counts where it means something."""
     tallies: dict[str, Tally | None] = {}
     for name in heads[0].tallies:
         known = [tally for head in heads if (tally := head.tallies[name]) is not None]

@@ -55,7 +55,7 @@ Cells = list[str]
 
 @dataclass(frozen=True)
 class StatsTable:
-    """How statistics are laid out for one screen."""
+    """Statistics laid out for one screen."""
 
     screen: Screen
     precision: int = 2
@@ -132,7 +132,7 @@ class StatsTable:
         return [(GAP.join([*texts, row[-1]]), style)]
 
     def notes(self, group: DumpStats) -> Iterator[Line]:
-        """What means nothing here; rows that see nothing, and rows that do not sum to 1."""
+        """Lines on measures that mean nothing here, on rows that see nothing or do not sum to 1."""
         if all(head.tallies["distance"] is None for head in group.heads):
             words = "queries have no place among the keys: dist, prev and self mean nothing"
             yield from self.screen.flow([(self.screen.ours(f"      {words}"), "aside")], " ")

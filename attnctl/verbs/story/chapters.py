@@ -130,13 +130,13 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         return Chapter((step,), happens, claims, self.row_count(step) - told - named)
 
     def row_count(self, step: Step) -> int:
-        """How many rows could be told of a step, one by one; 0 where it is told as a whole."""
+        """The number of rows that could be told of a step, one by one; 0 where it is told as a whole."""
         if step.name == WEIGHTS:
             return int(np.prod(self.trace[WEIGHTS].shape[:-1]))
         return len(self.mixed_rows(step)) if self.is_mixture(step) else 0
 
     def claims(self, step: Step) -> Iterator[Claim]:
-        """What can be said of the numbers of a step."""
+        """The claims that hold of a step's numbers."""
         array = self.trace[step.name]
         if array.dtype == bool or not array.size:
             return
@@ -156,7 +156,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
                 yield from self.of_the_whole(step, array)
 
     def of_the_whole(self, step: Step, array: Array) -> Iterator[Claim]:
-        """How a step differs from what it was made of, or how far its numbers reach."""
+        """A claim on how a step differs from what it was made of, or how far its numbers reach."""
         changes = not isinstance(step.op, Copy | Given | Merge | Repeat) and step.inputs
         if isinstance(step.op, Copy) or (changes and step.inputs[0] in self.trace):
             before = self.trace.arrays.get(step.inputs[0])
@@ -189,7 +189,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
     # --- row by row ---
 
     def looks(self, step: Step, array: Array) -> Iterator[TopKeys]:
-        """What each row looks at."""
+        """A claim for each row on what it looks at."""
         source = self.visible.source
         words, reasons = self.visible.reasons(source) if source else ([], np.full(array.shape, -1))
         for row in np.ndindex(*array.shape[:-1]):

@@ -59,7 +59,7 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class Hidden:
-    """How many cells of a step are −∞, and what made them so first: a rule, a mask, a bias, an edit."""
+    """The number of cells of a step that are −∞, and what hid them: a rule, a mask, a bias, an edit."""
 
     step: str
     by: tuple[tuple[str, int], ...]
@@ -103,7 +103,7 @@ class TopKeys:
 
 @dataclass(frozen=True)
 class Mix:
-    """What a row of head outputs is made of: the keys with the largest weights, first the largest.
+    """The keys that a row of head outputs is mixed of, first the one with the largest weight.
 
     The row is the sum of their values, each times its weight, where values are recorded.
     """
@@ -125,7 +125,7 @@ class Unmixed:
 
 @dataclass(frozen=True)
 class NotFinite:
-    """How many numbers of a step are NaN or ∞ (−∞ in scores is a hidden key, and none of these)."""
+    """The number of NaN and ∞ in a step (−∞ in scores is a hidden key, and none of these)."""
 
     step: str
     count: int

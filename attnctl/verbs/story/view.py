@@ -53,7 +53,7 @@ def story_lines(story: Story, screen: Screen) -> Iterator[Element]:
 
 
 def opening(story: Story, screen: Screen) -> Iterator[Element]:
-    """What was run, and how the sentence was cut."""
+    """The first lines: the run, and how the sentence was cut."""
     width = min(WIDEST, screen.width)
     yield from headline(story.trace, screen._replace(fits=True, width=width))
     tokens, ids = story.trace.tokens, story.trace.ids
@@ -68,7 +68,7 @@ def opening(story: Story, screen: Screen) -> Iterator[Element]:
 
 
 def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element]:
-    """One chapter: its step, what happens, what came out."""
+    """One chapter: its step, what happens, the result."""
     chapter, writer = story.chapters[number], Writer(story, screen)
     step = chapter.steps[0]
     about = "" if len(chapter.steps) > 1 else f"   {formula_of(step)}   {shape_of(story.trace, step)}"
@@ -106,7 +106,7 @@ class Writer(Namer):
             yield f"… and {plural(chapter.left_out, 'row')} more."
 
     def sentence(self, claim: Claim) -> str:
-        """What a claim says."""
+        """A claim as a sentence."""
         match claim:
             case TopKeys():
                 return self.look(claim)
@@ -127,7 +127,7 @@ class Writer(Namer):
                 return self.of_the_whole(claim)
 
     def of_the_whole(self, claim: Claim) -> str:
-        """What is said of a step as a whole."""
+        """The sentences on a step as a whole."""
         match claim:
             case Extremes(step, largest, most, smallest, least, whole):
                 high, low = self.cell(step, largest), self.cell(step, smallest)
@@ -155,7 +155,7 @@ class Writer(Namer):
         return f"{total} of {claim.of} scores {'is' if total == 1 else 'are'} hidden, {by}."
 
     def look(self, claim: TopKeys) -> str:
-        """What a row looks at, and why."""
+        """A sentence on what a row looks at, and why."""
         who, share = self.row(claim.step, claim.row), percent(claim.share)
         keys = self.keys(claim.keys)
         if claim.seen == 1:
@@ -180,7 +180,7 @@ class Writer(Namer):
         return f", because their scores ({all_of(scores)}) are the largest {among}"
 
     def hiding(self, claim: TopKeys) -> str:
-        """What the row does not see."""
+        """A sentence on what the row does not see."""
         said = [f"{rule} hides {self.keys(keys)}" for rule, keys in claim.hidden]
         return f" ({'; '.join(said)})" if said else ""
 

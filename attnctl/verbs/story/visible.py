@@ -17,7 +17,7 @@ EDIT, OVERFLOW = "an edit", "overflow"
 
 
 class Visible:
-    """Who sees whom in one trace, and what hides the others."""
+    """The keys that each query of a trace sees, and what hides the others."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -33,7 +33,7 @@ class Visible:
         return step.inputs[0]
 
     def reasons(self, name: str) -> tuple[list[str], Array]:
-        """What hides keys, and for each cell of a step of scores the number of that; −1 where it is seen.
+        """The causes that hide keys, and for each score the number of its cause; −1 where it is seen.
 
         It is what made the score −∞ first, and it stayed so.
         """
@@ -42,7 +42,6 @@ class Visible:
         return self.found[name]
 
     def read_reasons(self, name: str) -> tuple[list[str], Array]:
-        """The same, read anew."""
         words: list[str] = []
         why = np.full(self.trace[name].shape, -1)
         for step in self.chain(name):
@@ -63,7 +62,7 @@ class Visible:
         return found
 
     def causes(self, step: Step) -> Iterator[tuple[str, Array]]:
-        """What may have made scores −∞ at a step, and where, the first that did so first."""
+        """Each cause that may have made scores −∞ at a step, and where, the first that did so first."""
         shape = self.trace[step.name].shape
         others = [np.asarray(self.trace[name]) for name in step.inputs[1:] if name in self.trace]
         if isinstance(step.op, Hide):
