@@ -44,6 +44,10 @@ def facts(trace: Trace) -> list[str]:
 
 def seeds(config: Mapping[str, Any]) -> list[str]:
     """`seed 0`; `weights from seed 1` where embeddings are given; nothing where nothing was drawn."""
+    if config.get("seed") is None:
+        return []
+    if not isinstance(config.get("weights"), dict):
+        return [f"seed {config['seed']}"]
     drawn = drawn_tensors(config)
     if len(set(drawn.values())) == 1 and None not in drawn.values():
         return [f"seed {next(iter(drawn.values()))}"]
@@ -55,9 +59,7 @@ def seeds(config: Mapping[str, Any]) -> list[str]:
 
 def drawn_tensors(config: Mapping[str, Any]) -> dict[str, int | None]:
     """The seed of each tensor of a run on a sentence, None where it was given."""
-    weights = config.get("weights")
-    if config.get("seed") is None or not isinstance(weights, dict):
-        return {}
+    weights = config["weights"]
 
     def seed_of(tensor: Any, otherwise: int) -> int | None:
         random = tensor.get("random") if isinstance(tensor, dict) else None
