@@ -60,8 +60,8 @@ class Address:
     step: str
     parts: tuple[Part, ...] = ()
 
-    def named(self, trace: Trace) -> Address:
-        """The same address with the step's name where it is written with a symbol: A, S, Z, Y.
+    def spell_out(self, trace: Trace) -> Address:
+        """Write the name of the step where the address has a symbol: A, S, Z, Y.
 
         Several steps have the symbol S (or Z); the first of them is meant.
         """

@@ -110,11 +110,11 @@ class WhatIf:
         )
 
         def change(name: str) -> Callable[[Array], Array]:
-            return lambda array: self.changed(array, steps[name], header)
+            return lambda array: self.apply_edits(array, steps[name], header)
 
         return {name: change(name) for name in steps if name in self.edited}
 
-    def changed(self, array: Array, step: Step, header: Header) -> Array:
+    def apply_edits(self, array: Array, step: Step, header: Header) -> Array:
         """A step's numbers after every edit of it."""
         out = array
         for edit in self.edits:
@@ -124,7 +124,7 @@ class WhatIf:
             return renormalize(out, array)
         return out
 
-    def marked(self, step: Step) -> Step:
+    def mark_edited(self, step: Step) -> Step:
         """The step, saying so where it was edited."""
         if step.name not in self.edited:
             return step

@@ -228,7 +228,7 @@ SIZE = whole(1)
 SEED = whole(0, 2**32 - 1)
 
 
-def unlimited(value: Any) -> bool:
+def is_unlimited(value: Any) -> bool:
     """True if the value says that there is no limit: infinity, null or nothing."""
     return value is None or value == inf or (isinstance(value, str) and value in UNLIMITED)
 

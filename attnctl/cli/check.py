@@ -199,7 +199,7 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
     """What the layer of a model means, None where no model is given."""
     if port.model is None or port.layer is None:
         return None
-    from attnctl.models.forward import embed
+    from attnctl.models.forward import embed_ids
     from attnctl.models.intent import meant
     from attnctl.models.run import wanted_layers
     from attnctl.models.source import open_model
@@ -210,7 +210,7 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
         raise AttnError(f"--layer {port.layer}: the arrays are of one layer; name that one")
     found = open_model(name, wanted.part)
     (index,) = wanted.layers
-    first = embed(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
+    first = embed_ids(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
     return meant(found, index, trace, wanted.cross, first)
 
 
@@ -218,13 +218,13 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
     from attnctl.drawing.screen.output import say
     from attnctl.evidence.precision import coarser, own
-    from attnctl.models.layers import check_layers, recorded_states
+    from attnctl.models.layers import check_layers, read_states
     from attnctl.models.source import open_model
     from attnctl.store.strict_json import print_json
 
     found = open_model(name, dtype="float64")
     arrays = {each: trace[each] for each in trace}
-    states = recorded_states(arrays, found.description["width"])
+    states = read_states(arrays, found.description["width"])
     precision = own(states[0])
     for state in states[1:]:
         precision = coarser(precision, own(state))

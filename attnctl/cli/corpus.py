@@ -85,7 +85,7 @@ def measure(job: Job, cluster: str | None, files: Sequence[str]) -> CorpusPart |
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
 
-    work = job.opened()
+    work = job.open_sources()
     if files and all(is_part(path) and is_complete(path, work.part) for path in files):
         for path in files:
             complain(f"{path}: is complete, and kept")

@@ -163,7 +163,7 @@ def cells_of(address: Address, trace: Trace) -> list[Address]:
     """The cell that is meant, of each head where the head is left out and the first place is a token."""
     from attnctl.base.cells import Index, Token
 
-    address = address.named(trace)
+    address = address.spell_out(trace)
     axes = trace.steps[address.step].axes if address.step in trace else ()
     parts = address.parts
     if axes[:1] != ("head",) or len(parts) != len(axes) - 1 or not isinstance(parts[0], Token):

@@ -150,7 +150,7 @@ class Lecture:
 
         try:
             explainer = Explainer(self.trace)
-            root = explainer.root(parse(self.lesson.answer.text).named(explainer.trace), 1)
+            root = explainer.root(parse(self.lesson.answer.text).spell_out(explainer.trace), 1)
             lines = list(Page(explainer, self.screen, ExplanationView()).lines(root))
         except AttnError:  # not a cell
             return []

@@ -63,7 +63,7 @@ def prepare_attention(
             key_bias(d, hidden.shape[-2]).astype(tensors.model.dtype),
             "slope · key, in bfloat16",
         )
-    named |= output(tensors, role)
+    named |= read_output_projection(tensors, role)
     out_norm = tensors.has("attention_out_norm") and not cross
     if out_norm:
         named |= norm_factors(tensors, "attention_out_norm", "output_norm", (d["width"],))
@@ -237,7 +237,7 @@ def latent(tensors: LayerTensors) -> Named:
     return named
 
 
-def output(tensors: LayerTensors, role: str) -> Named:
+def read_output_projection(tensors: LayerTensors, role: str) -> Named:
     """W_O and its bias."""
     d = tensors.d
     use = f"{role}o"

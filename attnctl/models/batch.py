@@ -16,7 +16,7 @@ from attnctl.math import Array
 from attnctl.math.engine.execute import FEWEST_FOR_TILES
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
 from attnctl.models.attention import prepare_attention
-from attnctl.models.forward import embed, through
+from attnctl.models.forward import embed_ids, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.run import require_rows
 from attnctl.models.tokens import Tokens
@@ -43,7 +43,7 @@ def starts_of(model: Model, tokens: Tokens) -> Array:
     Raises AttnError for ids and places that the model does not have, and what does not fit memory.
     """
     require_rows(model, len(tokens.ids))
-    return embed(model, tokens.ids, tokens.segments)
+    return embed_ids(model, tokens.ids, tokens.segments)
 
 
 def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:

@@ -70,7 +70,7 @@ class Stack:
         """The names of config.json that mean something here, or are known to mean nothing."""
         return frozenset((*(name for each in self.keys for name in each.names), *self.only, *self.inert))
 
-    def called(self, name: str) -> str:
+    def key_of(self, name: str) -> str:
         keys = keys_of({**DEFAULTS, **self.settings}[name])
         return keys[0].names[0] if keys else name
 

@@ -24,7 +24,7 @@ def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, c
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
-def embed(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
+def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None = None) -> Array:
     """The rows that come into layer 0: tokens, positions, segments, their norm and projection.
 
     Raises AttnError where the model takes no tokens, for ids it does not have, and for too many.
@@ -100,12 +100,12 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
                 f"{tensors.model.name}: a decoder's layers read what the encoder made; give it too"
             )
         after = run(tensors, after, memory, True)[RESIDUAL]
-    after = tensors.normed("attention_sum_norm", after)
+    after = tensors.norm("attention_sum_norm", after)
     source = hidden if d["parallel"] else after
-    read = x if d["parallel"] and not tensors.has("mlp_norm") else tensors.normed("mlp_norm", source)
-    made = tensors.normed("mlp_out_norm", feed_forward(tensors, read))
+    read = x if d["parallel"] and not tensors.has("mlp_norm") else tensors.norm("mlp_norm", source)
+    made = tensors.norm("mlp_out_norm", feed_forward(tensors, read))
     start = read if d["from_norm"] else after
-    out = tensors.normed("mlp_sum_norm", start + made * made.dtype.type(d["residual"]))
+    out = tensors.norm("mlp_sum_norm", start + made * made.dtype.type(d["residual"]))
     tensors.refuse_unread()
     return out
 

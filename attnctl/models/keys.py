@@ -123,7 +123,7 @@ def keys_of(setting: Setting) -> tuple[Key, ...]:
     return (setting,) if isinstance(setting, Key) else ()
 
 
-def derived(rule: Callable[..., Any], *keys: Key) -> Derived:
+def derive(rule: Callable[..., Any], *keys: Key) -> Derived:
     return Derived(rule, keys)
 
 

@@ -61,7 +61,7 @@ class Model:
     def refuse_layers(self) -> None:
         """Refuse a checkpoint with other layers than config.json says."""
         d, under = self.description, self.checkpoint.under
-        name = d.stack.called("shared_groups" if d["shared_groups"] else "layers")
+        name = d.stack.key_of("shared_groups" if d["shared_groups"] else "layers")
         said = d["shared_groups"] or len(d.layers)
         layers = (self.prefix + d.stack.layer.format(i=index) for index in range(said + d["spare"] + 1))
         found = sum(1 for _ in takewhile(under, layers))
@@ -139,7 +139,7 @@ class LayerTensors:
         found = [self.read(use, ".weight", shape)]
         return [*found, self.read(use, ".bias", shape)] if with_bias else found
 
-    def normed(self, use: str, x: Array) -> Array:
+    def norm(self, use: str, x: Array) -> Array:
         """A row through one of the layer's norms; as it is where the layer has no such norm."""
         if not self.has(use):
             return x

@@ -37,7 +37,7 @@ class LayerCheck:
         return self.largest <= self.allowed
 
 
-def recorded_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
+def read_states(arrays: Mapping[str, Array], width: int) -> list[Array]:
     """The rows that came into each layer: hidden_0, hidden_1, …, or one array (layer, token, width)."""
     numbered = {
         int(found[1]): array
@@ -75,11 +75,11 @@ def check_layers(model: Model, states: list[Array], unit: float) -> Iterator[Lay
         raise AttnError(f"hidden_{count + 1}: the model has {count} layers")
     for index, (before, after) in enumerate(pairwise(states)):
         ends = (False, True) if index == count - 1 else (False,)
-        found = [checked_layer(model, index, before, after, unit, end=end) for end in ends]
+        found = [check_layer(model, index, before, after, unit, end=end) for end in ends]
         yield min(found, key=lambda each: each.largest)
 
 
-def checked_layer(
+def check_layer(
     model: Model, index: int, before: Array, after: Array, unit: float, *, end: bool
 ) -> LayerCheck:
     """Compare one layer (through the final norm where it is the `end`) with what was recorded."""

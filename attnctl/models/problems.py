@@ -46,22 +46,22 @@ def unread(kind: str, stack: Stack, config: Config) -> Iterator[str]:
 
 def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     """Combinations that no model can have, though each key by itself says what it may."""
-    told = stack.called
+    key = stack.key_of
     if s["act"] not in ACTIVATIONS:
         yield (
-            f"{told('act')}: the function {quote(str(s['act']))} is not known; "
+            f"{key('act')}: the function {quote(str(s['act']))} is not known; "
             f"known are {', '.join(ACTIVATIONS)}"
         )
     if s["d_k"] is None:
-        yield f"{told('heads')}: {s['heads']} heads do not divide {told('width')}, {s['width']}"
+        yield f"{key('heads')}: {s['heads']} heads do not divide {key('width')}, {s['width']}"
     elif s["rotary"] and s["rotary_share"] is s["rotary_size"] is None and (s["d_rope"] or s["d_k"]) % 2:
         name = "d_rope" if s["d_rope"] else "d_k"
-        yield f"{told(name)}: {s[name]} columns of a head do not turn in pairs"
+        yield f"{key(name)}: {s[name]} columns of a head do not turn in pairs"
     if s["heads"] % s["kv_heads"]:
-        yield f"{told('kv_heads')}: {s['kv_heads']} do not divide {told('heads')}, {s['heads']}"
+        yield f"{key('kv_heads')}: {s['kv_heads']} do not divide {key('heads')}, {s['heads']}"
     for name, most in MOST.items():
         if s[name] is not None and s[name] > most:
-            yield f"{told(name)}: {s[name]}; {most} are the most"
+            yield f"{key(name)}: {s[name]}; {most} are the most"
     if s["experts"] is not None:
         yield from impossible_experts(s, stack)
     if s["types"] is not None:
@@ -70,17 +70,17 @@ def impossible(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
 
 def impossible_experts(s: Mapping[str, Any], stack: Stack) -> Iterator[str]:
     """Numbers of experts that do not go together."""
-    told = stack.called
+    key = stack.key_of
     experts, groups, chosen_groups, chosen = (
         s[name] for name in ("experts", "groups", "chosen_groups", "chosen")
     )
     if experts % groups:
-        yield f"{told('groups')}: {groups} do not divide {told('experts')}, {experts}"
+        yield f"{key('groups')}: {groups} do not divide {key('experts')}, {experts}"
     elif chosen_groups > groups:
-        yield f"{told('chosen_groups')}: {chosen_groups} cannot be chosen of {groups}"
+        yield f"{key('chosen_groups')}: {chosen_groups} cannot be chosen of {groups}"
     elif chosen > chosen_groups * experts // groups:
         most = chosen_groups * experts // groups
-        yield f"{told('chosen')}: {chosen} experts cannot be chosen of {most}"
+        yield f"{key('chosen')}: {chosen} experts cannot be chosen of {most}"
 
 
 def impossible_types(types: list[str], layers: int, window: int | None) -> Iterator[str]:

@@ -122,11 +122,11 @@ def yarn_factor(rope: Rope, factor: float) -> float:
     if given is not None:
         return float(given)
     if mscale and of_all:
-        return mscaled(factor, mscale) / mscaled(factor, of_all)
-    return mscaled(factor)
+        return scale_of_length(factor, mscale) / scale_of_length(factor, of_all)
+    return scale_of_length(factor)
 
 
-def mscaled(factor: float, mscale: float = 1.0) -> float:
+def scale_of_length(factor: float, mscale: float = 1.0) -> float:
     """0.1 · mscale · ln(factor) + 1, or 1 where nothing is stretched."""
     return 1.0 if factor <= 1 else 0.1 * mscale * log(factor) + 1.0
 

@@ -19,7 +19,7 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import require, size_text
 from attnctl.math.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X
 from attnctl.models.attention import prepare_attention, rules_of
-from attnctl.models.forward import Run, attend_plainly, embed, final_norm, through
+from attnctl.models.forward import Run, attend_plainly, embed_ids, final_norm, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import folder_of, open_model
 from attnctl.models.tokens import Tokens, plain_ids, tokenize_text
@@ -155,7 +155,7 @@ def tokens_of(
 
 def memory_of(encoder: Model, tokens: Tokens) -> Array:
     """The encoder's output, which a decoder's layers attend to."""
-    hidden = embed(encoder, tokens.ids, tokens.segments)
+    hidden = embed_ids(encoder, tokens.ids, tokens.segments)
     for index in range(len(encoder.description.layers)):
         hidden = through(encoder.layer(index), hidden, None, attend_plainly)
     return final_norm(encoder, hidden)
@@ -190,7 +190,7 @@ class Runner:
         if tokens.notes:
             header["notes"] = list(tokens.notes)
         require_rows(self.model, len(tokens.ids))
-        hidden = embed(self.model, tokens.ids, tokens.segments)
+        hidden = embed_ids(self.model, tokens.ids, tokens.segments)
         return list(self.traces(hidden, memory, header))
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:

@@ -114,7 +114,7 @@ class ArchivedArray:
     def load(self) -> Array:
         """Its numbers: mapped where the archive holds them as they are, else inflated."""
         if self.info.compress_type == STORED:
-            return self.mapped()
+            return self.map_numbers()
         found = next((array for name, array in self.recent if name == self.info.filename), None)
         if found is None:
             if self.npy.nbytes > available():
@@ -123,7 +123,7 @@ class ArchivedArray:
             self.recent.append((self.info.filename, found))
         return found
 
-    def mapped(self) -> Array:
+    def map_numbers(self) -> Array:
         """The numbers in place; the first time, held against the archive's checksum."""
         names, extra = struct.unpack("<HH", self.file.read(self.info.header_offset + 26, 4))
         start = self.info.header_offset + 30 + names + extra

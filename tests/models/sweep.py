@@ -22,7 +22,7 @@ from checkpoints import ROOT
 
 from attnctl.models.families import FAMILIES
 from attnctl.models.family import Stack
-from attnctl.models.forward import embed, final_norm, states
+from attnctl.models.forward import embed_ids, final_norm, states
 from attnctl.models.source import open_model
 
 FROZEN = Path(__file__).parent / "sweep.json.gz"
@@ -114,7 +114,7 @@ def hidden_states(folder: Path, kind: str) -> dict[str, list[np.ndarray]]:
         d = model.description
         if "embed" in d.shared:
             segments = SEGMENTS if "segment" in d.shared and model.rows("segment") > 1 else None
-            start = embed(model, DECODER_IDS if d.crosses else IDS, segments)
+            start = embed_ids(model, DECODER_IDS if d.crosses else IDS, segments)
         else:
             start = start_of(d["width"])
         every = [hidden for _, hidden in states(model, start, found[""][-1] if d.crosses else None)]

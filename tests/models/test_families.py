@@ -10,7 +10,7 @@ from checkpoints import NAMES, ROOT, expected_of, folder_of
 
 from attnctl.models.attention import prepare_attention
 from attnctl.models.families import FAMILIES
-from attnctl.models.forward import embed, final_norm, states
+from attnctl.models.forward import embed_ids, final_norm, states
 from attnctl.models.source import open_model
 
 REPOSITORY = Path(__file__).parents[2]
@@ -64,4 +64,4 @@ def first(model, expected, start):
     if ids is None or "embed" not in model.description.shared:
         return expected[f"{start}hidden_0"]
     segments = expected.get("token_type_ids")
-    return embed(model, ids.tolist(), None if segments is None else segments.tolist())
+    return embed_ids(model, ids.tolist(), None if segments is None else segments.tolist())

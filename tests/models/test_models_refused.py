@@ -177,12 +177,12 @@ def test_only_the_numbers_that_are_used_are_looked_at(llama):
 
 def refusal_of_states(folder):
     """What is said when every layer is run to its end."""
-    from attnctl.models.forward import embed, states
+    from attnctl.models.forward import embed_ids, states
     from attnctl.models.source import open_model
 
     model = open_model(str(folder))
     with pytest.raises(AttnError) as caught:
-        list(states(model, embed(model, IDS.ids)))
+        list(states(model, embed_ids(model, IDS.ids)))
     return str(caught.value)
 
 

@@ -51,14 +51,14 @@ def test_usual_names_are_understood():
 
 
 def test_the_first_wrong_layer():
-    from attnctl.models.layers import check_layers, recorded_states
+    from attnctl.models.layers import check_layers, read_states
 
     found = np.load(ROOT / "qwen2" / "expected.npz")
     arrays = {name: found[name] for name in found if name.startswith("hidden")}
     model = open_model(str(ROOT / "qwen2"), dtype="float64")
-    assert all(each.agrees for each in check_layers(model, recorded_states(arrays, 16), 2.0**-24))
+    assert all(each.agrees for each in check_layers(model, read_states(arrays, 16), 2.0**-24))
     arrays["hidden_2"] = arrays["hidden_2"] + np.float32(0.01)
     wrong = [
-        each.layer for each in check_layers(model, recorded_states(arrays, 16), 2.0**-24) if not each.agrees
+        each.layer for each in check_layers(model, read_states(arrays, 16), 2.0**-24) if not each.agrees
     ]
     assert wrong[0] == 1

@@ -45,11 +45,11 @@ def test_shards_and_several_layers():
 
 
 def test_only_what_is_asked_for_is_read():
-    from attnctl.models.forward import attend_plainly, embed, through
+    from attnctl.models.forward import attend_plainly, embed_ids, through
     from attnctl.models.source import open_model
 
     model = open_model(str(ROOT / "llama"))
-    through(model.layer(0), embed(model, [3, 4]), None, attend_plainly)
+    through(model.layer(0), embed_ids(model, [3, 4]), None, attend_plainly)
     assert not any(name.startswith("layers.1.") for name in model.checkpoint.used)
     assert "norm.weight" not in model.checkpoint.used
 

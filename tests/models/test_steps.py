@@ -15,7 +15,7 @@ from attnctl.math.filling import filler, form_of
 from attnctl.math.kind import HeadNorm
 from attnctl.math.ops import Given
 from attnctl.models.attention import prepare_attention
-from attnctl.models.forward import embed
+from attnctl.models.forward import embed_ids
 from attnctl.models.source import open_model
 from attnctl.store import read_one
 
@@ -36,7 +36,7 @@ NAMES = [
 def layer_of(name, dtype="float64"):
     """What a run of layer 0 of a checkpoint is carried out from."""
     model = open_model(str(ROOT / name), dtype=dtype)
-    return prepare_attention(model.layer(0), embed(model, expected_of(name)["input_ids"].tolist()))
+    return prepare_attention(model.layer(0), embed_ids(model, expected_of(name)["input_ids"].tolist()))
 
 
 def gated():

@@ -109,7 +109,7 @@ def limits(name: str, array: Array, dtype: str) -> tuple[float, float, str]:
     return low, greatest, f"every number must be finite and within ±{greatest:.5g} ({dtype})"
 
 
-def mixed(shapes: Mapping[str, Shape], settings: Settings) -> bool:
+def is_mixed(shapes: Mapping[str, Shape], settings: Settings) -> bool:
     """True if only some of Q, K and V have a batch axis, as far as their number of axes tells."""
     return settings.heads is None and len({has_batch(shapes, settings, name) for name in PROJECTED}) > 1
 
@@ -160,7 +160,7 @@ def misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
     """Reasons why these arrays do not go together in the layouts that `attend` documents."""
     shapes = linear_turned(shapes)
     laid = {name: by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
-    apart = [unsplit(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
+    apart = [refuse_split(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
     s = {name: shape for name, shape in laid.items() if shape is not None}
     yield from apart or source_misfits(s) or [*weight_misfits(s), *projected_misfits(s, settings)]
 
@@ -199,7 +199,7 @@ def heads_asked(name: str, settings: Settings) -> int:
     return (settings.heads if own else settings.kv_heads or settings.heads) or 1
 
 
-def unsplit(name: str, shape: Shape, settings: Settings) -> str:
+def refuse_split(name: str, shape: Shape, settings: Settings) -> str:
     """That an array cannot be brought to (…, head, …)."""
     heads = heads_asked(name, settings)
     if TABLE[name].is_weight:

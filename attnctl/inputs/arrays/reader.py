@@ -21,11 +21,11 @@ from attnctl.inputs.arrays.problems import (
     has_vectors,
     heads_asked,
     inputs_among,
+    is_mixed,
     misfits,
     missing,
-    mixed,
+    refuse_split,
     unlike_layout,
-    unsplit,
     unusable,
 )
 from attnctl.inputs.config.settings import Settings
@@ -121,7 +121,7 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
     told = sizes_asked(settings)
     try:
         reading = None
-        if not mixed(shapes, settings):
+        if not is_mixed(shapes, settings):
             reading = tried.reading(heads_shown(inputs) | told) or tried.reading(told)
         if reading is None:
             raise_all(misfits(shapes, settings))
@@ -175,7 +175,9 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
     for name in (*PROJECTED, PAST_KEY, PAST_VALUE) if "h" not in layout else ():
         if name in out and out[name].ndim == len(layout):
             heads = heads_asked(name, settings)
-            raise_all([unsplit(name, out[name].shape, settings)] if out[name].shape[-1] % heads else [])
+            raise_all(
+                [refuse_split(name, out[name].shape, settings)] if out[name].shape[-1] % heads else []
+            )
             out[name] = split(out[name], heads)
     return out
 

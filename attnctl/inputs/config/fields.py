@@ -49,7 +49,7 @@ TOKENIZER = Form(
 )
 
 
-def offset(value: Any) -> int | str:
+def read_offset(value: Any) -> int | str:
     """A number of keys, or the word for what lengths say."""
     if isinstance(value, str) and value == LENGTHS:
         return LENGTHS
@@ -57,7 +57,7 @@ def offset(value: Any) -> int | str:
     return number
 
 
-OFFSET = Reader(offset, {"anyOf": [whole(-MOST).schema, {"enum": [LENGTHS]}]}, "N")
+OFFSET = Reader(read_offset, {"anyOf": [whole(-MOST).schema, {"enum": [LENGTHS]}]}, "N")
 
 RULE_LIST = Setting("rules", LIST_OF_RULES, "Who may attend to whom, and how scores bend.", rule_examples())
 

@@ -44,7 +44,7 @@ def rule_reader(form: str, about: str, settings: Sequence[Setting]) -> Choice:
     return Choice(pick, [word, mapping], f"a rule; write {written}")
 
 
-def composed(inside: Reader) -> tuple[Setting, ...]:
+def compose_rules(inside: Reader) -> tuple[Setting, ...]:
     example = ["causal", {"window": [3, 3]}]
     return tuple(
         Setting(kind.name, ListOf(inside, least=1), f"{kind.words}.", example) for kind in (AnyOf, AllOf)
@@ -66,9 +66,9 @@ def within(value: Any) -> Any:
 
 FORM = "VisibilityForm"
 WITHIN = Reader(within, {"oneOf": [word_of(HIDING).schema, {"$ref": f"#/$defs/{FORM}"}]})
-VISIBILITY = rule_reader(FORM, "A rule of who sees whom.", [*HIDING, *composed(WITHIN)])
+VISIBILITY = rule_reader(FORM, "A rule of who sees whom.", [*HIDING, *compose_rules(WITHIN)])
 
-RULE_SETTINGS = (*SETTABLE, *composed(VISIBILITY), *RULE_TABLES)
+RULE_SETTINGS = (*SETTABLE, *compose_rules(VISIBILITY), *RULE_TABLES)
 RULE = rule_reader("RuleForm", "A rule with a number, rules or a table.", RULE_SETTINGS)
 
 

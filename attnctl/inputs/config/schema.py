@@ -33,11 +33,11 @@ ELSEWHERE = {
 class ConfigForm(Form):
     """The mapping that a config is."""
 
-    def unknown(self, key: Any) -> Problem:
+    def explain_unknown(self, key: Any) -> Problem:
         """What to say of a key that belongs below another one, or that nobody reads."""
         if isinstance(key, str) and key in ELSEWHERE:
             return (key,), f"not a key of its own; write {ELSEWHERE[key]}"
-        return super().unknown(key)
+        return super().explain_unknown(key)
 
     def misfits(self, given: Json) -> Iterator[Problem]:
         """Projections that do not have a row for each dimension of the embeddings.
@@ -93,7 +93,7 @@ def settings_of(data: Any, folder: str = "") -> Settings:
 def with_files(settings: Settings, path_of: Callable[[str], str]) -> Settings:
     """The settings, `path_of(file)` in place of each file that they name."""
 
-    def placed(tensors: Mapping[str, Any]) -> Json:
+    def resolve_files(tensors: Mapping[str, Any]) -> Json:
         return {
             name: replace(each, path=path_of(each.path)) if isinstance(each, FromFile) else each
             for name, each in tensors.items()
@@ -102,11 +102,11 @@ def with_files(settings: Settings, path_of: Callable[[str], str]) -> Settings:
     weights = settings.weights
     return replace(
         settings,
-        **placed({"embeddings": settings.embeddings}),
+        **resolve_files({"embeddings": settings.embeddings}),
         weights=replace(
             weights,
-            tensors=placed(weights.tensors),
-            heads=tuple(map(placed, weights.heads)),
+            tensors=resolve_files(weights.tensors),
+            heads=tuple(map(resolve_files, weights.heads)),
             file=path_of(weights.file) if weights.file else None,
         ),
     )

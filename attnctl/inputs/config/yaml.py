@@ -113,10 +113,10 @@ class YamlBuilder:
         self.next_event()  # the document ends
         after = self.next_event()
         if not isinstance(after, StreamEndEvent):
-            raise self.refused(after, "a second document begins (---); a config is one document")
+            raise self.error_at(after, "a second document begins (---); a config is one document")
         return {} if data == "" and isinstance(data, Plain) else data
 
-    def refused(self, event: Event, what: str) -> AttnError:
+    def error_at(self, event: Event, what: str) -> AttnError:
         return AttnError(f"{self.name}:{line_of(event)}: {what}")
 
     def value(self, event: Any, path: Path) -> Any:
@@ -127,7 +127,7 @@ class YamlBuilder:
         if isinstance(event, ScalarEvent):
             made: Any = self.scalar(event)
         elif len(path) >= MAX_DEPTH:
-            raise self.refused(event, f"nested more than {MAX_DEPTH} deep; a config needs four levels")
+            raise self.error_at(event, f"nested more than {MAX_DEPTH} deep; a config needs four levels")
         elif isinstance(event, SequenceStartEvent):
             self.refuse_tag(event, CORE + "seq")
             made = self.sequence(path)
@@ -150,7 +150,7 @@ class YamlBuilder:
         """Refuse any tag but the ones that say what YAML would have thought anyway."""
         if event.tag is not None and event.tag not in allowed:
             shown = short(event.tag.replace(CORE, "!!", 1))
-            raise self.refused(event, f"the tag {shown!a} has no meaning in a config; remove it")
+            raise self.error_at(event, f"the tag {shown!a} has no meaning in a config; remove it")
 
     def sequence(self, path: Path) -> list[Any]:
         """The items up to the end of this sequence."""
@@ -172,7 +172,7 @@ class YamlBuilder:
             if isinstance(event, MappingEndEvent):
                 break
             if not isinstance(event, ScalarEvent):
-                raise self.refused(event, "a key must be a plain word, not a list, a mapping or an alias")
+                raise self.error_at(event, "a key must be a plain word, not a list, a mapping or an alias")
             key, line = str(self.scalar(event)), line_of(event)
             place = (*path, key)
             if key in lines and len(self.repeated) < MAX_REPEATED:
@@ -186,12 +186,12 @@ class YamlBuilder:
         """What the alias names: the same object, counted as if it were written out."""
         if event.anchor not in self.anchored:
             name = short(event.anchor)
-            raise self.refused(event, f"*{name} is used before or within what &{name} names")
+            raise self.error_at(event, f"*{name} is used before or within what &{name} names")
         made, size = self.anchored[event.anchor]
         self.values += size - 1
         self.aliased += size
         if self.aliased > MAX_ALIASED:
-            raise self.refused(event, f"aliases stand for more than {MAX_ALIASED:,} values; write less")
+            raise self.error_at(event, f"aliases stand for more than {MAX_ALIASED:,} values; write less")
         return made
 
 

@@ -38,7 +38,7 @@ def vocabulary(settings: Settings, sentences: Sequence[Sequence[str]]) -> Vocabu
         vocab, place = Vocabulary(tuple(settings.embeddings)), settings.where(("embeddings",))
     else:
         return Vocabulary.grown(sentences)
-    unknown = vocab.unknown(token for sentence in sentences for token in sentence)
+    unknown = vocab.unknown_among(token for sentence in sentences for token in sentence)
     raise_all(f"{place}: unknown token {token!r}; {hint(vocab, token)}" for token in unknown)
     return vocab
 

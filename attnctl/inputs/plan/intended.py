@@ -98,7 +98,7 @@ def is_stated(trace: Trace) -> bool:
     )
 
 
-def derived_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool = True) -> Intent:
+def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool = True) -> Intent:
     """Carry out these settings on a file's arrays; where a step says how it came about, that stands.
 
     `lengths` are those of the keys where the file has no `key_lengths`; with `keep` False the
@@ -114,7 +114,7 @@ def derived_intent(trace: Trace, settings: Settings, lengths: Any = None, *, kee
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
     )
     settings, notes = with_norms(settings, laid)
-    derivation, unasked = derive_from(laid, settings, trace.key_tokens or ())
+    derivation, unasked = derive(laid, settings, trace.key_tokens or ())
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
         derivation = Derivation(tuple(own.get(step.name, step) for step in derivation))
@@ -153,7 +153,7 @@ def aside(name: str, array: Array) -> Step:
     return Step(name, Unstated(), (), axes, "", name)
 
 
-def derive_from(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivation, dict[str, str]]:
+def derive(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivation, dict[str, str]]:
     """The derivation of arrays in our layout, and the recorded steps that nothing asks for, by option.
 
     A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.

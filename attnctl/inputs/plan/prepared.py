@@ -76,7 +76,7 @@ class Prepared:
         if outcome.overflow:
             step, cell = outcome.overflow
             header["overflow"] = {"step": step, "at": cell}
-        marked = map(self.what_if.marked, steps) if self.what_if else steps
+        marked = map(self.what_if.mark_edited, steps) if self.what_if else steps
         return Trace({step.name: step for step in marked}, arrays, header)
 
 

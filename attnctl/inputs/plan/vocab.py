@@ -63,7 +63,7 @@ class Vocabulary:
             return self.index[token]
         return len(self) if token == PAD else self.index[UNK]
 
-    def unknown(self, tokens: Iterable[str]) -> list[str]:
+    def unknown_among(self, tokens: Iterable[str]) -> list[str]:
         """The tokens that have no id, each once; none where the vocabulary has [UNK]."""
         if UNK in self.index:
             return []

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Flag, Setting
-from attnctl.base.values import BadValueError, Json, Plain, Reader, each, shown, unlimited, whole
+from attnctl.base.values import BadValueError, Json, Plain, Reader, each, is_unlimited, shown, whole
 from attnctl.math.rules.base import Mask, Positions, Span, VisibilityRule, within
 
 FAR = 2**53
@@ -19,7 +19,7 @@ END: Json = {"anyOf": [{"type": "integer", "minimum": 0}, {"enum": [None, "inf"]
 
 def read_end(value: Any) -> int | None:
     """How far a window reaches: a number of keys, or None without limit."""
-    return None if unlimited(value) else KEYS(value)
+    return None if is_unlimited(value) else KEYS(value)
 
 
 def read_ends(value: Any) -> tuple[int | None, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnctl.models.family import LAYER_NORM, ROTARY_BY_TYPE, TYPES, Stack, derive_stack
-from attnctl.models.keys import INDEX, by_layer, count, derived, epsilon, flag, number, text
+from attnctl.models.keys import INDEX, by_layer, count, derive, epsilon, flag, number, text
 
 BERT = Stack(
     layer="encoder.layer.{i}.",
@@ -43,7 +43,7 @@ ROBERTA = derive_stack(
     BERT,
     settings={
         "positions": "after_pad",
-        "position_start": derived(lambda pad: pad + 1, count("pad_token_id", default=1, kind=INDEX)),
+        "position_start": derive(lambda pad: pad + 1, count("pad_token_id", default=1, kind=INDEX)),
     },
 )
 
@@ -134,7 +134,7 @@ MODERNBERT = Stack(
         "bias": flag("attention_bias"),
         "mlp_bias": flag("mlp_bias"),
         "causal": False,
-        "window": derived(
+        "window": derive(
             lambda whole, half: (whole // 2 if half is None else half) + 1,
             count("local_attention", default=128),
             count("sliding_window"),

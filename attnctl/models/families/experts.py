@@ -9,8 +9,8 @@ from typing import Any
 
 from attnctl.models.families.llama import LLAMA, MISTRAL, QWEN3
 from attnctl.models.family import ROTARY, TYPES, When, always, derive_stack, on_even_layers
-from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derived, epsilon, flag, number
-from attnctl.models.rope import mscaled
+from attnctl.models.keys import INDEX, INDICES, Key, by_layer, count, derive, epsilon, flag, number
+from attnctl.models.rope import scale_of_length
 
 MIXTRAL = derive_stack(
     MISTRAL,
@@ -92,7 +92,7 @@ GPT_OSS = derive_stack(
         "chosen": CHOSEN,
         "router": "chosen",
         "router_bias": True,
-        "clamp": derived(
+        "clamp": derive(
             lambda *both: both, number("swiglu_alpha", default=1.702), number("swiglu_limit", default=7.0)
         ),
     },
@@ -110,7 +110,7 @@ def deepseek_scale(own: int, rotated: int, rope: Mapping[str, Any]) -> float:
     mscale = rope.get("mscale_all_dim")
     if rope.get("rope_type", rope.get("type", "default")) == "default" or not mscale:
         return scale
-    return scale * mscaled(rope.get("factor") or 1.0, mscale) ** 2
+    return scale * scale_of_length(rope.get("factor") or 1.0, mscale) ** 2
 
 
 RANK = count("q_lora_rank", default=1536, nullable=True)
@@ -133,18 +133,18 @@ DEEPSEEK_V3 = derive_stack(
     settings={
         "spare": count("num_nextn_predict_layers", "num_mtp_layers", default=1, kind=INDEX),
         "kv_heads": None,
-        "d_k": derived(add, OWN, ROTATED),
+        "d_k": derive(add, OWN, ROTATED),
         "d_v": count("v_head_dim", default=128),
         "rank": RANK,
         "kv_rank": count("kv_lora_rank", default=512),
         "d_rope": ROTATED,
         "qk_norm": None,
-        "scale": derived(deepseek_scale, OWN, ROTATED, replace(ROTARY["rope"], default={})),
+        "scale": derive(deepseek_scale, OWN, ROTATED, replace(ROTARY["rope"], default={})),
         "interleaved": flag("rope_interleave", default=True),
         "window": None,
         "experts": count("n_routed_experts", "num_local_experts", default=256),
         "expert_size": EXPERT_SIZE,
-        "shared_size": derived(mul, EXPERT_SIZE, count("n_shared_experts", default=1)),
+        "shared_size": derive(mul, EXPERT_SIZE, count("n_shared_experts", default=1)),
         "expert_layer": by_layer(ge, count("first_k_dense_replace", default=3, kind=INDEX)),
         "chosen": count("num_experts_per_tok", default=8),
         "router": "sigmoid",
@@ -158,7 +158,7 @@ DEEPSEEK_V3 = derive_stack(
     only={
         "num_key_value_heads": count("num_attention_heads"),
         "head_dim": ROTATED,
-        "qk_head_dim": derived(add, OWN, ROTATED),
+        "qk_head_dim": derive(add, OWN, ROTATED),
         "scoring_func": "sigmoid",
         "topk_method": "noaux_tc",
         "moe_layer_freq": 1,

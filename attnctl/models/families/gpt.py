@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from attnctl.models.family import LAYER_NORM, ROTARY, Stack, When, derive_stack
-from attnctl.models.keys import EVEN, Setting, count, derived, epsilon, flag, number, text
+from attnctl.models.keys import EVEN, Setting, count, derive, epsilon, flag, number, text
 
 GPT: dict[str, Setting] = {
     "layers": count("n_layer", "num_hidden_layers"),
     "width": count("n_embd", "hidden_size"),
     "heads": count("n_head", "num_attention_heads"),
     "longest": count("n_positions", "max_position_embeddings"),
-    "intermediate": derived(
+    "intermediate": derive(
         lambda inner, width: inner or 4 * width, count("n_inner"), count("n_embd", "hidden_size")
     ),
     "norm": "layer",
@@ -120,7 +120,7 @@ OPT = Stack(
     },
     settings={
         "intermediate": count("ffn_dim"),
-        "longest": derived(lambda longest: longest and longest + 2, count("max_position_embeddings")),
+        "longest": derive(lambda longest: longest and longest + 2, count("max_position_embeddings")),
         "norm": "layer",
         "norm_weight": flag("layer_norm_elementwise_affine", default=True),
         "norm_bias": flag("layer_norm_elementwise_affine", default=True),
@@ -163,7 +163,7 @@ BLOOM = Stack(
         "layers": count("n_layer", "num_hidden_layers"),
         "width": WIDTH,
         "heads": count("n_head", "num_attention_heads"),
-        "intermediate": derived(lambda width: 4 * width, WIDTH),
+        "intermediate": derive(lambda width: 4 * width, WIDTH),
         "longest": None,
         "norm": "layer",
         "norm_bias": True,
@@ -191,25 +191,25 @@ FALCON = derive_stack(
         "longest": count("max_position_embeddings"),
         "act": text("activation", default="gelu"),
         "bias": flag("bias"),
-        "intermediate": derived(lambda inner, width: inner or 4 * width, count("ffn_hidden_size"), WIDTH),
+        "intermediate": derive(lambda inner, width: inner or 4 * width, count("ffn_hidden_size"), WIDTH),
         "alibi": None,
         "from_norm": False,
         "parallel": PARALLEL,
-        "kv_heads": derived(lambda one: 1 if one else None, flag("multi_query", default=True)),
+        "kv_heads": derive(lambda one: 1 if one else None, flag("multi_query", default=True)),
     },
     when=(
         When(flag("alibi"), True, {"alibi": "keys", "rotary": False}),
         When(PARALLEL, True, without=("mlp_norm",)),
         When(NEW, True, {"kv_heads": count("num_kv_heads")}),
         When(
-            derived(lambda new, norms: new and norms in {None, 2}, NEW, NORMS),
+            derive(lambda new, norms: new and norms in {None, 2}, NEW, NORMS),
             True,
             inner={"attention_norm": "ln_attn", "mlp_norm": "ln_mlp"},
         ),
     ),
     inert=(),
     only={
-        "num_ln_in_parallel_attn": derived(lambda new, norms: 2 if new and norms != 1 else 1, NEW, NORMS),
-        "parallel_attn": derived(lambda new, parallel: new or parallel, NEW, PARALLEL),
+        "num_ln_in_parallel_attn": derive(lambda new, norms: 2 if new and norms != 1 else 1, NEW, NORMS),
+        "parallel_attn": derive(lambda new, parallel: new or parallel, NEW, PARALLEL),
     },
 )

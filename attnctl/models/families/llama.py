@@ -22,14 +22,14 @@ from attnctl.models.keys import (
     Key,
     by_layer,
     count,
-    derived,
+    derive,
     epsilon,
     flag,
     number,
     text,
 )
 
-USED_WINDOW = derived(
+USED_WINDOW = derive(
     lambda used, size: size if used else None,
     flag("use_sliding_window"),
     count("sliding_window", default=4096, nullable=True),
@@ -101,7 +101,7 @@ QWEN3 = derive_stack(
 
 
 GELU = "gelu_pytorch_tanh"
-GEMMA_ACT = derived(lambda act: GELU if act == "gelu" else act, text("hidden_act", default=GELU))
+GEMMA_ACT = derive(lambda act: GELU if act == "gelu" else act, text("hidden_act", default=GELU))
 """Gemma 1 was released with "gelu" where the one by a tanh is meant."""
 
 GEMMAS = derive_stack(
@@ -110,7 +110,7 @@ GEMMAS = derive_stack(
         "plus_one": True,
         "mlp_bias": False,
         "d_k": count("head_dim", default=256),
-        "embed_scale": derived(sqrt, count("hidden_size")),
+        "embed_scale": derive(sqrt, count("hidden_size")),
     },
     only={"use_bidirectional_attention": False},
 )
@@ -134,12 +134,12 @@ GEMMA2 = derive_stack(
         **TYPES,
         "act": ACT,
         "width": WIDTH,
-        "embed_scale": derived(sqrt, WIDTH),
+        "embed_scale": derive(sqrt, WIDTH),
         "intermediate": count("intermediate_size", default=9216),
         "layers": count("num_hidden_layers", default=26),
         "heads": count("num_attention_heads", default=8),
         "kv_heads": count("num_key_value_heads", default=4, nullable=True),
-        "scale": derived(lambda size: size**-0.5, number("query_pre_attn_scalar", default=256)),
+        "scale": derive(lambda size: size**-0.5, number("query_pre_attn_scalar", default=256)),
         "softcap": number("attn_logit_softcapping", default=50.0, nullable=True),
         "window": count("sliding_window", default=4096),
         "sliding": on_even_layers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attnctl.models.families.gpt import OPT
 from attnctl.models.family import LAYER_NORM, Stack, When, derive_stack
-from attnctl.models.keys import FLAG, Key, count, derived, epsilon, text
+from attnctl.models.keys import FLAG, Key, count, derive, epsilon, text
 
 NETWORK = (text("feed_forward_proj"), text("model_type"))
 
@@ -24,7 +24,7 @@ def t5_activation(network: str | None, family: str, act: str | None) -> str:
     return act or ("gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-"))
 
 
-GATED = derived(t5_gated, *NETWORK, Key(("is_gated_act",), FLAG))
+GATED = derive(t5_gated, *NETWORK, Key(("is_gated_act",), FLAG))
 LAYERS = count("num_layers", "num_hidden_layers")
 
 
@@ -53,7 +53,7 @@ T5_ENCODER = Stack(
         "longest": None,
         "intermediate": count("d_ff"),
         "eps": epsilon("layer_norm_epsilon", 1e-6),
-        "act": derived(t5_activation, *NETWORK, text("dense_act_fn")),
+        "act": derive(t5_activation, *NETWORK, text("dense_act_fn")),
         "gated": GATED,
         "causal": False,
         "scale": 1.0,
@@ -95,7 +95,7 @@ T5_DECODER = derive_stack(
     },
     settings={
         "causal": True,
-        "layers": derived(lambda own, shared: own or shared, count("num_decoder_layers"), LAYERS),
+        "layers": derive(lambda own, shared: own or shared, count("num_decoder_layers"), LAYERS),
     },
     only={"is_encoder_decoder": True},
     when=(

@@ -15,7 +15,7 @@ from attnctl.evidence.recompute import with_products
 from attnctl.evidence.record import Record, Strictness, with_precisions
 from attnctl.evidence.walk import Verdict, Walk, Walker
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import Intent, derived_intent, is_stated, stated_intent
+from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, stated_intent
 from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
@@ -150,8 +150,8 @@ def find_intent(trace: Trace, settings: Settings | None) -> Intent:
         return stated_intent(trace)
     lengths = trace.config.get(KEY_LENGTHS)
     if settings is None:
-        return derived_intent(trace, settings_of(trace), lengths)
-    return derived_intent(trace, settings, lengths, keep=False)
+        return derive_intent(trace, settings_of(trace), lengths)
+    return derive_intent(trace, settings, lengths, keep=False)
 
 
 def settings_of(trace: Trace) -> Settings:

@@ -34,7 +34,7 @@ class Job:
     shard: Shard = WHOLE
     pairs: bool = False
 
-    def opened(self) -> Work:
+    def open_sources(self) -> Work:
         """The corpus and the model, read as far as their hashes.
 
         Raises AttnError where one of them is not there, or is none.
@@ -54,7 +54,7 @@ def part_of(job: Job, moved: Moved | None = None) -> CorpusPart:
 
     Raises AttnError with every line (the first of many) that is no sentence for this model.
     """
-    return job.opened().done(moved)
+    return job.open_sources().done(moved)
 
 
 @dataclass

@@ -127,7 +127,7 @@ class Explainer:
         """The explanation of one cell. Raises AttnError where the dump lacks what it came from."""
         for text, edited, index in self.edits:
             if edited == step and within(cell, index):
-                return self.changed(step, cell, EDITED.format(text))
+                return self.explain_edit(step, cell, EDITED.format(text))
         try:
             with np.errstate(all="ignore"):
                 found = self.worked_out(step, cell)
@@ -137,10 +137,10 @@ class Explainer:
                 f"({error}); attnctl check goes through them all"
             ) from error
         if found.gives is not None and any(edited == step for _, edited, _ in self.edits):
-            return self.changed(step, cell, ROW_EDITED)
+            return self.explain_edit(step, cell, ROW_EDITED)
         return found
 
-    def changed(self, step: str, cell: Cell, note: str) -> Explanation:
+    def explain_edit(self, step: str, cell: Cell, note: str) -> Explanation:
         """The explanation of a cell whose number was put there by hand."""
         own = self.trace.steps[step]
         line = Step(step, Given(), (), own.axes, BY_HAND, own.symbol)
@@ -210,7 +210,7 @@ class Explainer:
 
         Raises AttnError where there is no such cell, or where the dump lacks what it came from.
         """
-        address = address.named(self.trace)
+        address = address.spell_out(self.trace)
         node = self.tree(address.step, address.cell(self.trace), depth)
         if node.why_not:
             raise AttnError(node.why_not)

@@ -10,7 +10,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import derived_intent
+from attnctl.inputs.plan.intended import derive_intent
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import leaves
@@ -26,10 +26,10 @@ class Filled(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.known:
-            self.known[name] = self.recorded[name] if name in self.recorded else self.computed(name)
+            self.known[name] = self.recorded[name] if name in self.recorded else self.compute(name)
         return self.known[name]
 
-    def computed(self, name: str) -> Array:
+    def compute(self, name: str) -> Array:
         """A step that is not recorded."""
         step = self.steps[name]
         with np.errstate(all="ignore"):
@@ -56,7 +56,7 @@ def restate(trace: Trace, settings: Settings | None) -> Trace:
                 "(they say what the arrays of other programs were meant to be)"
             )
         return replace(trace, arrays=Filled(trace, trace.steps))
-    intent = derived_intent(trace, settings or Settings())
+    intent = derive_intent(trace, settings or Settings())
     arrays = {**trace, **intent.trace}
     lines = {step.name: step for step in available(intent.derivation, arrays)}
     others = {

@@ -238,7 +238,7 @@ def found(walk: ExplorerState, text: str) -> ExplorerState:
     A whole address goes to its cell. Raises AttnError where nothing is found.
     """
     if "[" in text and text.endswith("]"):
-        address = parse(text).named(walk.trace)
+        address = parse(text).spell_out(walk.trace)
         return jump(walk, Place(walk.place.layer, address.step, address.cell(walk.trace)))
     row_text, comma, column_text = (part.strip() for part in text.partition(","))
     if comma:

@@ -214,7 +214,7 @@ def numbers(value: Value) -> Array:
 
 
 def part_of(address: Address, trace: Trace) -> Value:
-    address = address.named(trace)
+    address = address.spell_out(trace)
     found = trace[address.step][address.resolve(trace)].astype(np.float64)
     return float(found) if found.ndim == 0 else found
 
@@ -231,7 +231,7 @@ def token_id(address: Address) -> Expression:
 
 def size_of(step: str, axis: str, trace: Trace) -> float:
     """How many numbers a step has, or how many places along one of its axes."""
-    name = Address(step).named(trace).step
+    name = Address(step).spell_out(trace).step
     array = trace[name]
     if not axis:
         return float(array.size)
@@ -243,7 +243,7 @@ def size_of(step: str, axis: str, trace: Trace) -> float:
 
 def place_in(function: str, address: Address, trace: Trace) -> Cells:
     """The cells of a part of a step that hold its largest or smallest number."""
-    address = address.named(trace)
+    address = address.spell_out(trace)
     places = address.resolve(trace)
     array = trace[address.step]
     inside = np.zeros(array.shape, dtype=bool)

@@ -130,7 +130,7 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     """The address of a cell."""
     if not isinstance(right, Cells):
         raise lesson.refused("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
-    address = parse_address(text_of(answer)).named(trace)
+    address = parse_address(text_of(answer)).spell_out(trace)
     if address.step not in trace:
         raise AttnError(f"{quote(text_of(answer))} is no cell; write one like attention_weights[0,love,AI]")
     cell = address.cell(trace)
@@ -153,7 +153,7 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
     """The name of a step."""
     if not isinstance(right, StepName):
         raise lesson.refused("answer", AttnError("no step; write first_wrong()"))
-    name = Address(text_of(answer)).named(trace).step
+    name = Address(text_of(answer)).spell_out(trace).step
     if name not in trace:
         raise AttnError(f"no step {name!r} in this dump; there are {', '.join(trace)}")
     if name == right.name:

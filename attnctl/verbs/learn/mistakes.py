@@ -86,7 +86,7 @@ def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Se
 
 def steps_asked(lesson: Lesson, trace: Trace) -> list[str]:
     """The computed steps that the answer is read from."""
-    names = (address.named(trace).step for address in addresses(lesson.answer.text))
+    names = (address.spell_out(trace).step for address in addresses(lesson.answer.text))
     return [name for name in names if name in trace and not isinstance(trace.steps[name].op, Given)]
 
 
@@ -105,7 +105,7 @@ def case_of(trace: Trace, step: str) -> WrongStep:
 def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
     """Cells beside the one that is asked for that hold what was typed: another row, column, head, step."""
     try:
-        address = parse_address(lesson.answer.text).named(trace)
+        address = parse_address(lesson.answer.text).spell_out(trace)
         cell = address.cell(trace)
     except AttnError:  # not one cell: nothing is beside it
         return
