@@ -53,6 +53,11 @@ FINDINGS = {
         Format("png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True),
         Format("html", ".html", "attnctl.pages.found:write_diff", binary=True),
     ),
+    "exercise grade": (
+        Format("json", ".json", "attnctl.verbs.exercise.gradebook:write_json"),
+        Format("csv", ".csv", "attnctl.verbs.exercise.gradebook:write_csv", text=True),
+        Format("html", ".html", "attnctl.verbs.exercise.gradebook:write_page", binary=True),
+    ),
     "exercise make": (
         Format("json", ".json", "attnctl.verbs.exercise.sheet:write_json", single=True),
         Format("html", ".html", "attnctl.verbs.exercise.sheet:write_page", binary=True),
@@ -68,7 +73,7 @@ FINDINGS = {
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
-pair), `verbs.exercise.Exercise` (one for each student), `verbs.stats.StatsResult`.
+pair), `verbs.exercise.Exercise` and `HandIn` (one for each student), `verbs.stats.StatsResult`.
 """
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
-from attnctl.base.values import whole
+from attnctl.base.values import whole, words
 from attnctl.cli.commands import Group
 from attnctl.cli.options import (
     STDOUT,
@@ -38,6 +38,7 @@ app = typer.Typer(
 )
 
 DECIMALS = whole(1, 12)
+GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")
 
 
 class SheetOptions(NamedTuple):
@@ -187,22 +188,35 @@ class TaskOptions(NamedTuple):
     ] = None
 
 
+class GradeOptions(NamedTuple):
+    """How the grades are given."""
+
+    format: Annotated[
+        str | None,
+        option(
+            "Print the grades in this format; gradescope and otter have the results of one hand-in for "
+            "these autograders (several go to -o FOLDER/)."
+        ),
+        words(*GRADE_FORMATS),
+    ] = None
+    json: Annotated[bool, option("Print the grades as JSON.", "--json")] = False
+    output: Annotated[list[str] | None, findings_option("exercise grade")] = None
+    csv: Annotated[
+        str | None,
+        option("Write the grades to FILE as CSV; - is stdout.", metavar="FILE", writes=True, hidden=True),
+    ] = None
+
+
 @command(
     app,
     "attnctl exercise grade handed-in/*.json",
-    "attnctl exercise grade Ann.json Ben.json --csv grades.csv",
-    "attnctl exercise grade *.json -c task.yaml --blank scores,output --json",
+    "attnctl exercise grade handed-in/*.json -o grades.html -o grades.csv",
+    "attnctl exercise grade Ann.json -c task.yaml --blank scores,output --format gradescope",
 )
 def grade(
     *,
     file: Annotated[list[str], typer.Argument(help="The hand-ins.", metavar="FILE...")],
-    csv: Annotated[
-        str | None,
-        option(
-            "Write the grades to FILE as CSV, for a gradebook; - is stdout.", metavar="FILE", writes=True
-        ),
-    ] = None,
-    json: Annotated[bool, option("Print the grades as JSON.", "--json")] = False,
+    how: GradeOptions,
     config: ConfigOption = None,
     task: TaskOptions,
     more: SentenceOptions,
@@ -218,13 +232,18 @@ def grade(
     file of theirs, exercise.key in their data folder), or -c and --blank, and the options that the
     exercise was made with, say it. A sheet with neither is not held to be right.
 
+    A number that is wrong by itself is named. What the class got wrong is told below the table.
+
     Exit codes: 0 all are right; 1 some are not; 2 some cannot be read.
     """
-    from attnctl.cli.output import wanted_steps
+    from attnctl.cli.output import chosen_format, wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
     from attnctl.verbs import exercise
+
+    wanted = chosen_format(how.format, json=how.json, possible=GRADE_FORMATS)
+    places = place_grades(wanted, how, file)
 
     settings = settings_from(config, {**more, **attention}) if config or more or attention else None
     if task.blank is not None and settings is None:
@@ -240,30 +259,62 @@ def grade(
     for sheet in sheets:
         if sheet.error:
             complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
-    show(sheets, csv, json=json)
+    write_grades(sheets, wanted, places)
     if any(sheet.error for sheet in sheets):
         return Exit.USAGE
     return Exit.OK if all(sheet.right for sheet in sheets) else Exit.DIFFERS
 
 
-def show(sheets: list[HandIn], csv: str | None, *, json: bool) -> None:
+class Places(NamedTuple):
+    """Where grades go: files of all of them, a file for each hand-in, and stdout."""
+
+    together: list[str]
+    apart: list[str]
+    csv: str | None
+    printed: bool
+
+
+def place_grades(wanted: str, how: GradeOptions, hand_ins: list[str]) -> Places:
+    """Raises AttnError for what cannot be written there."""
+    from attnctl.cli.output import files_for
+    from attnctl.verbs.exercise import AUTOGRADERS, place_sheets
+
+    files = [path for path in how.output or () if path != STDOUT]
+    printed = STDOUT in (how.output or ()) or not (files or how.csv == STDOUT)
+    if wanted not in AUTOGRADERS:
+        files_for("exercise grade", files)
+        return Places(files, [], how.csv, printed)
+    if not files and len(hand_ins) == 1:
+        return Places([], [], how.csv, printed)
+    if len(files) != 1 or (len(hand_ins) > 1 and not is_folder(files[0])):
+        raise AttnError(f"--format {wanted}: it is of one hand-in; for several add -o FOLDER/")
+    target = f"{files[0]}/{{name}}.json" if is_folder(files[0]) else files[0]
+    names = [Path(each).stem for each in hand_ins]
+    return Places(
+        [], place_sheets(target, names) if is_folder(files[0]) else [target], how.csv, printed=False
+    )
+
+
+def write_grades(sheets: list[HandIn], wanted: str, places: Places) -> None:
     """Print the grades, and write them where they are asked for."""
-    import io
-
     from attnctl.drawing.screen.output import output_for, print_lines, say, screen_of
+    from attnctl.formats import write_found
     from attnctl.store import write_text
-    from attnctl.store.strict_json import print_json
-    from attnctl.verbs.exercise import view
+    from attnctl.store.strict_json import json_text, print_json
+    from attnctl.verbs.exercise import AUTOGRADERS, as_data, csv_text, grade_lines
 
-    if csv is not None:
-        text = io.StringIO()
-        view.write_csv(sheets, text)
-        if csv == "-":
-            say(*text.getvalue().removesuffix("\n").split("\n"))
-        else:
-            write_text(text.getvalue(), csv)
-    if json:
-        print_json(view.as_data(sheets), indent=1)
-    elif csv != "-":
+    write_found("exercise grade", sheets, places.together)
+    for sheet, path in zip(sheets, places.apart, strict=False):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_text(f"{json_text(AUTOGRADERS[wanted](sheet), 1)}\n", path)
+    if places.csv not in {None, STDOUT}:
+        write_text(csv_text(sheets), str(places.csv))
+    if places.csv == STDOUT or (places.printed and wanted == "csv"):
+        say(*csv_text(sheets).removesuffix("\n").split("\n"))
+    elif places.printed and wanted in AUTOGRADERS:
+        print_json(AUTOGRADERS[wanted](sheets[0]), indent=1)
+    elif places.printed and wanted == "json":
+        print_json(as_data(sheets), indent=1)
+    elif places.printed:
         output = output_for(sys.stdout, os.environ)
-        print_lines(view.grade_lines(sheets, screen_of(output)), output)
+        print_lines(grade_lines(sheets, screen_of(output)), output)

@@ -9,7 +9,7 @@ import pytest
 
 from attnctl.cli.program import program
 from attnctl.verbs.exercise import HandIn, seed_from
-from attnctl.verbs.exercise.view import harmless, write_csv
+from attnctl.verbs.exercise.gradebook import harmless, write_csv
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "exercises"
 

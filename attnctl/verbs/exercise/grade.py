@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.cells import spell_cell
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace, require_steps
 from attnctl.base.words import all_of, dims, plural
@@ -29,10 +30,14 @@ from attnctl.verbs.exercise.make import DECIMALS, round_given, seed_from
 from attnctl.verbs.exercise.seal import is_sealed
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
+COARSE = "too few decimals"
 """What a step may be marked."""
 
 NOT_MARKED = {Verdict.GIVEN, Verdict.EDITED, Verdict.NOT_RECORDED}
 """What is said of steps that nobody fills in."""
+
+MOST_SLIPS = 3
+"""Wrong numbers of a step that are named one by one."""
 
 MOST_MEMORY = 2**28
 """Bytes that a hand-in, and a run of its own config, may take."""
@@ -66,6 +71,16 @@ NOTHING_ASKED = Assignment()
 
 
 @dataclass(frozen=True)
+class Slip:
+    """One wrong number."""
+
+    cell: str
+    """As `explain` takes it."""
+    found: float
+    expected: float
+
+
+@dataclass(frozen=True)
 class Mark:
     """One step of a hand-in: right, wrong (and why), not filled in, or not to be told."""
 
@@ -75,6 +90,8 @@ class Mark:
     words: str = ""
     also: tuple[str, ...] = ()
     """Other mistakes that would give the same numbers."""
+    slips: tuple[Slip, ...] = ()
+    """Where no mistake is known the numbers that are wrong, the worst first, if they are few."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +142,18 @@ def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: A
     reference = as_handed_out(again, trace.header, vouched, asked, decimals)
     recorded, unfit = fitting(exercise, reference)
     strictness = Strictness(decimals=decimals, by_hand=decimals is not None, handed_out=exercise.handed_out)
-    report = check_sheet(replace(exercise, trace=recorded), reference, strictness)
+    fitted = replace(exercise, trace=recorded)
+    written = decimals_in(recorded, trace.header.get("blank"))
+    rounded = decimals is not None and 0 < written < decimals
+    report = check_sheet(fitted, reference, strictness, pairs=not rounded)
     blank = blanks(exercise, reference, report, asked.blank)
-    marks = tuple(
-        Mark(name, WRONG, words=unfit[name]) if name in unfit else mark_of(name, report) for name in blank
-    )
+    marks = [mark_of(name, report) for name in blank]
+    if rounded and any(mark.verdict == WRONG for mark in marks):
+        coarse = check_sheet(fitted, reference, replace(strictness, decimals=written))
+        marks = [allow_for(mark, mark_of(mark.step, coarse), written, decimals) for mark in marks]
+    marks = [
+        Mark(each.step, WRONG, words=unfit[each.step]) if each.step in unfit else each for each in marks
+    ]
     notes = find_changes(trace, reference, blank) or unvouched(trace.header, vouched, asked)
     if vouched is BY_CONFIG and trace.header.get("decimals", decimals) != decimals:
         notes.append(
@@ -141,7 +165,7 @@ def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: A
     return HandIn(
         file,
         student or Path(file).stem,
-        marks,
+        tuple(marks),
         tuple(notes),
         vouched=vouched,
         task=repr(({**trace.config, "seed": None}, trace.sentence, blank, decimals)),
@@ -260,7 +284,9 @@ def fitting(exercise: UnfilledDump, reference: Trace | None) -> tuple[Trace, dic
     return Trace(steps, arrays, reference.header), unfit
 
 
-def check_sheet(exercise: UnfilledDump, reference: Trace | None, strictness: Strictness) -> Report | None:
+def check_sheet(
+    exercise: UnfilledDump, reference: Trace | None, strictness: Strictness, *, pairs: bool = True
+) -> Report | None:
     """What `check` says of a hand-in; None where nothing is filled in.
 
     A blank step is looked for even where no other step needs it.
@@ -275,7 +301,7 @@ def check_sheet(exercise: UnfilledDump, reference: Trace | None, strictness: Str
         }
         intent = Intent(trace, sizes, reference.derivation)
     try:
-        return check(trace, None, strictness, begun, exercise.unfilled, intent)
+        return check(trace, None, strictness, begun, exercise.unfilled, intent, pairs=pairs)
     except AttnError as error:
         if any(text.startswith("nothing") for text in error.problems):
             return None
@@ -291,13 +317,43 @@ def mark_of(name: str, report: Report | None) -> Mark:
         found = next((each for each in report.findings if each.step == name), None)
         if found is None or found.mistake is None:
             gap = report.steps[name].gap
-            off = "" if gap is None else f"{gap.differing} of {gap.filled} numbers differ"
-            return Mark(name, WRONG, None, off)
+            off = (
+                ""
+                if gap is None
+                else f"{gap.differing} of {gap.filled} numbers differ{'s' * (gap.differing == 1)}"
+            )
+            return Mark(name, WRONG, None, off, slips=tuple(find_slips(name, report)))
         words = f"it is what you get when {found.words}: {found.fix}"
         return Mark(name, WRONG, found.mistake, words, found.also)
     if step.gap is not None and step.gap.filled < step.gap.of:
         return Mark(name, BLANK, words=f"{step.gap.filled} of {plural(step.gap.of, 'number')} filled in")
     return Mark(name, RIGHT if step.verdict is Verdict.AGREES else UNTOLD)
+
+
+def find_slips(name: str, report: Report) -> Iterator[Slip]:
+    """The wrong numbers of a step, the worst first, where they are few."""
+    wrong, expected = report.wrong_cells().get(name, (np.zeros(0, bool), np.zeros(0)))
+    if not 0 < wrong.sum() <= MOST_SLIPS:
+        return
+    found = np.asarray(report.trace[name])
+    off = np.nan_to_num(np.abs(found - expected), nan=np.inf)
+    for cell in sorted(map(tuple, np.argwhere(wrong).tolist()), key=lambda cell: -off[cell]):
+        yield Slip(spell_cell(report.trace, name, cell), float(found[cell]), float(expected[cell]))
+
+
+def decimals_in(trace: Trace, blank: Any) -> int:
+    """The fewest decimals that hold all that was filled in; the most there may be where nothing is."""
+    arrays = [trace[name] for name in trace if isinstance(blank, list) and name in blank]
+    numbers = np.concatenate([np.zeros(0), *(array[np.isfinite(array)] for array in arrays)])
+    fits = (n for n in range(MOST_DECIMALS) if (np.round(numbers, n) == numbers).all())
+    return next(fits, MOST_DECIMALS) if numbers.size else MOST_DECIMALS
+
+
+def allow_for(mark: Mark, coarse: Mark, written: int, decimals: int | None) -> Mark:
+    """What is said of a step on a sheet that was written to fewer decimals than were asked for."""
+    if mark.verdict == WRONG and coarse.verdict == RIGHT:
+        return Mark(mark.step, COARSE, words=f"right to {written} decimals, where {decimals} are asked for")
+    return coarse if mark.verdict == WRONG and coarse.verdict == WRONG else mark
 
 
 def find_changes(trace: Trace, reference: Trace | None, blank: Sequence[str]) -> list[str]:

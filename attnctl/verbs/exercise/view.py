@@ -1,20 +1,20 @@
-"""Grades as a table, as CSV for a gradebook, and as data for JSON."""
+"""Grades on a screen: a row a student, a column a step, and what the class got wrong."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from dataclasses import dataclass
 
-from attnctl.base.words import plural
+from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Screen, Span
-from attnctl.drawing.screen.text import fold_text, visible
+from attnctl.drawing.screen.text import fold_text
 from attnctl.math.names import TABLE
-from attnctl.verbs.exercise.grade import BLANK, BY_ITSELF, RIGHT, UNTOLD, HandIn, Mark
+from attnctl.verbs.check.view import number as digits
+from attnctl.verbs.exercise.grade import BLANK, BY_ITSELF, COARSE, RIGHT, UNTOLD, WRONG, HandIn, Mark
 
-SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?"}
+SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?", COARSE: "rounded"}
 """What stands in a cell of the table; anything else is wrong."""
 
 ADVICE = (
@@ -22,8 +22,38 @@ ADVICE = (
     "the key of its seal is."
 )
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell of a spreadsheet begins with where it is carried out: such a text gets a ' before it."""
+MOST_NAMED = 6
+"""Students that are named beside a mistake of a class."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What several of a class, or one of them, got wrong at a step."""
+
+    step: str
+    mistake: str | None
+    words: str
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = len(self.names) - MOST_NAMED
+        who = ", ".join(self.names[:MOST_NAMED]) + f" and {more} more" * (more > 0)
+        return f"{len(self.names)} × {self.mistake or 'no known mistake'} at {self.step} ({who})"
+
+
+def find_shared(sheets: Sequence[HandIn]) -> list[Shared]:
+    """What a class got wrong, what most of them did first."""
+    groups: dict[tuple[str, str | None], list[tuple[str, str]]] = {}
+    for sheet in sheets:
+        for mark in sheet.marks:
+            if mark.verdict == WRONG:
+                words = mark.words if mark.mistake else ""
+                groups.setdefault((mark.step, mark.mistake), []).append((sheet.student, words))
+    found = [
+        Shared(step, mistake, said[0][1], tuple(name for name, _ in said))
+        for (step, mistake), said in groups.items()
+    ]
+    return sorted(found, key=lambda each: (-len(each.names), each.mistake is None))
 
 
 def steps_of(sheets: Sequence[HandIn]) -> list[str]:
@@ -40,14 +70,21 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
     yield from Listing(screen, [titles], rows, left=frozenset(range(len(steps) + 1))).lines()
     width = screen.width if screen.fits else 10_000
     for sheet in sheets:
-        said = list(remarks(sheet))
+        said = list(remarks(sheet, alone=len(sheets) == 1))
         if said:
             yield []
             yield [(screen.ours(sheet.student), "name")]
         for text in said:
             for line in fold_text(screen.ours(text), max(20, width - 2)):
                 yield [(f"  {line}", "")]
+    shared = find_shared(sheets) if len(sheets) > 1 else []
     yield []
+    if shared:
+        yield [("What the class got wrong:", "name")]
+        for each in shared:
+            text = f"{each}: {each.words}." if each.words else f"{each}."
+            yield from ([(f"  {line}", "")] for line in fold_text(screen.ours(text), max(20, width - 2)))
+        yield []
     yield [(screen.ours(summary(sheets)), "")]
     if any(sheet.vouched == BY_ITSELF and not sheet.error for sheet in sheets):
         yield from ([(screen.ours(line), "")] for line in fold_text(ADVICE, max(20, width)))
@@ -66,25 +103,43 @@ def row_of(sheet: HandIn, steps: Sequence[str], screen: Screen) -> list[Span]:
     return cells
 
 
-def remarks(sheet: HandIn) -> Iterator[str]:
+def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
+    """What is to be said of a hand-in; what a mistake is, is told once for all where it is not `alone`."""
     if sheet.error:
         yield f"{sheet.file} cannot be read."
+    coarse = [mark for mark in sheet.marks if mark.verdict == COARSE]
+    if coarse:
+        yield f"{all_of(mark.step for mark in coarse)}: {coarse[0].words}."
     for mark in sheet.marks:
-        said = remark(mark)
+        said = (
+            ""
+            if mark.verdict == COARSE
+            else remark(mark)
+            if alone or not mark.mistake
+            else f"{mark.step}: {named(mark)}."
+        )
         if said:
             yield said
     for note in (*sheet.notes, *sheet.asides):
         yield f"Note: {note}."
 
 
-def remark(mark: Mark) -> str:
-    """What is said of a step; nothing where it is right, or blank as a whole."""
+def remark(mark: Mark, *, answers: bool = True) -> str:
+    """What is said of a step; nothing where it is right, or blank as a whole.
+
+    With `answers` also what a wrong number should be.
+    """
     if mark.verdict in {RIGHT, BLANK} and not mark.words:
         return ""
     if mark.verdict == UNTOLD:
         return f"{mark.step}: cannot be told from what is written before it."
     name = f" ({named(mark)})" if mark.mistake else ""
-    return f"{mark.step}: {mark.words or 'wrong'}{name}."
+    slips = "; ".join(
+        f"{each.cell} is {digits(each.found)} and should be {digits(each.expected)}"
+        for each in mark.slips
+        if answers
+    )
+    return f"{mark.step}: {mark.words or 'wrong'}{name}{': ' * bool(slips)}{slips}."
 
 
 def named(mark: Mark) -> str:
@@ -96,58 +151,3 @@ def summary(sheets: Sequence[HandIn]) -> str:
     lost = sum(bool(sheet.error) for sheet in sheets)
     unread = f", {lost} unreadable" if lost else ""
     return f"– not filled in. {right} of {plural(len(sheets), 'hand-in')} all right{unread}."
-
-
-def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
-    """A row for each hand-in: name, file, the mark of each step, how many are right, mistakes, notes."""
-    steps = steps_of(sheets)
-    rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(["name", "file", *steps, "right", "of", "mistakes", "notes"])
-    for sheet in sheets:
-        marks = {mark.step: mark.verdict for mark in sheet.marks}
-        mistakes = [f"{mark.step}: {named(mark)}" for mark in sheet.marks if mark.mistake]
-        notes = [sheet.error] if sheet.error else [*sheet.notes, *sheet.asides]
-        texts = [sheet.student, sheet.file, *(marks.get(step, "") for step in steps)]
-        right = sum(verdict == RIGHT for verdict in marks.values())
-        rows.writerow(
-            [
-                *map(harmless, texts),
-                right,
-                len(marks),
-                harmless("; ".join(mistakes)),
-                harmless("; ".join(notes)),
-            ]
-        )
-
-
-def harmless(text: str) -> str:
-    """A text that no spreadsheet carries out."""
-    seen = visible(text)
-    return f"'{seen}" if seen.lstrip().startswith(FORMULA) else seen
-
-
-def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
-    """The grades for JSON."""
-    return {
-        "hand_ins": [
-            {
-                "name": sheet.student,
-                "file": sheet.file,
-                "right": sheet.right,
-                "error": sheet.error or None,
-                "notes": list(sheet.notes),
-                "asides": list(sheet.asides),
-                "vouched_by": sheet.vouched,
-                "steps": {
-                    mark.step: {
-                        "verdict": mark.verdict,
-                        "mistake": mark.mistake,
-                        "also": list(mark.also),
-                        "words": mark.words or None,
-                    }
-                    for mark in sheet.marks
-                },
-            }
-            for sheet in sheets
-        ]
-    }
