@@ -64,8 +64,9 @@ def test_colours_are_those_of_the_palette():
     (_, row, _) = heat_lines(plot([[1.0, -1.0, 0.0]]), COLOURED)
     assert [style for _, style in row if style] == ["label", "shade 8", "shade -8"]
     for system in ("truecolor", "256"):
-        assert sorted(backgrounds(system)) == [*range(-8, 0), *range(1, 9)]
-    assert backgrounds("standard") == {}
+        for behind in ("dark", "light"):
+            assert sorted(backgrounds(system, behind)) == [*range(-8, 0), *range(1, 9)]
+    assert backgrounds("standard", "dark") == {}
 
 
 def test_more_than_twelve_rows_are_half_blocks():

@@ -69,7 +69,7 @@ def test_a_recording_console_gets_the_same_text():
     )
     show(traces.small(), console, FULL)
     assert console.export_text(clear=False) == piped(traces.small())
-    assert 'fill="#2d94ff"' in console.export_svg()
+    assert 'fill="#d3e7fe"' in console.export_svg()
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "shift_jis", "utf-16", "utf-8"])

@@ -5,11 +5,13 @@ from itertools import pairwise
 
 import pytest
 from rich.color import Color
-from rich.color_triplet import ColorTriplet
 from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, TerminalTheme
 
-from attnctl.drawing.screen.palette import STEPS, STYLES, ramp
+from attnctl.base.errors import AttnError
+from attnctl.drawing.screen import background as module
+from attnctl.drawing.screen.background import background
+from attnctl.drawing.screen.palette import STEPS, STYLES, backgrounds, ramp
 
 
 def colours(text):
@@ -53,11 +55,15 @@ def shown(style, theme):
     return (behind, text) if style.reverse else (text, behind)
 
 
+def ground(theme):
+    return "light" if luminance(theme.background_color) > 0.5 else "dark"
+
+
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_digits_on_every_shade_have_enough_contrast(system, theme):
     own = contrast(theme.foreground_color, theme.background_color)
-    for style in ramp(system):
+    for style in ramp(system, ground(theme)):
         assert contrast(*shown(style, theme)) >= (4.5 if Style.parse(style).bgcolor else own)
 
 
@@ -68,22 +74,72 @@ def test_words_are_as_readable_as_the_theme_makes_its_own_text(name, theme):
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
-@pytest.mark.parametrize("system", ["truecolor", "256"])
-def test_every_shade_stands_out_from_the_background(system, theme):
-    for style in ramp(system):
-        assert contrast(shown(style, theme)[1], theme.background_color) >= 2
-
-
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_ramp_is_one_hue_that_gets_lighter(system):
-    shades = [Style.parse(style).bgcolor for style in ramp(system)]
-    assert len(shades) == STEPS
-    shades = [ColorTriplet(*shade.get_truecolor(THEMES["dark"])) for shade in shades if shade]
-    lightness = [luminance(shade) for shade in shades]
-    assert all(a <= b for a, b in pairwise(lightness))
-    assert len(set(lightness)) == {"truecolor": 8, "256": 4, "standard": 1}[system]
-    hues = [hue(shade) for shade in shades]
-    assert max(hues) - min(hues) <= 12
+def test_each_level_is_further_from_the_background_than_the_one_before(system, theme):
+    behind = theme.background_color
+    own = [contrast(shown(style, theme)[1], behind) for style in ramp(system, ground(theme))]
+    assert len(own) == STEPS
+    if system == "standard":  # a theme may make any colours, so there are but its own two
+        assert own == sorted(own)
+        assert not any(Style.parse(style).color for style in ramp(system, ground(theme)))
+    else:
+        assert all(a < b for a, b in pairwise([1, *own]))
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+@pytest.mark.parametrize("system", ["truecolor", "256"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_so_is_each_shade_of_a_heat_map_and_signs_differ_in_hue(system, theme, sign):
+    levels = backgrounds(system, ground(theme))
+    colours = [Color.parse(levels[sign * level]).get_truecolor(theme) for level in range(1, STEPS + 1)]
+    far = [contrast(colour, theme.background_color) for colour in colours]
+    assert all(a < b for a, b in pairwise([1, *far]))
+    hues = [hue(colour) for colour in colours]
+    assert all(180 <= each <= 250 for each in hues) if sign > 0 else all(0 <= each <= 60 for each in hues)
+
+
+@pytest.mark.parametrize("background", ["dark", "light"])
+def test_few_colours_have_no_heat_map(background):
+    assert backgrounds("standard", background) == {}
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({}, "dark"),
+        ({"COLORFGBG": "0;15"}, "light"),
+        ({"COLORFGBG": "12;8"}, "dark"),
+        ({"COLORFGBG": "0;default;7"}, "light"),
+        ({"COLORFGBG": "x"}, "dark"),
+        ({"COLORFGBG": "0;15", "ATTNCTL_BACKGROUND": "dark"}, "dark"),
+        ({"ATTNCTL_BACKGROUND": "light"}, "light"),
+    ],
+)
+def test_the_background_as_it_is_said(environ, found):
+    assert background(environ, ask=False) == found
+
+
+def test_a_background_that_is_none_is_refused():
+    with pytest.raises(AttnError, match="ATTNCTL_BACKGROUND: 'red' is no background; use dark or light"):
+        background({"ATTNCTL_BACKGROUND": "red"}, ask=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\\x1b[?6c", "light"),
+        (b"\x1b]11;rgb:00/2b/36\x07\x1b[?1;2c", "dark"),
+        (b"\x1b]11;rgba:fdfd/f6f6/e3e3/ffff\x07\x1b[?1;2c", "light"),
+        (b"\x1b[?1;2c", "dark"),
+        (b"\x1b]11;nothing\x07", "dark"),
+        (b"", "dark"),
+    ],
+)
+def test_the_background_as_the_terminal_answers(monkeypatch, answer, found):
+    monkeypatch.setattr(module, "ask_terminal", lambda: answer)
+    module.background_of_terminal.cache_clear()
+    assert background({}, ask=True) == found
+    module.background_of_terminal.cache_clear()
 
 
 def hue(colour):

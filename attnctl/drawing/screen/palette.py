@@ -2,7 +2,7 @@
 
 No one colour of text reaches a contrast of 4.5 : 1 on black, on white and on both Solarized
 backgrounds, so words are told apart by bold and italic alone. A shade sets both its background and
-the colour of its digits; its contrast does not depend on the terminal.
+the colour of its digits; the more it stands for, the further it is from the terminal's own background.
 """
 
 from __future__ import annotations
@@ -22,39 +22,50 @@ STYLES = {
 """The styles of words; a name that is not here is shown as the terminal shows text."""
 
 STEPS = 8
-"""Levels of the ramp behind attention weights: one hue, from slate to blue.
+"""Levels of the ramp behind attention weights."""
 
-A level is lighter than the one before, which shows on dark terminals, and more vivid, which shows
-on light ones too.
+WARM = {
+    ("truecolor", "dark"): "#004d8f #0061b1 #2277ca #3b8de2 #53a4fa #7ebbff #aad1fe #d3e7fe",
+    ("truecolor", "light"): "#c7e1ff #9ac9fe #6ab1ff #4798ed #2176c4 #0968ba #005297 #003d74",
+    ("256", "dark"): "color(24) color(25) color(31) color(32) color(38) color(45) color(117) color(159)",
+    ("256", "light"): "color(153) color(117) color(75) color(33) color(27) color(25) color(20) color(18)",
+}
+"""Blues by the colours and the background of a terminal: each further from it than the one before.
+
+Of the 256 colours only those that no theme changes.
 """
 
-TRUECOLOR = (
-    *("#ffffff on #5f6d80", "#ffffff on #587392", "#ffffff on #5178a4", "#000000 on #4a7eb6"),
-    *("#000000 on #4283c9", "#000000 on #3b89db", "#000000 on #348eed", "#000000 on #2d94ff"),
-)
+COLD = {
+    ("truecolor", "dark"): "#733d00 #8f4e00 #ab5f06 #c3752a #db8b43 #f3a15b #ffbe88 #fedec4",
+    ("truecolor", "light"): "#ffd5b4 #feb272 #e4995a #ca8241 #b16a27 #985302 #7a4100 #5d3000",
+    (
+        "256",
+        "dark",
+    ): "color(94) color(130) color(136) color(172) color(208) color(214) color(220) color(229)",
+    (
+        "256",
+        "light",
+    ): "color(223) color(216) color(209) color(172) color(166) color(130) color(94) color(52)",
+}
+"""Browns of negative numbers in heat maps; nothing is written on them."""
 
-FIXED = (
-    *("#000000 on color(67)", "#000000 on color(67)", "#000000 on color(33)", "#000000 on color(33)"),
-    *("#000000 on color(39)", "#000000 on color(39)", "#000000 on color(75)", "#000000 on color(75)"),
-)
-"""Of the 256 colours those that no theme changes."""
+INKS = {"dark": 2 * ("#ffffff",) + 6 * ("#000000",), "light": 4 * ("#000000",) + 4 * ("#ffffff",)}
+"""The colour of the digits on each blue."""
 
-COLD_TRUECOLOR = ("#807060", "#8f7255", "#9e754b", "#ae7942", "#be7e3a", "#cf8433", "#e08b2d", "#f29328")
-COLD_FIXED = tuple(f"color({code})" for code in (137, 137, 173, 173, 172, 172, 208, 208))
-"""The backgrounds of negative numbers in heat maps, from brown to orange; nothing is written on them."""
-
-THEMED = ("", "", "bold", "bold", *4 * ("black on bright_cyan",))
-"""Of 8 or 16 colours the one pair with a hue that is readable in every theme."""
+THEMED = (*4 * ("",), "bold", "bold", "reverse", "reverse")
+"""Of 8 or 16 colours a theme may make anything, so the ramp has but its own two, exchanged."""
 
 
-def ramp(color_system: str) -> tuple[str, ...]:
+def ramp(color_system: str, background: str) -> tuple[str, ...]:
     """The styles of the ramp, least first, for what Rich calls this terminal's colours."""
-    return {"truecolor": TRUECOLOR, "256": FIXED}.get(color_system, THEMED)
+    blues = WARM.get((color_system, background))
+    if blues is None:
+        return THEMED
+    return tuple(f"{ink} on {blue}" for ink, blue in zip(INKS[background], blues.split(), strict=True))
 
 
-def backgrounds(color_system: str) -> dict[int, str]:
+def backgrounds(color_system: str, background: str) -> dict[int, str]:
     """The colours of heat maps by level, −8 to 8 without 0; none where there are too few to tell."""
-    warm = {"truecolor": TRUECOLOR, "256": FIXED}.get(color_system, ())
-    cold = {"truecolor": COLD_TRUECOLOR, "256": COLD_FIXED}.get(color_system, ())
-    levels = {level: style.split(" on ")[1] for level, style in enumerate(warm, start=1)}
+    warm, cold = (each.get((color_system, background), "").split() for each in (WARM, COLD))
+    levels = dict(enumerate(warm, start=1))
     return levels | {-level: colour for level, colour in enumerate(cold, start=1)}

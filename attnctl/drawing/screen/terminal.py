@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property
 from typing import Literal
 
 from rich.box import Box as RichBox
@@ -12,6 +13,7 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
 
+from attnctl.drawing.screen.background import background
 from attnctl.drawing.screen.frame import GAP, Frame, Shelf, border
 from attnctl.drawing.screen.palette import STYLES, backgrounds, ramp
 from attnctl.drawing.screen.screen import Box, Line
@@ -91,27 +93,35 @@ def rich_table(frame: Frame, styles: Styles) -> Table:
 def styles_of(console: Console) -> Styles:
     """The styles that a console can show: none where it has no colours."""
     system = None if console.no_color else console.color_system
-    return styles_for(system) if system else {}
+    return styles_for(system, ask=console.file.isatty()) if system else {}
 
 
-@lru_cache(maxsize=4)
-def styles_for(color_system: str) -> Styles:
-    """The styles of words, and the ramp of attention weights in these colours."""
-    heat = {f"heat{level}": style for level, style in enumerate(ramp(color_system), start=1)}
-    colours = backgrounds(color_system)
-    return Shades({name: Style.parse(style) for name, style in (STYLES | heat).items()}, colours)
+def styles_for(color_system: str, *, ask: bool = False) -> Styles:
+    """The styles of words, and shades in these colours; `ask` for the background if need be."""
+    return Shades({name: Style.parse(style) for name, style in STYLES.items()}, color_system, ask=ask)
 
 
 class Shades(dict[str, Style]):
-    """Styles by name; those of a heat map, `shade 3` and `shade 3 -2`, are made when they are asked for."""
+    """Styles by name; `heat3`, `shade 3` and `shade 3 -2` are made when they are asked for."""
 
-    def __init__(self, styles: Mapping[str, Style], colours: Mapping[int, str]) -> None:
+    def __init__(self, styles: Mapping[str, Style], color_system: str, *, ask: bool) -> None:
         super().__init__(styles)
-        self.colours = colours
+        self.color_system, self.ask = color_system, ask
+
+    @cached_property
+    def background(self) -> str:
+        return background(os.environ, ask=self.ask)
+
+    @cached_property
+    def colours(self) -> Mapping[int, str]:
+        return backgrounds(self.color_system, self.background)
 
     def get(self, name: str, default: Style | None = None) -> Style | None:  # type: ignore[override]
-        """The style of this name: a level of the background, or of the foreground and the background."""
-        if name.startswith("shade ") and name not in self:
+        """The style of this name: a level of the ramp, of a background, or of text and background."""
+        if name.startswith("heat") and name not in self:
+            styles = enumerate(ramp(self.color_system, self.background), start=1)
+            self.update({f"heat{level}": Style.parse(style) for level, style in styles})
+        elif name.startswith("shade ") and name not in self:
             *front, back = (self.colours.get(int(level)) for level in name.split()[1:])
             self[name] = Style(color=front[0] if front else None, bgcolor=back)
         return super().get(name, default)

@@ -16,11 +16,13 @@ from attnctl.drawing.screen.terminal import styles_for
 from attnctl.drawing.screen.text import cells
 from attnctl.verbs.explore.view import Parts
 
+styles_known = lru_cache(maxsize=4)(styles_for)
+
 
 @lru_cache(maxsize=512)
 def style_of(name: str, system: str) -> Style:
     """The style of a name; several are joined by +. Without colours words keep bold, italic and reverse."""
-    known = styles_for(system or "standard")
+    known = styles_known(system or "standard")
     out = Style()
     for each in name.split("+"):
         if system or not each.startswith(("heat", "shade")):
