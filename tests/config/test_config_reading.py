@@ -81,6 +81,16 @@ def test_a_character_that_yaml_forbids_is_named():
         settings("a: b\nc: \0\n")
 
 
+@pytest.mark.usefixtures("parser")
+def test_every_place_knows_its_line_or_the_nearest_above_it():
+    text = "a:\n- 1\n- [2,\n   3]\nb: &x\n  c: 1\nd: *x\na: {f: 1}\n"
+    expected = {
+        (): 1, ("a",): 1, ("a", 0): 2, ("a", 1): 3, ("a", 1, 1): 4, ("a", 7): 1, ("a", "f"): 1,
+        ("b", "c"): 6, ("d",): 7, ("d", "c"): 6, ("e", 1): 1,
+    }  # fmt: skip
+    assert reader.lines(text, expected) == expected
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

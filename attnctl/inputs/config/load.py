@@ -92,7 +92,8 @@ def as_written(text: str, path: Path) -> Path:
     """The path with a rule's name made its place in the list: rules.mask -> rules[2].mask."""
     match path:
         case ("rules", str(kind), *rest):
-            rules = (p for p, _ in yaml.places(text) if p[:1] == ("rules",) and p[2:] == (kind,))
-            return (*next(rules, path), *rest)
+            rules = yaml.read(text, "")[0].get("rules", [])
+            places = (i for i, rule in enumerate(rules) if isinstance(rule, dict) and kind in rule)
+            return next((("rules", i, kind, *rest) for i in places), path)
         case _:
             return path

@@ -11,9 +11,9 @@ loader, builds no objects, and bounds depth and aliases before anything grows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 
 import yaml
@@ -27,10 +27,10 @@ from yaml.events import (
     SequenceStartEvent,
     StreamEndEvent,
 )
+from yaml.reader import Reader
 
 from attnctl.base.errors import AttnError
 from attnctl.base.values import Path, Plain, json_path, short
-from attnctl.inputs.config.syntax import syntax_error
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 64
@@ -47,7 +47,13 @@ SEPARATORS = ",\n\r\x85\u2028\u2029"
 
 CORE = "tag:yaml.org,2002:"
 SCALAR_TAGS = {CORE + name for name in ("int", "float", "bool", "null")}
-TEXT_TAGS = {CORE + "str", "!"}
+TAGS: dict[type[Event], set[str | None]] = {
+    ScalarEvent: {None, "!", CORE + "str", *SCALAR_TAGS},
+    SequenceStartEvent: {None, CORE + "seq"},
+    MappingStartEvent: {None, CORE + "map"},
+}
+"""The tags that say what YAML would have thought anyway."""
+
 TAG_DIRECTIVE = re.compile(r"(?:\A|[\r\n\x85\u2028\u2029])(%TAG)")
 """Refused before parsing: libyaml takes quadratic time over many of them."""
 
@@ -94,7 +100,7 @@ def events(text: str) -> NextEvent:
 
 @dataclass
 class YamlBuilder:
-    """Builds data from events, one document's worth."""
+    """Builds data from events, one document's worth, and remembers the line of every part of it."""
 
     name: str
     next_event: NextEvent
@@ -103,6 +109,8 @@ class YamlBuilder:
     """What each anchor names, and how many values that is with all its aliases written out."""
     values: int = 0
     aliased: int = 0
+    lines: dict[int, array[int] | dict[str, int]] = field(default_factory=dict)
+    """By the id of each list and mapping: the line of each item, of each key."""
 
     def document(self) -> Any:
         """The one document of the stream; nothing at all is an empty mapping."""
@@ -123,57 +131,45 @@ class YamlBuilder:
         """The value that begins with this event."""
         if isinstance(event, AliasEvent):
             return self.alias(event)
+        if event.tag not in TAGS[type(event)]:
+            shown = short(event.tag.replace(CORE, "!!", 1))
+            raise self.error_at(event, f"the tag {shown!a} has no meaning in a config; remove it")
         before = self.values
         if isinstance(event, ScalarEvent):
-            made: Any = self.scalar(event)
+            made: Any = text_of(event)
         elif len(path) >= MAX_DEPTH:
             raise self.error_at(event, f"nested more than {MAX_DEPTH} deep; a config needs four levels")
-        elif isinstance(event, SequenceStartEvent):
-            self.refuse_tag(event, CORE + "seq")
-            made = self.sequence(path)
         else:
-            self.refuse_tag(event, CORE + "map")
-            made = self.mapping(path)
-        self.values += len(made) if isinstance(made, (list, dict)) else 0
+            made = self.sequence(path) if isinstance(event, SequenceStartEvent) else self.mapping(path)
+            self.values += len(made)
         if event.anchor is not None:
             self.anchored[event.anchor] = made, 1 + self.values - before
         return made
 
-    def scalar(self, event: ScalarEvent) -> str:
-        """Text, Plain where quotes or a tag do not say otherwise."""
-        if event.tag in SCALAR_TAGS or (event.tag is None and event.implicit[0]):
-            return Plain(event.value)
-        self.refuse_tag(event, *TEXT_TAGS)
-        return str(event.value)
-
-    def refuse_tag(self, event: Any, *allowed: str) -> None:
-        """Refuse any tag but the ones that say what YAML would have thought anyway."""
-        if event.tag is not None and event.tag not in allowed:
-            shown = short(event.tag.replace(CORE, "!!", 1))
-            raise self.error_at(event, f"the tag {shown!a} has no meaning in a config; remove it")
-
     def sequence(self, path: Path) -> list[Any]:
         """The items up to the end of this sequence."""
         items: list[Any] = []
+        lines = self.lines[id(items)] = array("L")
         for event in iter(self.next_event, None):
+            if type(event) is SequenceEndEvent:
+                break
+            lines.append(line_of(event))
             if type(event) is ScalarEvent and event.implicit[0] and event.anchor is None:
                 items.append(Plain(event.value))  # almost every value there is: no call for it
-            elif type(event) is SequenceEndEvent:
-                break
             else:
                 items.append(self.value(event, (*path, len(items))))
         return items
 
     def mapping(self, path: Path) -> dict[str, Any]:
-        """The entries up to the end of this mapping; a repeated key is noted."""
+        """The entries up to the end of this mapping; of a key that is repeated, the first."""
         made: dict[str, Any] = {}
-        lines: dict[str, int] = {}
+        lines = self.lines[id(made)] = dict[str, int]()
         for event in iter(self.next_event, None):
             if isinstance(event, MappingEndEvent):
                 break
             if not isinstance(event, ScalarEvent):
                 raise self.error_at(event, "a key must be a plain word, not a list, a mapping or an alias")
-            key, line = str(self.scalar(event)), line_of(event)
+            key, line = str(self.value(event, path)), line_of(event)
             place = (*path, key)
             if key in lines and len(self.repeated) < MAX_REPEATED:
                 what = f"given twice, first on line {lines[key]}; keep one of them"
@@ -183,7 +179,7 @@ class YamlBuilder:
         return made
 
     def alias(self, event: Any) -> Any:
-        """What the alias names: the same object, counted as if it were written out."""
+        """The object that the alias names, counted as if it were written out."""
         if event.anchor not in self.anchored:
             name = short(event.anchor)
             raise self.error_at(event, f"*{name} is used before or within what &{name} names")
@@ -194,49 +190,97 @@ class YamlBuilder:
             raise self.error_at(event, f"aliases stand for more than {MAX_ALIASED:,} values; write less")
         return made
 
+    def line(self, data: Any, path: Path) -> int:
+        """The line of a path in the data; of the nearest path above it where it stands nowhere."""
+        line = 1
+        for part in path:
+            lines = self.lines.get(id(data), {})
+            if part not in (lines if isinstance(lines, dict) else range(len(lines))):
+                break
+            line, data = lines[part], data[part]  # type: ignore[index]
+        return line
+
+
+def text_of(event: ScalarEvent) -> str:
+    """Text, Plain where quotes or a tag do not say otherwise."""
+    plain = event.implicit[0] if event.tag is None else event.tag in SCALAR_TAGS
+    return Plain(event.value) if plain else str(event.value)
+
 
 def line_of(event: Any) -> int:
     """The line an event begins on, from 1."""
-    return 1 + event.start_mark.line
-
-
-def places(text: str) -> Iterator[tuple[Path, int]]:
-    """Every path of a text that reads well, with the line it stands on, in order."""
-    next_event = events(text)
-    next_event()  # the stream begins
-    if not isinstance(next_event(), StreamEndEvent):
-        yield from places_below(next_event, next_event(), ())
-
-
-def places_below(next_event: NextEvent, event: Event, path: Path) -> Iterator[tuple[Path, int]]:
-    """The place of one value, and those of all within it."""
-    yield path, line_of(event)
-    if isinstance(event, SequenceStartEvent):
-        for i in count():
-            item = next_event()
-            if isinstance(item, SequenceEndEvent):
-                return
-            yield from places_below(next_event, item, (*path, i))
-    elif isinstance(event, MappingStartEvent):
-        while not isinstance(key := next_event(), MappingEndEvent):
-            place = (*path, key.value)
-            yield place, line_of(key)
-            yield from places_below(next_event, next_event(), place)
+    return 1 + int(event.start_mark.line)
 
 
 def lines(text: str, wanted: Iterable[Path]) -> dict[Path, int]:
-    """The line of each of these paths; of the nearest path above it where it stands nowhere."""
-    paths = list(wanted)
-    above = {path[:n] for path in paths for n in range(len(path) + 1)}
-    found: dict[Path, int] = {}
-    missing = set(paths)
-    for path, line in places(text):
-        if path in above:
-            found.setdefault(path, line)
-            missing.discard(path)
-            if not missing:
-                break
-    return {
-        path: next((found[path[:n]] for n in range(len(path), 0, -1) if path[:n] in found), 1)
-        for path in paths
-    }
+    """The line of each of these paths in a text that reads well; or of the nearest above it."""
+    builder = YamlBuilder("", events(text))
+    data = builder.document()
+    return {path: builder.line(data, path) for path in wanted}
+
+
+# --- texts that are not YAML ---
+
+NOT_ALLOWED = Reader.NON_PRINTABLE
+
+TABS = "a tab where YAML wants spaces; indent with spaces"
+INDENTED = "indented unlike the lines before it; begin lines that belong together in the same column"
+BEHIND = "text behind a value that has ended; put the whole value in double quotes"
+
+COLON = 'a colon where no key may stand; put text with ": " in quotes, and begin keys that belong'
+DASH = "a list begins behind its key; write [1, 2], or each - on a line of its own below the key"
+
+SAID = (
+    ("mapping values are not allowed", f"{COLON} together in the same column"),
+    ("',' or ']'", "a comma or ] is missing; write a list like [1, 2]"),
+    ("',' or '}'", "a comma or } is missing; write a mapping like {a: 1, b: 2}"),
+    ("unexpected end of stream", "a quote is not closed; end the text with the quote that it begins with"),
+    ("unknown escape", "no escape of YAML; write \\\\ for a backslash, or use single quotes"),
+    ("hex", "an escape is cut short; write \\u and four hexadecimal digits"),
+    ("cannot start any token", "a text may not begin with this character; put it in quotes"),
+    ("alphabetic or numeric", "a name is missing behind & or *; put a text that begins so in quotes"),
+    ("sequence entries are not allowed", DASH),
+    ("node content", "a value is missing before this; write one, or remove the comma or bracket"),
+    ("could not find expected ':'", "a key without its colon; write it like key: value"),
+    ("'-' indicator", "a line without - among those of a list; begin each item with -"),
+    ("comment or line break", "text behind | or >; begin it on the next line"),
+    ("chomping or indentation", "text behind | or >; begin it on the next line"),
+    ("tag handle", "a text that begins with !; put it in quotes"),
+    ("expected '>'", "a text that begins with !; put it in quotes"),
+    ("document start", "text behind the end of the document (...); remove that line"),
+    ("directive", "a line that begins with %; remove it"),
+    ("incompatible YAML", "a %YAML line of another version; remove it"),
+)
+"""What libyaml or PyYAML says, in part, and what a person is told."""
+
+
+def syntax_error(error: yaml.YAMLError, text: str, name: str) -> str:
+    """``file:line: what; what to write instead`` for a text that is not YAML."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return control_character(text, name)
+    mark, began = error.problem_mark, error.context_mark
+    what = in_words(error, text)
+    if error.context and began is not None and began.line != mark.line and what not in {TABS, BEHIND}:
+        what += f" (in what begins on line {1 + began.line})"
+    return f"{name}:{1 + mark.line}: {what}"
+
+
+def in_words(error: yaml.MarkedYAMLError, text: str) -> str:
+    """The problem, and what to write instead."""
+    mark, problem = error.problem_mark, error.problem or ""
+    assert mark is not None
+    content = "".join(text.split("\n")[mark.line : mark.line + 1])
+    if content[mark.column : mark.column + 1] == "\t":
+        return TABS
+    known = next((ours for theirs, ours in SAID if theirs in problem), None)
+    if known is None and any(each in problem for each in ("expected key", "<block end>")):
+        known = BEHIND if content[: mark.column].strip() else INDENTED
+    return known or f"not YAML: {problem or error.context}"
+
+
+def control_character(text: str, name: str) -> str:
+    """``file:line: …`` for a character that may stand nowhere in YAML."""
+    found = NOT_ALLOWED.search(text)
+    at = found.start() if found else 0
+    line, code = 1 + text.count("\n", 0, at), ord(text[at])
+    return f'{name}:{line}: U+{code:04X} may not stand in YAML; remove it, or write "\\u{code:04x}"'
