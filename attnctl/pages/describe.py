@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import size_text
 from attnctl.math.filling import form_of
+from attnctl.math.names import WEIGHTS
 from attnctl.math.notation import data
 from attnctl.math.ops import Given, Hide, Softmax
 from attnctl.pages.kept import Kept
@@ -35,6 +37,7 @@ from attnctl.verbs.explain.line import (
     reasons,
 )
 from attnctl.verbs.explain.view import DIFFERS, MAXIMUM, ROUNDED
+from attnctl.verbs.models.heads import heads_of
 
 WORDS = {
     "another": ANOTHER,
@@ -47,6 +50,9 @@ WORDS = {
     "row_edited": ROW_EDITED,
 }
 """The sentences of `explain`, for the page to fill in."""
+
+UNSAID = {"model", "models", "snapshots", "main", "checkpoint"}
+"""Folders that do not say which model is in them."""
 
 NO_FORM = "the arithmetic of this step is not in the page; attnctl explain FILE CELL writes it"
 
@@ -83,7 +89,7 @@ class Describer:
         trace = kept.trace
         held = {name: self.blocks.add(trace[name]) for name in trace}
         return {
-            "dump": whole(trace) if held else None,
+            "dump": without_paths(whole(trace)) if held else None,
             "blocks": held,
             "view": self.view(kept),
         }
@@ -98,18 +104,24 @@ class Describer:
         return self.heading(kept.trace, kept) | {"steps": steps, "spellings": spellings}
 
     def heading(self, trace: Trace, kept: Kept) -> dict[str, Any]:
-        """The words above a trace."""
-        sentence = trace.sentence or ""
-        layer = trace.header.get("layer")
-        name = sentence if layer is None else f"layer {layer}"
+        """The words above a trace, and what its heads do."""
+        layer = layer_of(trace)
+        name = (trace.sentence or "") if layer is None else f"layer {layer}"
         notes = [each for each in trace.header.get("notes", ()) if each not in kept.said]
         return plain(
             {
                 "name": name or "attention",
-                "sentence": sentence,
+                "called": called(trace),
+                "layer": layer,
+                "sentence": trace.sentence or "",
                 "context": trace.header.get("context"),
+                "tokens": trace.tokens,
+                "keyTokens": trace.key_tokens,
+                "special": trace.header.get("special", []),
                 "facts": facts(trace),
                 "notes": [*kept.said, *map(str, notes)],
+                "heads": what_heads_do(trace),
+                "norms": None if kept.norms is None else self.blocks.add(kept.norms),
             }
         )
 
@@ -196,6 +208,50 @@ class Describer:
             }
             for name, (array, side) in kept.pictures.items()
         ]
+
+
+def called(trace: Trace) -> str:
+    """`MiniLM layer 3`; nothing where no model was run."""
+    model, layer = trace.header.get("model"), layer_of(trace)
+    return " ".join(
+        [*([model_name(str(model))] if model else []), *([] if layer is None else [f"layer {layer}"])]
+    )
+
+
+def layer_of(trace: Trace) -> int | None:
+    """The number of the layer of a model that a trace is of."""
+    layer = trace.header.get("layer")
+    return layer if isinstance(layer, int) else None
+
+
+def model_name(path: str) -> str:
+    """What a model is called: the last folder of its path that says so."""
+    parts = [each for each in re.split(r"[\\/]", path) if each]
+    names = [each.rpartition("--")[2] for each in parts if each.startswith("models--")]
+    said = [each for each in parts if each.lower() not in UNSAID]
+    return (names or said or parts or [path])[-1]
+
+
+def without_paths(dump: dict[str, Any]) -> dict[str, Any]:
+    """A dump that names its model and not where on this machine it lies."""
+    return dump | {"model": model_name(str(dump["model"]))} if "model" in dump else dump
+
+
+def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
+    """For each head its name and shares, as the map of a model has them."""
+    weights = trace.get(WEIGHTS)
+    if weights is None or weights.ndim != 3 or weights.shape[1] != weights.shape[2]:
+        return None
+    many = weights.shape[-1]
+    if trace.tokens != trace.key_tokens or len(trace.ids or range(many)) != many:
+        return None
+    if layer_of(trace) != trace.header.get("layer") or not np.isfinite(weights).all():
+        return None
+    found = heads_of(trace)
+    return [
+        {"name": each.name, "shares": {kind: round(share, 4) for kind, share in each.shares.items()}}
+        for each in found
+    ]
 
 
 def explainer_of(trace: Trace) -> Explainer:

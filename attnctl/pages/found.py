@@ -24,6 +24,10 @@ from attnctl.verbs.diff.view import verdict
 SHOULD_BE = "it should be {}"
 BESIDE = "{} stands here in "
 
+EXPECTED = {"own": "found", "other": "expected"}
+A_AND_B = {"own": "A", "other": "B", "delta": "B − A"}
+"""What the numbers of a trace are called on its page, and those beside them."""
+
 MOST_CASES = 50
 """Failing cases of a target that its page shows."""
 
@@ -62,7 +66,14 @@ def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:
     if len(saved) > MOST_CASES:
         text += f"\n\nOf {len(saved)} failing cases the first {MOST_CASES} are here."
     heading = "; ".join(f"{one.target} {VERDICTS[one.agrees]}" for one in found)
-    finding = PageFinding(heading, text, [marks for _, _, marks in cases], [name for name, _, _ in cases])
+    finding = PageFinding(
+        heading,
+        text,
+        [marks for _, _, marks in cases],
+        [name for name, _, _ in cases],
+        [EXPECTED] * len(cases),
+        "first wrong",
+    )
     yield from pieces([trace for _, trace, _ in cases], finding)
 
 
@@ -81,7 +92,8 @@ def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
     marks = [mark_wrong(report) for report in found]
     text = "\n\n".join(map(str, found))
     first = text.partition("\n")[0]
-    yield from pieces([report.trace for report in found], PageFinding(f"check: {first}", text, marks))
+    finding = PageFinding(f"check: {first}", text, marks, (), [EXPECTED] * len(found), "first wrong")
+    yield from pieces([report.trace for report in found], finding)
 
 
 def mark_wrong(report: Report) -> Marks:
@@ -102,7 +114,9 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
             names.append(f"{side}{pair}")
             marks.append({name: mark for name in each.steps if (mark := beside(each, name, side, other))})
     text = "".join(f"{each}\n" for each in found)
-    yield from pieces(traces, PageFinding(f"diff: {verdict(found[0])}", text, marks, names))
+    panels = [A_AND_B, A_AND_B | {"own": "B", "other": "A"}] * len(found)
+    finding = PageFinding(f"diff: {verdict(found[0])}", text, marks, names, panels, "first that differs")
+    yield from pieces(traces, finding)
 
 
 def beside(found: Difference, name: str, side: str, other: str) -> CellMark | None:

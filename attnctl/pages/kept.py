@@ -12,9 +12,13 @@ from attnctl.base.trace import Trace
 from attnctl.base.words import all_of
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
+from attnctl.math.ops import Given
 
 ROOM = 9 << 19
 """Bytes of numbers in one page: 4.5 MiB become less than 6 MB of text."""
+
+MOST_GIVEN = 1 << 18
+"""Bytes of weight matrices in a page: those of a checkpoint are many times what they make of a sentence."""
 
 WIDEST = 256
 """Blocks along a side of a matrix that is shown by blocks."""
@@ -30,6 +34,8 @@ class Kept:
     pictures: dict[str, tuple[Array, int]] = field(default_factory=dict)
     """Weights by blocks, and how many tokens a side of a block has."""
     said: list[str] = field(default_factory=list)
+    norms: Array | None = None
+    """‖V W_O‖ of each key, (head, key): what a weight is worth (Kobayashi et al. 2020, section 3)."""
 
 
 def kept(traces: Sequence[Trace]) -> list[Kept]:
@@ -38,10 +44,17 @@ def kept(traces: Sequence[Trace]) -> list[Kept]:
 
 
 def kept_of(trace: Trace, room: int) -> Kept:
-    """Everything where there is room for it, else the weights first and then the smaller steps."""
-    sizes = {name: trace[name].nbytes for name in trace}
-    if sum(sizes.values()) <= room:
-        return Kept(trace)
+    """Everything where there is room for it, else the weights first and then the smaller steps.
+
+    Matrices of a checkpoint, which are its own to keep, have less room.
+    """
+    norms = value_norms(trace)
+    given = [name for name, step in trace.steps.items() if name[:2] == "W_" and isinstance(step.op, Given)]
+    large = sum(trace[name].nbytes for name in given) > MOST_GIVEN
+    left = given if large and WEIGHTS in trace else []
+    sizes = {name: trace[name].nbytes for name in trace if name not in left}
+    if not left and sum(sizes.values()) <= room:
+        return Kept(trace, norms=norms)
     found = Kept(trace)
     held: set[str] = set()
     if WEIGHTS in trace:
@@ -55,7 +68,7 @@ def kept_of(trace: Trace, room: int) -> Kept:
         held.add(name)
         room -= sizes[name]
     steps = {name: step for name, step in found.trace.steps.items() if name in held}
-    found.trace = replace(found.trace, steps=steps)
+    found.trace, found.norms = replace(found.trace, steps=steps), norms
     left = [name for name in trace if name not in held]
     if left:
         found.said.append(
@@ -63,6 +76,24 @@ def kept_of(trace: Trace, room: int) -> Kept:
             f"it alone: --step {left[-1]} -o FILE.html; .npz keeps every number."
         )
     return found
+
+
+def value_norms(trace: Trace) -> Array | None:
+    """‖V W_O‖ of each head and key; None where the trace has no W_O, or not these alone.
+
+    V is what the weights are multiplied with, W_O (heads·d_v, d_model).
+    """
+    step = trace.steps.get("head_outputs")
+    names = ("head_outputs", WEIGHTS, "W_O", *(step.inputs[1:] if step else ()))
+    if len(names) != 4 or any(name not in trace for name in names):
+        return None
+    values, mix = trace[names[-1]], trace["W_O"]
+    if values.ndim != 3 or mix.ndim != 2 or len(mix) != values.shape[0] * values.shape[2]:
+        return None
+    by_head = mix.reshape(*values.shape[::2], -1).astype(np.float64)
+    with np.errstate(all="ignore"):
+        norms = np.sqrt(((values @ by_head) ** 2).sum(axis=-1))
+    return norms if np.isfinite(norms).all() and norms.shape == trace[WEIGHTS].shape[::2] else None
 
 
 def with_weights(trace: Trace, room: int) -> Kept:

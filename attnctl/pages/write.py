@@ -17,22 +17,26 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
+from attnctl.drawing.pictures.scale import BLUE, ORANGE
 from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.show.headline import beginning, facts
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.pages.describe import WORDS, Blocks, Describer
+from attnctl.pages.describe import WORDS, Blocks, Describer, called
 from attnctl.pages.kept import Kept, kept
 from attnctl.store import page
 
 SCRIPTS = (
-    *("elements", "colours", "numbers", "arithmetic", "data", "explain"),
-    *("lines", "matrix", "panel", "derivation", "overview", "page"),
+    *("elements", "colours", "numbers", "arithmetic", "data", "explain", "trace", "address"),
+    *("typeset", "proof", "hero", "map", "matrix", "save", "way", "lens", "page"),
 )
 """The modules of the page in an order in which each stands below those that it imports."""
 
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
-EXPORT = re.compile(r"^export ", re.MULTILINE)
+EXPORT = re.compile(r"^export ((?:async )?(?:const|class|function\*?) (\w+))", re.MULTILINE)
+
+RAMPS = {"up": BLUE, "down": ORANGE}
+"""From 0 to the largest number, and to the most negative one."""
 
 PLACE = re.compile(r"{{(\w+)}}")
 
@@ -66,6 +70,10 @@ class PageFinding:
     """For each trace by step."""
     names: Sequence[str] = ()
     """What each trace is called, where a finding has several."""
+    panels: Sequence[Mapping[str, Any]] = ()
+    """For each trace what its numbers, the others beside them, and their difference are called."""
+    first: str = ""
+    """What is said of the first step that a finding is about."""
 
 
 def write_page(traces: Sequence[Trace], stream: IO[bytes]) -> None:
@@ -89,7 +97,14 @@ def pieces(traces: Sequence[Trace], finding: PageFinding | None = None) -> Itera
     described = [describer.trace(each) for each in shown]
     if finding:
         add_finding(described, finding, blocks)
-    data = {"blocks": blocks.described(), "traces": described, "words": WORDS}
+    marked = [at for at, marks in enumerate(finding.marks) if marks] if finding else []
+    data = {
+        "blocks": blocks.described(),
+        "traces": described,
+        "words": WORDS,
+        "ramps": RAMPS,
+        "open": marked[0] if marked else 0,
+    }
     for piece in PLACE.split(asset("page.html")):
         if piece == "data":
             yield from page.description(data)
@@ -101,7 +116,7 @@ def pieces(traces: Sequence[Trace], finding: PageFinding | None = None) -> Itera
 
 def filled_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) -> str:
     """A piece of the page between two places to fill in, or what belongs into one."""
-    title = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
+    heading = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
     match piece:
         case "policy":
             return policy()
@@ -110,18 +125,28 @@ def filled_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) ->
         case "script":
             return script()
         case "title":
-            return escape(f"{title} - attnctl")
+            return escape(" · ".join(filter(None, [heading, *map(called, traces_of(shown)[:1])])))
         case "heading":
-            return escape(title)
+            return escape(heading)
         case "facts":
             return escape(" · ".join(facts(shown[0].trace) if shown else []))
         case "notes":
             return "".join(f"<li>{escape(note)}</li>" for each in shown[:1] for note in each.said)
         case "finding":
-            return f'<pre id="finding" tabindex="0">{escape(finding.text)}</pre>\n' if finding else ""
+            return found_in(finding, opened=not shown) if finding else ""
         case "plain":
             return "".join(without_script(each.trace) for each in shown[:1])
     return piece
+
+
+def traces_of(shown: Sequence[Kept]) -> list[Trace]:
+    return [each.trace for each in shown]
+
+
+def found_in(finding: PageFinding, *, opened: bool) -> str:
+    """The words of a finding, folded where matrices say more."""
+    words = f'<pre tabindex="0">{escape(finding.text)}</pre>'
+    return f'<details id="finding"{" open" * opened}><summary>In full</summary>{words}</details>\n'
 
 
 def encode_page(text: str) -> bytes:
@@ -135,8 +160,11 @@ def add_finding(described: Sequence[dict[str, Any]], finding: PageFinding, block
         entry["marks"] = {
             name: mark_entry(mark, blocks) for name, mark in marks.items() if name in entry["blocks"]
         }
+        entry["view"]["firstMark"] = finding.first
     for entry, name in zip(described, finding.names, strict=False):
         entry["view"]["name"] = f"{name}: {entry['view']['name']}"
+    for entry, panels in zip(described, finding.panels, strict=False):
+        entry["view"]["panels"] = panels
 
 
 def mark_entry(mark: CellMark, blocks: Blocks) -> dict[str, Any]:
@@ -185,8 +213,15 @@ def asset(name: str) -> str:
 @cache
 def script() -> str:
     """The modules of the page as one script."""
-    bodies = [EXPORT.sub("", IMPORT.sub("", asset(f"{name}.mjs"))) for name in SCRIPTS]
-    return '"use strict";\n{\n' + "\n".join(bodies) + "}\n"
+    return '"use strict";\n{\n' + "\n".join(map(module, SCRIPTS)) + "}\n"
+
+
+def module(name: str) -> str:
+    """A module as a function of its own, with the names that it exports beside those of the others."""
+    text = IMPORT.sub("", asset(f"{name}.mjs"))
+    names = ", ".join(each[2] for each in EXPORT.finditer(text))
+    body = EXPORT.sub(r"\1", text)
+    return f"const {{ {names} }} = (() => {{\n{body}return {{ {names} }};\n}})();\n"
 
 
 @cache

@@ -38,17 +38,17 @@ def show(chromium):
     """
     contexts, said, asked = [], [], []
 
-    def opened(path, width=1400, height=900, scheme="light", wait="html[data-ready=yes]"):
+    def opened(path, width=1400, height=900, scheme="light", wait="html[data-ready=yes]", fragment=""):
         context = chromium.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme, offline=True
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(10_000)
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(Path(path).as_uri())
+        page.goto(Path(path).as_uri() + fragment)
         if wait:
             page.wait_for_selector(wait)
         return page

@@ -1,6 +1,8 @@
-"""The page as a reader has it: opened from disk in a real browser, by pointer and by keyboard."""
+"""The page as a reader has it: opened from disk in a real browser, by pointer, keyboard and address."""
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -8,93 +10,199 @@ from page_arithmetic import Said, write
 
 import attnctl
 from attnctl.base.trace import Trace
+from attnctl.pages.found import check_pieces, diff_pieces
 from attnctl.store import read
 
 pytestmark = pytest.mark.slow
 
 VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))
 HOSTILE = "</script><script>alert(1)</script>"
+LETTERS = {"head": "H", "batch": "B"}
 
-PANEL = """() => {
-    const said = [...document.querySelectorAll("#arithmetic .equation, #arithmetic .note")];
-    return said.map((each) => [each.className, each.textContent]);
+PROOF = """(step) => {
+    const texts = (each) => [...document.querySelectorAll(each)].map((one) => one.textContent);
+    const [symbols, figures] = ["symbols", "figures"].map((kind) => texts(`#proof .equation.${kind}`)[0]);
+    return { symbols, figures, notes: texts(`#proof .note[data-step="${step}"]`) };
 }"""
 
 
-def panel(page):
+OPEN_STEP = "document.querySelector('[aria-current=step]').textContent === '{}'"
+
+
+def proof(page, step):
     """What the page says of the cell that is looked at: {symbols, figures, notes}."""
-    said = page.evaluate(PANEL)
-    found = {"symbols": None, "figures": None, "notes": []}
-    for kind, text in said:
-        if kind == "note":
-            found["notes"].append(text)
-        else:
-            found[kind.split()[-1]] = text.partition(" = ")[2]
-    return found
+    found = page.evaluate(PROOF, step)
+    return {
+        "symbols": found["symbols"] and found["symbols"].partition(" = ")[2],
+        "figures": found["figures"].partition(" = ")[2],
+        "notes": found["notes"],
+    }
 
 
-def cell_of(page, step, lead, row, column):
-    """The cell of a table."""
-    caption = ", ".join([step, *lead])
-    table = page.get_by_role("grid", name=caption, exact=True)
-    return table.locator("tbody tr").nth(row).locator("td").nth(column)
+def wanted(explain, step, cell):
+    said = explain(step, cell)
+    if "why" in said:
+        return said["why"]
+    return said | {"figures": " = ".join(said["figures"])}
 
 
-def place(trace, step, cell):
-    """How a cell is found on the page: the captions of its matrix, its row and its column."""
-    axes = trace.steps[step].axes
-    lead = [", ".join(f"{axis} {at}" for axis, at in zip(axes, cell[:-2], strict=False))]
-    row, column = (0, 0, *cell)[-2:]
-    return [each for each in lead if each], row, column
+def address(trace, step, cell):
+    """The fragment of a cell of a page with one trace."""
+    axes, spell = trace.steps[step].axes, Said(trace).explainer.spell
+    lead = "".join(f"{LETTERS[axis]}{at}" for axis, at in zip(axes[:-2], cell, strict=False))
+    words = [spell.words(step, axis) for axis in range(len(axes))]
+    inner = [
+        words[at][cell[at]] if words[at] else str(cell[at])
+        for at in range(max(0, len(axes) - 2), len(axes))
+    ]
+    return "#" + "/".join(quote(each, safe="!'()*~") for each in [lead, *inner, step] if each)
 
 
-def test_the_arithmetic_under_the_cursor_is_that_of_explain(show, tmp_path):
-    """A hundred cells drawn at random, over all variants; by pointer and by focus in turn."""
+def go(page, fragment):
+    page.evaluate("(fragment) => { location.hash = fragment; }", fragment)
+    page.wait_for_function("(fragment) => location.hash === fragment", arg=fragment)
+    page.wait_for_timeout(20)
+
+
+def grid(page, name):
+    return page.get_by_role("grid", name=name, exact=True)
+
+
+def cell_of(page, name, row, column):
+    return grid(page, name).locator("tbody tr").nth(row).locator("td").nth(column)
+
+
+# --- what is said ---
+
+
+def test_the_arithmetic_of_a_cell_is_that_of_explain(show, tmp_path):
+    """A hundred cells drawn at random, over all variants; by address and by the pointer in turn."""
     draw = np.random.RandomState(11)
     for number, path in enumerate(VARIANTS):
-        traces = read(path)
-        page = show(write(traces, tmp_path / f"{path.stem}.html"))
-        trace = traces[0]
+        trace = read(path)[0]
+        page = show(write([trace], tmp_path / f"{path.stem}.html"))
         explain = Said(trace, most=12)
         for turn in range(-(-100 // len(VARIANTS))):
             step = list(trace)[draw.randint(len(trace))]
-            cell = tuple(draw.randint(size) for size in trace[step].shape)
-            found = cell_of(page, step, *place(trace, step, cell))
-            if (number + turn) % 2:
-                found.hover()
-            else:
-                found.focus()
-            want = explain(step, cell)
-            want["figures"] = " = ".join(want["figures"])
-            assert panel(page) == want, (path.stem, step, cell)
+            cell = tuple(int(draw.randint(size)) for size in trace[step].shape)
+            pointed = (number + turn) % 2 and len(cell) > 1
+            go(page, address(trace, step, (*cell[:-2], 0, 0) if pointed else cell))
+            if pointed:
+                page.locator("#matrix tbody tr").nth(cell[-2]).locator("td").nth(cell[-1]).hover()
+            assert proof(page, step) == wanted(explain, step, cell), (path.stem, step, cell)
         page.context.close()
 
 
-def test_operands_light_up(show, tmp_path):
-    page = show(write([attnctl.run("I love AI", heads=2, causal=True)], tmp_path / "x.html"))
-    cell_of(page, "attention_weights", ["head 1"], 1, 0).hover()
-    lit = "[...document.querySelectorAll('td.lit')].map((td) => td.closest('table').ariaLabel)"
-    assert page.evaluate(lit) == ["masked_scores, head 1"] * 2
+def test_the_proof_of_a_weight_goes_back_to_the_products_of_its_score(show, tmp_path):
+    trace = attnctl.run("I love AI", heads=2)
+    page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#H1/AI/love/attention_weights")
+    told = page.locator("#proof").inner_text()
+    weight = trace["attention_weights"][1, 2, 1]
+    assert page.locator("#proof .value").inner_text() == f"{weight:.4f}"
+    assert f"{100 * weight:.0f} % of what AI reads comes from love" in told
+    assert page.locator("#proof .fraction").count() == 2
+    assert page.locator("#proof h3 code").all_inner_texts() == ["scaled_scores", "scores"]
+    q, k = trace["Q"][1, 2], trace["K"][1, 1]
+    last = page.locator("#proof .bars").last
+    found = [float(each.replace("−", "-")) for each in last.locator("li .figure").all_inner_texts()]
+    terms = sorted(q * k, key=abs, reverse=True)
+    assert np.allclose(found, [*terms, trace["scores"][1, 2, 1]], atol=6e-4)
+    last.get_by_role("button", name="Q[1,AI,0]").click()
+    assert page.evaluate("location.hash") == "#H1/AI/0/Q"
+
+
+def test_cells_have_two_decimals_and_copies_every_digit(show, tmp_path):
+    trace = attnctl.run("I love AI", heads=2, causal=True)
+    page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#H1/AI/love/attention_weights")
+    weights = trace["attention_weights"][1]
+    texts = [cell_of(page, "attention_weights, head 1", 2, at).inner_text() for at in range(3)]
+    assert texts == [f"{each:.2f}" for each in weights[2]]
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.get_by_role("button", name="Copy as TSV").click()
+    lines = [line.split("\t") for line in page.evaluate("window.copied").splitlines()]
+    assert lines[0] == ["", "I", "love", "AI"]
+    assert [line[0] for line in lines[1:]] == ["I", "love", "AI"]
+    assert np.array_equal(np.array([line[1:] for line in lines[1:]], float), weights)
+    page.get_by_role("button", name="Copy every digit").click()
+    assert float(page.evaluate("window.copied")) == weights[2, 1]
+    page.get_by_role("button", name="Copy the command").click()
+    assert page.evaluate("window.copied") == "attnctl explain x.html 'attention_weights[1,AI,love]'"
+    assert page.locator("#said").inner_text() == "Copied the command."
+
+
+def test_hidden_cells_say_which_rule_hides_them(show, tmp_path):
+    page = show(write([attnctl.run("I love AI", causal=True)], tmp_path / "x.html"))
+    cell = cell_of(page, "attention_weights, head 0", 0, 2)
+    assert cell.get_attribute("aria-label") == "hidden by causal"
+    assert "hidden by causal" in page.locator(".legend").inner_text()
+    cell.click()
+    assert page.locator("#proof .means").inner_text() == "hidden by causal"
+
+
+# --- where a reader goes ---
+
+
+def test_hover_looks_a_click_stays_and_the_browser_goes_back(show, tmp_path):
+    page = show(write([attnctl.run("I love AI", heads=2)], tmp_path / "x.html"))
+    who = page.locator("#proof .who")
+    cell_of(page, "attention_weights, head 0", 0, 1).click()
+    first = page.evaluate("location.hash")
+    assert first == "#H0/I/love/attention_weights"
+    assert page.title().startswith("I → love")
+    cell_of(page, "attention_weights, head 0", 1, 2).hover()
+    assert who.inner_text() == "love → AI"
+    assert page.evaluate("location.hash") == first
+    page.mouse.move(5, 5)
+    assert who.inner_text() == "I → love"
+    page.get_by_role("radio", name="head 1").click()
+    page.get_by_role("button", name="scores", exact=True).click()
+    assert page.evaluate("location.hash") == "#H1/I/love/scores"
+    page.go_back()
+    page.wait_for_function(
+        "document.querySelector('[aria-current=step]').textContent === 'attention_weights'"
+    )
+    page.go_back()
+    page.wait_for_function("location.hash === '#H0/I/love/attention_weights'")
+    assert grid(page, "attention_weights, head 0").is_visible()
+    page.go_forward()
+    page.go_forward()
+    page.wait_for_function(OPEN_STEP.format("scores"))
+    assert grid(page, "scores, head 1").is_visible()
+
+
+def test_an_address_opens_just_that_cell(show, tmp_path):
+    path = write([attnctl.run("I love AI", heads=2)], tmp_path / "x.html")
+    page = show(path, fragment="#H1/AI/love/scaled_scores")
+    assert page.locator("#proof .who").inner_text() == "AI → love"
+    assert page.locator("[aria-current=step]").inner_text() == "scaled_scores"
     assert page.locator("td.here").count() == 1
-    assert page.locator("svg line.faint").count() > 0
+    for wrong in ("#H1/AI/nobody/scores", "#nothing", "#H9/%/x", "#T7/x"):
+        other = show(path, fragment=wrong)
+        assert other.evaluate("location.hash").endswith("/attention_weights")
 
 
-def test_a_head_is_switched_off_and_on(show, tmp_path):
-    page = show(write([attnctl.run("I love AI", heads=3, d_model=6)], tmp_path / "x.html"))
-    for step in ("Q", "scores", "attention_weights", "head_outputs"):
-        assert page.get_by_role("grid", name=f"{step}, head 1", exact=True).is_visible()
-    page.get_by_role("checkbox", name="1").uncheck()
-    for step in ("Q", "scores", "attention_weights", "head_outputs"):
-        assert not page.get_by_role("grid", name=f"{step}, head 1", exact=True).is_visible()
-        assert page.get_by_role("grid", name=f"{step}, head 2", exact=True).is_visible()
-    page.get_by_role("checkbox", name="1").check()
-    assert page.get_by_role("grid", name="scores, head 1", exact=True).is_visible()
+def test_the_sentence_shows_what_a_word_looks_at(show, tmp_path):
+    trace = attnctl.run("I love AI", heads=2)
+    page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#H1/I/I/attention_weights")
+    words = page.get_by_role("group", name="query tokens").get_by_role("button")
+    words.nth(1).hover()
+    weights = trace["attention_weights"][1, 1]
+    strong = [f"{each:.2f}" if each >= 0.02 else "" for each in weights]
+    assert [words.nth(at).locator("small").inner_text() for at in range(3)] == strong
+    assert page.locator(".curves path").count() == sum(map(bool, strong))
+    assert page.evaluate("location.hash") == "#H1/I/I/attention_weights"
+    words.nth(1).click()
+    key = trace.tokens[int(weights.argmax())]
+    assert page.evaluate("location.hash") == f"#H1/love/{key}/attention_weights"
 
 
 FOCUSED = """() => {
     const at = document.activeElement;
     const table = at.closest("table");
-    if (!table) return at.closest("[aria-label]")?.ariaLabel + " " + at.textContent;
+    if (!table) return at.ariaLabel ?? at.textContent;
     return [table.ariaLabel, at.parentElement.rowIndex - 1, at.cellIndex - 1].join(" ");
 }"""
 
@@ -102,101 +210,233 @@ FOCUSED = """() => {
 def test_the_keyboard_alone_reaches_everything(show, tmp_path):
     trace = attnctl.run("I love AI", heads=2)
     page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#H0/love/AI/attention_weights")
     reached = []
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.append(page.evaluate(FOCUSED))
-    for step, array in trace.items():
-        heads = [f", head {head}" for head in range(array.shape[0])] if array.ndim == 3 else [""]
-        for head in heads:
-            assert f"{step}{head} 0 0" in reached
-    assert page.locator("input[type=checkbox]").count() == 2
-    page.get_by_role("checkbox", name="1").focus()
-    page.keyboard.press("Space")
-    assert not page.get_by_role("checkbox", name="1").is_checked()
+    expected = ["scores", "Copy every digit", "attention_weights, head 0 1 2", "Save SVG", "logarithm"]
+    for each in (*expected, "scaled_scores[0,love,AI]: "):
+        assert any(found.startswith(each) for found in reached), (each, reached)
 
 
 def test_arrows_move_enter_follows_and_backspace_returns(show, tmp_path):
     page = show(write([attnctl.run("I love AI", heads=2)], tmp_path / "x.html"))
-    cell_of(page, "attention_weights", ["head 0"], 0, 0).focus()
+    go(page, "#H0/I/I/attention_weights")
+    cell_of(page, "attention_weights, head 0", 0, 0).click()
     for key in ("ArrowDown", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowDown"):
         page.keyboard.press(key)
     assert page.evaluate(FOCUSED) == "attention_weights, head 0 1 2"
-    page.keyboard.press("Home")
-    page.keyboard.press("End")
+    assert page.evaluate("location.hash") == "#H0/love/AI/attention_weights"
+    assert page.locator("#said").inner_text().startswith("attention_weights[0,love,AI] = 0.")
+    for expected in ("scaled_scores", "scores"):
+        page.keyboard.press("Enter")
+        page.wait_for_function(f"location.hash === '#H0/love/AI/{expected}'")
     page.keyboard.press("Enter")
-    assert page.evaluate(FOCUSED) == "scaled_scores, head 0 1 2"
-    page.keyboard.press("Enter")
-    page.keyboard.press("Enter")
+    page.wait_for_function("location.hash === '#H0/love/0/Q'")
     assert page.evaluate(FOCUSED) == "Q, head 0 1 0"
-    for expected in ("scores, head 0 1 2", "scaled_scores, head 0 1 2", "attention_weights, head 0 1 2"):
-        page.keyboard.press("Backspace")
-        assert page.evaluate(FOCUSED) == expected
-    page.get_by_role("button", name="scaled_scores[0,love,AI]").focus()
-    page.keyboard.press("Enter")
-    assert page.evaluate(FOCUSED) == "scaled_scores, head 0 1 2"
+    page.keyboard.press("Backspace")
+    page.wait_for_function("location.hash === '#H0/love/AI/scores'")
+    assert page.locator("#proof .who").inner_text() == "love → AI"
+
+
+# --- heads and layers ---
+
+
+def layers(many=3, sentence="I love AI and AI loves me"):
+    found = [attnctl.run(sentence, heads=2, seed=seed) for seed in range(many)]
+    for layer, trace in enumerate(found):
+        trace.header.update(layer=layer, model="/home/someone/models/tiny")
+    return found
+
+
+def test_the_map_opens_sorts_and_filters(show, tmp_path):
+    traces = layers()
+    page = show(write(traces, tmp_path / "x.html"))
+    heads = page.locator("#map [role=radio]")
+    assert heads.count() == 6
+    page.get_by_role("radio", name="layer 2, head 1").click()
+    page.wait_for_function("location.hash.startsWith('#L2H1/')")
+    assert page.title().endswith("· tiny layer 2")
+    page.locator("#sorting").select_option("first")
+    shares = [
+        float(trace["attention_weights"][head, 2:, 0].mean()) for trace in traces for head in range(2)
+    ]
+    order = [f"L{at // 2}H{at % 2}" for at in np.argsort(shares)[::-1]]
+    assert heads.locator(".which").all_inner_texts() == order
+    page.locator("#sorting").select_option("")
+    kind = page.locator("#filter option").nth(1).get_attribute("value")
+    page.locator("#filter").select_option(kind)
+    assert set(heads.locator(".does").all_inner_texts()) == {kind}
+    page.go_back()
+    page.wait_for_function("location.hash.startsWith('#L0')")
+
+
+def pixels(page, selector):
+    """A canvas as (row, column, red green blue)."""
+    flat, width = page.locator(selector).evaluate(
+        "(c) => [[...c.getContext('2d').getImageData(0, 0, c.width, c.height).data], c.width]"
+    )
+    return np.array(flat).reshape(-1, width, 4)[..., :3]
+
+
+def test_a_head_in_little_loses_no_column(show, tmp_path):
+    """97 % on one of 200 keys is as dark in little as it is large."""
+    trace = attnctl.run(" ".join(f"w{at}" for at in range(200)), heads=2, keep=["attention_weights"])
+    weights = np.full((2, 200, 200), 0.03 / 199)
+    weights[..., 101] = 0.97
+    weights[1] = 1 / 200
+    page = show(
+        write([Trace(trace.steps, {"attention_weights": weights}, trace.header)], tmp_path / "x.html")
+    )
+    page.locator("[data-toggle=log]").click()
+    page.wait_for_timeout(100)
+    spiked, even = (pixels(page, f"#map [role=radio]:nth-child({at}) canvas") for at in (1, 2))
+    assert spiked[30].sum(axis=-1).min() < 200
+    assert even.sum(axis=-1).min() > 650  # one scale for all heads: 0.005 is pale
+
+
+def test_toggles_change_what_is_shaded(show, tmp_path):
+    page = show(write([attnctl.run("I love AI", heads=2)], tmp_path / "x.html"))
+    go(page, "#H0/AI/AI/attention_weights")
+    cell = cell_of(page, "attention_weights, head 0", 2, 2)
+    seen = [cell.evaluate("(td) => td.style.backgroundColor")]
+    for name in ("log", "row", "weighted"):
+        page.locator(f"[data-toggle={name}]").click()
+        seen.append(cell.evaluate("(td) => td.style.backgroundColor"))
+        page.locator(f"[data-toggle={name}]").click()
+    assert len(set(seen)) == 4
+    page.locator("[data-toggle=first]").click()
+    assert grid(page, "attention_weights, head 0").locator("thead th").all_inner_texts() == ["love", "AI"]
+
+
+def test_values_weigh_in(show, tmp_path):
+    """‖A V W_O‖ of a cell, from the run's own matrices."""
+    trace = attnctl.run("I love AI", heads=2)
+    page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#H1/love/AI/attention_weights")
+    page.locator("[data-toggle=weighted]").click()
+    value = trace["V"][1, 2] @ trace["W_O"][2:4]
+    expected = trace["attention_weights"][1, 1, 2] * np.sqrt((value**2).sum())
+    assert cell_of(page, "attention_weights, head 1", 1, 2).inner_text() == f"{expected:.2f}"
+
+
+# --- large and strange ---
 
 
 def test_a_large_matrix_is_a_picture_that_keys_and_pointer_reach(show, tmp_path):
     words = " ".join(f"w{number}" for number in range(40))
     trace = attnctl.run(words, heads=2, causal=True)
     page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#H1/w0/w0/attention_weights")
     explain = Said(trace, most=12)
-    picture = page.get_by_role("application", name="attention_weights, head 1: 40 × 40")
+    picture = grid(page, "attention_weights, head 1")
     picture.focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
-    want = explain("attention_weights", (1, 2, 1))
-    assert panel(page)["figures"] == " = ".join(want["figures"])
+    assert proof(page, "attention_weights") == wanted(explain, "attention_weights", (1, 2, 1))
+    cell = page.locator(f"#{picture.get_attribute('aria-activedescendant')}")
+    assert cell.get_attribute("aria-label").startswith("w2, w1: 0.")
+    go(page, "#H1/w30/w5/attention_weights")
     box = picture.bounding_box()
-    side = (box["width"] - 66) / 40
-    page.mouse.move(box["x"] + 66 + 5.5 * side, box["y"] + 66 + 30.5 * side)
-    want = explain("attention_weights", (1, 30, 5))
-    assert panel(page)["figures"] == " = ".join(want["figures"])
-    page.get_by_role("button", name="every term").click()
-    assert panel(page)["figures"] == " = ".join(Said(trace)("attention_weights", (1, 30, 5))["figures"])
-
-
-def test_each_layer_opens(show, tmp_path):
-    layers = [attnctl.run("I love AI", heads=2, seed=seed) for seed in range(3)]
-    for layer, trace in enumerate(layers):
-        trace.header["layer"] = layer
-    page = show(write(layers, tmp_path / "x.html"))
-    assert page.locator("#overview canvas").count() == 6
-    page.get_by_role("button", name="layer 2").click()
-    page.wait_for_selector("#overview button:nth-child(3)[aria-pressed=true]")
-    cell_of(page, "scores", ["head 1"], 2, 1).focus()
-    want = Said(layers[2], most=12)("scores", (1, 2, 1))
-    assert panel(page)["symbols"] == want["symbols"]
-    assert panel(page)["figures"] == " = ".join(want["figures"])
+    marks = picture.locator(".marks").evaluate(
+        """(c) => {
+            const { data, width } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+            const solid = [...data.keys()].filter((at) => at % 4 === 3 && data[at] > 250);
+            const lit = solid.map((at) => at >> 2);
+            const [xs, ys] = [lit.map((at) => at % width), lit.map((at) => Math.floor(at / width))];
+            const middle = (all) => (Math.min(...all) + Math.max(...all)) / 2;
+            return [middle(xs), middle(ys)];
+        }"""
+    )
+    go(page, "#H1/w0/w0/attention_weights")
+    page.mouse.move(box["x"] + marks[0], box["y"] + marks[1])
+    assert page.locator("#proof .who").inner_text() == "w30 → w5"
+    page.mouse.down()
+    page.mouse.up()
+    assert page.evaluate("location.hash") == "#H1/w30/w5/attention_weights"
+    page.locator("#proof .more").first.click()
+    assert proof(page, "attention_weights")["symbols"].count("exp") == 31 + 1
 
 
 def test_a_hostile_token_is_text(show, tmp_path):
-    trace = attnctl.run(f"I {HOSTILE} AI", heads=2)
+    trace = attnctl.run(f"I {HOSTILE} a/b", heads=2)
     page = show(write([trace], tmp_path / "x.html"))
     page.on("dialog", lambda dialog: pytest.fail("the token was run"))
-    assert page.get_by_role("columnheader", name=HOSTILE).count() > 0
     assert HOSTILE in page.locator("h1").inner_text()
-    cell_of(page, "scores", ["head 0"], 1, 0).focus()
-    assert HOSTILE in page.locator("#arithmetic").inner_text()
+    go(page, address(trace, "attention_weights", (0, 2, 1)))
+    assert page.locator("#proof .who").inner_text() == f"a/b → {HOSTILE}"
+    assert HOSTILE in page.locator("#hero").inner_text()
     assert page.evaluate("[...document.scripts].filter((each) => !each.type).length") == 1
 
 
-def test_wrong_cells_are_marked(show, tmp_path):
-    from attnctl.pages.found import check_pieces
+def saved(page, tmp_path):
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save SVG").click()
+    download.value.save_as(tmp_path / "saved.svg")
+    return (tmp_path / "saved.svg").read_bytes()
 
+
+def test_a_saved_picture_opens_elsewhere(show, tmp_path):
+    trace = attnctl.run(f"I {HOSTILE} AI", heads=2, causal=True)
+    page = show(write([trace], tmp_path / "x.html"))
+    picture = saved(page, tmp_path)
+    root = ET.fromstring(picture)
+    space = "{http://www.w3.org/2000/svg}"
+    texts = [each.text for each in root.iter(f"{space}text")]
+    assert HOSTILE in texts
+    weights = trace["attention_weights"]
+    head = int(page.locator("[aria-checked=true] .which").inner_text())
+    assert {f"{each:.2f}" for each in weights[head][np.tril_indices(3)]} <= set(texts)
+    fills = [each.get("fill") for each in root.iter(f"{space}rect")]
+    assert fills.count("url(#hatch)") == 3
+    resvg = pytest.importorskip("resvg_py")
+    assert len(bytes(resvg.svg_to_bytes(svg_string=picture.decode()))) > 1000
+
+
+# --- findings ---
+
+
+def changed(trace, step, cell, value):
+    array = trace[step].copy()
+    array[cell] = value
+    return Trace(trace.steps, {**trace, step: array}, trace.header)
+
+
+def test_a_check_opens_on_the_wrong_cell_with_what_was_expected(show, tmp_path):
     right = attnctl.run("I love AI", heads=2)
-    array = right["scores"].copy()
-    array[1, 2, 0] = 9.0
-    report = attnctl.check(Trace(right.steps, {**right, "scores": array}, right.header))
-    path = tmp_path / "c.html"
-    path.write_bytes(b"".join(check_pieces([report])))
-    page = show(path)
-    assert page.locator("#finding").inner_text() == str(report)
-    wrong = page.get_by_role("grid", name="scores, head 1", exact=True).locator("td.wrong")
-    assert wrong.count() == 1
-    wrong.hover()
-    assert "it should be " in panel(page)["notes"][-1]
+    report = attnctl.check(changed(right, "scores", (1, 2, 0), 9.0))
+    (tmp_path / "c.html").write_bytes(b"".join(check_pieces([report])))
+    page = show(tmp_path / "c.html")
+    assert page.locator("#finding pre").text_content() == str(report)
+    assert page.locator("[aria-current=step]").inner_text().startswith("scores")
+    assert "first wrong" in page.locator("[aria-current=step]").inner_text()
+    assert page.locator("figcaption").all_inner_texts() == ["found", "expected"]
+    assert page.locator("td.wrong").count() == 1
+    assert page.locator("#proof .beside").inner_text().split() == [
+        "found",
+        "9",
+        "expected",
+        f"{right['scores'][1, 2, 0]:.4f}".replace("-", "−"),
+    ]
+
+
+def test_a_diff_shows_a_b_and_what_parts_them(show, tmp_path):
+    a, b = attnctl.run("I love AI", heads=2), attnctl.run("I love AI", heads=2, causal=True)
+    (tmp_path / "d.html").write_bytes(b"".join(diff_pieces([attnctl.diff(a, b)])))
+    page = show(tmp_path / "d.html")
+    assert page.locator("figcaption").all_inner_texts() == ["A", "B", "B − A"]
+    go(page, "#T0H0/I/AI/attention_weights")
+    name = "attention_weights"
+    (one, other) = (each[name][0, 0, 2] for each in (a, b))
+    delta = cell_of(page, f"{name}, head 0, B − A", 0, 2)
+    assert delta.text_content() == f"{other - one:.2f}".replace("-", "−")
+    go(page, "#T1H0/I/AI/attention_weights")
+    assert page.locator("figcaption").all_inner_texts() == ["A", "B", "B − A"]
+    assert delta.text_content() == f"{other - one:.2f}".replace("-", "−")
+
+
+# --- for everyone ---
 
 
 def violations(page):
@@ -209,36 +449,64 @@ def violations(page):
     return [(each["id"], each["nodes"][0]["html"]) for each in found["violations"]]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1400, "dark")])
-def test_axe_finds_nothing(show, tmp_path, width, scheme):
-    traces = attnctl.run_many(["I love", "AI loves me"], heads=2, causal=True)
-    page = show(write(traces, tmp_path / "x.html"), width=width, scheme=scheme)
-    cell_of(page, "attention_weights", ["head 1"], 1, 0).focus()
+def pages():
+    """Pages of each kind."""
+    right = attnctl.run("I love AI", heads=2, causal=True)
+    report = attnctl.check(changed(right, "attention_weights", (1, 2, 0), 0.9))
+    longer = attnctl.run(" ".join(f"w{number}" for number in range(60)), heads=2)
+    return {
+        "run": lambda path: write([right], path),
+        "sentences": lambda path: write(attnctl.run_many(["I love", "AI loves me"], heads=2), path),
+        "layers": lambda path: write(layers(), path),
+        "cross": lambda path: write([attnctl.run("I love AI", context="cats sat", heads=2)], path),
+        "long": lambda path: write([longer], path),
+        "check": lambda path: path.write_bytes(b"".join(check_pieces([report]))),
+        "diff": lambda path: path.write_bytes(
+            b"".join(diff_pieces([attnctl.diff(right, attnctl.run("I love AI", heads=2))]))
+        ),
+    }
+
+
+KINDS = pages()
+
+
+@pytest.mark.parametrize(("width", "height", "scheme"), [(390, 844, "light"), (1440, 900, "dark")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_axe_finds_nothing(show, tmp_path, kind, width, height, scheme):
+    KINDS[kind](tmp_path / "x.html")
+    page = show(tmp_path / "x.html", width=width, height=height, scheme=scheme)
+    assert violations(page) == []
+    page.get_by_role("button", name="scores", exact=True).click()
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_in_pictures(show, tmp_path):
-    trace = attnctl.run(" ".join(f"w{number}" for number in range(30)), heads=2)
-    page = show(write([trace.select(["scores", "scaled_scores"])], tmp_path / "x.html"))
-    page.locator(".picture").nth(2).focus()
-    assert violations(page) == []
-
-
-def test_the_page_does_not_scroll_sideways_on_a_telephone(show, tmp_path):
-    page = show(write([attnctl.run("I love AI and AI loves me", heads=2)], tmp_path / "x.html"), width=400)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_screen_has_sentence_matrix_and_proof(show, tmp_path, kind, width, height):
+    KINDS[kind](tmp_path / "x.html")
+    page = show(tmp_path / "x.html", width=width, height=height)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for part in ("#hero .word", "#matrix [role=grid]", "#proof .value"):
+        box = page.locator(part).first.bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] < height - 40, part
+    grid_box, value = (page.locator(each).first.bounding_box() for each in ("[role=grid]", "#proof .value"))
+    beside = value["x"] >= grid_box["x"] + grid_box["width"]
+    below = value["y"] >= grid_box["y"] + grid_box["height"]
+    assert beside or below  # never over what is read
 
 
 def test_light_and_dark_are_followed_while_the_page_is_open(show, tmp_path):
     page = show(write([attnctl.run("I love AI")], tmp_path / "x.html"))
-    from playwright.sync_api import expect
-
     cell = page.locator("tbody td").first
-    light = cell.evaluate("(td) => getComputedStyle(td).backgroundColor")
+    colour = "(td) => getComputedStyle(td).backgroundColor"
+    light = cell.evaluate(colour)
     page.emulate_media(color_scheme="dark")
-    expect(cell).not_to_have_css("background-color", light)
+    page.wait_for_timeout(100)
+    assert cell.evaluate(colour) != light
     page.emulate_media(color_scheme="light")
-    expect(cell).to_have_css("background-color", light)
+    page.wait_for_timeout(100)
+    assert cell.evaluate(colour) == light
 
 
 def test_without_scripts_there_is_a_picture_and_text(chromium, tmp_path):

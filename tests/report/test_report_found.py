@@ -18,7 +18,7 @@ def text(pieces):
 
 
 def finding(page):
-    return html.unescape(re.search('<pre id="finding" tabindex="0">(.*?)</pre>', page, re.DOTALL)[1])
+    return html.unescape(re.search('<pre tabindex="0">(.*?)</pre>', page, re.DOTALL)[1])
 
 
 def changed(trace, step, cell, value):

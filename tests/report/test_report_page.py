@@ -1,5 +1,6 @@
 """A page is one file that holds exactly the numbers of its traces, and nothing that could do harm."""
 
+import json
 import re
 from base64 import b64encode
 from dataclasses import replace
@@ -14,10 +15,12 @@ from page_arithmetic import write
 import attnctl
 from attnctl import formats
 from attnctl.base.errors import AttnError
-from attnctl.pages.kept import ROOM, by_blocks, kept, kept_of
+from attnctl.pages.describe import model_name
+from attnctl.pages.kept import ROOM, by_blocks, kept, kept_of, value_norms
 from attnctl.pages.write import pieces
 from attnctl.store import read
 from attnctl.store.header import whole
+from attnctl.verbs.models.heads import heads_of
 
 VARIANTS = sorted((Path(__file__).parents[2] / "samples" / "variants").glob("*.json"))
 HOSTILE = "</script><script>alert(1)</script>"
@@ -142,7 +145,67 @@ def test_a_hostile_token_reads_back(tmp_path):
     assert read(write([trace], tmp_path / "x.html"))[0].tokens == trace.tokens
 
 
+# --- what a page says of its model ---
+
+
+def layer(trace, number, model="/home/someone/.cache/hub/models--org--tiny-bert/snapshots/0123"):
+    trace.header.update(layer=number, model=model)
+    return trace
+
+
+def test_no_page_tells_where_a_model_lies(tmp_path):
+    path = write([layer(attnctl.run("I love AI"), 3)], tmp_path / "x.html")
+    assert "someone" not in path.read_text()
+    assert read(path)[0].header["model"] == "tiny-bert"
+    assert "<title>I love AI · tiny-bert layer 3</title>" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/opt/models/MiniLM/model", "MiniLM"),
+        ("MiniLM", "MiniLM"),
+        ("org/gpt2/", "gpt2"),
+        (r"C:\Users\someone\qwen", "qwen"),
+        ("/model", "model"),
+    ],
+)
+def test_a_model_is_called_after_the_folder_that_says_so(path, name):
+    assert model_name(path) == name
+
+
+def test_heads_are_named_as_the_map_of_a_model_names_them():
+    trace = layer(attnctl.run("I love AI and AI loves me", heads=2), 1)
+    found = description(page(trace))["traces"][0]["view"]["heads"]
+    assert [each["name"] for each in found] == [each.name for each in heads_of(trace)]
+    foreign = replace(trace, header={"layer": "x", "ids": [1]})
+    assert description(page(foreign))["traces"][0]["view"]["heads"] is None
+
+
+def description(text):
+    return json.loads(re.search('id="attnctl-report">([^<]*)<', text)[1])
+
+
 # --- what a page keeps ---
+
+
+def test_a_page_of_a_layer_is_small_without_the_matrices_of_its_checkpoint(tmp_path):
+    """12 heads of 14 tokens, d_model 384, as MiniLM has them."""
+    trace = attnctl.run(" ".join(f"w{at}" for at in range(14)), heads=12, d_model=384, dtype="float32")
+    path = write([trace], tmp_path / "x.html")
+    assert path.stat().st_size < 1_000_000
+    back = read(path)[0]
+    assert [name for name in trace if name not in back] == ["W_Q", "W_K", "W_V", "W_O"]
+    assert "Left out, so that the page stays small: W_Q, W_K, W_V and W_O." in path.read_text()
+    alone = trace.select(["X", "W_Q", "Q"])
+    assert list(read(write([alone], tmp_path / "y.html"))[0]) == ["X", "W_Q", "Q"]
+
+
+def test_values_are_weighed_by_what_they_add(tmp_path):
+    trace = attnctl.run("I love AI", heads=2, d_model=4)
+    mixed = [trace["V"][head] @ trace["W_O"][2 * head : 2 * head + 2] for head in range(2)]
+    assert np.allclose(value_norms(trace), [[np.hypot.reduce(row) for row in head] for head in mixed])
+    assert value_norms(trace.select(["V", "attention_weights", "head_outputs"])) is None
 
 
 def test_weights_of_a_whole_model_fit_into_six_megabytes(tmp_path):

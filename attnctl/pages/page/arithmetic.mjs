@@ -173,7 +173,7 @@ const ROUNDINGS = 4; // units in the last place that one operation may be off
 const CLOSE = 1e-13; // rounding below this part of a value is not worth a word
 
 /** [what an expression comes to, how far off a machine with this rounding may honestly be]. */
-function evaluated(expr, eps, tiny) {
+export function evaluated(expr, eps, tiny) {
   const slack = (value, error) => [value, error + ROUNDINGS * eps * Math.abs(value) + tiny];
   switch (expr.kind) {
     case "number":

@@ -1,108 +1,138 @@
-// One hue for what is never negative, two for what is: lightness falls (in the dark: rises) all the way.
+// From numbers to colours: the ramps of attnctl's pictures, on white paper and on black.
 
-const LIGHT = {
-  paper: [1, 0, 0],
-  most: [0.38, -0.02, -0.15],
-  least: [0.42, 0.1, 0.08],
-};
-const DARK = {
-  paper: [0.2, 0, -0.01],
-  most: [0.83, -0.03, -0.1],
-  least: [0.82, 0.06, 0.1],
-};
-
+const NIGHT = "#1d242d"; // 0 on a dark page
+const NOON = "#f1f2f4"; // 0 between two hues on a light one
 const BLANK = { light: [229, 232, 235], dark: [51, 56, 62] }; // what is not finite
-
-const dark = matchMedia("(prefers-color-scheme: dark)");
-let palette = dark.matches ? DARK : LIGHT;
-
-/** sRGB from OKLab (Ottosson 2020). */
-function rgb([L, a, b]) {
-  const l = (L + 0.3963377774 * a + 0.2158037573 * b) ** 3;
-  const m = (L - 0.1055613458 * a - 0.0638541728 * b) ** 3;
-  const s = (L - 0.0894841775 * a - 1.291485548 * b) ** 3;
-  const linear = [
-    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
-    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
-  ];
-  return linear.map((c) => {
-    const clipped = Math.min(1, Math.max(0, c));
-    const curved = clipped <= 0.0031308 ? 12.92 * clipped : 1.055 * clipped ** (1 / 2.4) - 0.055;
-    return Math.round(255 * curved);
-  });
-}
-
 const STEPS = 255; // shades on either side of 0
+const DEPTH = 1e-4; // the least part of the largest number that a logarithm goes down to
 
-/** The shades of a palette, least first: [red, green, blue] each. */
-function ramp({ paper, most, least }) {
-  return Array.from({ length: 2 * STEPS + 1 }, (_, at) => {
-    const end = at < STEPS ? least : most;
-    const part = Math.abs(at - STEPS) / STEPS;
-    return rgb(paper.map((c, i) => c + part * (end[i] - c)));
+const wantsDark = matchMedia("(prefers-color-scheme: dark)");
+let dark = wantsDark.matches;
+let ramps;
+
+const rgb = (hex) => [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+
+/** `STEPS` colours through the anchors, after the first. */
+function between(anchors) {
+  const stops = anchors.map(rgb);
+  return Array.from({ length: STEPS }, (_, at) => {
+    const where = ((at + 1) / STEPS) * (stops.length - 1);
+    const low = Math.min(stops.length - 2, Math.floor(where));
+    return stops[low].map((c, i) => Math.round(c + (where - low) * (stops[low + 1][i] - c)));
   });
 }
 
-const RAMPS = new Map([LIGHT, DARK].map((each) => [each, ramp(each)]));
+/** Least first: [red, green, blue] each. */
+function ramp(zero, up, down) {
+  return [...between([zero, ...down]).reverse(), rgb(zero), ...between([zero, ...up])];
+}
 
-/** How the numbers of a step are shaded: from 0 to the largest, or to both sides of 0. */
+/** Take the anchors of the pictures, from 0 to the most: {up, down}. */
+export function takeRamps({ up, down }) {
+  const reversed = (anchors) => [...anchors].reverse();
+  ramps = {
+    light: ramp(NOON, up, down),
+    dark: ramp(NIGHT, reversed(up).slice(1), reversed(down).slice(1)),
+  };
+}
+
+/** How numbers are shaded: from 0 to the largest, or to both sides of 0; by logarithm if asked. */
 export class Shades {
-  constructor(values) {
-    let most = 0;
-    for (const value of values) {
-      const size = Math.abs(value);
-      if (size > most && size < Number.POSITIVE_INFINITY) most = size;
-    }
-    this.most = most || 1;
+  constructor(most, { signed = false, log = false } = {}) {
+    Object.assign(this, { most: most || 1, signed, log });
   }
 
-  /** [red, green, blue] of a number; null for what is not finite. */
-  of(value) {
-    const at = STEPS + Math.round((STEPS * value) / this.most);
-    return RAMPS.get(palette)[at] ?? null;
+  /** The scale of the finite ones among these numbers. */
+  static of(values, options) {
+    let [most, signed] = [0, false];
+    for (const value of values) {
+      if (!Number.isFinite(value)) continue;
+      if (value < 0) signed = true;
+      if (Math.abs(value) > most) most = Math.abs(value);
+    }
+    return new Shades(most, { signed, ...options });
+  }
+
+  /** From −1 to 1. */
+  share(value) {
+    const share = Math.min(1, Math.abs(value) / this.most);
+    const size = this.log ? Math.max(0, 1 - Math.log(share) / Math.log(DEPTH)) : share;
+    return value < 0 ? -size : size;
+  }
+
+  /** [red, green, blue] of a number; undefined for what is not finite. */
+  colour(value) {
+    return ramps[dark ? "dark" : "light"][STEPS + Math.round(STEPS * this.share(value))];
   }
 
   /** Black or white, whichever is read more easily on a number's shade (WCAG 2: relative luminance). */
-  text(value) {
-    const shade = this.of(value);
+  ink(value) {
+    const shade = this.colour(value);
     if (!shade) return "";
     const linear = shade.map((c) => (c <= 10 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-    const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-    return luminance > 0.179 ? "#000" : "#fff";
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] > 0.179 ? "#000" : "#fff";
   }
 
-  /** Draw numbers on a canvas, a pixel for each: `value(at)` is that of pixel `at`. */
-  draw(canvas, rows, columns, value) {
-    canvas.width = columns;
-    canvas.height = rows;
-    const pen = canvas.getContext("2d");
-    const image = pen.createImageData(columns, rows);
-    const { data } = image;
-    const blank = palette === DARK ? BLANK.dark : BLANK.light;
-    for (let at = 0; at < rows * columns; at++) {
-      const [red, green, blue] = this.of(value(at)) ?? blank;
-      data[4 * at] = red;
-      data[4 * at + 1] = green;
-      data[4 * at + 2] = blue;
-      data[4 * at + 3] = 255;
-    }
-    pen.putImageData(image, 0, 0);
+  /** What stands at the ends of its colour bar. */
+  ends() {
+    return this.signed ? [-this.most, 0, this.most] : [this.log ? this.most * DEPTH : 0, this.most];
   }
+}
+
+/** Where the squares of one side lie in the pixels of another: [first, end) for each pixel. */
+function spans(squares, pixels) {
+  return Array.from({ length: pixels }, (_, at) => {
+    const first = Math.floor((at * squares) / pixels);
+    return [first, Math.max(first + 1, Math.ceil(((at + 1) * squares) / pixels))];
+  });
+}
+
+/** Of the numbers in a rectangle the one that is largest in size, so that none is lost by shrinking. */
+function largest(value, [top, bottom], [left, right]) {
+  let found = value(top, left);
+  for (let row = top; row < bottom; row++) {
+    for (let column = left; column < right; column++) {
+      const each = value(row, column);
+      if (Math.abs(each) > Math.abs(found) || Number.isNaN(found)) found = each;
+    }
+  }
+  return found;
+}
+
+/** Draw numbers on a canvas of so many pixels: what falls into one pixel is there by its largest. */
+export function paint(canvas, width, height, { rows, columns, value, shades }) {
+  canvas.width = width;
+  canvas.height = height;
+  const pen = canvas.getContext("2d");
+  const image = pen.createImageData(width, height);
+  const blank = dark ? BLANK.dark : BLANK.light;
+  const across = spans(columns, width);
+  let at = 0;
+  for (const down of spans(rows, height)) {
+    for (const span of across) {
+      const shade = shades.colour(largest(value, down, span)) ?? blank;
+      image.data.set(shade, at);
+      image.data[at + 3] = 255;
+      at += 4;
+    }
+  }
+  pen.putImageData(image, 0, 0);
 }
 
 /** Call this whenever shades have to be drawn again: light or dark was chosen, or a printer. */
 export function whenColoursChange(redraw) {
   const turned = (toPaper) => () => {
-    palette = dark.matches && !toPaper ? DARK : LIGHT;
+    dark = wantsDark.matches && !toPaper;
     redraw();
   };
-  dark.addEventListener("change", turned(false));
+  wantsDark.addEventListener("change", turned(false));
   addEventListener("beforeprint", turned(true));
   addEventListener("afterprint", turned(false));
 }
 
-/** A colour of the style sheet, for what is drawn. */
+/** A colour of the style sheet as a canvas takes it. */
 export function styled(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name);
+  const probe = document.documentElement;
+  probe.style.outlineColor = `var(${name})`;
+  return getComputedStyle(probe).outlineColor;
 }

@@ -69,6 +69,11 @@ export class Numbers {
   at(cell) {
     return this.values[this.offset(cell)];
   }
+
+  /** The cell whose number lies there. */
+  cellAt(offset) {
+    return this.steps.map((step, axis) => Math.floor(offset / step) % this.shape[axis]);
+  }
 }
 
 /** The bytes that a text in base64 holds, inflated. */

@@ -72,7 +72,7 @@ export class Explained {
   }
 
   /**
-   * {name, formula, value, symbols, figures, cut, notes, operands, why} of a cell; of sums of more than
+   * {name, formula, value, expr, symbols, figures, cut, notes, operands, why} of a cell; of sums of more than
    * `most` terms the largest are written out, 0 writes out all.
    */
   explain(name, cell, most = 12) {
@@ -91,6 +91,7 @@ export class Explained {
     if (expr.kind !== "number") figures.unshift(display(shown, figure));
     return {
       ...about,
+      expr,
       figures,
       cut: isAbridged(shown),
       symbols: display(shown, (each) => this.symbol(step, each)),

@@ -1,19 +1,23 @@
-// A matrix of a step: a table of numbers where it is small, a picture of them where it is not.
+// A matrix: a table of numbers where it is small, a picture of them where it is not.
 
-import { styled } from "./colours.mjs";
+import { paint, styled } from "./colours.mjs";
 import { make } from "./elements.mjs";
-import { forPeople } from "./numbers.mjs";
 
-const MOST_COLUMNS = 16;
-const MOST_CELLS = 400;
-const PICTURE = 380; // pixels that a picture is wide at most where its squares can be so small
-const SQUARES = { least: 2, most: 18, lettered: 9 };
-const LABEL = 66; // pixels for tokens beside a picture
+const MOST = 24; // rows and columns of a table
+const SQUARE = { least: 16, most: 96 }; // pixels of a cell of a table
+const CELL = { most: 26, apart: 12 }; // pixels of a cell of a picture, and between two of its labels
+const SLANT = Math.SQRT1_2;
+const LETTER = 6.6; // pixels that a letter is wide, about
+const DIGIT = 0.62; // the width of a digit in parts of its height
+const LONGEST = 12; // letters of a label
 
 const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
+const short = (name) => (name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name);
+const widest = (names) => LETTER * Math.max(1, ...names.map((name) => short(name).length));
+
 /** Where a key takes the cell (row, column), or undefined. */
-function moved(key, row, column, rows, columns) {
+function moved(key, [row, column], rows, columns) {
   if (key === "Home") return [row, 0];
   if (key === "End") return [row, columns - 1];
   const by = ARROWS[key];
@@ -22,73 +26,111 @@ function moved(key, row, column, rows, columns) {
   return down >= 0 && down < rows && right >= 0 && right < columns ? [down, right] : [row, column];
 }
 
-/** Where the pointer was last: a page that scrolls under a pointer that rests is not pointed at. */
+/** Where the pointer was last: a page that moves under a pointer that rests is not pointed at. */
 const pointer = { x: 0, y: 0 };
 
-/** What both kinds of matrix have: which cells it holds, and how a key or the pointer reaches them. */
+/** What both kinds have: how a key or the pointer reaches the cells. */
 class Matrix {
-  /** `part` is {step, lead, rows, columns, rowNames, columnNames, label, value, hidden, wrong, shades}. */
-  constructor(part, visit) {
-    this.part = part;
-    this.visit = visit;
-    this.place = [0, 0];
+  /**
+   * `part` is {label, rows, columns, rowNames, columnNames, value, text, hiddenBy, wrong, shades, shaded};
+   * `act(matrix, place, how)` is called for cells that are pointed at, left, moved to or chosen.
+   */
+  constructor(part, act) {
+    Object.assign(this, { part, act, place: [0, 0] });
   }
 
-  cell([row, column]) {
-    const { step, lead } = this.part;
-    if (!step.shape.length) return [];
-    return step.shape.length === 1 ? [column] : [...lead, row, column];
+  /** The names of its columns stand slanted where they are wider than their column. */
+  slanted(cell) {
+    return widest(this.part.columnNames) + 4 > cell;
   }
 
-  placeOf(cell) {
-    if (cell.length < 2) return [0, cell[0] ?? 0];
-    return cell.slice(-2);
-  }
-
-  pointed(event) {
-    if (event.clientX === pointer.x && event.clientY === pointer.y) return;
-    [pointer.x, pointer.y] = [event.clientX, event.clientY];
-    const place = this.under(event);
-    if (place) this.visit(this, place, "look");
+  /** Pixels above the matrix and to its left that the labels take. */
+  margins(cell) {
+    const { rowNames, columnNames } = this.part;
+    return {
+      left: Math.ceil(widest(rowNames) + 10),
+      top: this.slanted(cell) ? Math.ceil(widest(columnNames) * SLANT + 12) : 20,
+      right: this.slanted(cell) ? Math.ceil(widest(columnNames) * SLANT) : 0,
+    };
   }
 
   listen() {
-    this.element.addEventListener("keydown", (event) => this.pressed(event));
-    this.element.addEventListener("pointermove", (event) => this.pointed(event));
+    const { element } = this;
+    element.addEventListener("keydown", (event) => this.pressed(event));
+    element.addEventListener("pointermove", (event) => {
+      if (event.pointerType === "touch") return;
+      if (event.clientX === pointer.x && event.clientY === pointer.y) return;
+      [pointer.x, pointer.y] = [event.clientX, event.clientY];
+      const place = this.under(event);
+      if (place) this.act(this, place, "look");
+    });
+    element.addEventListener("pointerleave", () => this.act(this, this.place, "leave"));
+    element.addEventListener("click", (event) => {
+      const place = this.under(event);
+      if (place) this.act(this, place, "lock");
+    });
   }
 
   pressed(event) {
-    const to = moved(event.key, ...this.place, this.part.rows, this.part.columns);
-    if (to) {
-      event.preventDefault();
-      this.focus(to);
-    } else if (event.key === "Enter" || event.key === "Backspace") {
-      event.preventDefault();
-      this.visit(this, this.place, event.key === "Enter" ? "follow" : "back");
-    }
+    const to = moved(event.key, this.place, this.part.rows, this.part.columns);
+    const how = to ? "move" : { Enter: "follow", Backspace: "back" }[event.key];
+    if (!how) return;
+    event.preventDefault();
+    if (to) this.put(to);
+    this.act(this, this.place, how);
+  }
+
+  /** What is said of a cell. */
+  said([row, column]) {
+    const { part } = this;
+    const rule = part.hiddenBy(row, column);
+    const end = rule ? `, hidden by ${rule}` : "";
+    return `${part.rowNames[row]}, ${part.columnNames[column]}: ${part.text(row, column)}${end}`;
   }
 }
 
 /** A small matrix: a grid of numbers. */
-export class TableMatrix extends Matrix {
-  build() {
+class TableMatrix extends Matrix {
+  build({ width, height }) {
     const { part } = this;
-    const head = part.columnNames.map((name) => make("th", { scope: "col" }, name));
+    const fit = ({ left, right, top }) =>
+      Math.floor(Math.min((width - left - right) / part.columns, (height - top) / part.rows));
+    const square = fit(this.margins(fit(this.margins(SQUARE.most))));
+    this.square = Math.max(SQUARE.least, Math.min(SQUARE.most, square));
+    const margin = this.margins(this.square);
+    const texts = Array.from({ length: part.rows * part.columns }, (_, at) =>
+      part.text(Math.floor(at / part.columns), at % part.columns),
+    );
+    this.letters = Math.max(11, Math.min(20, this.square * 0.24));
+    const longest = Math.max(...texts.map((text) => text.length));
+    this.written = longest * this.letters * DIGIT <= this.square - 2;
+    const name = (text, scope) =>
+      make("th", { scope, title: short(text) === text ? null : text }, make("span", {}, short(text)));
     this.cells = Array.from({ length: part.rows }, (_, row) =>
       Array.from({ length: part.columns }, (_, column) => this.td(row, column)),
     );
-    const rows = this.cells.map((cells, row) =>
-      make("tr", {}, make("th", { scope: "row" }, part.rowNames[row]), ...cells),
-    );
     this.element = make(
       "table",
-      { role: "grid", "aria-label": part.label },
-      make("thead", {}, make("tr", {}, make("td", {}), ...head)),
-      make("tbody", {}, ...rows),
+      { role: "grid", "aria-label": part.label, class: this.slanted(this.square) ? "slanted" : null },
+      make(
+        "thead",
+        {},
+        make("tr", {}, make("td", {}), ...part.columnNames.map((each) => name(each, "col"))),
+      ),
+      make(
+        "tbody",
+        {},
+        ...this.cells.map((cells, row) => make("tr", {}, name(part.rowNames[row], "row"), ...cells)),
+      ),
     );
+    const { style } = this.element;
+    style.setProperty("--square", `${this.square}px`);
+    style.fontSize = `${this.letters}px`;
+    style.setProperty("--left", `${margin.left}px`);
+    style.setProperty("--top", `${margin.top}px`);
+    style.marginRight = `${margin.right}px`;
     this.cells[0][0].tabIndex = 0;
     this.listen();
-    this.shade();
     return this.element;
   }
 
@@ -98,42 +140,49 @@ export class TableMatrix extends Matrix {
   }
 
   td(row, column) {
+    const { part } = this;
+    const rule = part.hiddenBy(row, column);
     const td = make("td", { tabindex: -1 });
-    const value = this.part.value(row, column);
-    td.textContent = forPeople(value, 2);
-    if (this.part.hidden(row, column)) td.classList.add("hidden");
-    if (this.part.wrong(row, column)) td.classList.add("wrong");
+    const value = part.value(row, column);
+    const text = part.text(row, column);
+    if (rule || !this.written) td.ariaLabel = rule ? `hidden by ${rule}` : text;
+    else td.textContent = text;
+    if (rule) {
+      td.className = "hidden";
+      td.title = `hidden by ${rule}`;
+    } else {
+      const shade = part.shades.colour(part.shaded(row, column));
+      td.style.backgroundColor = shade ? `rgb(${shade})` : "";
+      td.style.color = part.shades.ink(part.shaded(row, column));
+    }
+    if (part.wrong(row, column)) td.classList.add("wrong");
+    if (Number.isNaN(value)) td.classList.add("blank");
     td.addEventListener("focus", () => {
-      this.rove([row, column]);
-      this.visit(this, [row, column], "look");
+      if (this.place[0] === row && this.place[1] === column) return;
+      this.put([row, column]);
+      this.act(this, [row, column], "move");
     });
     return td;
   }
 
-  rove(to) {
+  /** Stand on a cell: it is the one that Tab reaches. */
+  stand([row, column]) {
     this.cells[this.place[0]][this.place[1]].tabIndex = -1;
-    this.place = to;
-    this.cells[to[0]][to[1]].tabIndex = 0;
+    this.place = [row, column];
+    this.cells[row][column].tabIndex = 0;
   }
 
-  focus(to) {
-    this.rove(to);
-    this.cells[to[0]][to[1]].focus();
+  put(to) {
+    this.stand(to);
+    this.cells[to[0]][to[1]].focus({ preventScroll: true });
+    this.cells[to[0]][to[1]].scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  shade() {
-    this.cells.forEach((cells, row) => {
-      cells.forEach((td, column) => {
-        const value = this.part.value(row, column);
-        const shade = this.part.shades.of(value);
-        td.style.backgroundColor = shade ? `rgb(${shade})` : "";
-        td.style.color = this.part.shades.text(value);
-      });
-    });
-  }
-
-  mark(place, kind, on) {
-    this.cells[place[0]][place[1]].classList.toggle(kind, on);
+  mark(place, kind) {
+    this.cells[place[0]][place[1]].classList.add(kind);
+    if (kind !== "here") return;
+    this.element.tHead.rows[0].cells[place[1] + 1].classList.add("here");
+    this.element.tBodies[0].rows[place[0]].cells[0].classList.add("here");
   }
 
   clear() {
@@ -142,131 +191,159 @@ export class TableMatrix extends Matrix {
 }
 
 /** A large matrix: a picture with a square for each number, and what is marked drawn above it. */
-export class PictureMatrix extends Matrix {
-  build() {
+class PictureMatrix extends Matrix {
+  build({ width, height }) {
     const { part } = this;
-    const room = PICTURE / Math.max(part.columns, Math.min(part.rows, 3 * part.columns));
-    this.square = Math.round(Math.min(SQUARES.most, Math.max(SQUARES.least, Math.floor(room))));
-    this.lettered = this.square >= SQUARES.lettered;
-    this.left = this.lettered ? LABEL : 0;
-    this.picture = make("canvas", { "aria-hidden": "true" });
-    this.marks = make("canvas", { class: "marks", "aria-hidden": "true" });
+    const label = this.margins(0);
+    const across = (width - label.left - label.right) / part.columns;
+    const down = (height - label.top) / part.rows;
+    const [x, y] = [across, down].map((each) => Math.min(CELL.most, each));
+    const side = Math.min(x, y);
+    this.size = part.square ? [side, side] : [x, Math.min(y, 20)];
+    this.label = this.margins(this.size[0]);
+    this.reader = make("div", { role: "gridcell", id: `cell-${part.id}` });
+    const picture = make("canvas", { "aria-hidden": "true" });
+    const marks = make("canvas", { class: "marks", "aria-hidden": "true" });
     this.element = make(
       "div",
       {
         class: "picture",
         tabindex: 0,
-        role: "application",
-        "aria-roledescription": "matrix",
-        "aria-label": `${part.label}: ${part.rows} × ${part.columns}; arrow keys move, Enter follows`,
+        role: "grid",
+        "aria-label": part.label,
+        "aria-rowcount": part.rows,
+        "aria-colcount": part.columns,
+        "aria-activedescendant": `cell-${part.id}`,
       },
-      this.picture,
-      this.marks,
+      picture,
+      marks,
+      make("div", { role: "row", class: "unseen" }, this.reader),
     );
-    const scale = devicePixelRatio || 1;
-    const [width, height] = [this.left + part.columns * this.square, this.left + part.rows * this.square];
-    for (const canvas of [this.picture, this.marks]) {
-      canvas.width = width * scale;
-      canvas.height = height * scale;
-      canvas.style.width = `${width}px`;
-      canvas.style.height = `${height}px`;
-      canvas.getContext("2d").scale(scale, scale);
+    this.scale = devicePixelRatio || 1;
+    const whole = [
+      this.label.left + part.columns * this.size[0] + this.label.right,
+      this.label.top + part.rows * this.size[1] + 3,
+    ];
+    for (const canvas of [picture, marks]) {
+      [canvas.width, canvas.height] = whole.map((each) => Math.round(each * this.scale));
+      canvas.style.width = `${canvas.width / this.scale}px`;
+      canvas.style.height = `${canvas.height / this.scale}px`;
     }
+    this.pen = picture.getContext("2d");
+    this.marker = marks.getContext("2d");
+    for (const pen of [this.pen, this.marker]) pen.scale(this.scale, this.scale);
+    this.draw();
     this.listen();
+    this.element.addEventListener("focus", () => this.act(this, this.place, "move"));
     return this.element;
   }
 
-  listen() {
-    super.listen();
-    this.element.addEventListener("focus", () => this.visit(this, this.place, "look"));
-    this.element.addEventListener("pointerdown", (event) => {
-      this.place = this.under(event) ?? this.place;
-    });
-    this.element.addEventListener("click", () => this.visit(this, this.place, "look"));
-  }
-
   under(event) {
-    const box = this.picture.getBoundingClientRect();
-    const row = Math.floor((event.clientY - box.top - this.left) / this.square);
-    const column = Math.floor((event.clientX - box.left - this.left) / this.square);
+    const box = this.element.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left - this.label.left) / this.size[0]);
+    const row = Math.floor((event.clientY - box.top - this.label.top) / this.size[1]);
     const inside = row >= 0 && column >= 0 && row < this.part.rows && column < this.part.columns;
     return inside ? [row, column] : undefined;
   }
 
-  focus(to) {
-    this.place = to;
-    if (document.activeElement === this.element) this.visit(this, to, "look");
-    else this.element.focus();
+  stand(place) {
+    this.place = place;
+    this.reader.ariaLabel = this.said(place);
+    this.reader.ariaColIndex = place[1] + 1;
+    this.reader.parentElement.ariaRowIndex = place[0] + 1;
   }
 
-  shade() {
-    const { part, square, left } = this;
-    const { rows, columns } = part;
-    const pen = this.picture.getContext("2d");
-    pen.clearRect(0, 0, this.picture.width, this.picture.height);
+  put(to) {
+    this.stand(to);
+    this.element.focus({ preventScroll: true });
+  }
+
+  draw() {
+    const { part, pen, label } = this;
+    const [width, height] = [part.columns * this.size[0], part.rows * this.size[1]];
     const pixels = document.createElement("canvas");
-    part.shades.draw(pixels, rows, columns, (at) => part.value(Math.floor(at / columns), at % columns));
+    const [across, down] = [width, height].map((each) => Math.max(1, Math.round(each * this.scale)));
+    paint(pixels, across, down, { ...part, value: part.shaded });
     pen.imageSmoothingEnabled = false;
-    pen.drawImage(pixels, left, left, columns * square, rows * square);
-    if (this.lettered) this.letter(pen);
-    for (let row = 0; row < rows; row++) {
-      for (let column = 0; column < columns; column++) {
-        if (this.lettered && part.hidden(row, column)) this.strike(pen, row, column);
+    pen.drawImage(pixels, label.left, label.top, width, height);
+    this.letter();
+    const large = Math.min(...this.size) >= 5;
+    for (let row = 0; row < part.rows; row++) {
+      for (let column = 0; column < part.columns; column++) {
+        if (large && part.hiddenBy(row, column)) this.strike(row, column);
         if (part.wrong(row, column)) this.outline(pen, [row, column], "--wrong");
       }
     }
+    pen.strokeStyle = styled("--frame");
+    pen.lineWidth = 1;
+    pen.strokeRect(label.left - 0.5, label.top - 0.5, width + 1, height + 1);
   }
 
-  strike(pen, row, column) {
-    const [x, y] = [this.left + column * this.square, this.left + row * this.square];
+  strike(row, column) {
+    const { pen, label, size } = this;
+    const [x, y] = [label.left + column * size[0], label.top + row * size[1]];
     pen.strokeStyle = styled("--strike");
-    pen.lineWidth = 1;
+    pen.lineWidth = 0.7;
     pen.beginPath();
-    pen.moveTo(x, y + this.square);
-    pen.lineTo(x + this.square, y);
+    pen.moveTo(x, y + size[1]);
+    pen.lineTo(x + size[0], y);
     pen.stroke();
   }
 
-  letter(pen) {
-    const { part, square, left } = this;
-    pen.fillStyle = styled("--ink");
-    pen.font = `${Math.min(11, square)}px ${styled("--font")}`;
+  /** Names of rows and columns; of narrow ones as many as there is room for. */
+  letter() {
+    const { part, pen, label, size } = this;
+    pen.fillStyle = styled("--quiet");
+    pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
     pen.textBaseline = "middle";
-    const short = (name) => (name.length > 10 ? `${name.slice(0, 9)}…` : name);
     pen.textAlign = "right";
-    part.rowNames.forEach((name, row) => {
-      pen.fillText(short(name), left - 4, left + (row + 0.5) * square, left - 4);
-    });
-    pen.textAlign = "left";
-    part.columnNames.forEach((name, column) => {
+    const every = (each) => Math.max(1, Math.ceil(CELL.apart / each));
+    for (let row = 0; row < part.rows; row += every(size[1])) {
+      pen.fillText(short(part.rowNames[row]), label.left - 5, label.top + (row + 0.5) * size[1]);
+    }
+    const slanted = this.slanted(size[0]);
+    pen.textAlign = slanted ? "left" : "center";
+    for (let column = 0; column < part.columns; column += every(size[0] * (slanted ? SLANT : 0.5))) {
       pen.save();
-      pen.translate(left + (column + 0.5) * square, left - 4);
-      pen.rotate(-Math.PI / 2);
-      pen.fillText(short(name), 0, 0, left - 4);
+      pen.translate(label.left + (column + 0.5) * size[0], label.top - (slanted ? 5 : 9));
+      if (slanted) pen.rotate(-Math.PI / 4);
+      pen.fillText(short(part.columnNames[column]), 0, 0);
       pen.restore();
-    });
+    }
   }
 
   outline(pen, [row, column], colour) {
+    const around = Math.min(...this.size) < 8 ? 2.5 : 0;
     pen.strokeStyle = styled(colour);
-    const { square, left } = this;
-    const around = square < 8 ? 2 : -0.5; // of small squares the frame stands outside
-    pen.lineWidth = square < 8 ? 1.5 : 2;
-    const side = square + 2 * around;
-    pen.strokeRect(left + column * square - around, left + row * square - around, side, side);
+    pen.lineWidth = 2;
+    pen.strokeRect(
+      this.label.left + column * this.size[0] - around,
+      this.label.top + row * this.size[1] - around,
+      this.size[0] + 2 * around,
+      this.size[1] + 2 * around,
+    );
   }
 
-  mark(place, kind, on) {
-    if (on) this.outline(this.marks.getContext("2d"), place, kind === "here" ? "--here" : "--lit");
+  mark(place, kind) {
+    this.outline(this.marker, place, kind === "here" ? "--here" : "--lit");
+    if (kind !== "here") return;
+    const { label, size, marker, part } = this;
+    marker.fillStyle = styled("--here");
+    marker.globalAlpha = 0.55;
+    marker.fillRect(label.left - 4, label.top + place[0] * size[1], 3, Math.max(2, size[1]));
+    marker.fillRect(label.left + place[1] * size[0], label.top - 4, Math.max(2, size[0]), 3);
+    marker.globalAlpha = 1;
+    this.reader.ariaLabel = this.said(place);
+    if (part.rows > 1) this.reader.parentElement.ariaRowIndex = place[0] + 1;
   }
 
   clear() {
-    this.marks.getContext("2d").clearRect(0, 0, this.marks.width, this.marks.height);
+    this.marker.clearRect(0, 0, this.element.clientWidth + 8, this.element.clientHeight + 8);
   }
 }
 
 /** The matrix that suits these numbers. */
-export function matrixFor(part, visit) {
-  const small = part.columns <= MOST_COLUMNS && part.rows * part.columns <= MOST_CELLS;
-  return small ? new TableMatrix(part, visit) : new PictureMatrix(part, visit);
+export function matrixFor(part, act) {
+  const small = part.columns <= MOST && part.rows <= MOST;
+  return small ? new TableMatrix(part, act) : new PictureMatrix(part, act);
 }

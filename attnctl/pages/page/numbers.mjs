@@ -35,3 +35,15 @@ export function forPeople(value, precision = 4) {
   const [mantissa, exponent] = rounded((n) => value.toExponential(n), precision).split("e");
   return `${trimmed(mantissa)}e${Number(exponent)}`;
 }
+
+/** Two decimals, always, so that numbers stand in columns; large ones by exponent. */
+export function inColumns(value) {
+  if (!Number.isFinite(value)) return named(value);
+  const text = Math.abs(value) < 1000 ? value.toFixed(2) : value.toExponential(0).replace("e+", "e");
+  return text === "-0.00" ? "0.00" : text;
+}
+
+/** Every digit, as a dump has them. */
+export function everyDigit(value) {
+  return Number.isFinite(value) ? String(value) : named(value).replace("∞", "Infinity");
+}

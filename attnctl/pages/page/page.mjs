@@ -1,71 +1,46 @@
-// The page: heads to choose from, traces to open, and the derivation of the one that is open.
+// The page: its numbers, and the lens that they are seen through.
 
-import { whenColoursChange } from "./colours.mjs";
+import { takeRamps, whenColoursChange } from "./colours.mjs";
 import { Blocks } from "./data.mjs";
-import { Derivation } from "./derivation.mjs";
 import { make } from "./elements.mjs";
-import { Overview, WEIGHTS } from "./overview.mjs";
-import { Panel } from "./panel.mjs";
+import { Lens } from "./lens.mjs";
 
-/** A box for each head, which takes the head off the page and puts it back. */
-function headBoxes(fieldset, count) {
-  const off = new Set();
-  const apply = () => {
-    for (const each of document.querySelectorAll("[data-head]")) {
-      if (Number(each.dataset.heads) === count) each.hidden = off.has(Number(each.dataset.head));
-    }
-  };
-  const boxes = Array.from({ length: count }, (_, head) => {
-    const box = make("input", { type: "checkbox", checked: true });
-    box.addEventListener("change", () => {
-      off[box.checked ? "delete" : "add"](head);
-      apply();
-    });
-    return make("label", {}, box, ` ${head}`);
-  });
-  fieldset.replaceChildren(make("legend", {}, "heads"), ...boxes);
-  fieldset.hidden = count < 2;
-  return apply;
+/** A button for each trace, where they are no layers of one sentence. */
+function traceButtons(nav, traces, choose) {
+  const layers = new Set(traces.map(({ view }) => view.layer ?? null));
+  if (traces.length < 2 || layers.size === traces.length) return;
+  nav.append(
+    ...traces.map(({ view }, at) => {
+      const button = make(
+        "button",
+        { type: "button", "aria-pressed": "false" },
+        make("bdi", {}, view.name),
+      );
+      button.addEventListener("click", () => choose(at));
+      return button;
+    }),
+  );
+  nav.hidden = false;
 }
 
 async function start() {
-  const page = JSON.parse(document.getElementById("attnctl-report").textContent);
   const by = (id) => document.getElementById(id);
-  const blocks = new Blocks(page.blocks, (number) => by(`b${number}`).textContent);
-  const main = by("derivation");
-  let open;
-  let applyHeads = () => {};
-  const panel = new Panel(by("arithmetic"), (operand) => open.follow(operand));
-  const openTrace = async (number) => {
-    const trace = page.traces[number];
-    const next = new Derivation(trace, blocks, page.words, panel, main);
-    await next.open();
-    open = next;
-    overview?.chosen(number);
-    const { view } = trace;
-    by("facts").textContent = [page.traces.length > 1 ? view.name : "", ...view.facts]
-      .filter(Boolean)
-      .join(" · ");
-    by("notes").replaceChildren(...view.notes.map((note) => make("li", {}, note)));
-    const heads = view.steps.find((step) => step.name === WEIGHTS)?.shape.at(-3) ?? 1;
-    applyHeads = headBoxes(by("heads"), heads);
-  };
-  const overview =
-    page.traces.length > 1 ? new Overview(page.traces, blocks, by("overview"), openTrace) : undefined;
-  whenColoursChange(() => {
-    open?.redraw();
-    overview?.redraw();
-  });
-  if (page.traces.length) await openTrace(page.open ?? 0);
-  await overview?.build();
-  overview?.chosen(page.open ?? 0);
-  applyHeads();
+  const page = JSON.parse(by("attnctl-report").textContent);
+  takeRamps(page.ramps);
+  if (page.traces.length) {
+    document.querySelector("main").hidden = false;
+    const lens = new Lens(page, new Blocks(page.blocks, (number) => by(`b${number}`).textContent), by);
+    traceButtons(by("traces"), page.traces, (trace) => lens.lock({ trace }));
+    whenColoursChange(() => lens.redraw());
+    await lens.start();
+  }
   document.documentElement.dataset.ready = "yes";
 }
 
 if (typeof DecompressionStream === "undefined") {
-  document.getElementById("derivation").textContent =
-    "This browser cannot unpack the page (it has no DecompressionStream); one from 2023 or later can.";
+  document.body.append(
+    "This browser cannot unpack the page (it has no DecompressionStream); one from 2023 or later can.",
+  );
 } else {
   start();
 }

@@ -1,0 +1,61 @@
+// The address of what is looked at: #L3H1/it/animal/attention_weights.
+
+const letters = { head: "H", batch: "B", chunk: "C" };
+const axisOf = Object.fromEntries(Object.entries(letters).map(([axis, letter]) => [letter, axis]));
+
+/** Which letter names the traces of a page: L where each is a layer of its own, else T; "" for one alone. */
+function naming(traces) {
+  const layers = traces.map(({ view }) => view.layer ?? null);
+  if (!layers.includes(null) && new Set(layers).size === layers.length) return "L";
+  return traces.length > 1 ? "T" : "";
+}
+
+/** The fragment of a cell. */
+export function addressOf(traces, { trace, step, cell }, opened) {
+  const known = opened.step(step);
+  const letter = naming(traces);
+  const lead = known.axes.slice(0, -2).map((axis, at) => `${letters[axis] ?? axis}${cell[at]}`);
+  const inner = cell.slice(lead.length).map((at, i) => opened.names(known, lead.length + i)[at]);
+  const number = letter === "L" ? traces[trace].view.layer : trace;
+  const first = `${letter ? letter + number : ""}${lead.join("")}`;
+  return `#${[first, ...inner, step].filter(Boolean).map(encodeURIComponent).join("/")}`;
+}
+
+/** The parts of a fragment: {trace, lead, inner, step}, or undefined. */
+export function parsed(traces, fragment) {
+  let parts;
+  try {
+    parts = fragment.replace(/^#/, "").split("/").map(decodeURIComponent);
+  } catch {
+    return undefined;
+  }
+  const step = parts.pop();
+  const names = (each) => traces[each]?.view.steps.some(({ name }) => name === step);
+  const lead = {};
+  let trace = 0;
+  const first = /^(?:([LT])(\d+))?((?:[HBC]\d+)*)$/.exec(parts[0] ?? "");
+  if (first?.[0]) {
+    parts.shift();
+    const number = Number(first[2] ?? 0);
+    trace = first[1] === "L" ? traces.findIndex(({ view }) => view.layer === number) : number;
+    for (const [, letter, at] of first[3].matchAll(/([HBC])(\d+)/g)) lead[axisOf[letter]] = Number(at);
+  }
+  return names(trace) ? { trace, step, lead, inner: parts } : undefined;
+}
+
+/** Places by axis of what a fragment names; undefined where a word of it is unknown. */
+export function placesOf({ step, lead, inner }, opened) {
+  const known = opened.step(step);
+  const start = Math.max(0, known.axes.length - 2);
+  const found = { ...lead };
+  const heads = (opened.weights?.shape.at(-3) ?? 1) / (known.shape[known.axes.indexOf("head")] ?? 1);
+  if (heads > 1 && found.head !== undefined) found.head = Math.ceil(found.head * heads); // of those that share
+  for (const [i, word] of inner.entries()) {
+    const axis = start + i;
+    if (axis >= known.axes.length) return undefined;
+    const at = opened.names(known, axis).indexOf(word);
+    if (at < 0) return undefined;
+    found[known.axes[axis]] = at;
+  }
+  return found.token === undefined ? found : { query: found.token, ...found };
+}

@@ -1,0 +1,141 @@
+// The sentence: each word shaded by the weight it gets, with curves to the strongest.
+
+import { drawn, make } from "./elements.mjs";
+import { inColumns } from "./numbers.mjs";
+
+const STRONGEST = 5; // curves from a word
+const LEAST = 0.02; // weaker ones are not drawn
+const ROOM = { large: 120, least: 84, middle: 400, width: 1000 }; // characters in large and in middle letters
+
+/** A token without the number that tells it from others. */
+function plain(word, token) {
+  return token !== undefined && word.startsWith(`${token}#`) ? token : word;
+}
+
+export class Hero {
+  /** `act(query, key, how)` is called for words that are pointed at, left or chosen. */
+  constructor(element, act) {
+    Object.assign(this, { element, act });
+    new ResizeObserver(() => this.draw()).observe(element);
+  }
+
+  open(opened) {
+    const [queries, keys] = opened.sides();
+    const { tokens, keyTokens, special } = opened.view;
+    const same = queries.length === keys.length && queries.every((word, at) => word === keys[at]);
+    this.special = new Set(special);
+    this.queries = this.line(queries, tokens, same ? "words" : "words from", "query");
+    this.keys = same ? this.queries : this.line(keys, keyTokens, "words to", "key");
+    this.curves = drawn("svg", { class: "curves", "aria-hidden": "true" });
+    const lines = [this.queries, ...(same ? [] : [this.keys])];
+    const length = queries.join(" ").length;
+    const scale = Math.min(1, innerWidth / ROOM.width);
+    const large = Math.max(ROOM.least, ROOM.large * scale);
+    this.element.className = length <= large ? "large" : length <= ROOM.middle * scale ? "middle" : "small";
+    this.element.classList.toggle("two", !same);
+    this.element.hidden = !queries.length;
+    this.element.replaceChildren(this.curves, ...lines.map(({ line }) => line));
+  }
+
+  line(words, tokens, kind, side) {
+    const buttons = words.map((word, at) => {
+      const button = make(
+        "button",
+        { type: "button", class: "word", tabindex: at ? -1 : 0 },
+        make("bdi", {}, plain(word, tokens?.[at])),
+        make("small", { "aria-hidden": "true" }),
+      );
+      if (this.special.has(at)) button.classList.add("special");
+      return button;
+    });
+    const line = make("div", { class: kind, role: "group", "aria-label": `${side} tokens` }, ...buttons);
+    const at = (event) => buttons.indexOf(event.target.closest(".word"));
+    const tell = (how) => (event) => {
+      if (at(event) >= 0) this.act(side, at(event), how);
+    };
+    line.addEventListener("pointerover", tell("look"));
+    line.addEventListener("focusin", tell("look"));
+    line.addEventListener("click", tell("lock"));
+    line.addEventListener("pointerleave", () => this.act(side, -1, "leave"));
+    line.addEventListener("focusout", () => this.act(side, -1, "leave"));
+    line.addEventListener("keydown", (event) => {
+      const to = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      const next = Math.max(0, Math.min(buttons.length - 1, at(event) + to));
+      for (const [each, button] of buttons.entries()) button.tabIndex = each === next ? 0 : -1;
+      buttons[next].focus();
+    });
+    return { line, buttons };
+  }
+
+  /** Show what a query gives to each key. */
+  show({ query, key, weights, shades, label }) {
+    this.shown = { query, key, weights, shades };
+    const strongest = [...weights.keys()]
+      .filter((at) => weights[at] >= LEAST)
+      .sort((a, b) => weights[b] - weights[a])
+      .slice(0, STRONGEST);
+    if (key !== undefined && !strongest.includes(key)) strongest.push(key);
+    this.strongest = strongest;
+    this.keys.buttons.forEach((button, at) => {
+      const shade = shades.colour(weights[at]);
+      const shown = shade && weights[at] >= LEAST;
+      button.style.backgroundColor = shown ? `rgb(${shade})` : "";
+      button.style.color = shown ? shades.ink(weights[at]) : "";
+      button.lastChild.textContent = strongest.includes(at) ? inColumns(weights[at]) : "";
+      button.classList.toggle("key", at === key);
+    });
+    this.queries.buttons.forEach((button, at) => {
+      button.classList.toggle("query", at === query);
+      button.ariaPressed = String(at === query);
+    });
+    this.element.title = label;
+    const { offsetTop, offsetHeight } = this.queries.buttons[query];
+    const { scrollTop, clientHeight } = this.element;
+    if (offsetTop < scrollTop || offsetTop + offsetHeight > scrollTop + clientHeight) {
+      this.element.scrollTop = offsetTop - clientHeight / 2;
+    }
+    this.draw();
+  }
+
+  draw() {
+    if (!this.shown || this.element.hidden) return;
+    const { query, weights, key } = this.shown;
+    const frame = this.element.getBoundingClientRect();
+    const box = (button) => {
+      const { left, top, width, bottom } = button.getBoundingClientRect();
+      const up = frame.top - this.element.scrollTop;
+      return { x: left - frame.left + width / 2, top: top - up, bottom: bottom - up };
+    };
+    const thick = this.element.classList.contains("small") ? 1.5 : 6;
+    const from = box(this.queries.buttons[query]);
+    const paths = this.strongest.map((at) =>
+      drawn("path", {
+        d: curve(from, box(this.keys.buttons[at])),
+        class: at === key ? "here" : null,
+        "stroke-width": (1.2 + thick * weights[at]).toFixed(1),
+        "stroke-opacity": (
+          0.35 +
+          0.6 * Math.min(1, weights[at] / (weights[this.strongest[0]] || 1))
+        ).toFixed(2),
+      }),
+    );
+    this.curves.replaceChildren(...paths);
+  }
+}
+
+/** A curve from one word to another: over the line where both stand on it, else between the lines. */
+function curve(from, to) {
+  if (from.bottom <= to.top || to.bottom <= from.top) {
+    const down = to.top > from.top;
+    const [y1, y2] = down ? [from.bottom, to.top] : [from.top, to.bottom];
+    const middle = (y1 + y2) / 2;
+    return `M${from.x},${y1}C${from.x},${middle} ${to.x},${middle} ${to.x},${y2}`;
+  }
+  const wide = Math.abs(to.x - from.x);
+  const rise = Math.min(from.top - 3, wide ? 18 + wide * 0.16 : 26);
+  const side = wide ? 0 : 13;
+  const top = from.top - rise * 1.3;
+  return `M${from.x - side},${from.top}C${from.x - side},${top} ${to.x + side},${top} ${to.x + side},${to.top}`;
+}

@@ -1,0 +1,469 @@
+// The lens: one cell of one trace, locked or looked at, and every view of it.
+
+import { addressOf, parsed, placesOf } from "./address.mjs";
+import { paint, Shades } from "./colours.mjs";
+import { make } from "./elements.mjs";
+import { Hero } from "./hero.mjs";
+import { HeadMap } from "./map.mjs";
+import { matrixFor } from "./matrix.mjs";
+import { everyDigit, inColumns } from "./numbers.mjs";
+import { Proof } from "./proof.mjs";
+import { copy, download, svg, tsv } from "./save.mjs";
+import { opened, WEIGHTS } from "./trace.mjs";
+import { Way } from "./way.mjs";
+
+const MANY = 48; // keys from which weights are shaded by logarithm at first
+const LEAST = { width: 240, height: 240 }; // pixels that a matrix is given
+const BELOW = 58; // pixels that stay free below it
+const GAP = 20; // pixels between two
+const PEEK = 1.25; // on a telephone one fills the width, and the next shows its edge
+const NARROW = 0.38; // of the height of a telephone, for a matrix
+
+const TOGGLES = {
+  log: ["logarithm", "small numbers are told apart"],
+  first: ["without first", "the first key, which often takes most, is left out"],
+  row: ["by row", "each row is shaded by its own largest"],
+  weighted: ["value-weighted", "‖A·V·W_O‖: how much each key's value adds (Kobayashi et al. 2020)"],
+};
+
+export class Lens {
+  constructor(page, blocks, by) {
+    Object.assign(this, { page, blocks, by });
+    this.traces = page.traces;
+    this.toggles = new Set();
+    this.known = new Map();
+    this.depth = 0;
+    this.layered = new Set(this.traces.map(({ view }) => view.layer ?? null)).size === this.traces.length;
+    this.hero = new Hero(by("hero"), (side, at, how) => this.word(side, at, how));
+    this.map = new HeadMap(by("map"), this.traces, blocks, (...head) => this.head(...head));
+    this.way = new Way(by("way"), (name) => this.lock({ step: name }));
+    this.proof = new Proof(
+      by("proof"),
+      ({ step, cell }) =>
+        this.lock({ step, places: this.opened.places(this.opened.step(step), cell, this.locked.places) }),
+      (text, words) => copy(text).then(() => this.say(words)),
+    );
+    addEventListener("hashchange", () => this.travel());
+    addEventListener("resize", () => {
+      clearTimeout(this.resized);
+      this.resized = setTimeout(() => this.redraw(), 120);
+    });
+  }
+
+  /** Open the cell that the address names, or the one that says most. */
+  async start() {
+    if (!(await this.travel())) {
+      await this.open(this.page.open ?? 0);
+      this.locked = { trace: this.at, ...this.opened.opening() };
+      this.toggles = this.usual();
+      this.render(this.locked);
+      this.remember("replace");
+    }
+    await this.map.draw(this.mapShades());
+  }
+
+  usual() {
+    return new Set((this.opened.weights?.shape.at(-1) ?? 0) > MANY ? ["log"] : []);
+  }
+
+  /** Make the numbers of a trace those that are looked at. */
+  async open(number) {
+    if (!this.known.has(number))
+      this.known.set(number, opened(this.traces[number], this.blocks, this.page.words));
+    const found = await this.known.get(number);
+    if (this.opened === found) return;
+    [this.opened, this.at] = [found, number];
+    const { view } = this.traces[number];
+    this.by("facts").textContent = [this.traces.length > 1 ? view.name : "", ...view.facts]
+      .filter(Boolean)
+      .join(" · ");
+    this.by("notes").replaceChildren(...view.notes.map((note) => make("li", {}, note)));
+    this.hero.open(found);
+    this.way.open(found);
+    this.map.open(number, this.layered);
+    for (const [at, button] of [...this.by("traces").children].entries())
+      button.ariaPressed = String(at === number);
+    this.drawn = undefined;
+  }
+
+  /** Go where the address says; whether it says anything. */
+  async travel() {
+    const wanted = parsed(this.traces, location.hash);
+    if (!wanted) return false;
+    if (this.locked && location.hash === this.address) return true;
+    await this.open(wanted.trace);
+    const places = placesOf(wanted, this.opened);
+    if (!places) return false;
+    if (!this.locked) this.toggles = this.usual();
+    this.locked = { trace: wanted.trace, step: wanted.step, places: { ...this.locked?.places, ...places } };
+    this.render(this.locked);
+    this.address = location.hash;
+    return true;
+  }
+
+  /** Write the address of what is locked. */
+  remember(how) {
+    const { trace, step, places } = this.locked;
+    const cell = this.opened.cell(this.opened.step(step), places);
+    this.address = addressOf(this.traces, { trace, step, cell }, this.opened);
+    if (this.address === location.hash) return;
+    if (how === "push") this.depth++;
+    try {
+      history[how === "push" ? "pushState" : "replaceState"](null, "", this.address);
+    } catch {} // a frame without an address of its own
+  }
+
+  /** Stay on a cell: other places, another step, another trace. */
+  async lock(change, how = "push") {
+    const next = { ...this.locked, ...change };
+    if (next.trace !== this.at) await this.open(next.trace);
+    this.locked = next;
+    this.render(next);
+    this.remember(how);
+    const cell = this.opened.cell(this.opened.step(next.step), next.places);
+    const { name, value } = this.opened.explained.explain(next.step, cell);
+    this.say(`${name} = ${inColumns(value)}`);
+  }
+
+  say(text) {
+    this.by("said").textContent = text;
+  }
+
+  // --- what a reader does ---
+
+  /** A word of the sentence was pointed at, left or chosen. */
+  word(side, at, how) {
+    if (how === "leave") return this.render(this.locked);
+    const { places } = this.locked;
+    const next = side === "query" ? { ...places, query: at } : { ...places, key: at };
+    if (side === "query") next.key = this.strongest(next);
+    const axes = this.opened.step(this.locked.step).axes;
+    const step = axes.includes("query") && axes.includes("key") ? this.locked.step : WEIGHTS;
+    if (how === "lock") this.lock({ step, places: next });
+    else this.render({ ...this.locked, step, places: next });
+  }
+
+  /** The key that a query looks at most, itself and the first left aside where others are seen. */
+  strongest(places) {
+    const row = this.opened.row(places);
+    const first = this.toggles.has("first") ? 1 : 0;
+    return row.reduce((best, value, at) => (at >= first && value > row[best] ? at : best), first);
+  }
+
+  async head(trace, head, how) {
+    if (how === "leave") {
+      if (this.at !== this.locked.trace) await this.open(this.locked.trace);
+      return this.render(this.locked);
+    }
+    const places = { ...this.locked.places, head };
+    if (how === "lock") return this.lock({ trace, places });
+    if (trace !== this.at) return undefined; // another layer is opened by a click
+    return this.render({ ...this.locked, places });
+  }
+
+  cellActed(step, lead, [row, column], how) {
+    if (how === "leave") return this.render(this.locked);
+    if (how === "back") return this.depth > 0 ? history.back() : undefined;
+    const cell = [...lead, row, column + this.skipped].slice(-step.shape.length);
+    const places = this.opened.places(step, step.shape.length ? cell : [], this.locked.places);
+    if (how === "follow") return this.follow(step, cell);
+    if (how === "look") return this.render({ ...this.locked, step: step.name, places });
+    return this.lock({ step: step.name, places }, how === "move" ? "replace" : "push");
+  }
+
+  /** To the first cell that a cell came from. */
+  async follow(step, cell) {
+    const [operand] = this.opened.explained.explain(step.name, cell).operands;
+    if (!operand || !this.opened.step(operand.step)) return;
+    await this.lock({
+      step: operand.step,
+      places: this.opened.places(this.opened.step(operand.step), operand.cell, this.locked.places),
+    });
+    this.panels[0].matrix.put(this.panels[0].matrix.place);
+  }
+
+  // --- what is shown ---
+
+  redraw() {
+    this.drawn = undefined;
+    if (this.locked) this.render(this.locked);
+    this.map.draw(this.mapShades());
+  }
+
+  mapShades() {
+    return new Shades(1, { log: this.toggles.has("log") });
+  }
+
+  render({ step: name, places }) {
+    const { opened } = this;
+    const step = opened.step(name);
+    if (!step) return;
+    const cell = opened.cell(step, places);
+    const lead = cell.slice(0, -2);
+    const key = `${this.at} ${name} ${lead} ${[...this.toggles]}`;
+    if (key !== this.drawn) {
+      this.drawn = key;
+      this.centre(step, lead);
+      this.way.show(name);
+    }
+    this.map.show(this.at, places.head ?? 0);
+    this.heroShow(step, places, cell);
+    const place = [cell.at(-2) ?? 0, (cell.at(-1) ?? 0) - this.skipped];
+    if (step.shape.length === 1) place[0] = 0;
+    for (const { matrix } of this.panels) {
+      matrix.clear();
+      if (place[1] < 0) continue;
+      matrix.stand(place);
+      matrix.mark(place, "here");
+    }
+    if (!step.shape.every(Boolean)) return this.by("proof").replaceChildren();
+    this.proof.show({ opened, step, cell, where: this.where(places), command: this.command(step, cell) });
+    const [row, column] = cell
+      .slice(-2)
+      .map((at, i) => opened.names(step, Math.max(0, cell.length - 2) + i)[at]);
+    const sides = column === undefined ? (row ?? name) : `${row} → ${column}`;
+    document.title = [sides, this.traces[this.at].view.called].filter(Boolean).join(" · ");
+  }
+
+  heroShow(step, places, cell) {
+    const { opened } = this;
+    if (!opened.weights) return;
+    const [query, key] = opened.cell(opened.weights, places).slice(-2);
+    const both = step.axes.includes("query") && step.axes.includes("key");
+    const weights = opened.row(places);
+    if (this.toggles.has("first")) weights[0] = 0;
+    const shades = this.weightShades ?? new Shades(1);
+    const label = this.where(places);
+    this.hero.show({ query, key: both ? key : undefined, weights, shades, label, cell });
+  }
+
+  /** Layer and head, in words. */
+  where(places) {
+    const { layer } = this.traces[this.at].view;
+    const heads = this.opened.weights?.shape.at(-3) ?? 1;
+    const words = [];
+    if (this.traces.length > 1 && !this.layered) words.push(this.traces[this.at].view.name);
+    if (layer !== undefined && layer !== null) words.push(`layer ${layer}`);
+    if (heads > 1) words.push(`head ${places.head ?? 0}`);
+    return words.join(", ");
+  }
+
+  command(step, cell) {
+    const file = decodeURIComponent(location.pathname.split("/").pop() || "") || "FILE.html";
+    const one = this.traces.length > 1 ? `${file}[${this.at}]` : file;
+    const quoted = (text) => (/^[\w./:=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+    return `attnctl explain ${quoted(one)} ${quoted(this.opened.explained.spelled(step.name, cell))}`;
+  }
+
+  /** The matrices of a step in the middle, under its name and what may be done to them. */
+  centre(step, lead) {
+    const element = this.by("matrix");
+    if (!step.shape.every(Boolean)) {
+      this.panels = [];
+      this.skipped = 0;
+      element.replaceChildren(this.heading(step), make("p", {}, "no numbers"));
+      return;
+    }
+    const parts = this.parts(step, lead);
+    const many = parts.length;
+    const holder = make("div", { class: "panels" });
+    element.replaceChildren(
+      this.heading(step),
+      this.tools(step, parts),
+      holder,
+      this.legend(step, parts[0]),
+    );
+    const top = holder.getBoundingClientRect().top + scrollY;
+    const narrow = matchMedia("(max-width: 700px)").matches;
+    const across = narrow && many > 1 ? PEEK : many;
+    holder.style.setProperty("--panels", many);
+    const room = {
+      width: Math.max(LEAST.width / across, holder.clientWidth / across - GAP),
+      height: Math.max(LEAST.height, narrow ? innerHeight * NARROW : innerHeight - top - BELOW),
+    };
+    this.panels = parts.map((part) => {
+      const matrix = matrixFor(part, (_of, place, how) => this.cellActed(step, lead, place, how));
+      const scroll = make("div", { class: "scroll" }, matrix.build(room));
+      holder.append(make("figure", {}, ...(part.name ? [make("figcaption", {}, part.name)] : []), scroll));
+      return { matrix, part };
+    });
+  }
+
+  /** The matrix of a step, and beside it what a finding holds against it. */
+  parts(step, lead) {
+    const { opened } = this;
+    const whole = opened.matrix(step, lead);
+    const square = step.axes.at(-1) === "key" && step.axes.at(-2) === "query";
+    this.skipped = square && this.toggles.has("first") && whole.columns > 1 ? 1 : 0;
+    const skip = this.skipped;
+    const at = (get) => (row, column) => get(row, column + skip);
+    const weighted = step === opened.weights && this.toggles.has("weighted") && opened.norms;
+    const own = weighted
+      ? (row, column) =>
+          whole.value(row, column) * Number(opened.norms.at(whole.cell(row, column).toSpliced(-2, 1)))
+      : whole.value;
+    const part = {
+      ...whole,
+      id: 0,
+      step,
+      square,
+      columns: whole.columns - skip,
+      columnNames: whole.columnNames.slice(skip),
+      label: this.labelled(step, lead),
+      value: at(own),
+      hiddenBy: at(whole.hiddenBy),
+      wrong: at(
+        (row, column) => !opened.view.panels?.delta && opened.isWrong(step, whole.cell(row, column)),
+      ),
+    };
+    const shades = this.shadesOf(step, part, weighted);
+    if (step === opened.weights) this.weightShades = weighted ? undefined : shades;
+    const beside = this.beside(step, whole, part, at);
+    return beside.map((each, id) => this.shadedBy(each.shades ?? shades, { ...each, id }));
+  }
+
+  /** The panels: the numbers alone, or A, B and B − A, or what was found and what was expected. */
+  beside(step, whole, part, at) {
+    const { opened } = this;
+    const { panels } = opened.view;
+    const mark = opened.mark(step);
+    if (!panels || !mark || mark.other === null) return [part];
+    const otherAt = (row, column) => opened.other(step, whole.cell(row, column)) ?? Number.NaN;
+    const own = { ...part, name: panels.own };
+    const other = {
+      ...part,
+      name: panels.other,
+      label: `${part.label}, ${panels.other}`,
+      value: at(otherAt),
+      hiddenBy: panels.delta ? () => "" : part.hiddenBy,
+      wrong: () => false,
+    };
+    const both = panels.own === "B" ? [other, own] : [own, other];
+    if (!panels.delta) return both;
+    const [a, b] = both;
+    const value = (row, column) => b.value(row, column) - a.value(row, column);
+    const label = `${part.label}, ${panels.delta}`;
+    const shades = Shades.of(everyOf(part.rows, part.columns, value), { signed: true });
+    return [...both, { ...other, name: panels.delta, label, value, shades }];
+  }
+
+  /** One scale for all heads: from 0 to 1 for weights, else to the largest of the step. */
+  shadesOf(step, part, weighted) {
+    const log = this.toggles.has("log");
+    if (step === this.opened.weights && !weighted && !this.skipped) return new Shades(1, { log });
+    if (weighted || this.skipped) return Shades.of(everyOf(part.rows, part.columns, part.value), { log });
+    return Shades.of(this.opened.array(step.name).values, { log });
+  }
+
+  shadedBy(shades, part) {
+    const text = (row, column) => inColumns(part.value(row, column)).replace("-", "−");
+    if (!this.toggles.has("row")) return { ...part, shades, text, shaded: part.value };
+    const most = Array.from({ length: part.rows }, (_, row) =>
+      everyOf(1, part.columns, (_, column) => part.value(row, column))
+        .filter(Number.isFinite)
+        .reduce((largest, value) => Math.max(largest, Math.abs(value)), 0),
+    );
+    const shaded = (row, column) => part.value(row, column) / (most[row] || 1);
+    return { ...part, text, shaded, shades: new Shades(1, { signed: shades.signed, log: shades.log }) };
+  }
+
+  labelled(step, lead) {
+    return [step.name, ...lead.map((at, axis) => `${step.axes[axis]} ${at}`)].join(", ");
+  }
+
+  heading(step) {
+    const size = step.shape.length
+      ? `${step.shape.join(" × ")} (${step.axes.join(", ")})`
+      : "a single number";
+    const facts = [size, step.dtype, step.cost].filter(Boolean).join(" · ");
+    return make(
+      "div",
+      { class: "heading" },
+      make("h2", {}, make("code", {}, step.name), " ", make("span", { class: "formula" }, step.title)),
+      make("p", { class: "facts" }, facts),
+    );
+  }
+
+  tools(step, parts) {
+    const { opened } = this;
+    const keyed = step.axes.at(-1) === "key" && step.axes.at(-2) === "query";
+    const offered = {
+      log: !parts[0].shades.signed,
+      first: keyed,
+      row: true,
+      weighted: step === opened.weights && Boolean(opened.norms),
+    };
+    const buttons = Object.entries(TOGGLES)
+      .filter(([name]) => offered[name])
+      .map(([name, [text, title]]) => {
+        const pressed = String(this.toggles.has(name));
+        const button = make(
+          "button",
+          { type: "button", "aria-pressed": pressed, title, "data-toggle": name },
+          text,
+        );
+        button.addEventListener("click", () => this.toggle(name));
+        return button;
+      });
+    const save = make("button", { type: "button" }, "Save SVG");
+    save.addEventListener("click", () => this.save());
+    const copying = make("button", { type: "button", title: "all digits" }, "Copy as TSV");
+    copying.addEventListener("click", async () => {
+      await copy(this.panels.map(({ part }) => tsv(part)).join("\n"));
+      this.say("Copied, with all digits.");
+    });
+    return make("div", { class: "tools" }, ...buttons, make("span", { class: "gap" }), save, copying);
+  }
+
+  toggle(name) {
+    this.toggles[this.toggles.has(name) ? "delete" : "add"](name);
+    this.redraw();
+    document.querySelector(`[data-toggle="${name}"]`)?.focus();
+  }
+
+  save() {
+    const { part } = this.panels[0];
+    const { view } = this.traces[this.at];
+    const about = `${part.label} · ${part.step.title} · ${axesOf(part.step)}`;
+    const name = part.label.replace(/\W+/g, "-");
+    download(`${name}.svg`, svg(part, view.sentence || view.called || view.name, about), "image/svg+xml");
+  }
+
+  /** The colour bar, which axis is which, and what hatching means. */
+  legend(step, part) {
+    const { shades } = part;
+    const canvas = make("canvas", { "aria-hidden": "true" });
+    const ends = shades.ends();
+    const value = (_, at) => along(shades, at / 127);
+    paint(canvas, 128, 1, { rows: 1, columns: 128, value, shades });
+    const rules = new Set(everyOf(part.rows, part.columns, part.hiddenBy).filter(Boolean));
+    const numbers = this.toggles.has("row") ? ["0", "largest of its row"] : ends.map((each) => short(each));
+    return make(
+      "p",
+      { class: "legend" },
+      make("span", {}, numbers[0]),
+      canvas,
+      make("span", {}, numbers.at(-1)),
+      ...(shades.log ? [make("span", {}, "by logarithm")] : []),
+      make("span", { class: "axes" }, axesOf(step)),
+      ...[...rules].map((rule) => make("span", {}, make("i", { class: "hatch" }), ` hidden by ${rule}`)),
+    );
+  }
+}
+
+const short = (value) => String(Number(everyDigit(Number(value.toPrecision(3))))).replace("-", "−");
+
+/** The number that stands at a part of the way along a colour bar. */
+function along({ most, signed, log }, part) {
+  if (signed) return most * (2 * part - 1);
+  return log ? most * 1e-4 ** (1 - part) : most * part;
+}
+
+function axesOf(step) {
+  const [rows, columns] = step.axes.slice(-2);
+  return columns ? `${rows} down, ${columns} across` : (rows ?? "");
+}
+
+function everyOf(rows, columns, value) {
+  return Array.from({ length: rows * columns }, (_, at) => value(Math.floor(at / columns), at % columns));
+}
