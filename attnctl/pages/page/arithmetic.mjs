@@ -15,7 +15,7 @@ const PLACES = {
   "%": (a, b) => a - b * Math.floor(a / b),
 };
 const EPS = 2 ** -52; // a unit of rounding to count in
-const TWO = { "-": "difference", "*": "product", "/": "quotient" };
+const TWO = { "-": "subtraction", "*": "product", "/": "quotient" };
 
 /** A sum whose parts are no sums: theirs stand in their place. */
 function oneSum(parts) {
@@ -155,7 +155,7 @@ export function display(expr, textOf, top = true) {
         [...expr.parts.slice(0, 1).map(first), ...expr.parts.slice(1).map(inner)].join(" + ") || "0";
       return top || expr.parts.length === 1 ? text : `(${text})`;
     }
-    case "difference": {
+    case "subtraction": {
       const text = `${first(expr.parts[0])} - ${inner(expr.parts[1])}`;
       return top ? text : `(${text})`;
     }
@@ -188,7 +188,7 @@ export function evaluated(expr, eps, tiny) {
       }
       return [value, error + eps * expr.parts.length * size];
     }
-    case "difference": {
+    case "subtraction": {
       const [[a, aOff], [b, bOff]] = expr.parts.map((part) => evaluated(part, eps, tiny));
       return slack(a - b, aOff + bOff);
     }

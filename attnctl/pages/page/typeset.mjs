@@ -25,7 +25,7 @@ export function typeset(expr, link, top = true) {
     case "sum":
       if (expr.parts.length > MOST_PARTS) return summed(expr);
       return paired(joined(expr.parts.map(inner), " + "));
-    case "difference":
+    case "subtraction":
       return paired(joined([typeset(expr.parts[0], link), inner(expr.parts[1])], " − "));
     case "product":
       return joined(expr.parts.map(inner), " · ");
