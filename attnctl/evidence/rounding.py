@@ -52,7 +52,7 @@ RUNS = 12
 
 LEAST_RUNS = 4
 MANY_NUMBERS = 2**22
-"""Numbers that the runs may compute of one step before they become fewer."""
+"""Numbers that the runs may compute, of a step and of what leads to it, before they become fewer."""
 
 ROUGH_RUNS = 2
 LARGE = 2**13
@@ -77,11 +77,18 @@ class Known:
     value: Array
     run: Callable[[int], Array]
     """The value in one run of Monte Carlo arithmetic."""
+    before: int = 0
+    """How many numbers a run computes that lead to it."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a run computes."""
+        return self.before + self.value.size
 
     @cached_property
     def scatter(self) -> Array:
         """How far off a decent program would be, for each number; ∞ for what could be anything."""
-        return self.scatter_in(min(RUNS, max(LEAST_RUNS, MANY_NUMBERS // max(self.value.size, 1))))
+        return self.scatter_in(min(RUNS, max(LEAST_RUNS, MANY_NUMBERS // max(self.numbers, 1))))
 
     @cached_property
     def rough_scatter(self) -> Array:
@@ -172,6 +179,10 @@ def carry_rounding(
 
     `unit` is the relative error of one rounding.
     """
+    numbers = sum(each.numbers for each in inputs)
+    if getattr(op, "exact", False):  # numbers in other places
+        value = op.apply(*(each.value for each in inputs))
+        return Known(value, lambda number: op.apply(*(each.run(number) for each in inputs)), numbers)
     coarse = getattr(op, "unit", 0.0)
     unit = max(unit, coarse)
     terms = max((each.value.shape[-1] for each in inputs if each.value.ndim), default=1)
@@ -194,7 +205,7 @@ def carry_rounding(
     with np.errstate(all="ignore"):
         if product and factors.short is not None:
             values = [factors.short(value) for value in values]
-        return Known(op.apply(*values), run)
+        return Known(op.apply(*values), run, numbers)
 
 
 def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
@@ -278,7 +289,7 @@ def free(error: Array) -> Array:
 
 def anything(known: Known, where: Array) -> Known:
     """The same, where some numbers could be anything."""
-    return Known(known.value, lambda number: np.where(where, np.inf, known.run(number)))
+    return replace(known, run=lambda number: np.where(where, np.inf, known.run(number)))
 
 
 def either(where: Array, one: Known, other: Known) -> Known:

@@ -235,6 +235,7 @@ BIASES = (
         other_bias,
         fitted=True,
         subject="bias",
+        across=True,
         why="A bias of relative positions is laid out (key, query) in some libraries.",
         meant="bias",
         example="biased_scores = scaled_scores + bias.T",

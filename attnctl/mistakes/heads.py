@@ -196,6 +196,7 @@ HEADS = (
         "{}",
         "take z.swapaxes(0, 1).reshape(n, heads * d)",
         plant_merges,
+        across=True,
         why="reshape(n, heads · d) without the transpose back has the right shape, too.",
         example="concat = head_outputs.reshape(n, heads * d_k)",
     ),
@@ -269,6 +270,7 @@ HEADS = (
         "batch and tokens are exchanged, so that attention runs over the batch",
         "say batch_first=True, or swap the first two axes",
         over_batch,
+        across=True,
         why="torch's MultiheadAttention takes (n, batch, d) unless batch_first=True.",
         meant="batch",
         example=(

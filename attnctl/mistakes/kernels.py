@@ -66,21 +66,12 @@ def read_twice(case: WrongStep) -> Iterator[Plant]:
 
 
 def without_rows(case: WrongStep) -> Iterator[Plant]:
-    """Zeros for the last queries."""
-    op, queries = case.op(OUTPUTS), case.size("query") or 0
-    if isinstance(op, MatMul):
-
-        def zeroed(start: int) -> wrong.By:
-            kept = (np.arange(queries) < start)[:, None]
-            return wrong.By(lambda z: z * kept)
-
-        starts = [start for start in range(queries) if start >= queries - 256]
-        yield from planted_best(
-            case,
-            lambda start: case.then(OUTPUTS, zeroed(start)),
-            starts,
-            lambda start: f"{queries - start}",
-        )
+    """Zeros for the last queries, from the first one that is wrong."""
+    queries, axes = case.size("query") or 0, case.derivation[case.first].axes
+    if isinstance(case.op(OUTPUTS), MatMul) and axes[-2] == "query" and case.differs.any():
+        start = int(np.argwhere(case.differs)[:, -2].min())
+        kept = (np.arange(queries) < start)[:, None]
+        yield Plant(case.then(OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
 
 
 def plant_shifts(case: WrongStep) -> Iterator[Plant]:
@@ -138,6 +129,7 @@ KERNELS = (
         "the weights are transposed before they are applied to V",
         "take weights @ V: each row is one query's",
         transposed_weights,
+        across=True,
         why="einsum with its indices exchanged fits wherever there are as many queries as keys.",
         example="head_outputs = attention_weights.swapaxes(-1, -2) @ V",
     ),
@@ -181,6 +173,7 @@ KERNELS = (
         "round the number of blocks of queries up",
         without_rows,
         fitted=True,
+        across=True,
         why="The grid has n // block blocks: the rest is never written.",
         example="head_outputs[..., 4:, :] = 0",
     ),

@@ -228,6 +228,7 @@ MASKS = (
         "the mask is transposed",
         "rows of the mask are queries, columns are keys",
         transposed_mask,
+        across=True,
         why="(key, query) where (query, key) is meant: symmetric masks do not show it.",
         meant="masked",
         example="masked_scores = np.where(mask.T, scaled_scores, -np.inf)",

@@ -192,6 +192,8 @@ class Mistake:
     """Whether the mistake gives certain numbers, or only says how far off they may be."""
     fitted: bool = False
     """Whether a number of it is fitted: what explains as much without is preferred."""
+    across: bool = False
+    """Whether it mixes up queries, so that the first few of them do not show what it is."""
     subject: str = ""
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
     why: str = ""

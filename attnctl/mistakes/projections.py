@@ -164,7 +164,12 @@ def residual(case: WrongStep) -> Iterator[Plant]:
     for name in ("output", "concat"):
         for source in ("X", "embeddings", "memory"):
             if name in case.derivation and source in case.derivation:
-                yield Plant(case.then(name, Add(), source), f"{source} is added to {name}")
+                yield Plant(case.then(name, wrong.By(add_first), source), f"{source} is added to {name}")
+
+
+def add_first(y: Array, x: Array) -> Array:
+    """A token's row added to the query's; the first ones where there are fewer queries."""
+    return y + x[..., : y.shape[-2], :]
 
 
 def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:
@@ -266,6 +271,7 @@ PROJECTIONS = (
         "take Q @ K.T: queries are rows, keys are columns",
         plant_swaps,
         subject="projection",
+        across=True,
         why="K Qᵀ has the same shape as Q Kᵀ in self-attention.",
         example="scores = K @ Q.swapaxes(-1, -2)",
     ),

@@ -28,7 +28,7 @@ from attnctl.verbs.check.intent import (
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report
-from attnctl.verbs.check.sample import samples
+from attnctl.verbs.check.sample import Sample, one_head_of, samples
 from attnctl.verbs.check.search import Fit, Search, best
 from attnctl.verbs.check.unjudged import find_unjudged
 
@@ -156,26 +156,47 @@ class Diagnosis:
                 yield from self.explained(wrong[0], fit, also)
 
     def searched(self, first: str) -> tuple[Search, Fit | None, list[Fit]]:
-        """Where a wrong step was searched, what explains it, and what else does."""
-        searches: list[Search] = []
-        fits: list[Fit] = []
-        for part in samples(self.record, self.walk, first):
-            named = {name for _, name in self.done}
-            searches.append(Search.begin(part.record, part.walk, first, named, part.words))
-            fit, also = best(searches[-1].fits(quick=part.quick and not fits, pairs=self.pairs))
-            fits = [each for each in (fit, *also) if each]
-            verified = [each for each in fits if not part.words or self.verify(first, each)]
-            if verified:
-                return searches[-1], verified[0], verified[1:]
-        return searches[0], None, []
+        """Where a wrong step was searched, what explains it, and what else does.
 
-    def verify(self, first: str, fit: Fit) -> bool:
-        """Whether what explains a part of a step explains all of it, and upsets nothing else."""
+        Few rows tell most mistakes. What is found there and is not what all rows show, more rows tell
+        apart. Where nothing is found, the mistake may mix up queries, or there are two.
+        """
+        begun: list[tuple[Search, Sample]] = []
+        for sample in samples(self.record, self.walk, first):
+            begun.append((self.begin(sample, first), sample))
+            found = begun[-1][0].fits()
+            if verified := self.verified(first, found, sample):
+                return begun[-1][0], verified[0], verified[1:]
+            if not found:
+                break
+        search, sample = begun[0]
+        verified = []
+        if sample.words:
+            head = one_head_of(self.record, self.walk, first)
+            verified = self.verified(first, self.begin(head, first).fits(across=True), head)
+        if not verified and self.pairs:
+            verified = self.verified(first, search.pairs(), sample)
+        return search, next(iter(verified), None), verified[1:]
+
+    def verified(self, first: str, fits: list[Fit], sample: Sample) -> list[Fit]:
+        """Those of the best fits in a part that explain all of it."""
+        fit, also = best(fits)
+        return [wide for each in (fit, *also) if each and (wide := self.verify(first, each, sample))]
+
+    def begin(self, sample: Sample, first: str) -> Search:
+        named = {name for _, name in self.done}
+        return Search.begin(sample.record, sample.walk, first, named, sample.words)
+
+    def verify(self, first: str, fit: Fit, sample: Sample) -> Fit | None:
+        """What explains a part of a step, if it explains all of it and upsets nothing else."""
+        if not sample.words:
+            return fit
+        derivation = sample.part.widened(fit.walk.derivation)
         try:
-            whole = Walker(self.record, lenient=True).walk(fit.walk.derivation, self.walk)
+            whole = Walker(self.record, lenient=True).walk(derivation, self.walk)
         except AttnError:  # shapes that go together in the part alone
-            return False
-        return set(whole.wrong) <= set(self.walk.wrong) - {first}
+            return None
+        return replace(fit, walk=whole) if set(whole.wrong) <= set(self.walk.wrong) - {first} else None
 
     def explained(self, first: str, fit: Fit, also: Sequence[Fit]) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""

@@ -10,12 +10,15 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
+from attnctl.evidence.judge import root_mean_square, spread
+from attnctl.evidence.part import Part, first_rows
 from attnctl.evidence.precision import DTYPES, FLOAT64
-from attnctl.evidence.recompute import with_products
+from attnctl.evidence.recompute import keep_digits, recompute, stretch, with_products
 from attnctl.evidence.record import Record, Strictness, with_precisions
-from attnctl.evidence.walk import Verdict, Walk, Walker
+from attnctl.evidence.walk import Checked, Verdict, Walk, Walker
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, stated_intent
+from attnctl.math.derivation import Derivation
 from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
@@ -26,6 +29,12 @@ NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 
 AS_GOOD_AS_HIDDEN = -5e3
 """Scores below this stand for −∞."""
+
+SCREENED = 64
+"""Rows of a step that tell whether a reading is worth being judged with care."""
+
+FAR_OFF = 0.1
+"""The part of its spread, far above rounding, that a step which agrees may be off, root mean square."""
 
 IN_TF32 = "Its products of matrices are in TF32: each factor rounded to 11 bits, sums in float32."
 
@@ -117,9 +126,28 @@ class Looking:
                 return self.last.walk
             intent = find_intent(reading.trace, reading.settings)
             plain = Record(intent.trace, intent.sizes, intent.derivation, self.strictness)
-            return Walker(with_precisions(plain, FLOAT64)).walk(intent.derivation, until=until)
+            record = with_precisions(plain, FLOAT64)
+            few = first_rows(record, intent.derivation, SCREENED) if until in record else None
+            if few and is_wrong_in(few, until):
+                return Walk(intent.derivation, {until: Checked(until, Verdict.WRONG)}, {})
+            return Walker(record).walk(intent.derivation, until=until)
         except AttnError:
             return None
+
+
+def is_wrong_in(part: Part, name: str) -> bool:
+    """True where a part of a step is off by far more than rounding, or is wrong when judged with care."""
+    steps, found = stretch(part.derivation, part.record, name), part.record.value(name)
+    try:
+        value = recompute(part.record, steps, lambda _: keep_digits, lambda _: keep_digits)
+        if value is None or value.shape != found.shape:
+            return False
+        told = np.isfinite(found) & np.isfinite(value)
+        if root_mean_square((found - value)[told]) > FAR_OFF * spread(value[told]):
+            return True
+        return name in Walker(part.record).walk(Derivation(tuple(steps))).wrong
+    except (AttnError, ValueError, IndexError, TypeError):  # of this part they do not tell
+        return False
 
 
 def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:

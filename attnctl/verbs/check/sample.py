@@ -1,104 +1,88 @@
-"""A part of a large record in which to look for a mistake; what is found there is verified in all of it.
-
-Attention is local to a row and to a head: the first queries of all heads show most mistakes, and
-one head shows those that mix up its queries.
-"""
+"""A part of a large record in which to look for a mistake; what is found there is verified in all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.evidence.blocks import MANY
+from attnctl.evidence.part import Part, first_rows, one_head
 from attnctl.evidence.recompute import stretch
 from attnctl.evidence.record import Record
 from attnctl.evidence.walk import Walk, Walker
-from attnctl.math import Array
 from attnctl.math.derivation import Derivation
 
-FEW = 2**19
-"""Numbers of a step in a sample, where so many show what is wrong."""
+FEW = 2**16
+"""Numbers of scores in a sample, where so many show what is wrong."""
 
-TELLING = 1000
+LEAST_ROWS = 16
+
+TELLING = 200
 """Wrong numbers that a sample must show; a tenth of them, where there are fewer."""
-
-ALSO = {"head": "heads·d_v", "query": "token"}
-"""Axes that hold others: heads side by side, and tokens that are queries and keys at once."""
 
 
 @dataclass(frozen=True)
 class Sample:
     """Part of a record, checked."""
 
-    record: Record
+    part: Part
     walk: Walk
     words: str = ""
     """Which part it is; nothing where it is all there is."""
-    quick: bool = False
-    """Whether another part was searched before: it shows but mistakes that mix up queries."""
+
+    @property
+    def record(self) -> Record:
+        return self.part.record
+
+
+def whole_sample(record: Record, walk: Walk) -> Sample:
+    return Sample(Part(record, walk.derivation), walk)
 
 
 def samples(record: Record, walk: Walk, first: str) -> Iterator[Sample]:
-    """Where to look for what explains a wrong step: parts of a large one, all of a small one."""
-    parts = parts_of(record, walk, first) if is_large(record, walk, first) else iter(())
-    yield next(parts, Sample(record, walk))
-    yield from parts
+    """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
+    axes, shape = record.intended[first].axes, record.trace[first].shape
+    if is_large(record, walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
+        rows = max(LEAST_ROWS, FEW // (largest_step(record, walk, first) // shape[-2]))
+        while rows < shape[-2]:
+            sample = checked(first_rows(record, walk.derivation, rows), walk, first)
+            if sample:
+                yield Sample(sample.part, sample.walk, f"the first {rows} queries")
+            rows *= 4 if sample else 2
+    yield whole_sample(record, walk)
+
+
+def one_head_of(record: Record, walk: Walk, first: str) -> Sample:
+    """All queries of one head, where that shows what is wrong; else all there is."""
+    sample = (
+        checked(one_head(record, walk.derivation), walk, first) if is_large(record, walk, first) else None
+    )
+    return Sample(sample.part, sample.walk, "the first head") if sample else whole_sample(record, walk)
 
 
 def is_large(record: Record, walk: Walk, first: str) -> bool:
-    """Whether a step, or what it is computed from, is too large to try hundreds of times."""
-    names = {first, *(name for step in stretch(walk.derivation, record, first) for name in step.inputs)}
-    return not record.blanks and any(record.trace[name].size >= MANY for name in names if name in record)
+    """True where a step, or what it is computed from, has too many numbers to try hundreds of times."""
+    return not record.blanks and largest_step(record, walk, first) >= MANY
 
 
-def parts_of(record: Record, walk: Walk, first: str) -> Iterator[Sample]:
-    """The first queries of all heads or, where these show nothing, more of one head; then one head."""
-    axes, shape = record.intended[first].axes, record.trace[first].shape
-    if len(axes) != len(shape) or axes[-2:-1] != ("query",):
-        return
-    rows = max(1, FEW * shape[-2] // max(record.trace[name].size for name in record.trace))
-    one = {axis: 1 for axis, size in zip(axes[:-2], shape[:-2], strict=True) if size > 1}
-    lead: dict[str, int] = {}
-    told = False
-    while rows < shape[-2] and not told:
-        part = checked_part(record, walk, first, {"query": rows, **lead})
-        if part:
-            yield replace(part, words=f"the first {rows} queries{' of the first head' if lead else ''}")
-        told, rows, lead = part is not None, rows * 2, one
-    part = checked_part(record, walk, first, one) if one else None
-    if part:
-        yield replace(part, words=f"the first {' and '.join(one)}", quick=told)
+def largest_step(record: Record, walk: Walk, first: str) -> int:
+    """The most numbers that a step has which is computed, or read, on the way to this one."""
+    steps = stretch(walk.derivation, record, first)
+    names = {first, *(name for step in steps for name in (step.name, *step.inputs))}
+    sizes = [record.trace[name].size for name in names if name in record]
+    known = [walk.values.get(name) for name in names]
+    return max([*sizes, *(each.value.size for each in known if each)], default=0)
 
 
-def checked_part(record: Record, walk: Walk, first: str, sizes: Mapping[str, int]) -> Sample | None:
-    """So much of a record along these axes; None where it does not show the same mistake."""
-    part = cut(record, sizes)
+def checked(part: Part, walk: Walk, first: str) -> Sample | None:
+    """A part, walked; None where it does not show the same mistake."""
+    walker, told = Walker(part.record), walk.gap(first).differing
     try:
-        alone = Walker(part).walk(Derivation(tuple(stretch(walk.derivation, part, first))))
-        enough = min(TELLING, walk.gap(first).differing / 10)
-        if first not in alone.wrong or alone.gap(first).differing < enough:
+        alone = walker.walk(Derivation(tuple(stretch(part.derivation, part.record, first))))
+        if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
             return None
-        found = Walker(part).walk(walk.derivation)
+        found = walker.walk(part.derivation, alone)
     except AttnError:  # steps of which this part does not tell
         return None
     return Sample(part, found) if set(found.wrong) <= set(walk.wrong) else None
-
-
-def cut(record: Record, sizes: Mapping[str, int]) -> Record:
-    """The record with only the first of some axes; without what has them under another name."""
-    others = {other for axis, other in ALSO.items() if axis in sizes}
-    arrays: dict[str, Array] = {}
-    for name in record.trace:
-        axes, array = axes_of(record, name), record.trace[name]
-        if others.isdisjoint(axes):
-            own = axes[len(axes) - array.ndim :] if len(axes) >= array.ndim else ("",) * array.ndim
-            arrays[name] = array[tuple(slice(sizes.get(axis)) for axis in own)]
-    steps = {name: record.trace.steps[name] for name in arrays}
-    return replace(record, trace=Trace(steps, arrays, record.trace.header))
-
-
-def axes_of(record: Record, name: str) -> tuple[str, ...]:
-    step = record.intended[name] if name in record.intended else record.trace.steps[name]
-    return tuple(step.axes)

@@ -6,14 +6,14 @@ rounding that its own arithmetic allows, and walked to the end of the derivation
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.evidence.judge import differing
+from attnctl.evidence.judge import differing, root_mean_square
 from attnctl.evidence.precision import FLOAT32, FLOAT64
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import free
@@ -59,6 +59,8 @@ class Fit:
     """Whether numbers show it, not only NaN or rows that could hold anything; and show it exactly."""
     misfit: float
     """What is left of the differences, root mean square."""
+    rounding: float = 0.0
+    """How far off programs are that make it, root mean square."""
 
     @property
     def tier(self) -> tuple[int, int, bool]:
@@ -92,6 +94,8 @@ class Search:
     """What was named at earlier steps: what contradicts it is not looked for."""
     part: str = ""
     """Which part of the step is searched; nothing where it is all of it."""
+    halves: list[Half] = field(default_factory=list)
+    """What was tried and may be one of two mistakes."""
 
     @classmethod
     def begin(
@@ -109,73 +113,72 @@ class Search:
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(record, walker, loosely, case, earlier, part)
 
-    def fits(self, *, quick: bool = False, pairs: bool = True) -> list[Fit]:
-        """Every known mistake that reproduces the step, the best first; `pairs` where no single one does.
-
-        With `quick` only mistakes of which nothing is fitted, and no pairs.
-        """
+    def fits(self, *, across: bool = False) -> list[Fit]:
+        """Known mistakes that reproduce the step, best first; with `across` those that mix up queries."""
         found: dict[str, Fit] = {}
-        halves: list[Half] = []
-        for fitted, most in ((False, MOST_FITTED if quick else inf), (True, MOST_FITTED)):
+        for fitted, most in ((False, inf), (True, MOST_FITTED)):
             self.case.effort.allow(most)
-            for mistake, plant in self.plants(self.case, fitted=fitted):
+            for mistake, plant in self.plants(
+                self.case, [each for each in CATALOGUE if each.fitted is fitted and each.across >= across]
+            ):
                 value = self.case.value(plant.derivation)
                 fit = self.held(plant, ((mistake, plant.detail),), value)
                 if fit and (mistake.name not in found or better(fit, found[mistake.name])):
                     found[mistake.name] = fit
                 if value is not None and self.may_be_half(value):
-                    halves.append(Half(mistake, plant, self.case.misfit(value)))
-            if quick or any(self.exactly(fit) for fit in found.values()):
+                    self.halves.append(Half(mistake, plant, self.case.misfit(value)))
+            if any(self.exactly(fit) for fit in found.values()):
                 break
-        both = [] if found or quick or not pairs else self.pairs(halves)
-        return rank_fits(list(found.values()) or both, self.floor)
+        return rank_fits(list(found.values()), self.floor)
 
     def exactly(self, fit: Fit) -> bool:
         """Whether a fit leaves so little that no fitted number could leave less."""
         precise = self.record.precision(self.case.first).bits >= FLOAT32.bits
-        return precise and fit.misfit <= ROUNDING * self.floor
+        by_rounding = 0.0 if fit.walk.wrong else fit.rounding
+        return precise and fit.misfit <= max(ROUNDING * self.floor, by_rounding)
 
     @property
     def floor(self) -> float:
         unit = self.record.precision(self.case.first).unit
         return max(unit, 64 * FLOAT64.unit) * size_of(self.case.found)
 
-    def plants(
-        self, case: WrongStep, beside: Sequence[Mistake] = (), *, fitted: bool | None = None
-    ) -> Iterator[tuple[Mistake, Plant]]:
-        """Every way to make every mistake that contradicts none of those; fitted ones only, or others."""
+    def plants(self, case: WrongStep, mistakes: Iterable[Mistake]) -> Iterator[tuple[Mistake, Plant]]:
+        """Every way to make every one of these mistakes that contradicts none named before."""
         earlier = [each for each in self.named if each.subject]
-        for mistake in CATALOGUE:
-            if fitted not in (None, mistake.fitted):
-                continue
-            contradicted = any(mistake.contradicts(each) for each in beside) or any(
-                mistake.contradicts(each) and mistake.name != each.name for each in earlier
-            )
-            if not contradicted:
+        for mistake in mistakes:
+            if not any(mistake.contradicts(each) and mistake.name != each.name for each in earlier):
                 for plant in mistake.at(case):
                     yield mistake, plant
 
-    def pairs(self, halves: Sequence[Half]) -> list[Fit]:
+    def pairs(self) -> list[Fit]:
         """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
         self.case.effort.allow(MOST_TRIED)
-        first = sorted(halves, key=lambda half: half.misfit)
+        first = sorted(self.halves, key=lambda half: half.misfit)
         known = [half for half in first if not half.mistake.fitted]
-        return list(self.beside(known, fitted=False)) or list(self.beside(first, fitted=True))
+        found = list(self.beside(known, fitted=False)) or list(self.beside(first, fitted=True))
+        return rank_fits(found, self.floor)
 
     def beside(self, halves: Sequence[Half], *, fitted: bool) -> Iterator[Fit]:
         """Each of these mistakes with every other one that comes later in the catalogue."""
         for half in halves:
-            planted = self.case.planted(half.plant.derivation)
-            for other, second in self.plants(planted, (half.mistake,), fitted=fitted):
+            before = () if fitted else CATALOGUE[: CATALOGUE.index(half.mistake) + 1]
+            others = [
+                each
+                for each in CATALOGUE
+                if each.exact
+                and each.fitted is fitted
+                and each not in before
+                and not each.contradicts(half.mistake)
+            ]
+            for other, second in self.plants(self.case.planted(half.plant.derivation), others):
                 if self.case.effort.spent():
                     return
-                if other.exact and (fitted or CATALOGUE.index(other) > CATALOGUE.index(half.mistake)):
-                    both = self.in_order((half.mistake, half.plant.detail), (other, second.detail))
-                    fit = self.held(second, both, self.case.value(second.derivation))
-                    if fit:
-                        yield fit
-                    if fit and fitted and self.exactly(fit):
-                        return
+                both = self.in_order((half.mistake, half.plant.detail), (other, second.detail))
+                fit = self.held(second, both, self.case.value(second.derivation))
+                if fit:
+                    yield fit
+                if fit and fitted and self.exactly(fit):
+                    return
 
     def in_order(self, *mistakes: Detailed) -> tuple[Detailed, ...]:
         """Mistakes in the order of the steps where they are made."""
@@ -208,7 +211,8 @@ class Search:
         if not reproduced and not np.isnan(self.case.found[differs]).all():
             return None
         whole = self.walker.walk(plant.derivation, self.walk)
-        return Fit(mistakes, whole, reproduced and exact, self.case.misfit(value))
+        scatter = root_mean_square(expected.scatter[np.isfinite(expected.scatter)])
+        return Fit(mistakes, whole, reproduced and exact, self.case.misfit(value), scatter)
 
     def near(self, value: Array, part: float) -> bool:
         """Whether a value explains all but a part of the differences that can be told in numbers."""
