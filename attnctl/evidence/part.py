@@ -8,9 +8,10 @@ the steps that read it read its first rows (`Rows`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.trace import Trace
 from attnctl.evidence.record import Record
 from attnctl.math import Array
