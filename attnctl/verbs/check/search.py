@@ -201,16 +201,16 @@ class Search:
         first, differs = self.case.first, self.case.differs
         try:
             walk = self.walker.walk(plant.derivation, self.walk, until=first)
+            if not set(walk.wrong) <= set(self.walk.wrong) - {first}:
+                return None
+            expected = self.walker.expected(plant.derivation[first], walk.values)
+            assert expected is not None  # it has a value
+            reproduced = bool((differs & ~free(expected.error)).any())
+            if not reproduced and not np.isnan(self.case.found[differs]).all():
+                return None
+            whole = self.walker.walk(plant.derivation, self.walk)
         except AttnError:  # shapes that only the right derivation brings together
             return None
-        if not set(walk.wrong) <= set(self.walk.wrong) - {first}:
-            return None
-        expected = self.walker.expected(plant.derivation[first], walk.values)
-        assert expected is not None  # it has a value
-        reproduced = bool((differs & ~free(expected.error)).any())
-        if not reproduced and not np.isnan(self.case.found[differs]).all():
-            return None
-        whole = self.walker.walk(plant.derivation, self.walk)
         scatter = root_mean_square(expected.scatter[np.isfinite(expected.scatter)])
         return Fit(mistakes, whole, reproduced and exact, self.case.misfit(value), scatter)
 
