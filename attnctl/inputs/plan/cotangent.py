@@ -9,7 +9,6 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import dims
-from attnctl.inputs.arrays.reader import as_array
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.draw import stream
 from attnctl.inputs.plan.prepared import Named, arrays_of
@@ -63,6 +62,7 @@ def begin(settings: Settings, name: str, shape: Shape) -> tuple[Array, str]:
 
 def from_file(path: str, name: str, settings: Settings) -> Array:
     """The gradient in a file, under its name or alone."""
+    from attnctl.inputs.arrays.reader import as_array
     from attnctl.store import read_one
 
     trace = read_one(path)
