@@ -14,6 +14,7 @@ from attnctl.base.words import nearest
 from attnctl.inputs.config.fields import KEYWORDS, LAYOUT, laid
 from attnctl.inputs.config.settings import Settings, dotted_path
 from attnctl.inputs.plan.sentence import prepare as prepare_sentence
+from attnctl.inputs.plan.sentence import prepare_all as prepare_sentences
 from attnctl.math import Array
 from attnctl.math.engine.tiles import Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
@@ -80,9 +81,8 @@ def run_many(
     asked = chosen(settings, options)
     if padded:
         asked, sentences = batch.pad_batch(asked, sentences)
-    if len(sentences) < 2:
-        return [run(sentences[0] if sentences else None, asked, keep=keep, progress=progress)]
-    return list(map(Trace.of, batch.run_batch(asked, sentences, keep, progress)))
+    runs = prepare_sentences(asked, sentences)
+    return list(map(Trace.of, batch.carry_out_batch(runs, keep, progress)))
 
 
 def run_model(  # noqa: PLR0913  (what a model may be run on)

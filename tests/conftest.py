@@ -122,7 +122,7 @@ class Workplace:
 def own_data(tmp_path_factory):
     """A data folder for what attnctl keeps of a user, the same for all tests."""
     folder = str(tmp_path_factory.mktemp("data"))
-    with mock.patch.dict(os.environ, {"XDG_DATA_HOME": folder}):
+    with mock.patch.dict(os.environ, {"XDG_DATA_HOME": folder, "XDG_STATE_HOME": folder}):
         yield folder
 
 
@@ -140,7 +140,8 @@ def warm_commands(tmp_path_factory):
 def workplace(tmp_path, request):
     for name in SHIPPED:
         shutil.copytree(ROOT / name, tmp_path / name)
-    keep = {name: os.environ[name] for name in ("HOME", "TMPDIR", "XDG_DATA_HOME") if name in os.environ}
+    own = ("HOME", "TMPDIR", "XDG_DATA_HOME", "XDG_STATE_HOME")
+    keep = {name: os.environ[name] for name in own if name in os.environ}
     place = Workplace(tmp_path, {**keep, "LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}).real()
     if request.node.get_closest_marker("slow"):
         return place

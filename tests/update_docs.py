@@ -35,6 +35,7 @@ def rewritten(block, folder):
                 "PYTHONUTF8": "1",
                 "HOME": os.environ["HOME"],
                 "XDG_DATA_HOME": f"{folder}/.data",
+                "XDG_STATE_HOME": f"{folder}/.state",
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

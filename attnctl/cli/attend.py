@@ -24,6 +24,7 @@ from attnctl.cli.options import (
     layer_number,
     option,
 )
+from attnctl.cli.source import DUMP, NamedInput
 from attnctl.math.names import HIDDEN, MEMORY
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -81,15 +82,16 @@ def attend(  # noqa: PLR0913  (a group of options each)
     scaled, soft-capped, biased, masked, then go through softmax. A query that may see nothing
     gets zeros.
     """
-    from attnctl.cli.output import emit, kept_steps
+    from attnctl.cli import last
+    from attnctl.cli.output import emit, kept_steps, unused_options
     from attnctl.cli.progress import progress
     from attnctl.cli.settings import settings_from
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.inputs.plan.operator import prepare
-    from attnctl.store import read_one
 
+    raise_all(unused_options(view, output))
     with progress("reading"):
-        trace = read_one(file, rename=renames(name or []))
+        trace = NamedInput(DUMP, file).read_one(rename=renames(name or []))
     attention |= gradients
     if model.model is not None:
         flags = {**arrays, **attention, **edits, "config": config}
@@ -105,6 +107,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
         return
     with progress("attending") as moved:
         done = prepared.run(kept_steps(view), moved)
+    last.keep([done])
     emit([done], output, view, settable=True)
 
 

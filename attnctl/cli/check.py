@@ -24,8 +24,8 @@ from attnctl.cli.options import (
     findings_option,
     layer_number,
     option,
-    pick_trace,
 )
+from attnctl.cli.source import HELP, no_lone_word, source_of
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
@@ -87,12 +87,7 @@ SECTIONS[PortOptions] = SECTION
 )
 def check(  # noqa: PLR0913  (a group of options each)
     *,
-    dump: Annotated[
-        str | None,
-        typer.Argument(
-            help="A dump or anyone's arrays (.json .npz .safetensors), or - for stdin.", show_default=False
-        ),
-    ] = None,
+    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
     how: CheckOptions,
     trace: TraceOption = None,
     name: NameOption = None,
@@ -125,18 +120,24 @@ def check(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.output import files_for
     from attnctl.formats import write_found
     from attnctl.inputs.plan.intended import under_our_names
+    from attnctl.store.source import only_one
     from attnctl.verbs.check.check import check as check_trace
-    from attnctl.verbs.check.exercise import read
+    from attnctl.verbs.check.exercise import UnfilledDump, read
 
     raise_all(senseless(how))
     if how.about is not None:
-        return explain_mistake(how.about, dump, as_json=how.json)
-    if dump is None:
-        raise AttnError("no DUMP; give one, or --about MISTAKE")
+        return explain_mistake(how.about, source, as_json=how.json)
+    if source is None:
+        raise AttnError("no SOURCE; give one, or --about MISTAKE")
     asked = {**layout, **attention}
     raise_all(useless(model, config, asked))
     files, printed = files_for("check", output)
-    exercise = read(pick_trace(dump, trace), renames(name or []))
+    found = no_lone_word(source_of(source))
+    raise_all(found.unused({"--trace": trace, "--name": name}, {}))
+    if found.is_file:
+        exercise = read(found.path(trace), renames(name or []))
+    else:
+        exercise = UnfilledDump(only_one(found.traces({}, trace), source))
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
         return layers_checked(model.model, exercise.trace, how)
@@ -167,14 +168,14 @@ def check(  # noqa: PLR0913  (a group of options each)
     return Exit.OK if report.agrees else Exit.DIFFERS
 
 
-def explain_mistake(name: str, dump: str | None, *, as_json: bool) -> Exit:
+def explain_mistake(name: str, source: str | None, *, as_json: bool) -> Exit:
     """Print the page of a mistake."""
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.check import about
 
-    if dump is not None:
-        raise AttnError("--about: a page on a mistake needs no DUMP; leave it out")
+    if source is not None:
+        raise AttnError("--about: a page on a mistake needs no SOURCE; leave it out")
     page = about.about(name)
     if as_json:
         print_json(page.to_dict(), indent=1)

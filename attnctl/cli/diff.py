@@ -11,7 +11,8 @@ import typer
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.values import TOLERANCE
 from attnctl.base.words import plural
-from attnctl.cli.options import MemoryOption, TraceOption, command, findings_option, option, pick_trace
+from attnctl.cli.options import MemoryOption, TraceOption, command, findings_option, option
+from attnctl.cli.source import HELP, no_lone_word, source_of
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
@@ -41,9 +42,6 @@ class ComparisonOptions(NamedTuple):
     ] = False
 
 
-DUMP = "A dump (.json .jsonl .npz .safetensors), or - for stdin."
-
-
 @command(
     app,
     "attnctl diff a.json b.json",
@@ -52,8 +50,8 @@ DUMP = "A dump (.json .jsonl .npz .safetensors), or - for stdin."
 )
 def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     *,
-    a: Annotated[str, typer.Argument(help=DUMP, metavar="A")],
-    b: Annotated[str, typer.Argument(help="The dump to hold it against.", metavar="B")],
+    a: Annotated[str, typer.Argument(help=HELP, metavar="A")],
+    b: Annotated[str, typer.Argument(help="What to hold it against, named likewise.", metavar="B")],
     how: ComparisonOptions,
     trace: TraceOption = None,
     max_memory: MemoryOption = None,
@@ -90,7 +88,7 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
     found = [
         compare(first, second, tolerance, steps=names, by_position=how.by_position, why=not quiet)
-        for first, second in pairs(pick_trace(a, trace), pick_trace(b, trace))
+        for first, second in pairs(a, b, trace)
     ]
     if files:
         write_found("diff", found, files)
@@ -104,9 +102,9 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     return Exit.OK if all(each.same for each in found) else Exit.DIFFERS
 
 
-def pairs(a: str, b: str) -> list[tuple[Trace, Trace]]:
+def pairs(a: str, b: str, trace: str | None) -> list[tuple[Trace, Trace]]:
     """The traces of both sides, each with its counterpart. Raises AttnError where the numbers differ."""
-    first, second = dumps(a), dumps(b)
+    first, second = traces_of(a, trace), traces_of(b, trace)
     if len(first) != len(second):
         raise AttnError(
             f"{a} holds {plural(len(first), 'trace')}, {b} {plural(len(second), 'trace')}; "
@@ -115,12 +113,10 @@ def pairs(a: str, b: str) -> list[tuple[Trace, Trace]]:
     return list(zip(first, second, strict=True))
 
 
-def dumps(source: str) -> list[Trace]:
-    from attnctl.store import read
-
-    if source == os.devnull:
-        raise AttnError(f"{source}: no dump on this side; git shows a file so that was added or removed")
-    return read(source)
+def traces_of(text: str, trace: str | None) -> list[Trace]:
+    if text == os.devnull:
+        raise AttnError(f"{text}: no dump on this side; git shows a file so that was added or removed")
+    return no_lone_word(source_of(text)).traces({}, trace)
 
 
 def show(found: list[Difference], *, full: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.base.errors import raise_all
-from attnctl.base.setting import SENTENCE
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import whole
 from attnctl.cli.options import (
     PRECISION,
     ArrayOptions,
     AttentionOptions,
     ConfigOption,
-    Given,
     LayerOption,
     MemoryOption,
     NameOption,
@@ -27,9 +24,8 @@ from attnctl.cli.options import (
     TraceOption,
     command,
     option,
-    pick_trace,
 )
-from attnctl.inputs.config.fields import settings_with_flags
+from attnctl.cli.source import HELP, by_flag, source_of
 
 if TYPE_CHECKING:
     from attnctl.base.cells import Address
@@ -37,10 +33,6 @@ if TYPE_CHECKING:
     from attnctl.verbs.explain import Explainer, Node
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-DUMP = "A dump (.json .npz .safetensors), - for stdin, or a sentence to run."
-SUFFIX = re.compile(r"\.\w+(\[.*\])?$")
 
 
 class ExplainOptions(NamedTuple):
@@ -64,10 +56,10 @@ class ExplainOptions(NamedTuple):
 )
 def explain(  # noqa: PLR0913  (a group of options each)
     *,
-    dump: Annotated[str, typer.Argument(help=DUMP, metavar="DUMP")],
+    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
     cell: Annotated[
-        str, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
-    ],
+        str | None, typer.Argument(help="STEP[HEAD,ROW,COLUMN], by index or by token.", metavar="CELL")
+    ] = None,
     how: ExplainOptions,
     trace: TraceOption = None,
     name: NameOption = None,
@@ -98,39 +90,31 @@ def explain(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
     from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.store import read_one
     from attnctl.verbs.explain import Explainer
 
-    sentence = is_sentence(dump)
+    if cell is None and config is not None:  # the sentence is the config's own
+        source, cell = None, source
+    if cell is None:
+        raise AttnError("no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'")
+    found = source_of(source, config)
     of_files = {"--trace": trace, "--name": name, "--layer": layer, "--layout": layout.get("layout")}
-    raise_all(unused_options(how, of_files, more, sentence=sentence))
+    raise_all([*unused_options(how), *found.unused(of_files, by_flag(more))])
     address = parse(cell)
-    if sentence:
-        from attnctl.api import run
-
-        explainer = Explainer(run(dump, settings_from(config, {**more, **attention})), full=how.full)
+    if found.is_run:
+        explainer = Explainer(found.run({**more, **attention}), full=how.full)
     else:
         asked = {**layout, **attention}
         meant = settings_from(config, asked) if config or asked else None
-        found = read_one(pick_trace(dump, trace), rename=renames(name or []))
-        explainer = Explainer(under_our_names(found, meant, layer), meant, full=how.full)
+        recorded = under_our_names(found.read_one(trace, renames(name or [])), meant, layer)
+        explainer = Explainer(recorded, meant, full=how.full)
     roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]
     (write_json if how.json else show)(explainer, roots, how)
 
 
-def unused_options(
-    how: ExplainOptions, of_files: Given, of_sentences: Given, *, sentence: bool
-) -> Iterator[str]:
-    """Options that mean nothing in JSON, for a sentence, or for a dump."""
+def unused_options(how: ExplainOptions) -> Iterator[str]:
+    """Options that mean nothing in JSON."""
     if how.precision is not None and how.json:
         yield "--precision: JSON has every digit anyway"
-    for flag, value in of_files.items():
-        if value is not None and sentence:
-            yield f"{flag}: only a dump has that, and this is a sentence: there is no file of that name"
-    for name in of_sentences:
-        if not sentence:
-            flag = settings_with_flags(SENTENCE)[name].flag_name
-            yield f"{flag}: only a sentence has that, and this is a dump"
 
 
 def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
@@ -170,9 +154,3 @@ def cells_of(address: Address, trace: Trace) -> list[Address]:
         return [address]
     heads = range(len(trace[address.step]))
     return [replace(address, parts=(Index(head), *parts)) for head in heads]
-
-
-def is_sentence(source: str) -> bool:
-    """Whether this is a sentence to run: no file of this name is there, and it does not look like one."""
-    looks_like_a_file = source == "-" or "/" in source or SUFFIX.search(source) is not None
-    return not looks_like_a_file and not os.path.exists(source)  # noqa: PTH110  never raises

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.cli.explain import is_sentence
 from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
     PRECISION,
@@ -25,15 +24,15 @@ from attnctl.cli.options import (
     command,
     layer_number,
     option,
-    pick_trace,
 )
+from attnctl.cli.source import HELP, by_flag, source_of
 
 if TYPE_CHECKING:
+    from attnctl.cli.source import NamedInput
     from attnctl.verbs.explore import TraceSource
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-SOURCE = "A sentence to run, or a dump (.json .jsonl .npz .safetensors), - for stdin."
 INSTEAD = (
     "attnctl run SENTENCE shows every step, attnctl explain SENTENCE CELL the arithmetic of a cell, "
     "in a pipe, too"
@@ -48,7 +47,7 @@ INSTEAD = (
 )
 def explore(  # noqa: PLR0913  (a group of options each)
     *,
-    source: Annotated[str | None, typer.Argument(help=SOURCE, metavar="[SENTENCE|DUMP]")] = None,
+    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
     trace: TraceOption = None,
     name: NameOption = None,
     more: SentenceOptions,
@@ -73,17 +72,15 @@ def explore(  # noqa: PLR0913  (a group of options each)
     given = {**more, **attention, **edits}
     if model.model is not None:
         found = of_model(source, model, {**given, "config": config, "trace": trace, "name": name})
-    elif source is None or is_sentence(source):
-        of_files = {"--trace": trace, "--name": name, "--layer": model.layer}
-        raise_all(
-            f"{flag}: only a dump has that, and this is a sentence: there is no file of that name"
-            for flag, value in of_files.items()
-            if value is not None
-        )
-        found = of_sentence(source, config, given)
     else:
-        raise_all(of_no_dump(more, edits))
-        found = of_dump(pick_trace(source, trace), name or [], model.layer, config, attention)
+        asked = source_of(source, config)
+        of_files = {"--trace": trace, "--name": name, "--layer": model.layer}
+        raise_all(asked.unused(of_files, by_flag({**more, **edits})))
+        if asked.is_run:
+            found = of_sentence(asked, given)
+        else:
+            meant = attention if config is None else {**attention, "config": config}
+            found = of_dump(asked, trace, name or [], model.layer, meant)
     explore_on_terminal(found, 4 if precision is None else precision, from_stdin=source == "-")
 
 
@@ -106,28 +103,14 @@ def require_terminal(source: str | None) -> None:
         raise AttnError("-: there is no terminal to read keys from beside standard input; name a file")
 
 
-def of_no_dump(more: Given, edits: Given) -> list[str]:
-    """Options that mean nothing for a dump."""
-    from attnctl.base.setting import EDIT, SENTENCE
-    from attnctl.inputs.config.fields import settings_with_flags
-
-    names = {**settings_with_flags(SENTENCE), **settings_with_flags(EDIT)}
-    return [
-        f"{names[name].flag_name}: only a sentence has that, and this is a dump"
-        for name, value in {**more, **edits}.items()
-        if value is not None and value is not False
-    ]
-
-
-def of_sentence(sentence: str | None, config: str | None, given: Given) -> TraceSource:
-    from attnctl.cli.settings import settings_from
+def of_sentence(asked: NamedInput, given: Given) -> TraceSource:
     from attnctl.inputs.config.settings import Settings
     from attnctl.verbs.explore import OfSentence
 
-    base = Settings() if config is None else settings_from(config, {})
-    if config == "-":
+    if asked.config == "-":
         raise AttnError("-c -: standard input is where the keys come from; name a file")
-    return OfSentence(sentence, settings_from(config, given), config, base)
+    base = Settings() if asked.config is None else source_of(None, asked.config).settings({})
+    return OfSentence(asked.sentence, asked.settings(given), asked.config, base)
 
 
 def of_model(sentence: str | None, model: ModelOptions, given: Given) -> TraceSource:
@@ -143,21 +126,21 @@ def of_model(sentence: str | None, model: ModelOptions, given: Given) -> TraceSo
 
 
 def of_dump(
-    path: str, names: list[str], layer: str | None, config: str | None, attention: Given
+    asked: NamedInput, trace: str | None, names: list[str], layer: str | None, meant: Given
 ) -> TraceSource:
     """The traces of a file."""
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
     from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.store import read
     from attnctl.verbs.explore import OfFile
 
-    meant = settings_from(config, attention) if config or attention else None
-    traces = read(path, rename=renames(names))
-    ours = tuple(under_our_names(each, meant, layer_number(layer)) for each in traces)
+    attention = {name: each for name, each in meant.items() if name != "config"}
+    settings = settings_from(meant.get("config"), attention) if meant else None
+    traces = asked.read(trace, renames(names))
+    ours = tuple(under_our_names(each, settings, layer_number(layer)) for each in traces)
     options = [word for pair in names for word in ("--name", pair)]
     options += [] if layer is None else ["--layer", layer]
-    return OfFile(ours, (path, *options), meant)
+    return OfFile(ours, (asked.path(trace), *options), settings)
 
 
 def explore_on_terminal(source: TraceSource, precision: int, *, from_stdin: bool) -> None:

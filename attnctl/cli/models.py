@@ -110,6 +110,7 @@ def run_model(
     output: OutputOptions,
 ) -> None:
     """Print or write the traces of the layers that are asked for, or the map of all heads."""
+    from attnctl.cli import last
     from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
     from attnctl.math.names import OUTPUT, WEIGHTS
@@ -128,6 +129,7 @@ def run_model(
             for source in sources
             for trace in run.run_model(model.model, source, model.layer, settings, keep, moved)
         ]
+    last.keep(traces)
     emit(traces, output, view)
 
 

@@ -212,11 +212,6 @@ SECTIONS = {CostOptions: "Memory and cost", ViewOptions: "What to show", OutputO
 """Where the help of these options stands; others come first, those of settings in their own sections."""
 
 
-def pick_trace(source: str, trace: str | None) -> str:
-    """The file and which of its traces is meant, as `attnctl.store.read` takes it: s.jsonl[3]."""
-    return source if trace is None else f"{source}[{trace}]"
-
-
 class Option(NamedTuple):
     """One option of a command: the parameter that Typer sees, and what reads its value."""
 

@@ -28,10 +28,10 @@ def emit(
     settable: bool = False,
 ) -> None:
     """Write traces as asked; `settable` says that --heads is an option of this command, too."""
+    raise_all(unused_options(view, output))
     wanted = chosen_format(output.format, json=output.json)
     files = [path for path in output.output or () if path != STDOUT]
     printed = not output.output or STDOUT in output.output
-    raise_all(unused_view_options(view, files, wanted if printed else None))
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
         from attnctl.cli.story import tell
@@ -107,8 +107,11 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
         )
 
 
-def unused_view_options(view: ViewOptions, files: Sequence[str], printed: str | None) -> list[str]:
-    """View options that one of these outputs would ignore: the files, and what is printed, if anything."""
+def unused_options(view: ViewOptions, output: OutputOptions) -> list[str]:
+    """View options that one of the outputs would ignore: known before anything is computed."""
+    wanted = chosen_format(output.format, json=output.json)
+    files = [path for path in output.output or () if path != STDOUT]
+    printed = wanted if not output.output or STDOUT in output.output else None
     pictures = [is_picture(path) for path in files]
     table, drawn = printed == "table" and not files, bool(pictures) and all(pictures) and printed is None
     named = {"--head": view.head, "--precision": view.precision}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from attnctl.cli.options import (
     ConfigOption,
     CostOptions,
     EditOptions,
+    Given,
     GradientOptions,
     OutputOptions,
     SentenceOptions,
@@ -21,21 +22,30 @@ from attnctl.cli.options import (
     option,
 )
 
+if TYPE_CHECKING:
+    from attnctl.inputs.config.settings import Settings
+    from attnctl.inputs.plan.prepared import Prepared
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-SENTENCE = typer.Argument(help="One or more sentences; - reads one a line from stdin.", show_default=False)
+SOURCE = typer.Argument(
+    help="A sentence, a config (.yaml), example:NAME, last or a dump to run again; - reads sentences, "
+    "one a line.",
+    metavar="SENTENCE",
+    show_default=False,
+)
 
 
 @command(
     app,
     'attnctl run "I love AI" --heads 2 --causal',
-    "attnctl run -c example:cats-chase-mice --step scores,attention_weights --head 1",
+    "attnctl run example:cats-chase-mice --step scores,attention_weights --head 1",
     "attnctl run --file sentences.txt --format jsonl > all.jsonl",
     'attnctl run "I love AI" --story',
 )
 def run(  # noqa: PLR0913  (a group of options each)
     *,
-    sentence: Annotated[list[str] | None, SENTENCE] = None,
+    source: Annotated[list[str] | None, SOURCE] = None,
     file: Annotated[str | None, option("Read sentences from FILE, one a line.", metavar="FILE")] = None,
     padded: Annotated[
         bool, option("Show every sentence as it is computed: filled up with [PAD].", "--padded")
@@ -59,36 +69,62 @@ def run(  # noqa: PLR0913  (a group of options each)
     sentence, and --layer names the layers to show, each a trace. Without --layer a map says what
     each head of each layer does.
     """
-    from attnctl.api import run_many
-    from attnctl.cli.output import emit, kept_steps
+    from attnctl.cli.output import emit, kept_steps, unused_options
     from attnctl.cli.progress import progress
-    from attnctl.cli.sentences import gather_sentences, hint_at_quotes
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.sentences import find_run, note_joined
 
+    raise_all(unused_options(view, output))
+    asked = find_run(source or [], file, config)
     attention |= gradients
-    raise_all(senseless(model, {**more, **attention, "config": config, "padded": padded or None}))
-    sentences = gather_sentences(sentence or [], file)
     if model.model is not None:
-        from attnctl.cli.models import model_settings, print_model_costs, run_model, sources_of
-
-        sources = sources_of(model, sentences, more.get("context"))
-        settings = model_settings({**attention, **edits}, cost.max_memory)
-        act = print_model_costs if cost.cost else run_model
-        act(model, sources, settings, view, output)
+        given = {**more, **attention, "config": asked.source.config, "padded": padded or None}
+        raise_all(senseless(model, given))
+        run_on_model(
+            model, asked.sentences, more.get("context"), {**attention, **edits}, cost, view, output
+        )
+        note_joined(asked)
         return
-    hint_at_quotes(sentence or [])
-    settings = settings_from(config, {**more, **attention, **edits}, max_memory=cost.max_memory)
-    if padded:
-        from attnctl.inputs.plan import batch
-
-        settings, sentences = batch.pad_batch(settings, sentences)
+    raise_all(senseless(model, {}))
+    settings = asked.source.settings({**more, **attention, **edits}).with_(max_memory=cost.max_memory)
+    runs = prepare_runs(settings, asked.sentences, padded=padded)
     if cost.cost:
         from attnctl.cli.costs import print_costs
-        from attnctl.inputs.plan.sentence import prepare
 
-        runs = [prepare(settings, each) for each in sentences] or [prepare(settings)]
         print_costs(runs, output, view)
         return
+    from attnctl.cli import last
+    from attnctl.inputs.plan.batch import carry_out_batch
+
     with progress("attending") as moved:
-        traces = run_many(sentences, settings, keep=kept_steps(view), progress=moved)
+        traces = carry_out_batch(runs, kept_steps(view), moved)
+    last.keep(traces)
     emit(traces, output, view, settable=True)
+    note_joined(asked)
+
+
+def prepare_runs(settings: Settings, sentences: list[str], *, padded: bool) -> list[Prepared]:
+    """Everything that the run of each sentence needs; of none, that of the settings' own."""
+    from attnctl.inputs.plan.sentence import prepare_all
+
+    if padded:
+        from attnctl.inputs.plan.batch import pad_batch
+
+        settings, sentences = pad_batch(settings, sentences)
+    return prepare_all(settings, sentences)
+
+
+def run_on_model(
+    model: ModelOptions,
+    sentences: list[str],
+    context: str | None,
+    flags: Given,
+    cost: CostOptions,
+    view: ViewOptions,
+    output: OutputOptions,
+) -> None:
+    """A layer of a trained model, or a map of its heads, or what that would cost."""
+    from attnctl.cli.models import model_settings, print_model_costs, run_model, sources_of
+
+    sources = sources_of(model, sentences, context)
+    act = print_model_costs if cost.cost else run_model
+    act(model, sources, model_settings(flags, cost.max_memory), view, output)

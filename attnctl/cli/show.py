@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command, pick_trace
+from attnctl.base.errors import raise_all
+from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command
+from attnctl.cli.source import HELP, source_of
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -19,7 +21,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 )
 def show(
     *,
-    dump: Annotated[str, typer.Argument(help="A dump (.json .jsonl .npz .safetensors), or - for stdin.")],
+    source: Annotated[str, typer.Argument(help=HELP, metavar="SOURCE")],
     trace: TraceOption = None,
     max_memory: MemoryOption = None,
     view: ViewOptions,
@@ -29,13 +31,18 @@ def show(
 
     The blanks of an exercise are shown as NaN.
     """
-    from attnctl.cli.output import emit
+    from attnctl.cli.output import emit, unused_options
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
     from attnctl.verbs.check.exercise import read_to_show
 
+    raise_all(unused_options(view, output))
+    found = source_of(source)
+    raise_all(found.unused({"--trace": trace}, {}))
     with progress("reading"):
-        traces, blanks = read_to_show(pick_trace(dump, trace))
+        traces, blanks = (
+            read_to_show(found.path(trace)) if found.is_file else (found.traces({}, trace), False)
+        )
     if blanks:
         complain("NaN stands for what is still to be filled in")
     emit(traces, output, view)

@@ -24,9 +24,9 @@ from attnctl.cli.options import (
     command,
     findings_option,
     option,
-    pick_trace,
 )
 from attnctl.cli.sentences import gather_sentences
+from attnctl.cli.source import source_of
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
@@ -84,7 +84,7 @@ WRITTEN = ("table", "json", "csv")
 
 OF_CORPUS = "only a corpus has that; add --file"
 
-DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
+SOURCES = "Dumps, configs (.yaml), example:NAME, last, - for stdin, or sentences."
 
 
 @command(
@@ -97,7 +97,7 @@ DUMPS = "Dumps (.json .jsonl .npz .safetensors), or - for stdin."
 )
 def stats(  # noqa: PLR0913  (a group of options each)
     *,
-    dump: Annotated[list[str] | None, typer.Argument(help=DUMPS, metavar="DUMP...")] = None,
+    source: Annotated[list[str] | None, typer.Argument(help=SOURCES, metavar="SOURCE")] = None,
     how: StatsOptions,
     trace: TraceOption = None,
     name: NameOption = None,
@@ -141,7 +141,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
     """
     from attnctl.cli.output import chosen_format, files_for
 
-    arguments = dump or []
+    arguments = source or []
     of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
     of_corpus: dict[str, object] = {"-c": config, **given_of(corpus)}
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
@@ -149,7 +149,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
     out = Output(wanted, files, printed)
     problems = list(unusable(how, out))
     if file is not None:
-        of_dumps["DUMP"] = arguments
+        of_dumps["SOURCE"] = arguments
         raise_all(problems + misplaced_options(of_dumps, "means nothing for a corpus; leave it out"))
         job = job_of(file, model, config, corpus)
         emit(measure(job, corpus.dask, [] if printed else files), out, how)
@@ -173,16 +173,16 @@ def stats_of_dumps(
 ) -> None:
     """Every head of these dumps."""
     from attnctl.cli.attend import renames
-    from attnctl.store import read
     from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads, rollout
 
     if not names:
-        raise AttnError("no DUMP; give one, --model DIR with texts, or --file")
+        raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
     rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []
-    for source in (pick_trace(each, trace) for each in names):
-        traces = read(source, rename=rename)
+    for asked in map(source_of, names):
+        raise_all(asked.unused({"--trace": trace, "--name": name}, {}))
+        source, traces = asked.path(trace), asked.traces({}, trace, rename)
         for number, each in enumerate(traces):
             found.append(measure_heads(each, source if len(traces) == 1 else f"{source}[{number}]"))
             layers += [each] if how.rollout else []

@@ -7,9 +7,9 @@ others are listed as also fitting.
 An entry has its name, the steps where it shows, what it is, what to write instead, and the derivations of
 programs that make it: `Mistake("no-softmax", (WEIGHTS,), "there is no softmax", "take softmax over keys
 (axis=-1)", instead(WEIGHTS, lambda _: Copy(), Softmax))`. A wrong op that is needed stands in
-`mistakes/wrong.py`. For its page (`check --about`) it says `why` people make it, and has lines of NumPy that
-do, `example`, on one of the kinds of attention of `mistakes/examples.py`. `tests/check/` plants the mistake
-as a person writes it, not with the catalogue's op.
+`mistakes/wrong.py`. For its page (`check --about`) it says `why` people make it, and has lines of NumPy
+that do, `example`, on one of the kinds of attention of `mistakes/examples.py`. `tests/check/` plants the
+mistake as a person writes it, not with the catalogue's op.
 """
 
 from attnctl.mistakes.biases import BIASES

@@ -31,7 +31,7 @@ D_MODEL = 8
 
 
 @dataclass(frozen=True)
-class Kind:
+class ExampleKind:
     """A kind of attention, and its arrays by name: their shape, or their numbers."""
 
     settings: Settings
@@ -43,11 +43,11 @@ class Kind:
     """The frequencies of the rotation that a model brings."""
 
 
-def kind(*rules: Any, **given: Any) -> Kind:
+def kind(*rules: Any, **given: Any) -> ExampleKind:
     """Two heads on six tokens, but for what is given: settings, arrays, what else a kind has."""
     arrays = {X: (6, D_MODEL)} | {name: given.pop(name) for name in ARRAYS if name in given}
     beside = {name: given.pop(name) for name in ("loud", "stretched") if name in given}
-    return Kind(Settings(rules=rules, **{"heads": 2, **given}), arrays, **beside)
+    return ExampleKind(Settings(rules=rules, **{"heads": 2, **given}), arrays, **beside)
 
 
 ARRAYS = (
@@ -94,7 +94,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Example:
+class PlantedRun:
     """A run as it was meant and as the mistake makes it, and the arrays that both begin with."""
 
     meant: Settings
@@ -108,7 +108,7 @@ class Example:
         return not any(getattr(step.op, "frequencies", ()) for step in self.right.steps.values())
 
 
-def carry_out_example(mistake: Mistake) -> Example:
+def carry_out_example(mistake: Mistake) -> PlantedRun:
     """Carry out what was meant, and again with the lines of the mistake's example."""
     meant = KINDS[mistake.meant]
     given = {name: draw(name, each, meant.loud) for name, each in (WEIGHTS | dict(meant.arrays)).items()}
@@ -118,7 +118,7 @@ def carry_out_example(mistake: Mistake) -> Example:
         rotary = replace(kind.rotary or Rotary(), frequencies=meant.stretched)
         prepared = replace(prepared, variant=replace(kind, rotary=rotary))
     wrong = with_lines(prepared, mistake.example, names_for(meant, given))
-    return Example(meant.settings, given, prepared.run(), wrong)
+    return PlantedRun(meant.settings, given, prepared.run(), wrong)
 
 
 WEIGHTS: dict[str, Any] = dict.fromkeys(("W_Q", "W_K", "W_V", "W_O"), (D_MODEL, D_MODEL))
@@ -173,7 +173,7 @@ def assigned(statement: ast.stmt) -> set[str]:
 # --- what the lines may use beside NumPy and the steps ---
 
 
-def names_for(meant: Kind, given: Mapping[str, Array]) -> dict[str, Any]:
+def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
     """Sizes, and the functions that every program has."""
     heads, n = meant.settings.heads or 1, given[X].shape[-2]
     keys = given.get(MEMORY, given[X]).shape[-2]

@@ -49,7 +49,7 @@ def read(
     try:
         with stream_of(path, stdin, named=named) as stream:
             traces = traces_in(stream, place, rename)
-            return traces if which is None else [chosen(traces, which, place)]
+            return traces if which is None else [choose_trace(traces, which, place)]
     except MemoryError:
         raise AttnError(f"{place}: not enough memory to read it") from None
     except OSError as error:
@@ -64,7 +64,11 @@ def read_one(
     named: bool = True,
 ) -> Trace:
     """The one trace of a dump; AttnError where there are several."""
-    traces = read(source, stdin, rename, named=named)
+    return only_one(read(source, stdin, rename, named=named), source)
+
+
+def only_one(traces: Sequence[Trace], source: str | Path | None) -> Trace:
+    """The one trace there is. Raises AttnError where there are several."""
     if len(traces) > 1:
         raise AttnError(
             f"{source}: {len(traces)} traces where one was expected; {pick_one(source, traces)}"
@@ -86,7 +90,7 @@ def is_readable(source: str) -> bool:
     return source == STANDARD_INPUT or os.path.exists(source)  # noqa: PTH110  never raises
 
 
-def chosen(traces: Sequence[Trace], which: str, place: str) -> Trace:
+def choose_trace(traces: Sequence[Trace], which: str, place: str) -> Trace:
     """The trace with this number or sentence. Raises AttnError where there is none, or more than one."""
     if WHOLE.fullmatch(which):
         number = int(which[:MOST_DIGITS])
@@ -102,7 +106,7 @@ def chosen(traces: Sequence[Trace], which: str, place: str) -> Trace:
     return found[0]
 
 
-def pick_one(source: str | Path, traces: Sequence[Trace]) -> str:
+def pick_one(source: str | Path | None, traces: Sequence[Trace]) -> str:
     return f"pick one by number, {source}[0] to {source}[{len(traces) - 1}], or by sentence"
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from attnctl.mistakes import CATALOGUE
-from attnctl.mistakes.examples import KINDS, carry_out_example
+from attnctl.mistakes.examples import KINDS, PlantedRun, carry_out_example
 from attnctl.verbs.check import about
 
 FIRST = {each.name: each for each in reversed(CATALOGUE)}
@@ -31,5 +31,5 @@ def test_every_mistake_says_why_and_shows_lines(name):
 def test_without_its_lines_an_example_agrees(kind):
     mistake = next(each for each in CATALOGUE if each.meant == kind)
     example = carry_out_example(mistake)
-    same = about.Example(example.meant, example.given, example.right, example.right)
+    same = PlantedRun(example.meant, example.given, example.right, example.right)
     assert about.judge(same).agrees

@@ -1,5 +1,6 @@
 """Help, suggestions and hints: what a person reads who does not know the command line yet."""
 
+import json
 import re
 import shlex
 
@@ -38,7 +39,7 @@ def test_options_stand_in_sections(call):
     page = call("run", "--help").out
     titles = re.findall(r"^([A-Z][a-z ]+):$", page, re.MULTILINE)
     assert titles == [
-        "Arguments", "Options", "Sentence", "A trained model", "Attention", "Memory and cost", "What if",
+        "Arguments", "Options", "Sentence", "A trained model", "Attention", "Gradients", "Memory and cost", "What if",
         "What to show", "Output", "Examples",
     ]  # fmt: skip
     assert page.index("Output:") < page.index("--format") < page.index("Examples:")
@@ -82,9 +83,13 @@ def test_the_nearest_step_is_suggested(call, verb):
     assert verb == "diff" or done.err.endswith("; did you mean attention_weights?\n")
 
 
-def test_words_without_quotes_get_a_hint(call):
-    done = call("run", "I", "love", "AI", "--brief")
-    assert done.code == 0
-    assert done.err == ("attnctl: note: 3 sentences of one word each; for one sentence write 'I love AI'\n")
-    for fine in (["I love AI"], ["I"], ["I love", "AI"]):
-        assert call("run", *fine, "--brief").err == ""
+def test_words_without_quotes_are_one_sentence(call):
+    done = call("run", "I", "love", "AI", "--json")
+    assert (done.code, json.loads(done.out)["sentence"]) == (0, "I love AI")
+    assert done.err == (
+        "attnctl: note: read as one sentence, 'I love AI'; for a sentence each: "
+        "printf '%s\\n' I love AI | attnctl run -\n"
+    )
+    for fine, count in ((["I love AI"], 1), (["I"], 1), (["I love", "AI"], 2)):
+        done = call("run", *fine, "--format", "jsonl")
+        assert (done.out.count("\n"), done.err) == (count, "")

@@ -38,7 +38,7 @@ def test_from_a_pipe(three, tmp_path):
 
 
 def test_a_file_of_that_name_is_meant_whole(call):
-    call("run", "one", "two", "-o", "a[1].json")
+    call("run", "one thing", "two", "-o", "a[1].json")
     assert len(json.loads(call("show", "a[1].json", "--json").out)) == 2
     assert json.loads(call("show", "a[1].json[1]", "--json").out)["sentence"] == "two"
 

@@ -59,7 +59,7 @@ REFUSED = [
     (["run", "-c", "many.yaml"], ["many.yaml:2 $.heads", "many.yaml:3 $.d_model", "many.yaml:4 $.colour"]),
     (["run", "-c", "number.yaml"], ["number.yaml:2 $.embeddings[0][1]"]),
     (["show", "none.json"], ["none.json", "No such file"]),
-    (["show", "configs/i-love-ai.yaml"], ["configs/i-love-ai.yaml", "not a dump"]),
+    (["show", "configs/none.yaml"], ["configs/none.yaml", "no such file"]),
     (["attend", "heads.yaml"], ["heads.yaml"]),
     (["nonsense"], ["No such command"]),
 ]  # fmt: skip

@@ -49,7 +49,7 @@ EXITS = [
     ("two.json wide.json", 2),
     ("two.json causal.safetensors --step masked_scores", 2),
     ("two.json no-such-file", 2),
-    ("two.json configs/i-love-ai.yaml", 2),
+    ("two.json configs/i-love-ai.yaml", 1),
     ("two.json /dev/null", 2),
     ("two.json", 2),
     ("- -", 2),

@@ -11,7 +11,6 @@ from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.embed import tokens_of
 from attnctl.inputs.plan.prepared import Prepared, asks_for_padding
-from attnctl.inputs.plan.sentence import prepare_all
 from attnctl.inputs.plan.vocab import PAD
 from attnctl.math import Array
 from attnctl.math.derivation import Step
@@ -22,19 +21,19 @@ from attnctl.math.names import EMBEDDINGS, MEMORY
 from attnctl.math.rules import Padding
 
 
-def run_batch(
-    settings: Settings,
-    sentences: Sequence[str],
+def carry_out_batch(
+    alone: Sequence[Prepared],
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Trace]:
-    """Run every sentence in one pass; each trace equals the one its sentence gives alone.
+    """Run every sentence, several in one pass; each trace equals the one its sentence gives alone.
 
     Sentences that are edited, whose own rules hide padding, or that go back to gradients by weights
-    they share, are carried out one by one. Raises AttnError with every problem of the stage that found one.
+    they share, are carried out one by one.
     """
-    alone = prepare_all(settings, sentences)
-    if settings.edits or settings.backward or any(asks_for_padding(each.variant.rules) for each in alone):
+    if len(alone) == 1:
+        return [alone[0].run(keep, progress)]
+    if any(stays_alone(each) for each in alone):
         return [each.run(keep) for each in alone]
     lengths = tuple(len(each.header["tokens"]) for each in alone)
     require_steps(keep or (), [step.name for step in alone[0].derivation])
@@ -45,6 +44,11 @@ def run_batch(
         each.record(member_of(outcome, each, member, length))
         for member, (each, length) in enumerate(zip(alone, lengths, strict=True))
     ]
+
+
+def stays_alone(run: Prepared) -> bool:
+    kind = run.variant
+    return bool(run.what_if) or kind.backward or asks_for_padding(kind.rules)
 
 
 def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:

@@ -62,22 +62,19 @@ class Common:
 
 
 def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
-    """Everything a run of one sentence needs.
-
-    Raises AttnError with every problem of the stage that found one: the words, the sizes, the
-    matrices.
-    """
-    text = settings.sentence if sentence is None else sentence
-    if text is None:
-        raise AttnError('no sentence; give one, like "I love AI", or a config that has one')
-    return prepare_all(settings, [text])[0]
+    """Everything a run of one sentence, or of the settings' own, needs. Raises as `prepare_all`."""
+    return prepare_all(settings, [] if sentence is None else [sentence])[0]
 
 
-def prepare_all(settings: Settings, sentences: Sequence[str]) -> list[Prepared]:
+def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Prepared]:
     """Everything a run of each sentence needs, with one vocabulary and the same weights for all.
 
-    Raises AttnError as `prepare` does.
+    No sentence means the settings' own. Raises AttnError with every problem of the stage that found
+    one: the words, the sizes, the matrices.
     """
+    sentences = sentences or ([] if settings.sentence is None else [settings.sentence])
+    if not sentences:
+        raise AttnError('no sentence; give one, like "I love AI", or a config that has one')
     raise_all(unmeant_cache((), settings))
     settings = tensors.with_file(settings)
     tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]

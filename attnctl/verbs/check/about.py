@@ -15,7 +15,7 @@ from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.show.headline import facts
 from attnctl.inputs.plan.intended import anyones
 from attnctl.mistakes import CATALOGUE
-from attnctl.mistakes.examples import Example, carry_out_example
+from attnctl.mistakes.examples import PlantedRun, carry_out_example
 from attnctl.mistakes.mistake import Mistake
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Report
@@ -28,11 +28,11 @@ LARGE = 1000
 
 
 @dataclass(frozen=True)
-class About:
+class MistakePage:
     """What there is to say of one mistake; `report` is what `check` finds in its example."""
 
     mistake: Mistake
-    example: Example
+    example: PlantedRun
     report: Report
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,17 +55,17 @@ def names() -> list[str]:
     return list(dict.fromkeys(each.name for each in CATALOGUE))
 
 
-def about(name: str) -> About:
+def about(name: str) -> MistakePage:
     """The page of a mistake. Raises AttnError where there is none of this name."""
     found = next((each for each in CATALOGUE if each.name == name), None)
     if found is None:
         near = did_you_mean(name, names(), "attnctl check names those that it knows, like no-scale")
         raise AttnError(f"--about: no mistake {json.dumps(name)}; {near}")
     example = carry_out_example(found)
-    return About(found, example, judge(example))
+    return MistakePage(found, example, judge(example))
 
 
-def judge(example: Example) -> Report:
+def judge(example: PlantedRun) -> Report:
     """What `check` says of an example, its arrays read as those of any program."""
     if not example.by_arrays:
         return check(example.wrong)
@@ -73,7 +73,7 @@ def judge(example: Example) -> Report:
     return check(anyones({**beside, **dict(example.wrong.items())}), example.meant)
 
 
-def lines(page: About, screen: Screen) -> Iterator[Element]:
+def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
     """The page for a terminal."""
     mistake, (finding, *_) = page.mistake, page.report.findings
     yield [(mistake.name, "name")]
@@ -95,7 +95,7 @@ def paragraph(text: str, screen: Screen) -> list[Line]:
     return screen.flow([(screen.ours(word), "") for word in text.split()], " ")
 
 
-def matrices(page: About, screen: Screen) -> Iterator[Element]:
+def matrices(page: MistakePage, screen: Screen) -> Iterator[Element]:
     """A part of the first wrong step, about its largest difference: what it is beside what it should be."""
     name, at = page.report.findings[0].step, page.report.findings[0].gap.at
     right, found = page.example.right[name], page.example.wrong[name]

@@ -1,0 +1,131 @@
+"""The last run of this terminal, in the user's state folder: what the word `last` names.
+
+The run of a sentence is kept as what it was, and carried out again; of arrays and models the numbers
+are kept, where they are few. ATTNCTL_LAST=off keeps nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnctl import __version__
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import SCHEMA
+
+if TYPE_CHECKING:
+    from attnctl.base.trace import Trace
+
+VARIABLE = "ATTNCTL_LAST"
+OFF = {"off", "0", "no", "false"}
+MOST_BYTES = 2**23
+"""More numbers than this are not kept."""
+
+MOST_TERMINALS = 32
+AGAIN = ("sentence", "tokens", "ids", "context", "key_tokens", "key_ids", "config")
+FOLDER = "folder"
+"""Where the run was: files that its config names are looked for there."""
+
+
+def path_of_last() -> Path:
+    """The file of this terminal."""
+    from attnctl.store.folders import state_folder
+
+    session = os.getsid(0) if hasattr(os, "getsid") else os.getppid()
+    return state_folder() / f"last-{session}.json"
+
+
+def is_off() -> bool:
+    return os.environ.get(VARIABLE, "").lower() in OFF
+
+
+def keep(traces: Sequence[Trace]) -> None:
+    """Keep these traces as the last run; a folder that cannot be written is no reason to fail."""
+    if is_off():
+        return
+    path = path_of_last()
+    with suppress(OSError):
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True)
+        if not path.exists():
+            forget_oldest(path.parent)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        text = text_of(traces)
+        with open(temporary, "w", encoding="utf-8", opener=private) as stream:
+            stream.write(text)
+        temporary.replace(path)
+
+
+def private(path: str, flags: int) -> int:
+    """Open a new file that nobody else reads."""
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def forget_oldest(folder: Path) -> None:
+    kept = sorted(folder.glob("last-*"), key=lambda each: each.stat().st_mtime)
+    for each in kept[: max(0, len(kept) + 1 - MOST_TERMINALS)]:
+        each.unlink()
+
+
+def text_of(traces: Sequence[Trace]) -> str:
+    """The runs as JSON: without their numbers where they can be carried out again."""
+    try:
+        if all(is_of_a_sentence(trace) for trace in traces):
+            return json.dumps([heading(trace) for trace in traces], allow_nan=False)
+    except ValueError:  # a bias of −∞, which strict JSON has in other words
+        pass
+    if sum(trace[name].nbytes for trace in traces for name in trace) > MOST_BYTES:
+        return "[]"
+    from io import StringIO
+
+    from attnctl.store.dump_json import write_json
+
+    text = StringIO()
+    write_json(traces, text)
+    return text.getvalue()
+
+
+def is_of_a_sentence(trace: Trace) -> bool:
+    """Whether its config has all that it takes to carry it out again."""
+    patched = any("@" in str(edit) for edit in trace.config.get("edits", ()))
+    return bool(trace.config.get("vocab")) and "model" not in trace.header and not patched
+
+
+def heading(trace: Trace) -> dict[str, object]:
+    said = {name: trace.header[name] for name in AGAIN if name in trace.header}
+    return {"schema": SCHEMA, "attnctl": __version__, **said, FOLDER: os.getcwd(), "steps": {}}  # noqa: PTH109
+
+
+def read_last(word: str, which: str | None = None) -> list[Trace]:
+    """The traces of the last run, or the one that `last[1]` or `which` names.
+
+    Raises AttnError where none is kept.
+    """
+    from attnctl.store.source import choose_trace, read
+
+    path = path_of_last()
+    if is_off() or not path.is_file():
+        why = f"{VARIABLE} is off" if is_off() else "no run in this terminal yet"
+        raise AttnError(f"last: {why}; attnctl run SENTENCE -o FILE keeps one under a name")
+    found = json.loads(path.read_bytes())
+    runs = found if isinstance(found, list) else [found]
+    if not runs:
+        raise AttnError("last: that run was too large to keep; write it with -o FILE")
+    kept = any(run["steps"] for run in runs)
+    traces = read(path) if kept else [carry_out_again(run) for run in runs]
+    selected = word.removeprefix("last")[1:-1] if which is None else which
+    return [choose_trace(traces, selected, "last")] if selected else traces
+
+
+def carry_out_again(run: dict[str, Any]) -> Trace:
+    from attnctl.inputs.config.schema import settings_of
+    from attnctl.inputs.plan.sentence import prepare
+
+    trace = prepare(settings_of(run["config"], run[FOLDER]), run["sentence"]).run()
+    said = {name: run[name] for name in AGAIN if name in run}  # ids may be those of a batch
+    return replace(trace, header={**trace.header, **said})

@@ -1,0 +1,167 @@
+"""What a positional SOURCE names, in every verb: a dump, a config, an example, the last run, a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from attnctl.base.errors import AttnError
+from attnctl.base.files import STANDARD_INPUT
+from attnctl.inputs.config.examples import EXAMPLE
+
+if TYPE_CHECKING:
+    from attnctl.base.trace import Trace
+    from attnctl.cli.options import Given
+    from attnctl.inputs.config.settings import Settings
+
+DUMP, CONFIG, SENTENCE = "dump", "config", "sentence"
+
+SUFFIXES = {
+    **dict.fromkeys((".json", ".jsonl", ".npz", ".npy", ".safetensors", ".html"), DUMP),
+    **dict.fromkeys((".yaml", ".yml"), CONFIG),
+}
+SELECTION = re.compile(r"\[[^]]*\]$")
+"""Which trace of a file is meant: s.jsonl[3]."""
+
+HELP = "A dump, a config (.yaml), example:NAME, last (the run before), - for stdin, or a sentence."
+
+
+class NamedInput(NamedTuple):
+    """What is read, or run; `config` is what the settings of a run are laid over."""
+
+    kind: str
+    text: str | None
+    config: str | None = None
+
+    @property
+    def is_run(self) -> bool:
+        return self.kind != DUMP
+
+    @property
+    def is_last(self) -> bool:
+        return self.text is not None and is_last(self.text)
+
+    @property
+    def is_file(self) -> bool:
+        return self.kind == DUMP and not self.is_last
+
+    def path(self, trace: str | None) -> str:
+        """The file and which of its traces is meant, as `attnctl.store.read` takes it: s.jsonl[3]."""
+        return f"{self.text}[{trace}]" if trace is not None else str(self.text)
+
+    @property
+    def sentence(self) -> str | None:
+        return self.text if self.kind == SENTENCE else None
+
+    def settings(self, flags: Given) -> Settings:
+        """The settings of the run, or those of the run that a dump records, flags laid over them."""
+        from attnctl.cli.settings import settings_from
+
+        if self.is_run:
+            return settings_from(self.config, flags, sentence=self.sentence)
+        from attnctl.verbs.check.intent import settings_of
+
+        trace = self.read_one()
+        if not trace.config.get("vocab"):
+            raise AttnError(f"{self.text}: arrays, not the run of a sentence; attnctl attend reads those")
+        return settings_from(None, flags, base=without_what_follows(settings_of(trace)))
+
+    def run(self, flags: Given) -> Trace:
+        """The run of the sentence, or of the config's own."""
+        from attnctl.inputs.plan.sentence import prepare
+
+        return prepare(self.settings(flags)).run()
+
+    def read(self, trace: str | None = None, rename: Mapping[str, str] | None = None) -> list[Trace]:
+        """Every trace of the dump, or the one that `trace` names, by number or by sentence."""
+        from attnctl.cli import last
+        from attnctl.store import read
+
+        if self.is_last:
+            return last.read_last(str(self.text), trace)
+        return read(self.path(trace), rename=rename)
+
+    def read_one(self, trace: str | None = None, rename: Mapping[str, str] | None = None) -> Trace:
+        """The one trace of the dump. Raises AttnError where there are several."""
+        from attnctl.store.source import only_one
+
+        return only_one(self.read(trace, rename), self.text)
+
+    def traces(
+        self, flags: Given, trace: str | None = None, rename: Mapping[str, str] | None = None
+    ) -> list[Trace]:
+        """What there is to look at: the traces of the dump, or the one of the run."""
+        return [self.run(flags)] if self.is_run else self.read(trace, rename)
+
+    def unused(self, of_files: Given, of_runs: Given) -> Iterator[str]:
+        """A problem for each option that only files have, or only runs, by its flag."""
+        for flag, value in (of_files if self.is_run else of_runs).items():
+            if value is not None and value is not False:
+                has, this = (
+                    (
+                        "a dump",
+                        f"a {self.kind}{': there is no file of that name' * (self.kind == SENTENCE)}",
+                    )
+                    if self.is_run
+                    else ("a sentence", "a dump")
+                )
+                yield f"{flag}: only {has} has that, and this is {this}"
+
+
+def source_of(text: str | None, config: str | None = None) -> NamedInput:
+    """What a word of the command line names; left out, the sentence of the config.
+
+    Raises AttnError for a config beside another one.
+    """
+    if text is None:
+        return NamedInput(CONFIG, None, config)
+    kind = kind_of(text)
+    if kind == CONFIG and config is not None:
+        raise AttnError(f"{text}: a config beside -c {config}; give one of them")
+    return NamedInput(kind, text, text if kind == CONFIG else config)
+
+
+def kind_of(text: str) -> str:
+    """Whether this is a file that is there, or named like one; `example:NAME`; or else a sentence."""
+    if text == STANDARD_INPUT or is_last(text):
+        return DUMP
+    path = SELECTION.sub("", text) if not is_file(text) else text
+    known = SUFFIXES.get(os.path.splitext(path)[1].lower())  # noqa: PTH122  (a text, perhaps of any length)
+    if is_file(path):
+        return known or DUMP
+    if any(character.isspace() for character in path):
+        return SENTENCE
+    return CONFIG if text.startswith(EXAMPLE) else known or SENTENCE
+
+
+def without_what_follows(settings: Settings) -> Settings:
+    """The settings without sizes that follow from the others, so that those may be changed."""
+    heads, width = settings.heads or 1, settings.d_model or 0
+    usual = {"kv_heads": heads, "d_k": width // heads, "d_v": width // heads}
+    return settings.with_(**{name: None for name, size in usual.items() if getattr(settings, name) == size})
+
+
+def no_lone_word(source: NamedInput) -> NamedInput:
+    """The input of a verb whose exit code tells. Raises AttnError for a word that may be a file's name."""
+    if source.kind == SENTENCE and len(str(source.text).split()) == 1:
+        raise AttnError(f"{source.text}: no such file; a dump, a config, example:NAME, last or a sentence")
+    return source
+
+
+def by_flag(given: Given) -> Given:
+    """The settings that are given, by their flag."""
+    from attnctl.inputs.config.fields import KEYWORDS
+
+    spelled = {name: f"--{name.replace('_', '-')}" for name in given}
+    return {KEYWORDS[name].flag_name if name in KEYWORDS else spelled[name]: given[name] for name in given}
+
+
+def is_last(text: str) -> bool:
+    return SELECTION.sub("", text) == "last"
+
+
+def is_file(path: str) -> bool:
+    """Whether something is there that can be read: a file, a pipe, a device."""
+    return os.path.exists(path) and not os.path.isdir(path)  # noqa: PTH110, PTH112  (never raise)
