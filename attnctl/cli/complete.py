@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, MutableMapping
 from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
+from attnctl.cli.source import CONFIG, DUMP, SUFFIXES, source_of
+from attnctl.inputs.config.examples import EXAMPLE
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
+
+
+BEHIND_COLON = "_ATTNCTL_BEHIND_COLON"
 
 
 def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: str) -> list[str] | None:
@@ -19,22 +25,55 @@ def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: 
     `given` are the parameters that the command line has already, by name.
     """
     match name:
-        case "step":
+        case "step" | "blank":
             return one_more(step_names(given), incomplete)
         case "config":
-            return begun([*example_names(), *files(incomplete, ".yaml", ".yml")], incomplete)
+            return begun([*example_names(), *files(incomplete, CONFIG)], incomplete)
+        case "source" | "a" | "b":
+            return begun([*example_names(), "last", *files(incomplete, CONFIG, DUMP)], incomplete)
         case "name" if metavar == "NAME":
             return begun([each.removeprefix("example:") for each in example_names()], incomplete)
         case "cell":
             return cells(given, incomplete)
+        case "lesson":
+            return one_more(lesson_names(), incomplete)
+        case "about":
+            return begun(mistake_names(), incomplete)
     if metavar and metavar.startswith("<"):
         return begun(metavar[1:-1].split("|"), incomplete)
     return None
 
 
+def lesson_names() -> list[str]:
+    from attnctl.verbs.learn import lessons
+
+    return [each.name for each in lessons()]
+
+
+def mistake_names() -> list[str]:
+    from attnctl.mistakes import CATALOGUE
+
+    return [each.name for each in CATALOGUE]
+
+
+def join_at_colons(environ: MutableMapping[str, str]) -> None:
+    """Put together what bash hands over as three words: example : india-is-great.
+
+    It ends a word at each colon, and completes what stands behind it: `begun` then leaves out the rest.
+    """
+    line, at = environ.get("COMP_WORDS", ""), int(environ.get("COMP_CWORD") or 0)
+    joined = re.sub(r"(?<!\S)example\s:(?:\s(?=\S))?", EXAMPLE, line)
+    if joined != line:
+        environ["COMP_WORDS"] = joined
+        environ["COMP_CWORD"] = str(at - len(line.split()) + len(joined.split()))
+        environ[BEHIND_COLON] = EXAMPLE
+
+
 def begun(words: Iterable[str], incomplete: str) -> list[str]:
     """The words that begin so; none that a terminal would act on when a shell lists it."""
-    return [word for word in words if word.startswith(incomplete) and word.isprintable()]
+    before = os.environ.get(BEHIND_COLON, "")
+    found = dict.fromkeys(word for word in words if word.startswith(incomplete) and word.isprintable())
+    return [word.removeprefix(before) for word in found]
 
 
 def one_more(names: Iterable[str], incomplete: str) -> list[str]:
@@ -46,7 +85,7 @@ def one_more(names: Iterable[str], incomplete: str) -> list[str]:
 def step_names(given: Mapping[str, Any]) -> list[str]:
     from attnctl.math.names import TABLE
 
-    trace = dump_in(given)
+    trace = trace_in(given)
     return list(TABLE if trace is None else trace)
 
 
@@ -57,24 +96,32 @@ def example_names() -> list[str]:
     return [f"{EXAMPLE}{name}" for name in names()]
 
 
-def files(incomplete: str, *suffixes: str) -> list[str]:
-    """The files that begin so, with one of these suffixes, and the folders they may be in."""
+def files(incomplete: str, *kinds: str) -> list[str]:
+    """The files that begin so, with a suffix of these kinds, and the folders they may be in."""
     found = sorted(glob(f"{escape(incomplete)}*"))  # noqa: PTH207  pathlib would rewrite ./x
     folders = [f"{path}/" for path in found if os.path.isdir(path)]  # noqa: PTH112
+    suffixes = tuple(suffix for suffix, kind in SUFFIXES.items() if kind in kinds)
     return [path for path in found if path.endswith(suffixes)] + folders
 
 
-def dump_in(given: Mapping[str, Any]) -> Any:
-    """The trace of the dump that the command line names, where it can be read: stdin is left alone."""
-    source = given.get("dump") or given.get("a")
-    if not isinstance(source, str) or source == "-":
+def trace_in(given: Mapping[str, Any]) -> Any:
+    """The first trace that the command line names, where it can be had: stdin is left alone."""
+    named = given.get("source") or given.get("a")
+    text = " ".join(named) if isinstance(named, (list, tuple)) else named
+    if text == "-" or (text is None and given.get("config") is None):
         return None
-    from attnctl.store import read
-
     try:
-        return read(source)[0]
+        return source_of(text, given.get("config")).traces(settings_given(given))[0]
     except AttnError:
         return None
+
+
+def settings_given(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are written on the command line, read."""
+    from attnctl.inputs.config.fields import KEYWORDS, is_given
+
+    known = {name: KEYWORDS[name] for name in given if name in KEYWORDS and is_given(given[name])}
+    return {name: setting.read_flag(given[name]) for name, setting in known.items() if setting.flag}
 
 
 def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:
@@ -82,7 +129,7 @@ def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:
 
     Where just one is left it goes on to the next axis: a shell puts a space behind what is whole.
     """
-    trace = dump_in(given)
+    trace = trace_in(given)
     if trace is None:
         return []
     found = [f"{name}[" for name in trace] if "[" not in incomplete else places(trace, incomplete)
@@ -94,9 +141,10 @@ def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:
 
 def places(trace: Trace, incomplete: str) -> list[str]:
     """An address up to its last comma or bracket, with each place along the axis that comes next."""
-    from attnctl.base.cells import spellings
+    from attnctl.base.cells import Address, spellings
 
     step, _, written = incomplete.partition("[")
+    step = Address(step).named(trace).step
     axis = written.count(",")
     if step not in trace or axis >= trace[step].ndim:
         return []

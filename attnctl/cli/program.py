@@ -88,6 +88,10 @@ def command(args: list[str]) -> Exit:
 
     from attnctl.cli.app import app
 
+    if "COMP_WORDS" in os.environ:
+        from attnctl.cli.complete import join_at_colons
+
+        join_at_colons(os.environ)
     try:
         code = Exit(app(args, prog_name="attnctl", standalone_mode=False) or 0)
     except TyperException as error:
