@@ -316,9 +316,9 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. Raises
     AttnError where the function cannot be called, and for names that there are not.
     """
-    from attnctl.verbs.conform.ask import ask_of, target_for
-    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
+    from attnctl.verbs.conform.claims import ALWAYS_FORM, ARRAYS, make_request
     from attnctl.verbs.conform.run import run as run_suite
+    from attnctl.verbs.conform.target import make_target
 
     said = {
         "layout": layout,
@@ -328,7 +328,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     }
     given = read_options(said, {name: each.reader for name, each in ARRAYS.items()})
     on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
-    wanted = ask_of(
+    wanted = make_request(
         given=given,
         always=lambda claimed: laid(claimed, on),
         like=like,
@@ -341,7 +341,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         quick=quick,
         save=None if save is None else fspath(save),
     )
-    made, name = target_for(target, framework, device, timeout)
+    made, name = make_target(target, framework, device, timeout)
     return run_suite(made, name, wanted, progress)
 
 

@@ -12,18 +12,19 @@ import typer
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.values import POSITIVE, whole, words
 from attnctl.cli.options import SECTIONS, Given, command, findings_option, option
-from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
-from attnctl.verbs.conform.layout import USUAL
+from attnctl.verbs.conform.claims import ALWAYS, ARRAYS, TARGET
+from attnctl.verbs.conform.conventions import USUAL
 
 if TYPE_CHECKING:
+    from attnctl.verbs.conform.call import Target
+    from attnctl.verbs.conform.claims import Request
     from attnctl.verbs.conform.report import Conformance
-    from attnctl.verbs.conform.suite import Asked
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class TargetOptions(NamedTuple):
-    """How the target is called."""
+    """The options that say how the target is called."""
 
     like: Annotated[
         str | None,
@@ -56,7 +57,7 @@ class TargetOptions(NamedTuple):
 
 
 class SuiteOptions(NamedTuple):
-    """What is run."""
+    """The options that say what is run."""
 
     quick: Annotated[
         bool, option("About ten seconds: fewer lengths, sizes and random cases.", "--quick")
@@ -93,7 +94,7 @@ class SuiteOptions(NamedTuple):
 
 
 class ReportOptions(NamedTuple):
-    """How the answer is given."""
+    """The options that say how the answer is given."""
 
     save: Annotated[
         str | None,
@@ -151,28 +152,19 @@ def conform(
     could be run.
     """
     from attnctl.cli.output import files_for
-    from attnctl.cli.progress import progress
     from attnctl.formats import write_found
-    from attnctl.verbs.conform import others, run
-    from attnctl.verbs.conform.ask import target_for
-    from attnctl.verbs.conform.replay import replay_case
+    from attnctl.verbs.conform.target import make_target
 
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
     if what.suite and what.replay:
         raise AttnError("--replay: it runs one case; leave out --suite")
     files, printed = files_for("conform", output)
-    asked = asked_of(target, how, what, report, given=arrays, always=always)
+    asked = read_request(target, how, what, report, given=arrays, always=always)
     framework = how.framework or "numpy"
     options = asked.claims.features if is_command(target) else ()
-    made, name = target_for(target_name(target), framework, how.device, how.timeout, asked.jobs, options)
-    with progress("cases") as moved:
-        if what.replay:
-            found = run.replay(made, name, asked, what.replay, replay_case(what.replay))
-        elif what.suite:
-            found = others.run(made, name, asked, what.suite, moved)
-        else:
-            found = run.run(made, name, asked, moved)
+    made, name = make_target(target_words(target), framework, how.device, how.timeout, asked.jobs, options)
+    found = run_cases(made, name, asked, what)
     write_found("conform", [found], files)
     show(found, report, printed=printed)
     if found.agrees is None:
@@ -180,12 +172,27 @@ def conform(
     return Exit.OK if found.agrees else Exit.DIFFERS
 
 
+def run_cases(target: Target, name: str, asked: Request, what: SuiteOptions) -> Conformance:
+    """Run the one case of a file, the cases of a published suite, or every feature."""
+    from attnctl.cli.progress import progress
+    from attnctl.verbs.conform.published import run_published
+    from attnctl.verbs.conform.replay import read_saved
+    from attnctl.verbs.conform.run import replay, run
+
+    with progress("cases") as moved:
+        if what.replay:
+            return replay(target, name, asked, what.replay, read_saved(what.replay))
+        if what.suite:
+            return run_published(target, name, asked, what.suite, moved)
+        return run(target, name, asked, moved)
+
+
 def is_command(target: list[str]) -> bool:
     return len(target) > 1 or "{in" in target[0]
 
 
-def target_name(target: list[str]) -> str | list[str]:
-    """The name of a function, or the words of a command. Raises AttnError for several targets."""
+def target_words(target: list[str]) -> str | list[str]:
+    """Return the name of a function, or the words of a command. Raises AttnError for several targets."""
     if not is_command(target):
         return target[0]
     if len(target) > 1 and not any("{in" in word for word in target):
@@ -193,7 +200,7 @@ def target_name(target: list[str]) -> str | list[str]:
     return target if len(target) > 1 else shlex.split(target[0])
 
 
-def asked_of(
+def read_request(
     target: list[str],
     how: TargetOptions,
     what: SuiteOptions,
@@ -201,16 +208,16 @@ def asked_of(
     *,
     given: Given,
     always: Given,
-) -> Asked:
-    """How the suite is to be run. Raises AttnError for names that there are not."""
+) -> Request:
+    """Read what is asked for. Raises AttnError for names that there are not."""
     from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
-    from attnctl.verbs.conform.ask import ask_of
+    from attnctl.verbs.conform.claims import make_request
     from attnctl.verbs.conform.replay import FOLDER
 
-    flags = flags_of(how, what)
+    flags = list_flags(how, what)
     called = (flags, ["--", *target]) if is_command(target) else ([*target, *flags], [])
-    return ask_of(
+    return make_request(
         given={"layout": USUAL} | given if is_command(target) else given,
         always=lambda claimed: settings_from(None, always, claimed),
         like=how.like,
@@ -227,8 +234,8 @@ def asked_of(
     )
 
 
-def flags_of(how: TargetOptions, what: SuiteOptions) -> list[str]:
-    """The flags that say how the target is called, to be said again."""
+def list_flags(how: TargetOptions, what: SuiteOptions) -> list[str]:
+    """List the flags that say how the target is called, for the line of a replay."""
     given = {
         "like": how.like,
         "returns": how.returns,
@@ -244,12 +251,11 @@ def flags_of(how: TargetOptions, what: SuiteOptions) -> list[str]:
 
 
 def show(found: Conformance, report: ReportOptions, *, printed: bool) -> None:
-    """Write the report as it is asked for."""
     if report.junit is not None:
         from attnctl.store import write_text
-        from attnctl.verbs.conform.junit import junit
+        from attnctl.verbs.conform.view import write_junit
 
-        write_text(junit(found), report.junit)
+        write_text(write_junit(found), report.junit)
     if not printed:
         return
     if report.json:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.verbs.conform import run
-from attnctl.verbs.conform.declared import ALWAYS_FORM
-from attnctl.verbs.conform.diagnosis import Diagnosis
-from attnctl.verbs.conform.layout import AXES, MASKS, back, laid_out
+from attnctl.verbs.conform import results
+from attnctl.verbs.conform.claims import ALWAYS_FORM
+from attnctl.verbs.conform.conventions import AXES, MASKS
+from attnctl.verbs.conform.diagnosis import Cause
+from attnctl.verbs.conform.layout import lay_out, read_back
 
 
 def conform(function, *only, dtypes=("float32",), **more):
@@ -20,7 +21,7 @@ def conform(function, *only, dtypes=("float32",), **more):
 @pytest.fixture
 def _unexplained(monkeypatch):
     """The search for a name takes longest where there is none."""
-    monkeypatch.setattr(run, "diagnose", lambda *_: Diagnosis(None, ""))
+    monkeypatch.setattr(results, "diagnose", lambda *_: Cause(None, ""))
 
 
 def of(found, feature):
@@ -36,7 +37,7 @@ def attends(layout="bhnd", **options):
     def kernel(q, k, v):
         trace = attnctl.attend({"Q": q, "K": k, "V": v}, layout=layout, dtype=q.dtype.name, **options)
         out = np.asarray(trace["head_outputs"])
-        return laid_out(out, layout) if layout != "bhnd" else out
+        return lay_out(out, layout) if layout != "bhnd" else out
 
     return kernel
 
@@ -179,7 +180,7 @@ def laid(layout, heads):
     def told(q, k, v, num_heads):
         if q.ndim != len(layout):
             raise ValueError(f"{q.ndim} axes")
-        return laid_out(kernels.good(*(back(x, layout, num_heads) for x in (q, k, v))), layout)
+        return lay_out(kernels.good(*(read_back(x, layout, num_heads) for x in (q, k, v))), layout)
 
     return told if heads is None else lambda q, k, v: told(q, k, v, heads)
 

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.verbs.conform.call import Call, Framework
-from attnctl.verbs.conform.command import Command
-from attnctl.verbs.conform.last_words import read_last_words
+from attnctl.verbs.conform.call import CALLS, TargetCall, chance_missed
+from attnctl.verbs.conform.command import Program
+from attnctl.verbs.conform.invoke import Framework, read_last_words
 from attnctl.verbs.conform.process import Worker
-from attnctl.verbs.conform.repeat import CALLS, chance_missed
 
 KERNELS = Path(__file__).parent / "kernels_here.py"
 
@@ -39,7 +38,8 @@ def worker():
 
 def call(d=8, **more):
     draw = np.random.RandomState(0)
-    return Call(tuple(draw.standard_normal((1, 2, 5, d)) for _ in range(3)), {}, dtype="float64", **more)
+    inputs = tuple(draw.standard_normal((1, 2, 5, d)) for _ in range(3))
+    return TargetCall(inputs, {}, dtype="float64", **more)
 
 
 def gone(pid):
@@ -88,12 +88,12 @@ def test_what_a_target_prints_goes_nowhere(worker):
 
 
 def test_what_a_target_raises_is_an_answer(worker):
-    answer = worker("good").call(Call((np.zeros((1, 1, 2, 3)),) * 3, {"scale": "x"}))
+    answer = worker("good").call(TargetCall((np.zeros((1, 1, 2, 3)),) * 3, {"scale": "x"}))
     assert answer.error in {"UFuncTypeError", "_UFuncNoLoopError", "TypeError"}
 
 
 def test_numbers_reach_it_in_their_type(worker):
-    answer = worker("good").call(Call(call().inputs, {}, dtype="float16"))
+    answer = worker("good").call(TargetCall(call().inputs, {}, dtype="float16"))
     assert answer.dtype == "float16"
 
 
@@ -175,7 +175,7 @@ np.savez(sys.argv[2], out=e / e.sum(-1, keepdims=True) @ v)
 def command(tmp_path, text=SCRIPT, limit=30.0):
     path = tmp_path / "kernel.py"
     path.write_text(text)
-    made = Command([sys.executable, str(path), "{in}", "{out}"], limit=limit)
+    made = Program([sys.executable, str(path), "{in}", "{out}"], limit=limit)
     made.start()
     return made
 
@@ -202,7 +202,7 @@ np.savez(sys.argv[2], out=out)
 
 def test_the_memory_of_a_command_is_filled_and_it_is_run_again(tmp_path):
     inputs = tuple(np.zeros((1, 2, 40, 8)) for _ in range(3))
-    answer = command(tmp_path, UNWRITTEN).call(Call(inputs, {}, times=2, seconds=30.0))
+    answer = command(tmp_path, UNWRITTEN).call(TargetCall(inputs, {}, times=2, seconds=30.0))
     assert np.abs(answer.outputs[0][..., 0]).min() > 1e300
     assert (answer.repeats.calls, answer.repeats.same) == (2, True)
 
@@ -293,21 +293,22 @@ def test_how_a_command_fails_is_an_answer(tmp_path, text, limit, error, words):
 
 def test_a_command_needs_places_for_its_files():
     with pytest.raises(attnctl.AttnError, match=r"write \{in\} and \{out\}"):
-        Command(["true", "{in}"]).start()
+        Program(["true", "{in}"]).start()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_safetensors_hold_every_type(tmp_path, dtype):
     """The command copies V; a bfloat16 is there by its bits."""
-    from attnctl.verbs.conform.build import problem_of
-    from attnctl.verbs.conform.case import Case, Conventions
+    from attnctl.verbs.conform.case import Case
+    from attnctl.verbs.conform.conventions import Conventions
+    from attnctl.verbs.conform.options import make_problem
 
     path = tmp_path / "in.safetensors"
-    problem = problem_of(Case(dtype=dtype, batch=1, heads=1, kv_heads=1), Conventions())
+    problem = make_problem(Case(dtype=dtype, batch=1, heads=1, kv_heads=1), Conventions())
     arrays = {name: problem.arrays[name] for name in "QKV"}
-    from attnctl.verbs.conform.command import in_type, write
+    from attnctl.verbs.conform.command import cast, write_arrays
 
-    write(path, {name: in_type(each, dtype) for name, each in arrays.items()}, dtype)
+    write_arrays(path, {name: cast(each, dtype) for name, each in arrays.items()}, dtype)
     safetensors = pytest.importorskip("safetensors")
     with safetensors.safe_open(path, "numpy") as file:
         if dtype != "bfloat16":

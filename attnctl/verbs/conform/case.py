@@ -1,4 +1,4 @@
-"""A case: a small value from which every array of a call follows, and what attention makes of them."""
+"""A case: a small value that fixes every array of a call, and the problem made of it."""
 
 from __future__ import annotations
 
@@ -9,66 +9,15 @@ from zlib import crc32
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.evidence.precision import BFLOAT16, DTYPES, Precision, round_to
+from attnctl.evidence.precision import DTYPES, round_to
 from attnctl.inputs.arrays.facts import Facts
 from attnctl.inputs.config.settings import LENGTHS, Settings
 from attnctl.inputs.plan.variant import variant
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation, Variant
+from attnctl.math.derivation import Derivation, Rotary, Variant
 from attnctl.math.names import BIAS, MASK
 from attnctl.math.rules import PerBatch, Rule
-from attnctl.verbs.conform.declared import NOTHING
-from attnctl.verbs.conform.layout import MASKS, USUAL
-
-TYPES: dict[str, Precision] = {
-    **{name: DTYPES[name] for name in ("float64", "float32", "float16")},
-    BFLOAT16.name: BFLOAT16,
-}
-"""The types that a target is called with, the finest first."""
-
-LARGE, BELOW, APART = 2496.0, 3008.0, 512.0
-MOST_LARGE = 16
-"""Q of the fill `large`, which is 0 from column 16 on: with 16 columns of ±1 scores are about ±1e4, apart
-by 256 in every type, and those of odd queries are all below −1e4."""
-
-
-MASK_KINDS = ("boolean", "1 and 0", "added")
-"""How a mask that says who sees whom may be given: as truth values, as numbers, or as 0 and −∞."""
-
-
-@dataclass(frozen=True)
-class Conventions:
-    """What a target does where programs differ; found out before it is judged."""
-
-    corner: str = "top-left"
-    """Where the diagonal of a causal mask starts when there are more keys than queries."""
-    window: str = "W"
-    """Of a sliding window W: whether a query sees W keys or W + 1, itself among them."""
-    ahead: str = "none"
-    """What a sliding window without causal sees ahead of the query: none, the same, or all."""
-    lengths: str = "first key"
-    """Where the diagonal is with key lengths: counted from the first key, or ending at each length."""
-    layout: str = USUAL
-    """The axes of its arrays, as `attnctl.verbs.conform.layout` has them."""
-    packed: str = ""
-    """The axes of Q, K and V in one array, heads in an axis of their own; 3 is that of Q, K and V."""
-    mask: str = MASKS[0]
-    """The shape of a mask."""
-    mask_kind: str = "boolean"
-    """A mask that is no bias is given as `boolean`, as `1 and 0`, or as 0 and −∞ which are `added`."""
-    true: str = "may attend"
-    """Where a boolean mask is true: a query may attend there, or the key is hidden."""
-    masked: str = "both"
-    """What holds where attention that is always causal is given a mask: both, or the mask alone."""
-
-    def offset(self, case: Case, asked: int | str | None = None) -> PerBatch:
-        """The number of keys before query 0; `asked` is that of the attention that is always on."""
-        if isinstance(asked, int):
-            return asked
-        each = LENGTHS if self.lengths == "each length" and not case.past else asked
-        if each == LENGTHS and "key_lengths" in case.asked:
-            return tuple(length - case.queries for length in case.lengths)
-        return case.past if case.past or self.corner == "top-left" else case.keys - case.queries
+from attnctl.verbs.conform.conventions import NOTHING, TYPES, Conventions
 
 
 @dataclass(frozen=True)
@@ -121,42 +70,49 @@ class Case:
         return replace(self, options=tuple({**self.asked, **options}.items()))
 
     def without(self, *names: str) -> Case:
-        """The same without these options."""
         return replace(self, options=tuple(each for each in self.options if each[0] not in names))
 
     def to_dict(self) -> dict[str, Any]:
         """As a dump's header holds it."""
-        return {**asdict(self), "options": [[name, plain(value)] for name, value in self.options]}
+        return {**asdict(self), "options": [[name, to_lists(value)] for name, value in self.options]}
 
     @classmethod
     def of(cls, data: Any) -> Case:
         """The case that `to_dict` wrote. Raises AttnError for what is none."""
         try:
             known = {each.name: data[each.name] for each in fields(cls)}
-            known["options"] = tuple((name, frozen(value)) for name, value in data["options"])
+            known["options"] = tuple((name, to_tuples(value)) for name, value in data["options"])
             return cls(**known)
         except (KeyError, TypeError, ValueError) as error:
             raise AttnError(f"conform.case: not a case of attnctl conform ({error})") from None
 
 
-def plain(value: Any) -> Any:
-    """Tuples as lists."""
-    return [plain(each) for each in value] if isinstance(value, tuple) else value
+def keys_before(case: Case, conventions: Conventions, asked: int | str | None = None) -> PerBatch:
+    """The number of keys before query 0; `asked` is the causal_offset that is always on."""
+    if isinstance(asked, int):
+        return asked
+    each = LENGTHS if conventions.lengths == "each length" and not case.past else asked
+    if each == LENGTHS and "key_lengths" in case.asked:
+        return tuple(length - case.queries for length in case.lengths)
+    return case.past if case.past or conventions.corner == "top-left" else case.keys - case.queries
 
 
-def frozen(value: Any) -> Any:
-    """Lists as tuples."""
-    return tuple(frozen(each) for each in value) if isinstance(value, list) else value
+def to_lists(value: Any) -> Any:
+    return [to_lists(each) for each in value] if isinstance(value, tuple) else value
+
+
+def to_tuples(value: Any) -> Any:
+    return tuple(to_tuples(each) for each in value) if isinstance(value, list) else value
 
 
 @dataclass
 class Problem:
-    """The arrays of a case, what an option is passed as, and the attention that is meant."""
+    """The arrays of a case, the options as they are passed, and the attention that is meant."""
 
     case: Case
     conventions: Conventions
     arrays: dict[str, Array]
-    """What the derivation starts from, under our names."""
+    """The inputs of the derivation, under our names."""
     passed: dict[str, Any] = field(default_factory=dict)
     """By option: its value, with arrays over (batch, head, query, key)."""
     rules: list[Rule] = field(default_factory=list)
@@ -191,11 +147,9 @@ class Problem:
         self.rules = [each for each in self.rules if type(each) is not type(rule)] + [rule]
 
     def add_bias(self, bias: Array) -> None:
-        """Add something to the scores."""
         self.arrays[BIAS] = self.arrays.get(BIAS, 0.0) + np.broadcast_to(bias, self.scores)
 
     def hide(self, allowed: Array) -> None:
-        """Hide what is not allowed."""
         self.arrays[MASK] = self.arrays.get(MASK, True) & np.broadcast_to(allowed, self.scores)
 
     @property
@@ -212,3 +166,79 @@ class Problem:
     @property
     def derivation(self) -> Derivation:
         return self.variant.derivation
+
+
+# --- Q, K and V ---
+
+
+def draw_random(problem: Problem) -> dict[str, Array]:
+    """Normal numbers; Q and K times the magnitude."""
+    case = problem.case
+    q = problem.draw("Q", case.batch, case.heads, case.queries, case.d_k)
+    k = problem.draw("K", case.batch, case.kv_heads, case.keys, case.d_k)
+    v = problem.draw("V", case.batch, case.kv_heads, case.keys, case.d_v)
+    return {"Q": problem.in_type(q * case.magnitude), "K": problem.in_type(k * case.magnitude), "V": v}
+
+
+LARGE, BELOW, APART = 2496.0, 3008.0, 512.0
+MOST_LARGE = 16
+"""Q of the fill `large`, which is 0 from column 16 on: with 16 columns of ±1 scores are about ±1e4, apart
+by 256 in every type, and those of odd queries are all below −1e4."""
+
+
+def unit_values(case: Case) -> Array:
+    """V with a one in column j mod d_v of key j, so that the output tells the weights."""
+    shape = (case.batch, case.kv_heads, case.keys, case.d_v)
+    columns = np.arange(case.keys) % case.d_v
+    return np.broadcast_to(np.eye(case.d_v)[columns], shape).copy()
+
+
+def draw_uniform(problem: Problem) -> dict[str, Array]:
+    """Q = 0 and V of unit vectors: each query sees its keys alike, which shows who sees whom."""
+    arrays = draw_random(problem)
+    return arrays | {"Q": np.zeros_like(arrays["Q"]), "V": unit_values(problem.case)}
+
+
+def draw_identity(problem: Problem) -> dict[str, Array]:
+    """V of unit vectors: the output is the weights."""
+    return draw_random(problem) | {"V": unit_values(problem.case)}
+
+
+def draw_by_head(problem: Problem) -> dict[str, Array]:
+    """V constant in each kv head: the output says which head was read."""
+    case = problem.case
+    numbers = 1.0 + np.arange(case.kv_heads) + 16 * np.arange(case.batch)[:, None]
+    shape = (case.batch, case.kv_heads, case.keys, case.d_v)
+    return draw_random(problem) | {"V": np.broadcast_to(numbers[..., None, None], shape).copy()}
+
+
+def draw_large(problem: Problem) -> dict[str, Array]:
+    """Scores of ±1e4 with one key ahead of the others: the output is that key's row of V, exactly.
+
+    Keys are different rows of ±1 that begin with 1. Even queries are large multiples of one key;
+    odd ones are that key, and far below 0 with every key. Rotary positions make any key the first,
+    and a score as much as √2 larger: half of that stays in range.
+    """
+    case = problem.case
+    used = min(case.d_k, MOST_LARGE)
+    bits = (np.arange(case.keys)[:, None] >> np.arange(case.d_k - 1)) & 1
+    keys = np.concatenate([np.ones((case.keys, 1)), 2.0 * bits - 1.0], axis=1)
+    meant = (7 * np.arange(case.queries) + 3) % case.keys
+    odd = np.arange(case.queries)[:, None] % 2 == 1
+    q = np.where(odd, APART * keys[meant], LARGE * keys[meant])
+    q[:, 0] = np.where(odd[:, 0], -BELOW * used, q[:, 0])
+    q[:, used:] = 0.0
+    q *= 0.5 if isinstance(problem.always.positions, Rotary) else 1.0
+    shape = (case.batch, case.kv_heads, case.keys, case.d_k)
+    queries = np.broadcast_to(q, (case.batch, case.heads, case.queries, case.d_k)).copy()
+    return draw_random(problem) | {"Q": queries, "K": np.broadcast_to(keys, shape).copy()}
+
+
+FILLS = {
+    "random": draw_random,
+    "who": draw_uniform,
+    "identity": draw_identity,
+    "heads": draw_by_head,
+    "large": draw_large,
+}
+"""The ways of drawing Q, K and V, by the `fill` of a case."""

@@ -1,6 +1,6 @@
-"""What someone declares of a target: `--claims FILE` and `--xfail FILE`, in YAML.
+"""What is declared of a target, by options and in files, and the request that is made of it all.
 
-claims:
+`--claims FILE` is YAML:
 
     features: [grouped heads, lengths]      # must be there: an exception is a failure
     without: [bias]                         # taken, but not claimed: skipped
@@ -9,7 +9,7 @@ claims:
     head_sizes: [64, 128]                   # and multiple_of, layout, mask_shape, as the options say them
     always: {causal: true, window: [3, 0]}  # what is on whatever it is called with
 
-xfail, known and filed; a feature with why, or with the types it is about:
+`--xfail FILE` names features that are known to fail, with why, or with the types it is about:
 
     causal: corner is wrong, filed as 12
     grouped heads: {types: [float16], why: overflows}
@@ -17,37 +17,156 @@ xfail, known and filed; a feature with why, or with the types it is about:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input
-from attnctl.base.values import BadValueError, Path, json_path, shown
+from attnctl.base.forms import Form
+from attnctl.base.setting import ATTENTION, Flag, Setting
+from attnctl.base.values import SIZE, BadValueError, Path, Plain, Reader, each, json_path, shown, words
 from attnctl.base.words import nearest
 from attnctl.inputs.config import yaml
-from attnctl.verbs.conform.case import TYPES
-from attnctl.verbs.conform.conventions import KNOWN
-from attnctl.verbs.conform.declared import FORM, Declared
+from attnctl.inputs.config.fields import FIELDS, KEYWORDS, laid, settings_with_flags
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.math.kind import BACKWARD, COTANGENT, KIND
+from attnctl.verbs.conform.conventions import AXES, KNOWN, MASK_SHAPE, MASKS, NOTHING, TYPES
 from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
+from attnctl.verbs.conform.library import LIBRARIES, Library
+
+TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
+
+
+def list_unusual(settings: Settings) -> dict[str, Any]:
+    """Return the settings that are not as usual, as a config has them."""
+    usual = NOTHING.to_dict()
+    return {name: value for name, value in settings.to_dict().items() if usual.get(name) != value}
+
+
+def read_layout(value: Any) -> str:
+    """The axes of Q, K and V, and those of the output where they are others: bhnd, bhnd:bnhd."""
+    parts = value.split(":") if isinstance(value, str) else [value]
+    if len(parts) > 2:
+        raise BadValueError(f"{shown(value)} is not IN or IN:OUT; write axes like bhnd, or bhnd:bnhd")
+    return ":".join(map(words(*AXES), parts))
+
+
+def read_sizes(value: Any) -> tuple[int, ...]:
+    """A number, several with commas between them, or a list of them."""
+    parts = [Plain(part.strip()) for part in value.split(",")] if isinstance(value, str) else value
+    return tuple(sorted(set(each(parts if isinstance(parts, list) else [parts], SIZE))))
+
+
+ARRAYS = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "layout",
+            Reader(read_layout, {}, f"<{'|'.join(AXES)}>[:OUT]"),
+            "The axes of its arrays (batch, head, n, d), :OUT those of its output where they are others; "
+            "left out, found out.",
+            "bhnd",
+            Flag("--layout", TARGET),
+        ),
+        Setting(
+            "head_sizes",
+            Reader(read_sizes, {}, "N,…"),
+            "The only head sizes that it takes.",
+            [64, 128],
+            Flag("--head-sizes", TARGET),
+        ),
+        Setting(
+            "multiple_of",
+            SIZE,
+            "It takes numbers of queries and keys that are multiples of this.",
+            16,
+            Flag("--multiple-of", TARGET),
+        ),
+        Setting(
+            "mask_shape",
+            words(*MASKS),
+            "The axes of its mask (m keys); left out, found out.",
+            "bhnm",
+            Flag("--mask-shape", TARGET),
+        ),
+    )
+}
+"""The options that say what arrays it takes, by keyword."""
+
+
+SAID_OTHERWISE = (FIELDS["dtype"], BACKWARD, COTANGENT)
+"""The settings that the cases have of their own: the type, and that a call goes forward."""
+
+
+def list_always() -> Iterator[Setting]:
+    """The settings of attention, under their keywords, as a section of their own."""
+    of_kind = {each.keyword: each for each in KIND.values() if each is not None}
+    for name, setting in {**settings_with_flags(ATTENTION), **of_kind}.items():
+        if setting.flag and setting not in SAID_OTHERWISE:
+            # The cases say how many heads, too, where nothing is fixed.
+            more = "" if name in {"heads", "kv_heads"} else setting.flag.more
+            yield replace(setting, name=name, flag=replace(setting.flag, group=ALWAYS_ON, more=more))
+
+
+ALWAYS = {setting.name: setting for setting in list_always()}
+"""The options of `attend` that may be always on, by keyword."""
+
+ALWAYS_FORM = Form(
+    "AlwaysForm",
+    ALWAYS_ON,
+    [setting for name, setting in ALWAYS.items() if name in KEYWORDS],
+    lambda given: laid(NOTHING, given),
+)
+"""The same in claims, where what flags give in parts is one key."""
+
+FORM = Form(
+    "DeclaredForm",
+    TARGET,
+    [*ARRAYS.values(), Setting("always", ALWAYS_FORM, "Attention that is always on.")],
+)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The arrays that a target takes, and the attention that is always on in it."""
+
+    layout: str | None = None
+    head_sizes: tuple[int, ...] = ()
+    multiple_of: int = 1
+    mask_shape: str | None = None
+    always: Settings = NOTHING
+
+    def override(self, given: Mapping[str, Any], always: Settings) -> Declared:
+        return replace(self, **given, always=always)
+
+
+def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Name the settings that have no meaning for a function of Q, K and V."""
+    if always.positions == SINUSOIDAL or isinstance(always.positions, list):
+        yield ("positions",), "such positions are added to X, and a target is given Q, K and V"
+    heads, kv_heads = always.heads, always.kv_heads
+    if heads and kv_heads and heads % kv_heads:
+        yield ("kv_heads",), f"{kv_heads} cannot be shared by {heads} heads; write a divisor of {heads}"
+
 
 Problems = Iterator[tuple[Path, str]]
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What a target is said to do."""
+    """The content of a file of claims."""
 
     features: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     conventions: Mapping[str, str] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
-    said: Declared = Declared()  # noqa: RUF009  (frozen)
+    said: Declared = Declared()
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFailure:
     """A feature that is known to fail."""
 
     why: str
@@ -56,31 +175,31 @@ class Known:
 
 def read_claims(path: str) -> Claims:
     """The claims of a file. Raises AttnError with every problem, each with its line."""
-    data = read(path, claims_problems)
+    data = read_yaml(path, claims_problems)
     return Claims(
         tuple(map(str, data.get("features", ()))),
         tuple(map(str, data.get("without", ()))),
         {str(name): str(value) for name, value in data.get("conventions", {}).items()},
         tuple(map(str, data.get("returns", ()))),
-        Declared(**FORM(declared_in(data))),
+        Declared(**FORM(pick_declared(data))),
     )
 
 
-def declared_in(data: Mapping[Any, Any]) -> dict[str, Any]:
+def pick_declared(data: Mapping[Any, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key in FORM.keys}
 
 
-def read_xfail(path: str) -> dict[str, Known]:
+def read_xfail(path: str) -> dict[str, KnownFailure]:
     """The features of a file that are known to fail. Raises AttnError with every problem."""
     out = {}
-    for name, value in read(path, xfail_problems).items():
+    for name, value in read_yaml(path, xfail_problems).items():
         told = {"why": value} if isinstance(value, str) else value
-        out[name] = Known(str(told["why"]), tuple(map(str, told.get("types", TYPES))))
+        out[name] = KnownFailure(str(told["why"]), tuple(map(str, told.get("types", TYPES))))
     return out
 
 
-def read(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
-    """The data of a YAML file, once nothing is wrong with it."""
+def read_yaml(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
+    """Read the data of a YAML file. Raises AttnError with all its problems in order of lines."""
     try:
         with open_input(path) as stream:
             raw = stream.read()
@@ -95,20 +214,40 @@ def read(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
     return dict(data)
 
 
-def returns_problems(key: str, value: Any) -> Problems:
-    if not isinstance(value, list) or value[:1] != [RETURNS[0]]:
-        yield (key,), f"expected a list with the output first, like [{RETURNS[0]}, {RETURNS[1]}]"
-        return
-    for at, name in enumerate(value):
-        yield from unknown_claim((key, at), name, RETURNS)
+LISTS = {
+    "features": (NAMES, f"a list of features, like [{NAMES[0]}]"),
+    "without": (NAMES, f"a list of features, like [{NAMES[0]}]"),
+    "returns": (RETURNS, f"a list with the output first, like [{RETURNS[0]}, {RETURNS[1]}]"),
+}
+"""The keys of claims that hold lists: the names there are, and what is expected."""
+
+CLAIM_KEYS = ("features", "without", "conventions", "returns", *FORM.keys)
 
 
-def features_problems(key: str, value: Any) -> Problems:
-    if not isinstance(value, list):
-        yield (key,), f"expected a list of features, like [{NAMES[0]}]"
+def claims_problems(data: Any) -> Problems:
+    if not isinstance(data, dict):
+        yield (), "expected features:, without:, conventions: and the like"
+        return
+    try:
+        FORM(pick_declared(data))
+    except BadValueError as wrong:
+        yield from wrong.problems
+    for key, value in data.items():
+        if key in LISTS:
+            yield from list_problems(key, value)
+        elif key == "conventions":
+            yield from conventions_problems(key, value)
+        else:
+            yield from unknown_claim((key,), key, CLAIM_KEYS)
+
+
+def list_problems(key: str, value: Any) -> Problems:
+    known, expected = LISTS[key]
+    if not isinstance(value, list) or (key == "returns" and value[:1] != [RETURNS[0]]):
+        yield (key,), f"expected {expected}"
         return
     for at, name in enumerate(value):
-        yield from unknown_claim((key, at), name, NAMES)
+        yield from unknown_claim((key, at), name, known)
 
 
 def conventions_problems(key: str, value: Any) -> Problems:
@@ -120,33 +259,7 @@ def conventions_problems(key: str, value: Any) -> Problems:
         yield from problems or unknown_claim((key, name), said, KNOWN[name])
 
 
-CHECKS: dict[str, Callable[[str, Any], Problems]] = {
-    "features": features_problems,
-    "without": features_problems,
-    "conventions": conventions_problems,
-    "returns": returns_problems,
-}
-"""The keys of claims that `declared` has no setting for, each with what says what is wrong with it."""
-
-
-def claims_problems(data: Any) -> Problems:
-    """What is wrong with a file of claims."""
-    if not isinstance(data, dict):
-        yield (), "expected features:, without:, conventions: and the like"
-        return
-    try:
-        FORM(declared_in(data))
-    except BadValueError as wrong:
-        yield from wrong.problems
-    for key, value in data.items():
-        if key in CHECKS:
-            yield from CHECKS[key](key, value)
-        else:
-            yield from unknown_claim((key,), key, (*CHECKS, *FORM.keys))
-
-
 def xfail_problems(data: Any) -> Problems:
-    """What is wrong with a file of known failures."""
     if not isinstance(data, dict):
         yield (), "expected features with why each is known to fail"
         return
@@ -165,8 +278,107 @@ def xfail_problems(data: Any) -> Problems:
                 yield from unknown_claim((name, key), key, ("types", "why"))
 
 
-def unknown_claim(place: Path, name: Any, there: Any) -> Problems:
-    if not isinstance(name, str) or name not in there:
-        near = nearest(str(name), list(there), most=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(there)}"
-        yield place, f"{shown(name)} is not known; {hint}"
+def unknown_claim(place: Path, name: Any, known: Sequence[str]) -> Problems:
+    if not isinstance(name, str) or name not in known:
+        yield place, f"{shown(name)} is not known; {suggest(str(name), known)}"
+
+
+def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list[str]:
+    return [
+        f"--{what} {name}: there is none of this name; {suggest(name, known)}"
+        for name in given
+        if name not in known
+    ]
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """Name the nearest known word, or all of them."""
+    near = nearest(name, known, most=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run of the suite as it is asked for."""
+
+    said: Declared = Declared()
+    """The arrays it takes and the attention always on, by options and claims."""
+    returns: tuple[str, ...] = ()
+    """The outputs that are declared."""
+    library: Library = LIBRARIES[""]
+    renames: Mapping[str, str] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = tuple(TYPES)
+    only: tuple[str, ...] = ()
+    """Features to run; none means all."""
+    quick: bool = False
+    claims: Claims = Claims()
+    xfail: Mapping[str, KnownFailure] = field(default_factory=dict)
+    save: str | None = None
+    """The folder for failing cases."""
+    called: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """The words of the command line that name the target, before --replay FILE and after it."""
+    jobs: int = 1
+
+    @property
+    def declared(self) -> dict[str, str]:
+        """The conventions that are declared, by the library, by claims or by options."""
+        shape = {MASK_SHAPE: self.said.mask_shape} if self.said.mask_shape else {}
+        return {**self.library.conventions, **self.claims.conventions, **shape}
+
+
+def make_request(  # noqa: PLR0913  (everything that can be asked)
+    *,
+    given: Mapping[str, Any],
+    always: Callable[[Settings], Settings] = lambda claimed: claimed,
+    like: str | None = None,
+    names: Mapping[str, str],
+    returns: str | Sequence[str] | None = None,
+    claims: str | None = None,
+    xfail: str | None = None,
+    features: Sequence[str] = (),
+    dtypes: Sequence[str] = (),
+    quick: bool = False,
+    save: str | None = None,
+    called: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    jobs: int = 1,
+) -> Request:
+    """Read what is asked for. Raises AttnError with every name that there is not.
+
+    `given` holds values of `ARRAYS`; `always` lays options over the attention that claims say is always on.
+    """
+    raise_all(
+        [
+            *unknown_names("like", [like] if like else (), [name for name in LIBRARIES if name]),
+            *unknown_names("feature", features, NAMES),
+            *unknown_names("dtype", dtypes, list(TYPES)),
+        ]
+    )
+    library = LIBRARIES[like or ""]
+    claimed = read_claims(claims) if claims else Claims()
+    said = claimed.said.override(given, always(claimed.said.always))
+    raise_all(f"{said.always.where(path)}: {what}" for path, what in find_senseless(said.always))
+    return Request(
+        said=said if said.layout else replace(said, layout=library.layout or None),
+        library=library,
+        renames=names,
+        dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),
+        only=tuple(features),
+        quick=quick,
+        claims=claimed,
+        returns=read_returns(returns) if returns else claimed.returns,
+        xfail=read_xfail(xfail) if xfail else {},
+        save=save,
+        called=(tuple(called[0]), tuple(called[1])),
+        jobs=jobs,
+    )
+
+
+def read_returns(said: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of outputs, the output first. Raises AttnError for others."""
+    names = tuple(said.split(",") if isinstance(said, str) else said)
+    raise_all(unknown_names("returns", names, RETURNS))
+    if not names or names[0] != RETURNS[0]:
+        raise AttnError(
+            f"--returns {','.join(names)}: the output comes first; write {RETURNS[0]},… or wrap it"
+        )
+    return names

@@ -9,8 +9,9 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,10 @@ from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
-from attnctl.verbs.conform.call import NUMPY, Answer, Call, taken
-from attnctl.verbs.conform.memory import environment
+from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall
+from attnctl.verbs.conform.invoke import environment, repeat, to_numpy
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.verbs.conform.process import end, last_words
-from attnctl.verbs.conform.repeat import repeat
+from attnctl.verbs.conform.process import kill, quote_last_words
 from attnctl.verbs.conform.signature import PARTS, Parameter
 
 PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
@@ -35,22 +35,19 @@ SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "bool": "BO
 
 
 @dataclass
-class Command:
+class Program(Target):
     """Runs a command for each call, in a session of its own."""
 
     words: Sequence[str]
     options: Sequence[str] = ()
-    """What it is said to take: arrays of these names are in its file."""
+    """The options that it is said to take: arrays of these names are in its file."""
     limit: float = 20.0
-    parameters: list[Parameter] | None = None
-    unclaimed: str = "its --claims do not name it"
-    refuses: frozenset[str] = frozenset({"exit"})
-    cannot: dict[str, str] = field(
-        default_factory=lambda: dict.fromkeys(("memory layouts", "inputs kept", "out"), IN_A_FILE)
-    )
+    unclaimed = "its --claims do not name it"
+    refuses = frozenset({"exit"})
+    cannot = MappingProxyType(dict.fromkeys(("memory layouts", "inputs kept", "out"), IN_A_FILE))
 
     def start(self) -> None:
-        """Say what it takes. Raises AttnError where it has no place for its files."""
+        """List what it takes. Raises AttnError where it has no place for its files."""
         places = {found[1] for word in self.words for found in PLACE.finditer(word)}
         if places != {"in", "out"}:
             raise AttnError(
@@ -66,40 +63,39 @@ class Command:
         self.parameters = [Parameter(name, required=True) for name in "QKV"]
         self.parameters += [Parameter(name) for name in dict.fromkeys(named)]
 
-    def call(self, call: Call) -> Answer:
-        """What the command writes, as often as is asked."""
-        first = self.once(call)
+    def call(self, call: TargetCall) -> Answer:
+        first = self.call_once(call)
         if call.times == 1 or first.error:
             return first
-        again = repeat(lambda: self.once(call), first.outputs, call.times, call.seconds)
+        again = repeat(lambda: self.call_once(call), first.outputs, call.times, call.seconds)
         return replace(first, repeats=again)
 
-    def once(self, call: Call) -> Answer:
+    def call_once(self, call: TargetCall) -> Answer:
         """Write the inputs, run it, read the output."""
         with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
-            words, files = self.placed(Path(folder))
+            words, files = self.place_files(Path(folder))
             arrays = dict(zip("QKV", call.inputs, strict=True))
             arrays |= {
                 name: np.asarray(value) for name, value in call.keywords.items() if value is not None
             }
-            write(
-                files["in"], {name: in_type(each, call.dtype) for name, each in arrays.items()}, call.dtype
+            write_arrays(
+                files["in"], {name: cast(each, call.dtype) for name, each in arrays.items()}, call.dtype
             )
             if failure := self.run(words, call.fill):
                 return failure
-            return read(files["out"])
+            return read_answer(files["out"])
 
-    def placed(self, folder: Path) -> tuple[list[str], dict[str, Path]]:
+    def place_files(self, folder: Path) -> tuple[list[str], dict[str, Path]]:
         files: dict[str, Path] = {}
 
-        def named(found: re.Match[str]) -> str:
+        def name_file(found: re.Match[str]) -> str:
             files[found[1]] = folder / f"{found[1]}{found[2] or '.npz'}"
             return str(files[found[1]])
 
-        return [PLACE.sub(named, word) for word in self.words], files
+        return [PLACE.sub(name_file, word) for word in self.words], files
 
     def run(self, words: Sequence[str], fill: int) -> Answer | None:
-        """How the command failed, None where it did not."""
+        """Run the command, and return its failure, if any."""
         environ = {**environment(fill), **os.environ}
         with tempfile.TemporaryFile() as said:
             try:
@@ -118,22 +114,18 @@ class Command:
             except subprocess.TimeoutExpired:
                 return Answer(error="hang", message=f"no end within {self.limit:g} s")
             finally:
-                end(process)
+                kill(process)
             if code:
                 kind = "crash" if code < 0 else "exit"
-                return Answer(error=kind, message=f"it ended with {code}{last_words(said)}")
+                return Answer(error=kind, message=f"it ended with {code}{quote_last_words(said)}")
         return None
 
-    def close(self) -> None:
-        """Nothing is left."""
 
-
-def in_type(array: Array, dtype: str) -> Array:
-    """Numbers in the type, as NumPy has it."""
+def cast(array: Array, dtype: str) -> Array:
     return array.astype(NUMPY.get(dtype, dtype)) if array.dtype.kind == "f" else array
 
 
-def write(path: Path, arrays: Mapping[str, Array], dtype: str) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str) -> None:
     """Write arrays as .npz or .safetensors, which has a bfloat16."""
     if path.suffix == ".npz":
         np.savez(path, **arrays)  # type: ignore[arg-type]  # every name is an array's
@@ -154,8 +146,8 @@ def write(path: Path, arrays: Mapping[str, Array], dtype: str) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
 
 
-def read(path: Path) -> Answer:
-    """The output of a file: head_outputs, output, or the first array."""
+def read_answer(path: Path) -> Answer:
+    """Read the output of a file: head_outputs, output, or the first array."""
     from attnctl.store import arrays
 
     if not path.is_file():
@@ -168,4 +160,4 @@ def read(path: Path) -> Answer:
     if name is None:
         return Answer(error="unreadable", message="its output holds no array")
     output = np.array(found[name])
-    return Answer((taken(output),), dtype=output.dtype.name)
+    return Answer((to_numpy(output),), dtype=output.dtype.name)

@@ -1,10 +1,10 @@
-"""Why a case failed: the weights that a target tells, handed to `check`, and experiments of a few calls."""
+"""The cause of a failure: experiments of a few calls, and the target's weights handed to `check`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,16 +17,12 @@ from attnctl.math.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
 from attnctl.math.ops import Given
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Finding
-from attnctl.verbs.conform.call import Answer, output_of
-from attnctl.verbs.conform.case import TYPES, Case, Problem
-from attnctl.verbs.conform.conventions import TRUE
+from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits, read_output
+from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.conventions import TRUE, TYPES
 from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
 from attnctl.verbs.conform.judge import Expected, compare_output, expect, judge_answer
-from attnctl.verbs.conform.memory import OTHER
-from attnctl.verbs.conform.repeat import alike
-
-if TYPE_CHECKING:
-    from attnctl.verbs.conform.suite import Outcome, Suite
+from attnctl.verbs.conform.suite import CaseResult, Suite
 
 MOST_CASES = 3
 """Failing cases that are looked at before a feature's failure stays unexplained."""
@@ -38,7 +34,7 @@ ENOUGH_TOKENS = 4
 """Queries and keys of a case that is looked at first."""
 
 LEAST_ROUNDING = 0.01
-"""What arithmetic in a coarser type is off by at least, as a part of what it may be."""
+"""The least error of arithmetic in a coarser type, as a part of the error allowed there."""
 
 LOW_PRECISION = "low-precision"
 
@@ -47,130 +43,132 @@ ENDINGS = {
     "hang": "the target did not answer in time",
     "exit": "the target ended its process",
 }
-"""What became of a process that did not answer."""
+"""Sentences for a process that did not answer."""
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Cause:
     """The name of a mistake and what there is to say of it."""
 
     mistake: str | None
     explanation: str
 
 
-def diagnose(suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis:
-    """What explains the failing cases of a feature."""
+def diagnose(suite: Suite, wrong: Sequence[CaseResult]) -> Cause:
+    """Find the cause that explains the failing cases of a feature."""
     answered = [each for each in wrong if not each.answer.error]
     if not answered:
-        return describe_end(wrong[0])
+        return explain_end(wrong[0])
     outputs = [each for each in answered if each.judgement.extra is None]
     if not outputs:
         return explain_extra(suite, min(answered, key=simplicity))
     misshaped = [each for each in outputs if suite.output_of(each) is None]
     if misshaped:
-        return Diagnosis("wrong-shape", misshaped[0].judgement.words)
-    return search(suite, sorted(outputs, key=simplicity)[:MOST_CASES])
+        return Cause("wrong-shape", misshaped[0].judgement.words)
+    return search_cause(suite, sorted(outputs, key=simplicity)[:MOST_CASES])
 
 
-def search(suite: Suite, told: Sequence[Outcome]) -> Diagnosis:
-    """What explains these outputs: every way on each of them, what takes long on the first alone."""
+def search_cause(suite: Suite, told: Sequence[CaseResult]) -> Cause:
+    """Try every explanation on each of these results, and those that take long on the first alone."""
     if told[0].case.fill != "random":
-        drawn = suite.outcome(replace(told[0].case, fill="random"))
+        drawn = suite.run(replace(told[0].case, fill="random"))
         told = told if drawn.judgement.right or suite.output_of(drawn) is None else [drawn, *told]
     for each in told:
-        for explain in (unsteady, follows_memory, degenerate, coarse_numbers, by_check, coarse_inside):
+        for explain in (
+            explain_unsteady,
+            explain_memory,
+            explain_degenerate,
+            explain_coarse_numbers,
+            explain_by_check,
+            explain_coarse_inside,
+        ):
             if found := explain(suite, each):
                 return found
-    for explain in (by_check_of_pairs, not_a_number):
+    for explain in (explain_by_pairs, explain_nan):
         if found := explain(suite, told[0]):
             return found
-    return Diagnosis(None, "")
+    return Cause(None, "")
 
 
-def describe_end(outcome: Outcome) -> Diagnosis:
+def explain_end(outcome: CaseResult) -> Cause:
     kind, message = outcome.answer.error, outcome.answer.message
     if kind in ENDINGS:
-        return Diagnosis(kind, f"{ENDINGS[kind]}: {message}")
+        return Cause(kind, f"{ENDINGS[kind]}: {message}")
     where = f" ({outcome.answer.place})" if outcome.answer.place else ""
-    return Diagnosis("exception", f"it raises {kind}: {message}{where}")
+    return Cause("exception", f"it raises {kind}: {message}{where}")
 
 
-def explain_extra(suite: Suite, outcome: Outcome) -> Diagnosis:
-    """What an output behind the first is, where the first is right."""
+def explain_extra(suite: Suite, outcome: CaseResult) -> Cause:
+    """Name the mistake in an output behind the first, where the first is right."""
     place = outcome.judgement.extra
     assert place is not None
     name, outputs = suite.extras[place], outcome.answer.outputs
     array = outputs[place] if place < len(outputs) else None
-    found = name_near_miss(suite.wanted(outcome.case), name, array) if name in FACTORS else None
+    found = name_near_miss(suite.expect(outcome.case), name, array) if name in FACTORS else None
     if found is None:
-        return Diagnosis("extra-output", outcome.judgement.words)
+        return Cause("extra-output", outcome.judgement.words)
     mistake, what, fix = found
-    return Diagnosis(mistake, f"output {place} is no {WORDS[name]}: {what}: {fix}")
+    return Cause(mistake, f"output {place} is no {WORDS[name]}: {what}: {fix}")
 
 
-def not_repeatable(answer: Answer) -> Diagnosis:
-    """What is said of a call that does not always give the same."""
+def explain_repeats(answer: Answer) -> Cause:
     repeats = answer.repeats
     if answer.error:
-        return Diagnosis("not-repeatable", f"made again and again, the same call fails: {answer.message}")
+        return Cause("not-repeatable", f"made again and again, the same call fails: {answer.message}")
     if repeats.failed:
-        return Diagnosis(
-            "not-repeatable", f"call {repeats.calls} with the same inputs raises {repeats.failed}"
-        )
+        return Cause("not-repeatable", f"call {repeats.calls} with the same inputs raises {repeats.failed}")
     often = f"{repeats.others} of {repeats.calls - 1} calls"
     words = (
         f"the same call with the same inputs gives other bits in {often}, off by up to {repeats.apart:.2g}"
     )
-    return Diagnosis("not-repeatable", words)
+    return Cause("not-repeatable", words)
 
 
-def simplicity(outcome: Outcome) -> tuple[bool, bool, bool, int]:
-    """What comes first: drawn numbers, few of them, but enough that nothing fits by chance."""
+def simplicity(outcome: CaseResult) -> tuple[bool, bool, bool, int]:
+    """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
     case = outcome.case
     size = case.batch * case.heads * case.queries * case.keys
     small = min(case.queries, case.keys) < ENOUGH_TOKENS
     return size > MOST_NUMBERS, case.fill != "random", small, size
 
 
-def unsteady(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """A call that gives something else when it is made again."""
+def explain_unsteady(suite: Suite, outcome: CaseResult) -> Cause | None:
+    """Explain a call that gives other numbers when it is made again."""
     again = suite.answer(outcome.case)
-    if not again.error and alike(again.outputs, outcome.answer.outputs):
+    if not again.error and have_same_bits(again.outputs, outcome.answer.outputs):
         return None
-    right = not again.error and judge_answer(suite.wanted(outcome.case), again).right
+    right = not again.error and judge_answer(suite.expect(outcome.case), again).right
     words = (
         f"the same call again {'is right' if right else 'gives other numbers'}: it is wrong now and then"
     )
-    return Diagnosis("not-repeatable", words)
+    return Cause("not-repeatable", words)
 
 
-def follows_memory(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """Numbers that follow what memory held before the call."""
+def explain_memory(suite: Suite, outcome: CaseResult) -> Cause | None:
+    """Explain numbers that follow what memory held before the call."""
     found = suite.output_of(outcome)
     assert found is not None
-    other = suite.outcome(outcome.case, fill=OTHER)
+    other = suite.run(outcome.case, fill=OTHER)
     beside = suite.output_of(other)
     if beside is None:
         return None
     count = int(((found != beside) & ~(np.isnan(found) & np.isnan(beside))).sum())
     if count == found.size and not np.ptp(beside):
-        return Diagnosis(
-            "output-not-written", "nothing is written to the output: it holds what memory held"
-        )
+        return Cause("output-not-written", "nothing is written to the output: it holds what memory held")
     words = (
         f"{count} of {found.size} numbers of the output follow what memory held before the call: "
         "they are never written, or what is there is added to or read first"
     )
-    return Diagnosis("memory-not-written", words) if count else None
+    return Cause("memory-not-written", words) if count else None
 
 
-def degenerate(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """Outputs that have nothing to do with attention."""
+def explain_degenerate(suite: Suite, outcome: CaseResult) -> Cause | None:
+    """Explain outputs that have nothing to do with attention: zeros, or the mean of V."""
     found = suite.output_of(outcome)
     assert found is not None
     problem = suite.problem(outcome.case)
     if not found.any():
-        return Diagnosis("zeros", "the output is all zeros: nothing was written to it")
+        return Cause("zeros", "the output is all zeros: nothing was written to it")
     values = expect(problem).steps
     name = next(each for each in ("V_shared", "present_value", "V") if each in values)
     v = values[name].value
@@ -178,21 +176,21 @@ def degenerate(suite: Suite, outcome: Outcome) -> Diagnosis | None:
         mean = np.broadcast_to(v.mean(axis=-2, keepdims=True), found.shape)
         room = 16 * TYPES[outcome.case.dtype].unit * np.abs(v).max()
         if np.abs(found - mean).max() <= room:
-            return Diagnosis("mean-of-values", "the output is the mean of V whatever the scores are")
+            return Cause("mean-of-values", "the output is the mean of V whatever the scores are")
     return None
 
 
-def not_a_number(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """NaN or ∞ that no known mistake explains."""
+def explain_nan(suite: Suite, outcome: CaseResult) -> Cause | None:
+    """Explain NaN or ∞ that no known mistake gives."""
     found = suite.output_of(outcome)
     assert found is not None
     count = int((~np.isfinite(found)).sum())
     words = f"{count} of {found.size} numbers of the output are NaN or infinite"
-    return Diagnosis("nan-output", words) if count else None
+    return Cause("nan-output", words) if count else None
 
 
-def weights_told(suite: Suite, case: Case) -> Array | None:
-    """The weights of a target, told by values that are unit vectors, so many keys at a time."""
+def read_weights(suite: Suite, case: Case) -> Array | None:
+    """Read the weights of a target off its outputs for values that are unit vectors, d_v keys at a time."""
     problem = suite.problem(replace(case, memory="plain"))
     past = problem.arrays[PAST_VALUE] if case.past else None
     parts = []
@@ -204,41 +202,41 @@ def weights_told(suite: Suite, case: Case) -> Array | None:
         if past is not None:
             problem.arrays[PAST_VALUE] = values[..., : case.past, :]
             problem.passed["cache"] = (problem.passed["cache"][0], problem.arrays[PAST_VALUE])
-        given = output_of(problem, suite.call(problem))
+        given = read_output(problem, suite.call(problem))
         if given is None:
             return None
         parts.append(given[..., : here.size])
     return np.concatenate(parts, axis=-1)
 
 
-def by_check(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """The mistake that `check` finds in the weights and the output, or in the output alone."""
+def explain_by_check(suite: Suite, outcome: CaseResult) -> Cause | None:
+    """Name the mistake that `check` finds in the weights and the output, or in the output alone."""
     problem = suite.problem(outcome.case)
     told = (check_answer(problem, each, pairs=False) for each in record_answer(suite, outcome))
     found = next(filter(None, told), None)
-    return with_hint(suite, outcome, found) if found else None
+    return add_hint(suite, outcome, found) if found else None
 
 
-def by_check_of_pairs(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """Two mistakes at once, which takes seconds: looked for where most is recorded."""
+def explain_by_pairs(suite: Suite, outcome: CaseResult) -> Cause | None:
+    """Look for two mistakes at once, which takes seconds, where most is recorded."""
     return check_answer(suite.problem(outcome.case), next(record_answer(suite, outcome)), pairs=True)
 
 
-def check_answer(problem: Problem, found: dict[str, Array], *, pairs: bool) -> Diagnosis | None:
-    """What `check` finds in what a target answered, if it explains all of it."""
-    named = intent_of(problem, found)
+def check_answer(problem: Problem, found: dict[str, Array], *, pairs: bool) -> Cause | None:
+    """Hand an answer to `check`; None where its findings do not explain all of it."""
+    named = make_intent(problem, found)
     try:
         report = check(named.trace, intent=named, pairs=pairs)
     except AttnError:
         return None
     told = [each for each in report.findings if each.mistake]
-    return spoken(told) if told and len(told) == len(report.findings) else None
+    return join_findings(told) if told and len(told) == len(report.findings) else None
 
 
-def record_answer(suite: Suite, outcome: Outcome) -> Iterator[dict[str, Array]]:
-    """What a target answered, as steps: with its weights, alone, and as heads side by side."""
+def record_answer(suite: Suite, outcome: CaseResult) -> Iterator[dict[str, Array]]:
+    """Record an answer as steps: with its weights, alone, and as heads side by side."""
     output = suite.output_of(outcome)
-    weights = weights_told(suite, outcome.case)
+    weights = read_weights(suite, outcome.case)
     assert output is not None
     if weights is not None:
         yield {WEIGHTS: weights, HEAD_OUTPUTS: output}
@@ -248,8 +246,8 @@ def record_answer(suite: Suite, outcome: Outcome) -> Iterator[dict[str, Array]]:
         yield {CONCAT: output.swapaxes(1, 2).reshape(batch, queries, heads * d_v)}
 
 
-def intent_of(problem: Problem, found: dict[str, Array]) -> Intent:
-    """The derivation that is meant, and a trace of its inputs and of what was found."""
+def make_intent(problem: Problem, found: dict[str, Array]) -> Intent:
+    """Pair the derivation that is meant with a trace of its inputs and of the steps found."""
     derivation, case = problem.derivation, problem.case
     arrays = {**problem.arrays, **found}
     steps = {step.name: step for step in derivation if isinstance(step.op, Given) or step.name in found}
@@ -263,14 +261,14 @@ def intent_of(problem: Problem, found: dict[str, Array]) -> Intent:
     return Intent(trace, sizes, derivation)
 
 
-def spoken(findings: Sequence[Finding]) -> Diagnosis:
+def join_findings(findings: Sequence[Finding]) -> Cause:
     sentences = [f"{each.words}: {each.fix}" if each.fix else each.words for each in findings]
     names = dict.fromkeys(each.mistake for each in findings if each.mistake)
-    return Diagnosis(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
+    return Cause(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
 
 
-def with_hint(suite: Suite, outcome: Outcome, found: Diagnosis) -> Diagnosis:
-    """A mistake that is none where it is meant, with how to say so."""
+def add_hint(suite: Suite, outcome: CaseResult, found: Cause) -> Cause:
+    """Add the option that declares a mistake as meant, where there is one."""
     keyword = suite.signature.keywords.get("mask")
     how = {
         "mask-added": f"say --map {keyword}=float_mask if it takes only masks that are added",
@@ -281,33 +279,33 @@ def with_hint(suite: Suite, outcome: Outcome, found: Diagnosis) -> Diagnosis:
     return replace(found, explanation=f"{found.explanation}; or {how[found.mistake]}")
 
 
-def coarse_numbers(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """Numbers that are all of a coarser type; asked first, as rounding looks like much else to `check`."""
+def explain_coarse_numbers(suite: Suite, outcome: CaseResult) -> Cause | None:
+    """Explain numbers all of a coarser type; first, as rounding looks like much else to `check`."""
     found = suite.output_of(outcome)
     assert found is not None
     names = [name for name in TYPES if on_grid(found, TYPES[name].bits)]
-    return coarse_in(suite, outcome, names)
+    return explain_coarse(suite, outcome, names)
 
 
-def coarse_inside(suite: Suite, outcome: Outcome) -> Diagnosis | None:
-    """A coarser type inside; asked last, as it would explain a small mistake too."""
-    return coarse_in(suite, outcome, list(TYPES))
+def explain_coarse_inside(suite: Suite, outcome: CaseResult) -> Cause | None:
+    """Explain by a coarser type inside; tried last, as it would explain a small mistake too."""
+    return explain_coarse(suite, outcome, list(TYPES))
 
 
-def coarse_in(suite: Suite, outcome: Outcome, names: Sequence[str]) -> Diagnosis | None:
-    """The first of these types to whose digits the numbers are right, and no further."""
+def explain_coarse(suite: Suite, outcome: CaseResult, names: Sequence[str]) -> Cause | None:
+    """Find the first of these types to whose digits the numbers are right, and no further."""
     found = suite.output_of(outcome)
     assert found is not None
-    wanted = suite.wanted(outcome.case)
+    wanted = suite.expect(outcome.case)
     for name in names:
         if TYPES[name].bits < TYPES[outcome.case.dtype].bits:
-            ratio = compare_output(in_type(wanted, name), found).ratio
+            ratio = compare_output(expect_in_type(wanted, name), found).ratio
             if LEAST_ROUNDING < ratio <= 1:
                 words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
-                return Diagnosis(LOW_PRECISION, words)
+                return Cause(LOW_PRECISION, words)
     return None
 
 
-def in_type(wanted: Expected, dtype: str) -> Expected:
-    """The same numbers, allowed to be as far off as attention in a coarser type is."""
+def expect_in_type(wanted: Expected, dtype: str) -> Expected:
+    """Expect the same numbers, with the errors allowed in a coarser type."""
     return expect(replace(wanted.problem, case=replace(wanted.problem.case, dtype=dtype)))

@@ -1,4 +1,4 @@
-"""What a target returns behind its output: declared by --returns, else recognised, else said."""
+"""The outputs of a target behind the first: declared by --returns, else recognised, else reported."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from attnctl.evidence.rounding import FACTOR
 from attnctl.math import Array
 from attnctl.math.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
 from attnctl.verbs.conform.call import Answer
-from attnctl.verbs.conform.case import TYPES
+from attnctl.verbs.conform.conventions import TYPES
 from attnctl.verbs.conform.judge import Expected, Judgement, scatter_of
-from attnctl.verbs.conform.layout import apart, axes_out
+from attnctl.verbs.conform.layout import axes_out, split_axes
 
 SCORES, LSE, LSE2, MAXIMUM, SUM = "scores", "logsumexp", "logsumexp2", "maximum", "sum"
 NOT_JUDGED = "-"
 
 RETURNS = (OUTPUT, LSE, LSE2, WEIGHTS, SCORES, SCALED, MASKED, MAXIMUM, SUM, NOT_JUDGED)
-"""What may be declared; masked scores are those that softmax reads, masked or not."""
+"""The names that may be declared; masked scores are those that softmax reads, masked or not."""
 
 WORDS = {LSE: "log-sum-exp", LSE2: "log-sum-exp in base 2"}
 """Those that are not called by their names."""
@@ -33,16 +33,16 @@ UNITS = 8
 """Units in the last place that an extra output may be off, of itself or of 1."""
 
 Forms = dict[str, tuple[Array, ...]]
-"""By name, what an extra output may be: any of these arrays."""
+"""By name, the arrays of which an extra output may be any."""
 
 
-def places_of(returns: Sequence[str]) -> dict[int, str]:
-    """The places of declared outputs behind the first that are judged."""
+def judged_places(returns: Sequence[str]) -> dict[int, str]:
+    """Find the places of declared outputs behind the first that are judged."""
     return {place: name for place, name in enumerate(returns) if place and name != NOT_JUDGED}
 
 
 def expect_extras(wanted: Expected) -> Forms:
-    """What extra outputs may be: a step of scores also as a later one, a sum with its sink or without."""
+    """Compute the forms of extra outputs: scores may be a later step's, a sum has its sink or not."""
     values = {name: each.value for name, each in wanted.steps.items()}
     scores = [name for name in values if name.endswith("scores")]
     last = values[scores[-1]]
@@ -70,23 +70,23 @@ def sum_rows(scores: Array) -> tuple[Array, Array]:
         return top, np.exp(scores - np.where(np.isfinite(top), top, 0.0)[..., None]).sum(axis=-1)
 
 
-def recognise(wanted: Expected, answer: Answer) -> dict[int, str]:
+def recognise_extras(wanted: Expected, answer: Answer) -> dict[int, str]:
     found = {}
     forms = expect_extras(wanted)
     for place, array in enumerate(answer.outputs[1:], start=1):
-        name = next((name for name in forms if measure(wanted, name, forms[name], array) <= 1), None)
+        name = next((name for name in forms if measure_extra(wanted, name, forms[name], array) <= 1), None)
         if name is not None:
             found[place] = name
     return found
 
 
-def describe(wanted: Expected, answer: Answer, known: Mapping[int, str]) -> Iterator[str]:
-    """What is said of outputs behind the first that nobody declared."""
+def describe_extras(wanted: Expected, answer: Answer, known: Mapping[int, str]) -> Iterator[str]:
+    """Describe the outputs behind the first, which nobody declared."""
     for place, array in enumerate(answer.outputs[1:], start=1):
         if place in known:
             name = known[place]
             yield f"Output {place} is taken for the {WORDS.get(name, name)}, and held to it."
-        elif lay_out(array, wanted.seen.shape, wanted) is not None:
+        elif arrange_extra(array, wanted.seen.shape, wanted) is not None:
             near = name_near_miss(wanted, LSE, array)
             yield (
                 f"Output {place} has a number for each query and is no log-sum-exp in base e or 2"
@@ -99,13 +99,13 @@ def describe(wanted: Expected, answer: Answer, known: Mapping[int, str]) -> Iter
 def judge_extras(
     wanted: Expected, answer: Answer, extras: Mapping[int, str], first: Judgement
 ) -> Judgement:
-    """The judgement of a case whose output is right, with what comes behind it."""
+    """Judge what comes behind an output that is right."""
     forms = expect_extras(wanted)
     for place, name in extras.items():
         if name not in forms:
             continue
         array = answer.outputs[place] if place < len(answer.outputs) else None
-        off = measure(wanted, name, forms[name], array)
+        off = measure_extra(wanted, name, forms[name], array)
         if off > 1:
             what = "is not there" if array is None else f"is no {WORDS.get(name, name)}"
             return replace(
@@ -114,14 +114,13 @@ def judge_extras(
     return first
 
 
-def measure(wanted: Expected, name: str, forms: Sequence[Array], array: Array | None) -> float:
-    """How far off an extra output is, as a part of what it may be; ∞ for another shape and NaN."""
-    return min(distance(wanted, name, value, array) for value in forms)
+def measure_extra(wanted: Expected, name: str, forms: Sequence[Array], array: Array | None) -> float:
+    """Return the largest error as a part of the error allowed; ∞ for another shape and for NaN."""
+    return min(measure_form(wanted, name, value, array) for value in forms)
 
 
-def distance(wanted: Expected, name: str, value: Array, array: Array | None) -> float:
-    """How far off it is from one form, as a part of what it may be."""
-    given = lay_out(array, value.shape, wanted)
+def measure_form(wanted: Expected, name: str, value: Array, array: Array | None) -> float:
+    given = arrange_extra(array, value.shape, wanted)
     if given is None:
         return inf
     rows = wanted.seen if value.ndim == 3 else np.broadcast_to(wanted.seen[..., None], value.shape)
@@ -138,12 +137,14 @@ def distance(wanted: Expected, name: str, value: Array, array: Array | None) -> 
     return float(np.where(np.isnan(off), inf, off).max(initial=0.0))
 
 
-def lay_out(array: Array | None, shape: tuple[int, ...], wanted: Expected) -> Array | None:
-    """An extra output over (batch, head, query[, key]), None where it has another shape."""
+def arrange_extra(array: Array | None, shape: tuple[int, ...], wanted: Expected) -> Array | None:
+    """Arrange an extra output over (batch, head, query[, key]); None where it has another shape."""
     if array is None or array.dtype.kind not in "fiu":
         return None
     axes = axes_out(wanted.problem.conventions.layout)
-    given: Array = array.reshape((*[1] * sum(letter not in apart(axes) for letter in "bh"), *array.shape))
+    given: Array = array.reshape(
+        (*[1] * sum(letter not in split_axes(axes) for letter in "bh"), *array.shape)
+    )
     if given.ndim == len(shape) + 1 and given.shape[-1] == 1:
         given = given[..., 0]
     if given.ndim == len(shape) - 1 and given.shape == (shape[0] * shape[1], *shape[2:]):
@@ -155,10 +156,10 @@ def lay_out(array: Array | None, shape: tuple[int, ...], wanted: Expected) -> Ar
 
 # --- a log-sum-exp that is none ---
 
-Said = tuple[str, str, str]
-"""A mistake, what it is, and what to write instead."""
+NearMiss = tuple[str, str, str]
+"""A mistake, its sentence, and what to write instead."""
 
-FACTORS: dict[str, dict[float, Said]] = {
+FACTORS: dict[str, dict[float, NearMiss]] = {
     LSE: {
         1 / LN2: ("lse-base", "it is in base 2", f"multiply it by ln 2, or declare it as {LSE2}"),
         LN2: ("lse-factor", "it is multiplied by ln 2", "leave the factor out"),
@@ -170,7 +171,7 @@ FACTORS: dict[str, dict[float, Said]] = {
         1 / LN2**2: ("lse-factor", "it is divided by ln 2 twice", "divide once"),
     },
 }
-"""By what is meant: factors of the natural one that programs give."""
+"""By the output meant: factors of the natural log-sum-exp that programs give."""
 
 NO_MAXIMUM = (
     "lse-without-maximum",
@@ -185,15 +186,15 @@ NO_SCALE = ("lse-other-scores", "it is of scores that are not scaled", "take it 
 NO_MASK = ("lse-other-scores", "what is hidden is in it", "take it of what softmax reads")
 
 
-def name_near_miss(wanted: Expected, name: str, array: Array | None) -> Said | None:
+def name_near_miss(wanted: Expected, name: str, array: Array | None) -> NearMiss | None:
     for said, forms in near_misses(wanted, name):
-        if measure(wanted, LSE, forms, array) <= 1:
+        if measure_extra(wanted, LSE, forms, array) <= 1:
             return said
     return None
 
 
-def near_misses(wanted: Expected, name: str) -> Iterator[tuple[Said, tuple[Array, ...]]]:
-    """What programs give for a log-sum-exp in base e or 2, each in either base."""
+def near_misses(wanted: Expected, name: str) -> Iterator[tuple[NearMiss, tuple[Array, ...]]]:
+    """List what programs give for a log-sum-exp in base e or 2, each in either base."""
     known = expect_extras(wanted)
     right, top, total = known[LSE][0], known[MAXIMUM][0], known[SUM][0]
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""What a target is held to: features, and the cases of each."""
+"""The features that a target is held to, and the cases of each."""
 
 from __future__ import annotations
 
@@ -51,41 +51,42 @@ RANDOM_CASES, QUICK_RANDOM_CASES = 40, 8
 
 @dataclass(frozen=True)
 class Feature:
-    """Something that a target can do, and the cases that show whether it does."""
+    """Something that a target can do, and the cases that show it."""
 
     name: str
     cases: tuple[Case, ...] = ()
     skipped: str = ""
-    """Why it is not run."""
+    """The reason why it is not run."""
 
     @property
     def optional(self) -> bool:
-        """Whether an exception says no more than that the target does not have it."""
+        """An exception says no more than that the target does not have it."""
         return self.name in OPTIONAL
 
 
-def square(n: int, d: int = 8, **others: object) -> Case:
-    """As many queries as keys."""
+def square_case(n: int, d: int = 8, **others: object) -> Case:
     return replace(BASE, queries=n, keys=n, d_k=d, d_v=d, **others)  # type: ignore[arg-type]
 
 
-def own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[Feature]:
-    """What every attention has; `head_sizes` are those that are taken, where others are not."""
+def list_own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[Feature]:
+    """List the features of every attention; `head_sizes` are the only ones taken, where there are any."""
     plain = [
         replace(BASE, fill="who"),
         replace(BASE, fill="identity"),
-        *(square(n, d, seed=n) for n, d in ((1, 8), (2, 16), (12, 8), (16, 16), (33, 32), (65, 16))),
-        square(33, 8, magnitude=2.0),
-        square(129, 16, batch=1, heads=2, kv_heads=2, seed=3),
+        *(square_case(n, d, seed=n) for n, d in ((1, 8), (2, 16), (12, 8), (16, 16), (33, 32), (65, 16))),
+        square_case(33, 8, magnitude=2.0),
+        square_case(129, 16, batch=1, heads=2, kv_heads=2, seed=3),
     ]
-    more = [square(n, 16, batch=1, heads=2, kv_heads=2, seed=n) for n in (31, 63, 64, 127, 128, 257, 513)]
+    more = [
+        square_case(n, 16, batch=1, heads=2, kv_heads=2, seed=n) for n in (31, 63, 64, 127, 128, 257, 513)
+    ]
     yield Feature(ATTENTION, tuple(plain if quick else plain + more))
     sizes = tuple(head_sizes) or (
         (1, 12, 20, 64, 80, 128, 256)
         if quick
         else (1, 2, 3, 4, 12, 16, 20, 24, 32, 64, 72, 80, 96, 128, 192, 256)
     )
-    yield Feature(HEAD_SIZES, tuple(square(9, d, heads=2, kv_heads=2, seed=d) for d in sizes))
+    yield Feature(HEAD_SIZES, tuple(square_case(9, d, heads=2, kv_heads=2, seed=d) for d in sizes))
     lengths = ((5, 12), (12, 5), (1, 33), (33, 1), (17, 64), (64, 17), (3, 130))
     yield Feature(
         LENGTHS, tuple(replace(BASE, queries=n, keys=m, seed=n, fill=fill) for n, m in lengths
@@ -93,7 +94,7 @@ def own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[Feature]
     )  # fmt: skip
     widths = ((8, 16), (16, 8), (64, 24), (256, 8), (8, 128))
     yield Feature(OTHER_D_V, tuple(replace(BASE, d_k=k, d_v=v, seed=k) for k, v in widths))
-    yield Feature(GROUPED, tuple(grouped()))
+    yield Feature(GROUPED, tuple(grouped_cases()))
     large = replace(BASE, d_k=16, d_v=16, fill="large")
     yield Feature(
         LARGE, (large, replace(large, queries=33, keys=33), replace(large, queries=70, keys=70, batch=1))
@@ -104,17 +105,17 @@ def own_features(head_sizes: Sequence[int], *, quick: bool) -> Iterator[Feature]
     )
 
 
-def grouped() -> Iterator[Case]:
-    """Query heads that share kv heads: two of them, one, three."""
+def grouped_cases() -> Iterator[Case]:
+    """List cases whose query heads share two, one and three kv heads."""
     for heads, kv in ((4, 2), (4, 1), (6, 3)):
         yield replace(BASE, heads=heads, kv_heads=kv, fill="heads")
         yield replace(BASE, heads=heads, kv_heads=kv, seed=heads)
 
 
-def of_option(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) -> Feature:
-    """The cases of one option alone; of a cache with causal too, which goes with it."""
+def option_feature(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) -> Feature:
+    """Make the cases of one option alone; of a cache with causal too, which goes with it."""
     cases: list[Case] = []
-    for at, case in enumerate((BASE, square(33, 16, batch=2, heads=2, kv_heads=2))):
+    for at, case in enumerate((BASE, square_case(33, 16, batch=2, heads=2, kv_heads=2))):
         for value in OPTIONS[name].values(case):
             cases += [replace(case, fill=fill, seed=at).having(**{name: value})
                       for fill in (("who", "random") if at == 0 else ("random",))]  # fmt: skip
@@ -127,11 +128,11 @@ def of_option(name: str, claimed: Sequence[str], *, lengths: bool, quick: bool) 
         value = OPTIONS[name].values(longer)[0]
         cases += [replace(longer, fill=fill).having(**{name: value}) for fill in ("who", "random")]
     if name in {"causal", "window", "sliding_window"} and not quick:
-        value = OPTIONS[name].values(square(129))[0]
-        cases.append(square(129, 16, batch=1).having(**{name: value}))
+        value = OPTIONS[name].values(square_case(129))[0]
+        cases.append(square_case(129, 16, batch=1).having(**{name: value}))
     if name in {"causal", "mask"}:
         value = OPTIONS[name].values(BASE)[0]
-        cases.append(square(13, 16, fill="large").having(**{name: value}))
+        cases.append(square_case(13, 16, fill="large").having(**{name: value}))
     return Feature(name, tuple(cases))
 
 
@@ -139,17 +140,17 @@ def may_go_together(names: Sequence[str]) -> bool:
     return not any(pair <= set(names) for pair in NEVER_TOGETHER)
 
 
-def together(case: Case, names: Sequence[str], pick: int = 0) -> Case:
-    """A case with these options, each at one of its values."""
+def combine_options(case: Case, names: Sequence[str], pick: int = 0) -> Case:
+    """Give a case these options, each at one of its values."""
     values = {name: OPTIONS[name].values(case) for name in names}
     out = case.having(**{name: each[pick % len(each)] for name, each in values.items()})
     return replace(out, queries=out.keys - out.past) if out.past else out
 
 
-def pairs(claimed: Sequence[str]) -> Feature:
+def pairs_feature(claimed: Sequence[str]) -> Feature:
     """Every two options at once."""
     cases = [
-        together(replace(BASE, keys=14, queries=14, seed=at), names, at)
+        combine_options(replace(BASE, keys=14, queries=14, seed=at), names, at)
         for at, names in enumerate(combinations(claimed, 2))
         if may_go_together(names)
     ]
@@ -157,7 +158,9 @@ def pairs(claimed: Sequence[str]) -> Feature:
     return Feature(PAIRS, tuple(cases), reason)
 
 
-def random(claimed: Sequence[str], *, lengths: bool, groups: bool, widths: bool, quick: bool) -> Feature:
+def random_feature(
+    claimed: Sequence[str], *, lengths: bool, groups: bool, widths: bool, quick: bool
+) -> Feature:
     """Seeded random sizes and options, of what the target has."""
     cases: list[Case] = []
     for seed in range(QUICK_RANDOM_CASES if quick else RANDOM_CASES):
@@ -177,5 +180,5 @@ def random(claimed: Sequence[str], *, lengths: bool, groups: bool, widths: bool,
         )
         chosen = [name for name in claimed if draw.uniform() < 0.3 and (name != "cache" or keys > 1)]
         if may_go_together(chosen):
-            cases.append(together(case, chosen, seed))
+            cases.append(combine_options(case, chosen, seed))
     return Feature(RANDOM, tuple(cases))

@@ -1,4 +1,4 @@
-"""What a target answered beside what attention in float64 gives, and how far off rounding may put it.
+"""The answer of a target beside attention in float64, and the error that rounding allows.
 
 The derivation is carried out in float64 on inputs that were rounded to the type, and a few times
 more with every result rounded at random in that type (`attnctl.evidence.rounding`): so far off is
@@ -20,9 +20,10 @@ from attnctl.evidence.rounding import FACTOR, Known, carry_rounding, exactly, ty
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Given
-from attnctl.verbs.conform.call import Answer, output_of
-from attnctl.verbs.conform.case import TYPES, Problem
-from attnctl.verbs.conform.layout import AXES, axes_in, axes_out, back, laid_out
+from attnctl.verbs.conform.call import Answer, read_output
+from attnctl.verbs.conform.case import Problem
+from attnctl.verbs.conform.conventions import AXES, TYPES
+from attnctl.verbs.conform.layout import axes_in, axes_out, lay_out, read_back
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -31,7 +32,7 @@ ULPS = 2
 """Units in the last place of its type that any number may be off."""
 
 HIDDEN = 0.3
-"""What rounding may hide of how the numbers vary before a right answer says nothing."""
+"""The part of the numbers' spread that rounding may hide before a right answer is no evidence."""
 
 NEGLIGIBLE = 1e-30
 """Below this, numbers are 0 in any type."""
@@ -39,7 +40,7 @@ NEGLIGIBLE = 1e-30
 
 @dataclass(frozen=True)
 class Expected:
-    """What attention gives in one case, step by step, and how far off the output may be."""
+    """The steps of attention in one case, and the error allowed in the output."""
 
     problem: Problem
     steps: dict[str, Known]
@@ -58,14 +59,14 @@ class Expected:
 
 @dataclass(frozen=True)
 class Judgement:
-    """How far off an answer is."""
+    """The error of an answer."""
 
     ratio: float
     """The worst difference, as a part of what is allowed; NaN and wrong shapes are ∞."""
     evidence: bool = True
-    """Whether a right answer says anything."""
+    """A right answer of this case is evidence."""
     words: str = ""
-    """What is wrong, where it is."""
+    """The error in words, where the answer is wrong."""
     at: tuple[int, ...] | None = None
     extra: int | None = None
     """The place of an output behind the first that is wrong."""
@@ -101,7 +102,7 @@ def scatter_of(known: Known) -> Array:
 
 
 def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
-    """The first output of an answer beside what it should be."""
+    """Judge the first output of an answer."""
     if answer.error:
         named = answer.error not in {"not called", "hang", "crash", "exit"}
         words = f"{answer.error}: {answer.message}" if named else answer.message
@@ -109,19 +110,19 @@ def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
     found = answer.outputs[0] if answer.outputs else None
     if found is None:
         return Judgement(inf, words="it returns no array")
-    given = output_of(wanted.problem, answer)
+    given = read_output(wanted.problem, answer)
     if given is None:
-        return Judgement(inf, words=misshapen(wanted, found))
+        return Judgement(inf, words=describe_shape(wanted, found))
     if given.dtype.kind not in "fiu":
         return Judgement(inf, words=f"the output has the type {given.dtype}")
     return compare_output(wanted, given)
 
 
-def misshapen(wanted: Expected, found: Array) -> str:
-    """What is wrong with the shape of an output, and in which layout it would be right."""
+def describe_shape(wanted: Expected, found: Array) -> str:
+    """Describe the shape of an output, and name the layout in which it would be right."""
     layout, heads = wanted.problem.conventions.layout, wanted.problem.case.heads
-    want = list(laid_out(wanted.output, axes_out(layout)).shape)
-    read = {axes: back(found, axes, heads) for axes in AXES}
+    want = list(lay_out(wanted.output, axes_out(layout)).shape)
+    read = {axes: read_back(found, axes, heads) for axes in AXES}
     other = next(
         (axes for axes, out in read.items() if out is not None and out.shape == wanted.output.shape), None
     )
@@ -130,7 +131,7 @@ def misshapen(wanted: Expected, found: Array) -> str:
 
 
 def compare_output(wanted: Expected, found: Array) -> Judgement:
-    """An output (batch, head, query, d_v) beside what it should be."""
+    """Judge an output (batch, head, query, d_v)."""
     rows = np.broadcast_to(wanted.seen[..., None], found.shape)
     gap = np.where(rows, np.abs(found - wanted.output), 0.0)
     broken = rows & ~np.isfinite(found)

@@ -1,24 +1,22 @@
-"""The axes of a target's arrays, in letters: b batch, h heads, n rows, d columns, m keys.
+"""The axes and the sizes of a target's arrays.
 
-`bnd` and `nbd` have heads side by side in their columns, `hnd` and `nd` one member, `nd` one head.
-`IN:OUT` is said of a target whose output is laid out in another way than Q, K and V.
+Axes are letters: b batch, h heads, n rows, d columns, m keys. `bnd` and `nbd` have heads side by side in
+their columns, `hnd` and `nd` one member, `nd` one head. `IN:OUT` is said of a target whose output is laid
+out in another way than Q, K and V.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attnctl.math import Array
-
-AXES = ("bhnd", "bnhd", "bnd", "nbd", "hnd", "nd")
-"""How Q, K, V and the output may be laid out."""
-
-MASKS = ("bhnm", "b1nm", "bnm", "nm", "b11m", "bm")
-"""How a mask may be; 1 is an axis of one."""
-
-USUAL, MERGED = "bhnd", "bnd"
+from attnctl.math.derivation import Rotary
+from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.conventions import MASKS, USUAL, Conventions
+from attnctl.verbs.conform.features import GROUPED, LENGTHS, OTHER_D_V
 
 
 def axes_in(layout: str) -> str:
@@ -34,60 +32,141 @@ def is_merged(axes: str) -> bool:
     return axes in {"bnd", "nbd"}
 
 
-def apart(axes: str) -> str:
+def split_axes(axes: str) -> str:
     return axes.replace("d", "hd") if is_merged(axes) else axes
 
 
-def laid_out(array: Array, axes: str) -> Array:
+def lay_out(array: Array, axes: str) -> Array:
     """(batch, head, n, d) in a target's axes."""
-    whole = apart(axes)
+    whole = split_axes(axes)
     one = array[tuple(slice(None) if letter in whole else 0 for letter in USUAL)]
     kept = [letter for letter in USUAL if letter in whole]
     turned = one.transpose([kept.index(letter) for letter in whole])
     return turned.reshape(*turned.shape[:-2], -1) if is_merged(axes) else turned
 
 
-def in_one(arrays: Sequence[Array], packed: str, axes: str) -> Array:
+def pack_inputs(arrays: Sequence[Array], packed: str, axes: str) -> Array:
     """Q, K and V, each (batch, head, n, d), in one array; 3 is their axis among those of `packed`."""
-    if in_columns(packed, axes):
-        return np.concatenate([laid_out(each, axes) for each in arrays], axis=-1)
-    stacked = np.stack([laid_out(each, packed.replace("3", "")) for each in arrays], axis=packed.index("3"))
+    if stands_in_columns(packed, axes):
+        return np.concatenate([lay_out(each, axes) for each in arrays], axis=-1)
+    stacked = np.stack([lay_out(each, packed.replace("3", "")) for each in arrays], axis=packed.index("3"))
     return stacked.reshape(*stacked.shape[:2], -1) if is_merged(axes) else stacked
 
 
-def in_columns(packed: str, axes: str) -> bool:
-    """Whether the columns of Q, of K and of V stand side by side, however many they are."""
+def stands_in_columns(packed: str, axes: str) -> bool:
+    """The columns of Q, of K and of V stand side by side, however many they are."""
     return is_merged(axes) and packed.endswith("3hd")
 
 
 def packings(axes: str) -> list[str]:
-    """How Q, K and V may stand in one array: one after the other, or by head."""
+    """The axes of Q, K and V in one array: one after the other, or by head."""
     if axes == USUAL:
         return ["3bhnd", "b3hnd"]
-    whole = apart(axes)
+    whole = split_axes(axes)
     return [whole.replace("h", "3h"), whole.replace("d", "3d")] if "h" in whole else []
 
 
-def back(array: Array, axes: str, heads: int) -> Array | None:
+def read_back(array: Array, axes: str, heads: int) -> Array | None:
     """A target's axes as (batch, head, n, d); None for an array that has not as many."""
     if array.ndim != len(axes) or (is_merged(axes) and array.shape[-1] % heads):
         return None
-    whole = apart(axes)
+    whole = split_axes(axes)
     split = array.reshape(*array.shape[:-1], heads, -1) if is_merged(axes) else array
     kept = [letter for letter in USUAL if letter in whole]
     turned = split.transpose([whole.index(letter) for letter in kept])
     return turned[tuple(slice(None) if letter in whole else None for letter in USUAL)]
 
 
-def of_scores(array: Array, axes: str) -> Array:
+def drop_axes(array: Array, axes: str) -> Array:
     """(batch, head, query, key) without the axes that a target's arrays have not."""
-    lead = (slice(None) if letter in apart(axes) else 0 for letter in "bh")
+    lead = (slice(None) if letter in split_axes(axes) else 0 for letter in "bh")
     return array[tuple(lead)]
 
 
-def of_mask(array: Array, shape: str, axes: str) -> Array:
+def shape_mask(array: Array, shape: str, axes: str) -> Array:
     """(batch, head, query, key) in the shape of a mask, which is the same along what it leaves out."""
     if shape == MASKS[0]:
-        return of_scores(array, axes)
+        return drop_axes(array, axes)
     left_out = slice(0, 1) if len(shape) == len(MASKS[0]) else 0
     return array[tuple(slice(None) if letter in shape else left_out for letter in MASKS[0])]
+
+
+@dataclass(frozen=True)
+class SizeLimits:
+    """The sizes that a target takes; every size where nothing is said."""
+
+    head_sizes: tuple[int, ...] = ()
+    multiple_of: int = 1
+    """Its numbers of queries and keys are multiples of this."""
+    heads: int | None = None
+    kv_heads: int | None = None
+    rotary: Rotary | None = None
+    """Rotary positions turn pairs of columns, the first `dims` of them."""
+    tells_kv_heads: bool = False
+    """Its number of kv heads is fixed, or passed to it."""
+
+    def fit(self, case: Case, conventions: Conventions) -> Case:
+        """Return the nearest case that the target takes."""
+        return self.in_layout(self.with_tokens(self.with_columns(self.with_heads(case))), conventions)
+
+    def lacking(self, conventions: Conventions) -> dict[str, str]:
+        """Name the features that such arrays have no room for, each with why."""
+        axes, lacking = axes_in(conventions.layout), {}
+        if "h" not in split_axes(axes):
+            lacking[GROUPED] = f"the layout {axes} has one head"
+        elif is_merged(axes) and not self.tells_kv_heads:
+            lacking[GROUPED] = "heads stand side by side, and nothing tells it how many kv heads there are"
+        if conventions.packed:
+            together = (
+                [LENGTHS, OTHER_D_V]
+                if stands_in_columns(conventions.packed, axes)
+                else [LENGTHS, OTHER_D_V, GROUPED]
+            )
+            lacking |= dict.fromkeys(together, "Q, K and V come in one array")
+        return lacking
+
+    def with_heads(self, case: Case) -> Case:
+        """Take the fixed numbers of heads, and keep how many share a kv head as far as possible."""
+        heads = self.heads or case.heads
+        share = case.heads // case.kv_heads
+        if self.kv_heads:
+            return replace(case, heads=self.heads or self.kv_heads * share, kv_heads=self.kv_heads)
+        fewer = max(kv for kv in range(1, max(heads // share, 1) + 1) if heads % kv == 0)
+        return replace(case, heads=heads, kv_heads=fewer)
+
+    def with_columns(self, case: Case) -> Case:
+        d_k = self.width(case.d_k)
+        return replace(case, d_k=d_k, d_v=d_k if case.d_v == case.d_k else self.width(case.d_v, of_k=False))
+
+    def width(self, d: int, *, of_k: bool = True) -> int:
+        if self.head_sizes:
+            return min((size for size in self.head_sizes if size >= d), default=max(self.head_sizes))
+        if self.rotary is not None and of_k:
+            return max(d + d % 2, self.rotary.dims or 2)
+        return d
+
+    def with_tokens(self, case: Case) -> Case:
+        """Round the queries, the keys of a cache and the new keys up to multiples."""
+        past, new = self.length(case.past), self.length(case.keys - case.past)
+        queries = new if case.queries == case.keys - case.past else self.length(case.queries)
+        cached = case.having(cache=past) if past != case.past else case
+        return replace(cached, queries=queries, keys=past + new)
+
+    def length(self, n: int) -> int:
+        return -(-n // self.multiple_of) * self.multiple_of
+
+    def in_layout(self, case: Case, conventions: Conventions) -> Case:
+        """Cut the case to its layout: (head, n, d) has no batch, (n, d) one head."""
+        axes, lacking = axes_in(conventions.layout), self.lacking(conventions)
+        if "h" not in split_axes(axes):
+            case = replace(case, heads=1)
+        if GROUPED in lacking:
+            case = replace(case, kv_heads=case.heads)
+        if OTHER_D_V in lacking:
+            case = replace(case, d_v=case.d_k)
+        if LENGTHS in lacking:
+            case = replace(case, queries=case.keys - case.past)
+        if "b" not in axes:
+            case = replace(case, batch=1)
+        shared = case.batch > 1 and axes[0] == "b" and not conventions.packed
+        return case if shared or case.memory != "broadcast" else replace(case, memory="plain")

@@ -1,4 +1,4 @@
-"""How libraries take their options: `--like NAME` says what differs from the usual."""
+"""The libraries whose ways of taking options `--like NAME` asks for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Hand = Callable[[str, Any], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Library:
-    """A library's way of taking attention: what is not said is as everywhere."""
+    """A library's way of taking attention; a field left out is as everywhere."""
 
     name: str = ""
     layout: str = ""
@@ -22,35 +22,33 @@ class Library:
     parameters: tuple[str, ...] = ()
     """The keywords of its function, where the function itself does not tell them."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Its keyword of an option, where that means another of ours elsewhere."""
+    """Its keyword of an option, where the keyword means another option elsewhere."""
     hand: Mapping[str, Hand] = field(default_factory=dict)
-    """How an option's keyword and value become keywords of it."""
+    """The functions that make its keywords of an option's keyword and value."""
     grouped: str = ""
     """The keyword that must be true where query heads share kv heads."""
     conventions: Mapping[str, str] = field(default_factory=dict)
-    """What its documentation says where programs differ."""
+    """The conventions that its documentation states."""
     bool_mask_only: bool = False
 
     gives: Callable[[Case], dict[str, Any]] = lambda _: {}
-    """What else goes with the sizes of a case."""
+    """Other keywords that follow from the sizes of a case."""
 
     def always(self, case: Case) -> dict[str, Any]:
-        """Keywords that go with the sizes of a case."""
         grouped = {self.grouped: True} if self.grouped and case.heads != case.kv_heads else {}
         return {**grouped, **self.gives(case)}
 
 
-def whole(keyword: str, value: Any) -> dict[str, Any]:
-    """A truth value as 0 or 1."""
+def pass_as_integer(keyword: str, value: Any) -> dict[str, Any]:
     return {keyword: int(value)}
 
 
-def two_ends(keyword: str, value: tuple[int, int]) -> dict[str, Any]:
+def pass_both_ends(keyword: str, value: tuple[int, int]) -> dict[str, Any]:
     return {keyword: value[0], "right_window_size": value[1]}
 
 
-def module(case: Case) -> dict[str, Any]:
-    """The layer that an attention function of transformers is handed, as far as it reads it."""
+def pass_module(case: Case) -> dict[str, Any]:
+    """Make the layer that an attention function of transformers is handed, as far as it reads it."""
     share = case.heads // case.kv_heads
     layer = {"num_key_value_groups": share, "training": False, "is_causal": False, "layer_idx": 0}
     return {"module": SimpleNamespace(**layer)}
@@ -79,7 +77,7 @@ LIBRARIES = {
             parameters=("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen",
                         "is_causal", "scale", "softcap", "left_window_size", "right_window_size"),
             names={"window": "left_window_size"},
-            hand={"causal": whole, "window": two_ends},
+            hand={"causal": pass_as_integer, "window": pass_both_ends},
             conventions={"causal corner": "top-left"},
         ),
         Library(
@@ -87,7 +85,7 @@ LIBRARIES = {
             layout="bhnd:bnhd",
             parameters=("module", "query", "key", "value", "attention_mask", "scaling"),
             conventions={"mask": "added"},
-            gives=module,
+            gives=pass_module,
         ),
         Library(
             "jax",

@@ -1,4 +1,4 @@
-"""The options that a target may have: their names in libraries, what is passed, and what is meant.
+"""The options of a target: their names in libraries, the values passed, and the attention meant.
 
 An entry of `LIBRARY_OPTIONS` has its names in libraries, values worth a case each, and a function that
 lays it down in a `Problem`: what is passed, and the rule or array that it means. A rule of attnctl's
@@ -14,26 +14,27 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array
+from attnctl.math.names import PAST_KEY, PAST_VALUE
 from attnctl.math.rules import RULES, Alibi, Causal, Padding, Softcap, Window, alibi_slopes
-from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.case import FILLS, Case, Problem, keys_before
+from attnctl.verbs.conform.conventions import NOTHING, Conventions
 
 Ask = Callable[[Problem, Any], None]
 
 
 @dataclass(frozen=True)
-class Option:
-    """One option of attention."""
-
+class KernelOption:
     name: str
     theirs: tuple[str, ...]
-    """What libraries call it."""
+    """Its names in libraries."""
     ask: Ask
-    """Lay it down in a problem: what is passed, and what it means."""
+    """Lay it down in a problem: the value passed, and the attention meant."""
     values: Callable[[Case], Sequence[Any]]
     """Values worth a case each, for a case of these sizes."""
     neutral: Callable[[Problem], Any] = lambda _: None
-    """What changes nothing, for a function that must be given it."""
+    """The value that changes nothing, for a function that must be given one."""
 
 
 def ask_causal(problem: Problem, value: bool) -> None:
@@ -59,17 +60,16 @@ def ask_sliding_window(problem: Problem, value: int) -> None:
 
 def ask_mask(problem: Problem, value: str) -> None:
     """Keys that a query may attend to, drawn: the same for all, or one by member and head."""
-    give_mask(problem, drawn_mask(problem, value))
+    give_mask(problem, draw_mask(problem, value))
 
 
 def give_mask(problem: Problem, allowed: Array) -> None:
-    """Hide what is not allowed, and pass that in the way that the target takes it."""
+    """Hide the other keys, and pass the mask in the form that the target takes."""
     problem.hide(allowed)
-    problem.passed["mask"] = as_passed(problem, allowed)
+    problem.passed["mask"] = encode_mask(problem, allowed)
 
 
-def as_passed(problem: Problem, allowed: Array) -> Array:
-    """What is allowed, as truth values or as numbers."""
+def encode_mask(problem: Problem, allowed: Array) -> Array:
     match problem.conventions.mask_kind:
         case "added":
             return np.where(allowed, 0.0, -np.inf)
@@ -79,15 +79,15 @@ def as_passed(problem: Problem, allowed: Array) -> Array:
             return allowed if problem.conventions.true == "may attend" else ~allowed
 
 
-def varying(problem: Problem, value: str) -> list[int]:
+def mask_sizes(problem: Problem, value: str) -> list[int]:
     """The sizes (batch, head, query, key) of a mask, 1 along the axes where it is all the same."""
     axes = set(problem.conventions.mask) & set("bhnm" if value == "each" else "nm")
     return [size if axis in axes else 1 for axis, size in zip("bhnm", problem.scores, strict=True)]
 
 
-def drawn_mask(problem: Problem, value: str) -> Array:
+def draw_mask(problem: Problem, value: str) -> Array:
     """About two of three keys are seen; every query sees one that the other rules leave it."""
-    sizes = varying(problem, value)
+    sizes = mask_sizes(problem, value)
     queries, keys = sizes[2:]
     seed = np.random.RandomState(problem.case.seed + 77)
     allowed = seed.uniform(size=sizes) < 2 / 3
@@ -101,8 +101,8 @@ def drawn_mask(problem: Problem, value: str) -> Array:
 
 def ask_float_mask(problem: Problem, value: str) -> None:
     """A mask that is added: 0 or a number where a query may attend, −∞ elsewhere."""
-    allowed = drawn_mask(problem, value)
-    numbers = problem.draw("float mask", *varying(problem, value))
+    allowed = draw_mask(problem, value)
+    numbers = problem.draw("float mask", *mask_sizes(problem, value))
     problem.passed["float_mask"] = mask = np.where(allowed, numbers, -np.inf)
     problem.add_bias(mask)
 
@@ -144,7 +144,7 @@ def ask_key_lengths(problem: Problem, value: str) -> None:
 
 
 def ask_cache(problem: Problem, value: int) -> None:
-    """Keys and values of earlier tokens; `problem_of` splits them off."""
+    """Do nothing: `make_problem` splits earlier keys and values off."""
 
 
 def ask_sinks(problem: Problem, value: bool) -> None:
@@ -158,13 +158,12 @@ def ask_out(problem: Problem, value: bool) -> None:
     problem.passed["out"] = np.full((*problem.scores[:3], problem.case.d_v), np.nan)
 
 
-def no_bias(problem: Problem) -> Array:
+def zero_bias(problem: Problem) -> Array:
     """Zeros for every score."""
     return np.zeros(problem.scores)
 
 
-def on(_: Case) -> Sequence[bool]:
-    """Only one value is worth a case."""
+def only_true(_: Case) -> Sequence[bool]:
     return (True,)
 
 
@@ -173,30 +172,33 @@ def shared_or_each(_: Case) -> Sequence[str]:
 
 
 LIBRARY_OPTIONS = (
-    Option("causal", ("causal", "is_causal"), ask_causal, on),
-    Option("window", ("window", "window_size", "local_window_size"), ask_window,
+    KernelOption("causal", ("causal", "is_causal"), ask_causal, only_true),
+    KernelOption("window", ("window", "window_size", "local_window_size"), ask_window,
            lambda case: ((2, 1), (3, 0), (case.keys // 2, 2))),
-    Option("sliding_window", ("sliding_window",), ask_sliding_window, lambda case: (4, case.keys // 2 + 1)),
-    Option("mask", ("mask", "attn_mask", "attention_mask"), ask_mask, shared_or_each,
-           lambda problem: as_passed(problem, np.ones(problem.scores, dtype=bool))),
-    Option("float_mask", (), ask_float_mask, shared_or_each, no_bias),
-    Option("bias", ("bias", "attn_bias"), ask_bias, shared_or_each, no_bias),
-    Option("scale", ("scale", "softmax_scale", "sm_scale", "scaling"), ask_scale, lambda _: (0.75, 0.0625),
+    KernelOption("sliding_window", ("sliding_window",), ask_sliding_window,
+           lambda case: (4, case.keys // 2 + 1)),
+    KernelOption("mask", ("mask", "attn_mask", "attention_mask"), ask_mask, shared_or_each,
+           lambda problem: encode_mask(problem, np.ones(problem.scores, dtype=bool))),
+    KernelOption("float_mask", (), ask_float_mask, shared_or_each, zero_bias),
+    KernelOption("bias", ("bias", "attn_bias"), ask_bias, shared_or_each, zero_bias),
+    KernelOption("scale", ("scale", "softmax_scale", "sm_scale", "scaling"), ask_scale,
+           lambda _: (0.75, 0.0625),
            lambda problem: problem.case.d_k**-0.5 if problem.scale is None else problem.scale),
-    Option("softcap", ("softcap", "logits_soft_cap", "logit_softcap"), ask_softcap, lambda _: (1.5, 30.0)),
-    Option("alibi", ("alibi_slopes", "alibi"), ask_alibi, on,
+    KernelOption("softcap", ("softcap", "logits_soft_cap", "logit_softcap"), ask_softcap,
+           lambda _: (1.5, 30.0)),
+    KernelOption("alibi", ("alibi_slopes", "alibi"), ask_alibi, only_true,
            lambda problem: np.zeros(problem.case.heads)),
-    Option("key_lengths",
+    KernelOption("key_lengths",
            ("key_lengths", "seqlens", "seqlens_k", "cache_seqlens", "key_value_seq_lengths",
             "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",),
            lambda problem: np.full(problem.case.batch, problem.case.keys)),
-    Option("cache", ("past_key", "past_value"), ask_cache, lambda case: (1, case.keys // 2)),
-    Option("sinks", ("sinks", "sink", "s_aux"), ask_sinks, on),
-    Option("out", ("out", "output", "o"), ask_out, on),
+    KernelOption("cache", ("past_key", "past_value"), ask_cache, lambda case: (1, case.keys // 2)),
+    KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, only_true),
+    KernelOption("out", ("out", "output", "o"), ask_out, only_true),
 )  # fmt: skip
 
 
-def of_rules() -> Iterable[Option]:
+def list_rule_options() -> Iterable[KernelOption]:
     """Rules of the registry that have a setting and are no option yet."""
     known = {option.name for option in LIBRARY_OPTIONS}
     for name, rule in RULES.items():
@@ -209,8 +211,36 @@ def of_rules() -> Iterable[Option]:
             problem.add_rule(rule.of(value))
 
         values = lambda _, example=setting.example: (example,)  # noqa: E731  (one value, as the config has it)
-        yield Option(name, tuple(dict.fromkeys((name, setting.keyword))), ask, values)
+        yield KernelOption(name, tuple(dict.fromkeys((name, setting.keyword))), ask, values)
 
 
-OPTIONS: dict[str, Option] = {option.name: option for option in (*LIBRARY_OPTIONS, *of_rules())}
+OPTIONS: dict[str, KernelOption] = {
+    option.name: option for option in (*LIBRARY_OPTIONS, *list_rule_options())
+}
 """Every option by our name."""
+
+
+def make_problem(case: Case, conventions: Conventions, always: Settings = NOTHING) -> Problem:
+    """Draw the arrays of a case and lay its options down, beside the attention that is always on."""
+    problem = Problem(case, conventions, {}, scale=always.scale, always=always)
+    alone = conventions.masked == "the mask alone" and {"mask", "float_mask"} & case.asked.keys()
+    problem.rules = [rule for rule in always.rules if not (alone and isinstance(rule, Causal))]
+    problem.offset = keys_before(case, conventions, always.causal_offset)
+    problem.arrays |= FILLS[case.fill](problem)
+    if case.memory == "broadcast":
+        problem.arrays |= {
+            name: np.broadcast_to(problem.arrays[name][:1], problem.arrays[name].shape) for name in "KV"
+        }
+    for name, value in case.options:
+        OPTIONS[name].ask(problem, value)
+    if case.past:
+        split_cache(problem)
+    return problem
+
+
+def split_cache(problem: Problem) -> None:
+    """Take the keys and values of the cache apart from the new ones."""
+    past, arrays = problem.case.past, problem.arrays
+    for symbol, name in (("K", PAST_KEY), ("V", PAST_VALUE)):
+        arrays[name], arrays[symbol] = arrays[symbol][..., :past, :], arrays[symbol][..., past:, :]
+    problem.passed["cache"] = (arrays[PAST_KEY], arrays[PAST_VALUE])

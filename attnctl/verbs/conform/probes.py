@@ -1,52 +1,207 @@
-"""What a target does where programs differ: found out by calls, reported, and failed only if declared."""
+"""Trial calls before anything is judged: the layouts and sizes that a target takes, then its conventions.
+
+Only what nobody declared is tried. A form that is answered rightly is taken; one that is answered wrongly
+is taken where every other is refused, and judged. Conventions are reported, and fail only where they are
+declared.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import Any
 
 import numpy as np
 
 from attnctl.inputs.config.settings import NONE
 from attnctl.math import Array
 from attnctl.math.rules import Causal
-from attnctl.verbs.conform.call import NUMPY, Answer, output_of
-from attnctl.verbs.conform.case import MASK_KINDS, TYPES, Case, Problem
+from attnctl.verbs.conform.call import NUMPY, Answer, read_output
+from attnctl.verbs.conform.case import Case, Problem
 from attnctl.verbs.conform.conventions import (
     ADDED,
     AHEAD,
+    AXES,
     CORNER,
     FLOAT_MASK,
     HIDDEN_ROWS,
     KNOWN,
     LENGTHS_CORNER,
     MASK_KIND,
+    MASK_KINDS,
     MASK_SHAPE,
     MASKED,
+    MASKS,
     NEITHER,
     OUTPUT_TYPE,
     PADDING,
     SLIDING,
     THE_INPUTS,
     TRUTHS,
+    TYPES,
+    USUAL,
+    Conventions,
 )
+from attnctl.verbs.conform.diagnosis import ENDINGS
 from attnctl.verbs.conform.features import BASE, LENGTHS
 from attnctl.verbs.conform.judge import expect, judge_answer
-from attnctl.verbs.conform.layout import MASKS
-from attnctl.verbs.conform.options import OPTIONS, drawn_mask, give_mask
+from attnctl.verbs.conform.layout import SizeLimits, axes_in, is_merged, packings, split_axes
+from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
+from attnctl.verbs.conform.suite import NOT_CALLED, Suite
 
-if TYPE_CHECKING:
-    from attnctl.verbs.conform.suite import Suite
+HEAD_SIZES = (16, 32, 64, 128, 256)
+HEAD_SIZES_TRIED = (64, 128, 32, 16, 256)
+MULTIPLES = (1, 16, 32, 64, 128)
+"""Sizes that kernels usually have."""
+
+SEVERAL = [axes for axes in AXES if "h" in split_axes(axes) and "b" in axes]
+"""Layouts with several members and heads."""
+
+HEADS = (1, 2, 4, 8, 12, 16)
+"""Numbers of heads that may be fixed in a function that is not told it."""
+
+TRIED = ("float32", "float16", "bfloat16", "float64")
+MOST_TYPES = 2
+"""Types in which everything is tried, of those that are asked for."""
+
+RIGHT, WRONG, REFUSED, ENDED = "right", "wrong", "refused", "ended"
+
+Fit = tuple[Conventions, SizeLimits]
+
+FoundConventions = dict[str, str]
+"""What was found out in one type, by the name of the convention."""
 
 
-Told = dict[str, str]
-"""What was found out in one type, by convention."""
+def fit_suite(suite: Suite) -> FoundConventions:
+    """Bring the suite to the layout and the sizes that the target takes, and describe them."""
+    before = suite.usual, suite.sizes
+    dtypes = [dtype for dtype in TRIED if dtype in suite.asked.dtypes]
+    verdicts = []
+    for dtype in dtypes:
+        verdicts.append(judge_plain(suite, dtype))
+        if verdicts[-1] in {RIGHT, ENDED}:
+            return describe_fit(suite, before)
+    refused = set(verdicts) == {REFUSED}
+    for dtype in dtypes[:MOST_TYPES]:
+        tried = list(try_forms(suite, dtype, refused=refused))
+        right = [candidate for candidate, found in tried if found == RIGHT]
+        answered = [candidate for candidate, found in tried if found == WRONG and refused]
+        suite.usual, suite.sizes = [*right, *answered, before][0]
+        if right or answered:
+            widen(suite, dtype)
+            break
+    return describe_fit(suite, before)
 
 
-def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Told:
-    """Find out what the target does in a type; what is declared is what it is judged by."""
-    told = dict(mask_form(suite, dtype, declared))
+def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Fit, str]]:
+    """Try forms that nobody declared, each with its verdict, until one is right or ends the target.
+
+    Where plain attention was answered, only wrongly, arrays of one member or one head are not tried:
+    what mixes members or heads up is right in them.
+    """
+    usual, sizes = suite.usual, suite.sizes
+    layouts = [usual.layout] if suite.asked.said.layout else AXES if refused else SEVERAL
+
+    def try_form(form: dict[str, str], **more: Any) -> tuple[Fit, str]:
+        suite.usual, suite.sizes = replace(usual, **form), replace(sizes, **more)
+        return (suite.usual, suite.sizes), judge_plain(suite, dtype)
+
+    for layout in layouts:
+        for more in list_sizes(suite, layout) if refused else [{}]:
+            answered = []
+            for form in list_forms(suite, layout):
+                yield (found := try_form(form, **more))
+                answered += [form] if found[1] == WRONG else []
+                if found[1] in {RIGHT, ENDED}:
+                    return
+            for form, heads in product(answered, list_heads(suite, layout, several=not refused)):
+                yield (found := try_form(form, **more, heads=heads))
+                if found[1] in {RIGHT, ENDED}:
+                    return
+            if answered:
+                break
+
+
+def judge_plain(suite: Suite, dtype: str) -> str:
+    """Judge plain attention; any exception refuses the arrays, which may not be the ones meant."""
+    problem = suite.problem(replace(BASE, dtype=dtype))
+    answer = suite.call(problem)
+    if answer.error in {*ENDINGS, NOT_CALLED} and not suite.is_refusal(answer):
+        return ENDED
+    if read_output(problem, answer) is None:
+        return REFUSED
+    return RIGHT if is_right(problem, answer) else WRONG
+
+
+def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
+    """List the sizes that a kernel may be fixed to, the most likely first."""
+    said = suite.asked.said
+    yield {}
+    for d in HEAD_SIZES_TRIED if len(layout) == len(USUAL) else HEAD_SIZES_TRIED[:1]:
+        fixed: dict[str, Any] = {} if said.head_sizes else {"head_sizes": (d,)}
+        fixed |= {} if said.multiple_of > 1 else {"multiple_of": MULTIPLES[-1]}
+        if fixed:
+            yield fixed
+
+
+def list_forms(suite: Suite, layout: str) -> Iterator[dict[str, str]]:
+    """List the forms of arrays in a layout: packings of Q, K and V, and masks that must be given."""
+    said = suite.asked.said.mask_shape
+    packed = packings(axes_in(layout)) if suite.signature.is_packed else [""]
+    shapes = [said] if said else [MASKS[0], MASKS[-1]]
+    masks = [(suite.usual.mask_kind, suite.usual.mask)]
+    if "mask" in suite.signature.required:
+        masks = list(product(MASK_KINDS, shapes))
+    for each, (kind, shape) in product(packed, masks):
+        yield {"layout": layout, "packed": each, "mask_kind": kind, "mask": shape}
+
+
+def list_heads(suite: Suite, layout: str, *, several: bool) -> Sequence[int]:
+    """List numbers of heads that may be fixed, where heads stand side by side and nobody says how many."""
+    if suite.sizes.heads or "heads" in suite.signature.sizes or not is_merged(axes_in(layout)):
+        return []
+    return [n for n in HEADS if n > 1 or not several]
+
+
+def widen(suite: Suite, dtype: str) -> None:
+    """Find out which other usual sizes are taken, where only some are."""
+    said, found = suite.asked.said, suite.sizes
+
+    def is_taken(**sizes: Any) -> bool:
+        suite.sizes = replace(found, **sizes)
+        return judge_plain(suite, dtype) in {RIGHT, WRONG}
+
+    if found.multiple_of > said.multiple_of:
+        least = next(n for n in MULTIPLES if n == found.multiple_of or is_taken(multiple_of=n))
+        found = replace(found, multiple_of=least)
+    if found.head_sizes != said.head_sizes and not is_taken(head_sizes=()):
+        found = replace(found, head_sizes=tuple(d for d in HEAD_SIZES if is_taken(head_sizes=(d,))))
+    elif found.head_sizes != said.head_sizes:
+        found = replace(found, head_sizes=())
+    suite.sizes = found
+
+
+def describe_fit(suite: Suite, before: Fit) -> FoundConventions:
+    usual, sizes = suite.usual, suite.sizes
+    words = {
+        "layout": (usual.layout, before[0].layout),
+        MASK_KIND: (usual.mask_kind, before[0].mask_kind),
+        MASK_SHAPE: (usual.mask, before[0].mask),
+        "heads": (str(sizes.heads), str(before[1].heads)),
+        "lengths": (f"multiples of {sizes.multiple_of}", f"multiples of {before[1].multiple_of}"),
+        "head sizes": (", ".join(map(str, sizes.head_sizes)), ", ".join(map(str, before[1].head_sizes))),
+        "Q, K and V in one array": (usual.packed, ""),
+    }
+    return {name: value for name, (value, old) in words.items() if value != old}
+
+
+# --- conventions ---
+
+
+def find_conventions(suite: Suite, dtype: str, declared: Mapping[str, str]) -> FoundConventions:
+    """Find out the conventions of the target in a type; it is judged by those that are declared."""
+    told = dict(probe_mask(suite, dtype, declared))
     usual = suite.usual
     suite.conventions[dtype] = usual = replace(
         usual,
@@ -54,7 +209,7 @@ def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Told:
         mask=told.get(MASK_SHAPE, usual.mask),
         masked=told.get(MASKED, usual.masked),
     )
-    told |= dict([*corner(suite, dtype), *sliding_window(suite, dtype)])
+    told |= dict([*probe_corner(suite, dtype), *probe_sliding_window(suite, dtype)])
     meant = {**told, **declared}
     suite.conventions[dtype] = replace(
         usual,
@@ -62,14 +217,16 @@ def found_out(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Told:
         window=meant.get(SLIDING, usual.window),
         ahead=meant.get(AHEAD, usual.ahead),
     )
-    told |= dict(corner_of_lengths(suite, dtype))
+    told |= dict(probe_lengths(suite, dtype))
     ends = {**told, **declared}.get(LENGTHS_CORNER, usual.lengths)
     suite.conventions[dtype] = replace(suite.conventions[dtype], lengths=ends)
-    return told | dict([*float_mask(suite, dtype), *hidden_rows(suite, dtype), *padding(suite, dtype)])
+    return told | dict(
+        [*probe_float_mask(suite, dtype), *probe_hidden_rows(suite, dtype), *probe_padding(suite, dtype)]
+    )
 
 
-def in_words(told: Mapping[str, Told]) -> Told:
-    """What was found out in all types, by convention; where they differ, with the types.
+def join_types(told: Mapping[str, FoundConventions]) -> FoundConventions:
+    """Join what was found out in all types, by convention; where types differ, each value has its types.
 
     That outputs are of the inputs' type goes without saying.
     """
@@ -87,22 +244,22 @@ def in_words(told: Mapping[str, Told]) -> Told:
     return words
 
 
-def right_with(suite: Suite, case: Case, **conventions: str) -> bool | None:
-    """Whether the target answers what is meant with these conventions; None where it takes no such call."""
+def try_conventions(suite: Suite, case: Case, **conventions: str) -> bool | None:
+    """Ask whether an answer is right by these conventions; None where the target takes no such call."""
     problem = suite.problem(case, **conventions)
     answer = suite.call(problem)
-    return None if output_of(problem, answer) is None else is_right(problem, answer)
+    return None if read_output(problem, answer) is None else is_right(problem, answer)
 
 
 def is_right(problem: Problem, answer: Answer) -> bool:
-    """Whether an answer is right as far as a convention goes: float64 may be kept in float32 inside."""
+    """Judge an answer as far as a convention goes: float64 may be kept in float32 inside."""
     case = problem.case
     dtype = "float32" if case.dtype == "float64" else case.dtype
     return judge_answer(expect(replace(problem, case=replace(case, dtype=dtype))), answer).right
 
 
-def output_type(seen: Mapping[str, Case], dtype: str, declared: str | None) -> Told:
-    """Of which type outputs are, by the first case of each: the inputs', another, or one or another."""
+def describe_output_type(seen: Mapping[str, Case], dtype: str, declared: str | None) -> FoundConventions:
+    """Describe the types of outputs, each by its first case: the inputs', another, or one or another."""
     own = {dtype, NUMPY.get(dtype, dtype)} - {declared}
     kinds = {THE_INPUTS if name in own else name: case for name, case in seen.items() if name in TYPES}
     if not kinds:
@@ -115,8 +272,8 @@ def output_type(seen: Mapping[str, Case], dtype: str, declared: str | None) -> T
     return {OUTPUT_TYPE: " or ".join(words)}
 
 
-def mask_form(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The shape of a mask; whether truth values are taken, where they are refused; what of causal is left.
+def probe_mask(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Find the shape and the kind of mask that is taken, and what is left of causal beside it.
 
     transformers calls a mask that is added `attention_mask`: under that name it may be one.
     """
@@ -130,7 +287,7 @@ def mask_form(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Iterator
     is_causal = MASKED not in declared and Causal() in suite.asked.said.always.rules
     ways = KNOWN[MASKED] if is_causal else (usual.masked,)
     for kind in kinds:
-        shape, masked, right = taken(suite, case, kind, shapes, ways)
+        shape, masked, right = try_shapes(suite, case, kind, shapes, ways)
         if right or (shape and suite.signature.keywords[names[0]] != "attention_mask"):
             yield from [(MASK_KIND, kind)] if kind != usual.mask_kind else []
             yield from [(MASK_SHAPE, shape)] if shape != usual.mask else []
@@ -138,17 +295,17 @@ def mask_form(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Iterator
             return
 
 
-def taken(
+def try_shapes(
     suite: Suite, case: Case, kind: str, shapes: Sequence[str], ways: Sequence[str]
 ) -> tuple[str, str, bool]:
-    """The shape of a mask that is taken, what of causal is left, and whether the answer is right.
+    """Find the shape of mask that is taken, what is left of causal, and whether the answer is right.
 
     Where the first shape is answered it is the one: who reads only a part of it is wrong. Of others
     the first that is right, or else answered.
     """
     answered = ""
     for shape in shapes:
-        rights = [right_with(suite, case, mask_kind=kind, mask=shape, masked=way) for way in ways]
+        rights = [try_conventions(suite, case, mask_kind=kind, mask=shape, masked=way) for way in ways]
         if True in rights:
             return shape, ways[rights.index(True)], True
         if False in rights:
@@ -158,8 +315,7 @@ def taken(
     return answered, ways[0], False
 
 
-def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Where the diagonal begins when there are more keys than queries."""
+def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if LENGTHS in suite.asked.claims.without:
         return
     case = replace(BASE, dtype=dtype, fill="who", queries=5)
@@ -171,7 +327,7 @@ def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     elif not any(rule.relative for rule in suite.asked.said.always.rules):
         return
     for name in KNOWN[CORNER]:
-        right = right_with(suite, case, corner=name)
+        right = try_conventions(suite, case, corner=name)
         if right is None:
             return
         if right:
@@ -180,32 +336,30 @@ def corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     yield CORNER, NEITHER
 
 
-def corner_of_lengths(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Where the diagonal is with key lengths: as without, or so that the last query sees the last key."""
+def probe_lengths(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if not {"causal", "key_lengths"} <= set(suite.signature.claimed):
         return
     case = replace(BASE, dtype=dtype, fill="who").having(causal=True, key_lengths="garbage")
     for name in KNOWN[LENGTHS_CORNER]:
-        if right_with(suite, case, lengths=name):
+        if try_conventions(suite, case, lengths=name):
             yield LENGTHS_CORNER, name
             return
 
 
-def sliding_window(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """How many keys a sliding window has, and whether there are any ahead of the query."""
+def probe_sliding_window(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if "sliding_window" not in suite.signature.claimed:
         return
     case = replace(BASE, dtype=dtype, fill="who").having(sliding_window=4)
     for ahead in KNOWN[AHEAD]:
         for keys in KNOWN[SLIDING]:
-            if right_with(suite, case, window=keys, ahead=ahead):
+            if try_conventions(suite, case, window=keys, ahead=ahead):
                 yield SLIDING, keys
                 yield AHEAD, ahead
                 return
 
 
-def float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """Whether a mask of numbers is added, or taken for a boolean one."""
+def probe_float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find out whether a mask of numbers is added, or taken for a boolean one."""
     if "float_mask" not in suite.signature.claimed:
         return
     case = replace(BASE, dtype=dtype)
@@ -225,24 +379,24 @@ def float_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
             return
 
 
-def hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    """What the output of a query is that sees no key at all."""
+def probe_hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+    """Find the output of a query that sees no key at all."""
     case = replace(BASE, dtype=dtype)
     problem = suite.problem(case)
     if "mask" in suite.signature.claimed and "n" in problem.conventions.mask:
-        allowed = drawn_mask(problem, "same")
+        allowed = draw_mask(problem, "same")
         allowed[..., 4, :] = False
         give_mask(problem, allowed)
     elif "causal" in suite.signature.claimed and suite.conventions_in(dtype).corner == "bottom-right":
         problem = suite.problem(replace(case, keys=5).having(causal=True))
     else:
         return
-    given = output_of(problem, suite.call(problem))
+    given = read_output(problem, suite.call(problem))
     if given is not None:
-        yield HIDDEN_ROWS, row_words(given[0, 0, 4], problem.arrays["V"][0, 0])
+        yield HIDDEN_ROWS, describe_row(given[0, 0, 4], problem.arrays["V"][0, 0])
 
 
-def row_words(row: Array, values: Array) -> str:
+def describe_row(row: Array, values: Array) -> str:
     if np.isnan(row).any():
         return "NaN"
     if not row.any():
@@ -251,17 +405,17 @@ def row_words(row: Array, values: Array) -> str:
     return "mean" if near.all() else "other numbers"
 
 
-def padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
+def probe_padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if "key_lengths" not in suite.signature.claimed:
         return
     problem = suite.problem(replace(BASE, dtype=dtype).having(key_lengths="nan"))
-    found = output_of(problem, suite.call(problem))
+    found = read_output(problem, suite.call(problem))
     if found is not None:
         yield PADDING, "spreads" if np.isnan(found).any() else "hidden"
 
 
-def broken(told: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
-    """Declared conventions that do not hold, in words."""
+def list_broken(told: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
+    """List the declared conventions that do not hold, in words."""
     return [
         f"{name} is declared {value} and found {told[name]}"
         for name, value in declared.items()

@@ -1,7 +1,9 @@
-"""A target in a process of its own: a crash, a hang and an exit are answers, not ends.
+"""A target in a process of its own, where a crash, a hang and an exit count as failures.
 
-One process is kept over many calls and begun anew only when it has died. It is in a session of its
-own, so that an interrupt reaches it through us, and everything that it started goes with it.
+One process is kept over many calls and begun anew only when it has died. It is in a session of its own, so
+that an interrupt reaches it through us, and everything that it started goes with it. Requests and answers
+are pickles on file descriptors that the target does not know of, so what it prints goes nowhere near them.
+When its parent is gone, so is this process.
 """
 
 from __future__ import annotations
@@ -13,32 +15,38 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import Parameter as Kind
+from inspect import signature
+from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
-from attnctl.verbs.conform.call import Answer, Call, Framework
-from attnctl.verbs.conform.last_words import read_last_words
-from attnctl.verbs.conform.signature import NOT_IN_SIGNATURE, REFUSALS, Parameter
-from attnctl.verbs.conform.worker import LENGTH
+from attnctl.verbs.conform.call import Answer, Target, TargetCall
+from attnctl.verbs.conform.invoke import Framework, invoke, read_last_words
+from attnctl.verbs.conform.signature import Parameter
 
 LOADING = 300.0
 """Seconds that importing a target may take."""
 
 
-class Ended(Exception):  # noqa: N818  (what became of a process)
-    """The process of a target did not answer: how it ended, and what it said last."""
+class TargetEndedError(Exception):
+    """The process of a target ended before it answered, or had to be ended."""
 
     def __init__(self, kind: str, message: str) -> None:
         self.kind, self.message = kind, message
         super().__init__(f"{kind}: {message}")
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and what it started."""
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     with suppress(ProcessLookupError):
@@ -46,15 +54,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def last_words(said: IO[bytes]) -> str:
-    """What a process wrote last, as the end of a sentence."""
+def quote_last_words(said: IO[bytes]) -> str:
     said.seek(0)
     words = read_last_words(said.read())
     return f": {words}" if words else ""
 
 
 @dataclass
-class Worker:
+class Worker(Target):
     """Calls a Python function in a process of its own."""
 
     target: str
@@ -62,17 +69,12 @@ class Worker:
     limit: float = 20.0
     process: subprocess.Popen[bytes] | None = None
     said: IO[bytes] | None = None
-    parameters: list[Parameter] | None = None
-    """What the function takes; None where it does not say."""
-    cannot: dict[str, str] = field(default_factory=dict)
-    unclaimed: str = NOT_IN_SIGNATURE
-    refuses: frozenset[str] = REFUSALS
 
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""
         self.said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "attnctl.verbs.conform.worker"],
+            [sys.executable, "-m", "attnctl.verbs.conform.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.said,
@@ -82,7 +84,7 @@ class Worker:
         try:
             self.send((self.target, self.framework))
             told = self.receive(LOADING)
-        except Ended as ended:
+        except TargetEndedError as ended:
             raise AttnError(f"{self.target}: it could not be loaded ({ended})") from None
         if isinstance(told, str):
             self.close()
@@ -91,28 +93,28 @@ class Worker:
         for path in sources:
             note_input(path)
 
-    def call(self, call: Call) -> Answer:
+    def call(self, call: TargetCall) -> Answer:
         if self.process is None:
             self.start()
         try:
             self.send(call)
             answer: Answer = self.receive(self.limit + (self.limit + call.seconds) * (call.times > 1))
-        except Ended as ended:
+        except TargetEndedError as ended:
             return Answer(error=ended.kind, message=ended.message)
         return answer
 
     def send(self, value: Any) -> None:
-        """Hand something to the process. Raises Ended where it is no more."""
+        """Hand something to the process. Raises TargetEndedError where it is no more."""
         assert self.process is not None
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
             self.process.stdin.flush()
         except OSError:
-            raise self.ended() from None
+            raise self.read_end() from None
 
     def receive(self, seconds: float) -> Any:
-        """What the process sends back. Raises Ended where it dies, or sends nothing for so long."""
+        """Read what the process sends. Raises TargetEndedError where it dies or is silent for so long."""
         assert self.process is not None
         assert self.process.stdout is not None
         stream, until = self.process.stdout.fileno(), monotonic() + seconds
@@ -121,34 +123,134 @@ class Worker:
             left = until - monotonic()
             if left <= 0 or not select.select([stream], [], [], left)[0]:
                 self.close()
-                raise Ended("hang", f"no answer within {seconds:g} s")
+                raise TargetEndedError("hang", f"no answer within {seconds:g} s")
             piece = os.read(stream, 1 << 20)
             if not piece:
-                raise self.ended()
+                raise self.read_end()
             data += piece
         return pickle.loads(data[LENGTH:])  # noqa: S301  (from our own worker)
 
-    def ended(self) -> Ended:
-        """How the process ended."""
+    def read_end(self) -> TargetEndedError:
         assert self.process is not None
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         code = self.process.poll()
-        words = "" if self.said is None else last_words(self.said)
+        words = "" if self.said is None else quote_last_words(self.said)
         self.close()
         if code is not None and code < 0:
-            return Ended("crash", f"its process died of {signal.Signals(-code).name}{words}")
-        return Ended("exit", f"its process ended with exit code {code}{words}")
+            return TargetEndedError("crash", f"its process died of {signal.Signals(-code).name}{words}")
+        return TargetEndedError("exit", f"its process ended with exit code {code}{words}")
 
     def close(self) -> None:
-        """End the process."""
         if self.process is not None:
             for stream in (self.process.stdin, self.process.stdout):
                 with suppress(OSError):
                     if stream is not None:
                         stream.close()
-            end(self.process)
+            kill(self.process)
             self.process = None
         if self.said is not None:
             self.said.close()
             self.said = None
+
+
+# --- the other end: the process itself ---
+
+LENGTH = 8
+"""Bytes before an answer that say how long it is."""
+
+WATCH = 1.0
+"""Seconds between two looks for the parent."""
+
+POSITIONAL = (Kind.POSITIONAL_ONLY, Kind.POSITIONAL_OR_KEYWORD)
+
+
+def load_function(target: str) -> Any:
+    """The function of `module:function` or `file.py:function`. Raises what importing it raises."""
+    place, _, name = target.rpartition(":")
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109  (sys.path holds texts)
+    if place.endswith(".py"):
+        path = Path(place)
+        sys.path.insert(0, str(path.parent.resolve()))
+        spec = spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+    else:
+        module = import_module(place)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{name} is no function")
+    return found
+
+
+def read_parameters(function: Any) -> list[Parameter] | None:
+    """What it takes; None where it does not say."""
+    try:
+        found = signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return [
+        Parameter(each.name, each.kind in POSITIONAL, each.default is Kind.empty)
+        for each in found
+        if each.kind not in (Kind.VAR_POSITIONAL, Kind.VAR_KEYWORD)
+    ]
+
+
+def list_own_files(function: Any) -> list[str]:
+    """Where the function is, and what was imported from its folder or from the one we are in."""
+    folders = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sys.path[:2])
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    home = files.get(getattr(function, "__module__", ""))
+    installed = f"{sys.prefix}{os.sep}"
+    own = [each for each in files.values() if each and each.startswith(folders)]
+    return [each for each in own if not each.startswith(installed)] + ([home] if home else [])
+
+
+def watch(parent: int) -> None:
+    """End when the parent has ended, whatever the target is doing."""
+    while os.getppid() == parent:
+        time.sleep(WATCH)
+    os._exit(1)
+
+
+def serve(requests: Any, answers: Any) -> None:
+    """Load the target, then answer calls until there are no more."""
+    target, framework = pickle.load(requests)  # noqa: S301  (from our own parent)
+    try:
+        function = load_function(target)
+        said: Any = read_parameters(function), list_own_files(function)
+    except Exception as error:  # noqa: BLE001  (whatever importing it raises)
+        said = f"{type(error).__name__}: {error}"
+    send(answers, said)
+    while not isinstance(said, str):
+        try:
+            call = pickle.load(requests)  # noqa: S301  (from our own parent)
+        except EOFError:
+            return
+        send(answers, invoke(function, call, framework))
+
+
+def send(stream: Any, value: Any) -> None:
+    """Write how long a pickle is, and the pickle."""
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(len(data).to_bytes(LENGTH, "big") + data)
+    stream.flush()
+
+
+def main() -> None:
+    """Keep the pipes of the parent apart from what the target may read and print."""
+    threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    serve(requests, answers)
+
+
+if __name__ == "__main__":
+    main()

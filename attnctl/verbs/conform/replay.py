@@ -1,12 +1,12 @@
-"""A failing case as a dump, and the command that runs it again."""
+"""A failing case: made small, written as a dump, and run again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,23 +16,106 @@ from attnctl.base.values import json_path
 from attnctl.drawing.screen.text import shell_line
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.names import HEAD_OUTPUTS
-from attnctl.verbs.conform.case import Case, Conventions, Problem
-from attnctl.verbs.conform.declared import unusual
-from attnctl.verbs.conform.diagnosis import Diagnosis, intent_of
-from attnctl.verbs.conform.judge import compare_output
+from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.claims import list_unusual
+from attnctl.verbs.conform.conventions import Conventions
+from attnctl.verbs.conform.diagnosis import Cause, make_intent
+from attnctl.verbs.conform.judge import HIDDEN, compare_output
+from attnctl.verbs.conform.suite import CaseResult, Suite
 
-if TYPE_CHECKING:
-    from attnctl.verbs.conform.suite import Outcome, Suite
+MOST_CALLS = 80
+"""Calls that making a case smaller may take."""
+
+MOST_OF_ERRORS = {"hang": 0, "crash": 10, "exit": 10}
+"""The limit where each call is a process more, or takes all of its time."""
+
+
+def shrink(first: CaseResult, suite: Suite) -> CaseResult:
+    """Find a small case that fails as this one does; a hang is not tried again."""
+    left = MOST_OF_ERRORS.get(first.answer.error, MOST_CALLS)
+    best = first
+    again = True
+    while again and left:
+        again = False
+        for case in map(suite.fit, list_smaller(best.case)):
+            if case == best.case:
+                continue
+            left -= 1
+            found = suite.run(case)
+            if fails_alike(found, first, suite):
+                best, again = found, True
+                break
+            if not left:
+                break
+    return best
+
+
+def fails_alike(found: CaseResult, first: CaseResult, suite: Suite) -> bool:
+    """Tell whether a case fails as the first does, and could have been right."""
+    if found.judgement.right or found.answer.error != first.answer.error:
+        return False
+    return suite.expect(found.case).blurred < HIDDEN
+
+
+def list_smaller(case: Case) -> Iterator[Case]:
+    """List cases with less of one thing, the greatest step first."""
+    for name, _ in case.options:
+        yield case.without(name)
+    usual = Case()
+    for name in ("memory", "magnitude"):
+        if getattr(case, name) != getattr(usual, name):
+            yield replace(case, **{name: getattr(usual, name)})
+    if case.batch > 1:
+        yield replace(case, batch=1)
+    yield from with_fewer_heads(case)
+    yield from with_fewer_tokens(case)
+    yield from with_fewer_columns(case)
+
+
+def with_fewer_heads(case: Case) -> Iterator[Case]:
+    share = case.heads // case.kv_heads
+    if case.kv_heads > 1:
+        yield replace(case, heads=share, kv_heads=1)
+    for fewer in (1, 2):
+        if fewer < share:
+            yield replace(case, heads=fewer * case.kv_heads)
+
+
+def with_fewer_columns(case: Case) -> Iterator[Case]:
+    """d_k and d_v stay the same where they are."""
+    for size in (2, 4, 8):
+        if case.fill != "large" and case.d_k > size:
+            yield replace(case, d_k=size, d_v=size if case.d_k == case.d_v else case.d_v)
+        if case.d_v > size and case.d_v != case.d_k:
+            yield replace(case, d_v=size)
+
+
+def with_fewer_tokens(case: Case) -> Iterator[Case]:
+    """As many queries as keys stay as many."""
+    past = case.past
+    new = case.keys - past
+    if case.queries == new:
+        for n in dict.fromkeys((2, case.queries // 2, case.queries - 1)):
+            if 0 < n < case.queries:
+                yield replace(case, queries=n, keys=n + past)
+        return
+    for n in dict.fromkeys((1, case.queries // 2, case.queries - 1)):
+        if 0 < n < case.queries:
+            yield replace(case, queries=n)
+    for m in dict.fromkeys((2, case.keys // 2, case.keys - 1)):
+        if past < m < case.keys:
+            yield replace(case, keys=m)
+
 
 Saved = tuple[Case, str, Conventions, Settings]
-"""A case, its feature, what the target does where programs differ, and the attention that is always on."""
+"""A case, its feature, the conventions of the target, and the attention that is always on."""
 
 FOLDER = "attnctl-conform"
 """Where failing cases are saved."""
 
 
-def save(suite: Suite, outcome: Outcome, feature: str, target: str, said: Diagnosis) -> Path:
-    """Write what a case was given and what came back; the file holds what `replay_case` needs.
+def save_case(suite: Suite, outcome: CaseResult, feature: str, target: str, said: Cause) -> Path:
+    """Write what a case was given and what came back; the file holds what `read_saved` needs.
 
     Raises AttnError where the folder cannot be written.
     """
@@ -47,10 +130,10 @@ def save(suite: Suite, outcome: Outcome, feature: str, target: str, said: Diagno
         raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
     problem = suite.problem(outcome.case)
     found = None if outcome.answer.error else suite.output_of(outcome)
-    intent = intent_of(problem, {} if found is None else {HEAD_OUTPUTS: np.asarray(found)})
+    intent = make_intent(problem, {} if found is None else {HEAD_OUTPUTS: np.asarray(found)})
     header = {
-        "conform": told(problem, feature) | {"said": asdict(said)},
-        "config": config_of(suite, outcome),
+        "conform": describe_case(problem, feature) | {"said": asdict(said)},
+        "config": make_config(suite, outcome),
     }
     path = folder / f"{slug(target)}-{slug(feature)}-{outcome.case.dtype}.npz"
     with open_output(path) as stream:
@@ -58,29 +141,29 @@ def save(suite: Suite, outcome: Outcome, feature: str, target: str, said: Diagno
     return path
 
 
-def told(problem: Problem, feature: str) -> dict[str, Any]:
+def describe_case(problem: Problem, feature: str) -> dict[str, Any]:
     return {
         "feature": feature,
         "case": problem.case.to_dict(),
         "conventions": asdict(problem.conventions),
-        "always": unusual(problem.always),
+        "always": list_unusual(problem.always),
     }
 
 
-def config_of(suite: Suite, outcome: Outcome) -> dict[str, Any]:
-    """What was meant, as `attnctl check` reads it of a dump."""
+def make_config(suite: Suite, outcome: CaseResult) -> dict[str, Any]:
+    """Describe the attention that is meant as a config, which `attnctl check` reads of a dump."""
     problem = suite.problem(outcome.case)
     case = outcome.case
     rules = [rule.plain() for rule in problem.rules if rule.name != "padding"]
-    config = unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
+    config = list_unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
     if "key_lengths" in problem.passed:
         config["key_lengths"] = problem.passed["key_lengths"].tolist()
     offset = problem.offset if isinstance(problem.offset, int) else list(problem.offset)
     return config | {"causal_offset": offset}
 
 
-def replay_case(path: str) -> Saved:
-    """The case of a dump that `save` wrote. Raises AttnError for what is none."""
+def read_saved(path: str) -> Saved:
+    """The case of a dump that `save_case` wrote. Raises AttnError for what is none."""
     from attnctl.inputs.config.schema import validate
     from attnctl.store import read_one
 
@@ -97,28 +180,27 @@ def replay_case(path: str) -> Saved:
     return Case.of(header.get("case")), str(header.get("feature", "")), conventions, always
 
 
-def said_before(path: str, suite: Suite, wrong: Sequence[Outcome]) -> Diagnosis | None:
-    """What was said of a case when it was saved, if the output is still the one that was found then."""
+def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Cause | None:
+    """Recall the cause that was found when a case was saved, if its output is still the same."""
     from attnctl.store import read_one
 
     dump = read_one(path)
     said = dump.header["conform"].get("said")
     if not wrong or not isinstance(said, dict) or HEAD_OUTPUTS not in dump:
         return None
-    wanted = replace(suite.wanted(wrong[0].case), output=np.asarray(dump[HEAD_OUTPUTS], dtype=np.float64))
+    wanted = replace(suite.expect(wrong[0].case), output=np.asarray(dump[HEAD_OUTPUTS], dtype=np.float64))
     now = suite.output_of(wrong[0])
     if now is None or now.shape != wanted.output.shape or not compare_output(wanted, now).ratio <= 1:
         return None
-    return Diagnosis(said.get("mistake"), str(said.get("explanation", "")))
+    return Cause(said.get("mistake"), str(said.get("explanation", "")))
 
 
-def command(called: tuple[Sequence[str], Sequence[str]], path: Path) -> str:
-    """The line that runs the case of a file again; `called` is how the target was named."""
+def write_replay_line(called: tuple[Sequence[str], Sequence[str]], path: Path) -> str:
+    """Write the command that runs a saved case again; `called` are the words that name the target."""
     before, after = called
     return shell_line(["attnctl", "conform", *before, "--replay", str(path), *after])
 
 
 def slug(text: str) -> str:
-    """A text as a part of a file's name."""
     text = text.replace("≠", "not")
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.") or "case"

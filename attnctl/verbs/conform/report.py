@@ -1,4 +1,4 @@
-"""What was found of a target, as values: for people, for scripts, for Python."""
+"""The results of a run as values: a conformance, its features, their failures."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from math import isfinite
 from typing import Any
 
 from attnctl.base.display import Displayed
+from attnctl.verbs.conform.call import chance_missed
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.features import INPUTS_KEPT
-from attnctl.verbs.conform.repeat import chance_missed
 
 PASSED, FAILED, SKIPPED, IGNORED, XFAIL = "passed", "failed", "skipped", "ignored", "xfail"
 
 
-def left_out(left: int, what: str, why: str) -> str:
-    """That some cases of a feature were not run."""
+def describe_left_out(left: int, what: str, why: str) -> str:
     return f"{left} of its cases {'is' if left == 1 else 'are'} {what}: {why}"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that went wrong, and what explains it."""
+    """A case that failed, and its cause."""
 
     case: Case
     words: str
-    """How far off it is, or how it ended."""
+    """The error, or the end of the call."""
     mistake: str | None = None
     explanation: str = ""
     replay: str = ""
@@ -35,27 +34,26 @@ class Failure:
 
 @dataclass(frozen=True)
 class FeatureResult:
-    """What became of one feature in one type."""
+    """The result of one feature in one type."""
 
     feature: str
     dtype: str
     status: str
     cases: int = 0
-    """Cases that were run, of so many that the suite has of it for this target."""
+    """Cases that were run, `of` those that the suite has for this target."""
     of: int = 0
     failed: int = 0
     ratio: float | None = None
-    """The worst difference of all cases, as a part of what rounding allows."""
+    """The largest error of all cases, as a part of the rounding error allowed."""
     reason: str = ""
-    """Why it was skipped, or some of its cases were not run."""
+    """The reason why it was skipped, or why some of its cases were not run."""
     failure: Failure | None = None
     known: str = ""
-    """Why it is expected to fail, where someone has said so."""
+    """The reason why it is expected to fail, where someone has said so."""
     calls: int = 0
     """Calls of the same cases, where they were made again and again."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
         failure = self.failure
         ratio = self.ratio
         return {
@@ -78,7 +76,7 @@ class FeatureResult:
 
 @dataclass(frozen=True)
 class Conformance:
-    """Everything that was found of a target."""
+    """The results of all features of a target, with its conventions."""
 
     target: str
     features: tuple[FeatureResult, ...]
@@ -87,12 +85,12 @@ class Conformance:
 
     @property
     def run(self) -> bool:
-        """Whether anything was run at all."""
+        """Something was run."""
         return any(each.status != SKIPPED for each in self.features)
 
     @property
     def wrong(self) -> list[FeatureResult]:
-        """What failed or is ignored and was not known to."""
+        """The features that fail or are ignored and were not known to."""
         return [each for each in self.features if each.status in {FAILED, IGNORED}]
 
     @property
@@ -103,13 +101,12 @@ class Conformance:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether everything that was run is right; None where nothing was."""
+        """Everything that was run is right; None where nothing was."""
         if not self.run:
             return None
         return not self.wrong
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
         cases, of = self.counts
         return {
             "target": self.target,

@@ -1,4 +1,4 @@
-"""What a target can do, as its signature says it: where Q, K and V go, and the keyword of each option."""
+"""The signature of a target: the places of Q, K and V, and the keyword of each option."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INPUTS = {
     "K": ("k", "key", "keys", "xk"),
     "V": ("v", "value", "values", "xv"),
 }
-"""What Q, K and V are called, in lower case."""
+"""The names of Q, K and V, in lower case."""
 
 NOT_IN_SIGNATURE = "nothing in its signature asks for it"
 
@@ -28,7 +28,7 @@ REFUSALS = frozenset(
 """Exceptions by which a function says that it does not have what nobody claimed."""
 
 PACKED = "QKV"
-"""What Q, K and V in one array are called."""
+"""The name of Q, K and V in one array."""
 
 SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], int]]] = {
     "heads": (("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "NH"),
@@ -41,10 +41,10 @@ SIZES: dict[str, tuple[tuple[str, ...], Callable[[Case], int]]] = {
     "batch": (("batch_size", "bsz", "B"), lambda case: case.batch),
     "queries": (("seq_len", "seqlen", "T"), lambda case: case.queries),
 }  # fmt: skip
-"""Sizes that a function wants to be told: their names in libraries, and what they are of a case."""
+"""Sizes that a function is passed: their names in libraries, and their values in a case."""
 
 OFF = {"dropout": 0.0, "dropout_p": 0.0, "attn_dropout": 0.0, "dropout_rate": 0.0, "training": False}
-"""What must be given to some and has no part in attention."""
+"""Arguments that some functions must be given and that have no part in attention."""
 
 PARTS = {"past_key": ("past_key", "past_k", "k_cache"), "past_value": ("past_value", "past_v", "v_cache")}
 """The two keywords of a cache."""
@@ -52,7 +52,7 @@ PARTS = {"past_key": ("past_key", "past_k", "k_cache"), "past_value": ("past_val
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a function, as its own process saw it."""
+    """One parameter of a function."""
 
     name: str
     positional: bool = True
@@ -60,8 +60,8 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Signature:
-    """Where everything goes."""
+class CallSignature:
+    """The keywords of a target."""
 
     inputs: tuple[str, ...] = ()
     """The keywords of Q, K and V; none where they are given by place."""
@@ -71,18 +71,18 @@ class Signature:
     """Options that must always be given."""
     library: Library = Library()  # noqa: RUF009  (frozen)
     is_packed: bool = False
-    """Whether Q, K and V come in one array."""
+    """Q, K and V come in one array."""
     sizes: Mapping[str, str] = field(default_factory=dict)
-    """The keyword of each size that it wants to be told."""
+    """The keyword of each size that it is passed."""
     off: Mapping[str, Any] = field(default_factory=dict)
-    """What else it must be given."""
+    """Other arguments that it must be given."""
 
     @property
     def claimed(self) -> tuple[str, ...]:
         return tuple(name for name in OPTIONS if name in self.keywords)
 
     def with_options(self, problem: Problem) -> dict[str, Any]:
-        """The keywords of a call, arrays among them."""
+        """Return the keywords of a call, arrays among them."""
         case = problem.case
         out: dict[str, Any] = {**self.library.always(case), **self.off}
         out |= {theirs: SIZES[ours][1](case) for ours, theirs in self.sizes.items()}
@@ -112,8 +112,8 @@ class Signature:
 
 def read_signature(
     parameters: Sequence[Parameter] | None, library: Library, renames: Mapping[str, str]
-) -> Signature:
-    """What a function takes; `renames` are of the form theirs -> ours and come first.
+) -> CallSignature:
+    """Find the keywords of a function; `renames` map theirs to ours and come first.
 
     Raises AttnError where Q, K and V have no place, or a name that is renamed is not there.
     """
@@ -123,7 +123,7 @@ def read_signature(
         parameters = [Parameter(name, required=at < 3) for at, name in enumerate(library.parameters)]
         inputs: tuple[str, ...] = ()
     else:
-        inputs = inputs_of(parameters, renames)
+        inputs = find_inputs(parameters, renames)
     known = {*OPTIONS, *PARTS, *INPUTS, *SIZES, PACKED}
     for theirs, ours in renames.items():
         if ours not in known:
@@ -131,11 +131,11 @@ def read_signature(
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
             raise AttnError(f"--map {theirs}={ours}: attnctl has no {ours}; {hint}")
     names = [each.name for each in parameters]
-    keywords = keywords_of(names, library, renames)
+    keywords = find_keywords(names, library, renames)
     must = [each.name for each in parameters if each.required]
-    sizes = sizes_of(names, must, renames)
+    sizes = find_sizes(names, must, renames)
     off = {name: OFF[name] for name in must if name in OFF}
-    packed = packed_among(names, renames)
+    packed = find_packed(names, renames)
     first = inputs or ([packed] if packed else names[:3])
     taken = {*first, *keywords.values(), *sizes.values(), *off, *renames, *library.always(Case())}
     unknown = [name for name in must if name not in taken]
@@ -148,16 +148,16 @@ def read_signature(
         for name in must
         if name in keywords.values()
     )
-    return Signature(inputs, keywords, required, library, bool(packed), sizes, off)
+    return CallSignature(inputs, keywords, required, library, bool(packed), sizes, off)
 
 
-def packed_among(names: Sequence[str], renames: Mapping[str, str]) -> str:
-    """The parameter that Q, K and V are given in at once, empty where there is none."""
+def find_packed(names: Sequence[str], renames: Mapping[str, str]) -> str:
+    """Find the parameter that holds Q, K and V at once; empty where there is none."""
     return next((name for name in names if renames.get(name, name.upper()) == PACKED), "")
 
 
-def sizes_of(names: Sequence[str], must: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
-    """The keyword of each size that is among these names; one letter may mean something else."""
+def find_sizes(names: Sequence[str], must: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
+    """Find the keyword of each size; one letter may mean something else where it has a default."""
     out: dict[str, str] = {}
     for ours, (theirs, _) in SIZES.items():
         said = [name for name, meant in renames.items() if meant == ours]
@@ -167,10 +167,10 @@ def sizes_of(names: Sequence[str], must: Sequence[str], renames: Mapping[str, st
     return out
 
 
-def inputs_of(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tuple[str, ...]:
-    """The keywords of Q, K and V; empty where the first parameters are to be taken by place."""
+def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tuple[str, ...]:
+    """Find the keywords of Q, K and V; empty where the first parameters are taken by place."""
     names = [each.name for each in parameters]
-    if packed := packed_among(names, renames):
+    if packed := find_packed(names, renames):
         return () if names[0] == packed and parameters[0].positional else (packed,)
     found = []
     for ours, others in INPUTS.items():
@@ -184,8 +184,8 @@ def inputs_of(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tu
     return ()
 
 
-def keywords_of(names: Sequence[str], library: Library, renames: Mapping[str, str]) -> dict[str, str]:
-    """The keyword of each option that is among these names."""
+def find_keywords(names: Sequence[str], library: Library, renames: Mapping[str, str]) -> dict[str, str]:
+    """Find the keyword of each option among these names."""
     free = [name for name in names if name not in renames]
     out = {}
     for ours, option in OPTIONS.items():

@@ -1,4 +1,4 @@
-"""A conformance on the screen: a table of features and types, then each failure in words."""
+"""A conformance on the screen, a table and each failure in words, and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -26,35 +26,33 @@ SIGNS = {
 
 
 def show_conformance(found: Conformance, output: Console | PlainOutput) -> None:
-    """Print what was found."""
-    print_lines(lines(found, screen_of(output)), output)
+    print_lines(list_lines(found, screen_of(output)), output)
 
 
-def lines(found: Conformance, screen: Screen) -> Iterator[Element]:
-    """The lines of `show_conformance`."""
+def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
     if found.run:
-        yield from table(found, screen).lines()
-    yield from flowing(summary(found), screen)
+        yield from make_table(found, screen).lines()
+    yield from flow(summarise(found), screen)
     for reason, names in list_skipped(found).items():
-        yield from flowing(f"Skipped: {', '.join(names)}: {reason}.", screen, "aside")
+        yield from flow(f"Skipped: {', '.join(names)}: {reason}.", screen, "aside")
     for reason, names in list_refused(found).items():
-        yield from flowing(f"In part: {', '.join(names)}: {reason}.", screen, "aside")
+        yield from flow(f"In part: {', '.join(names)}: {reason}.", screen, "aside")
     for name, value in found.conventions.items():
-        yield from flowing(f"Convention: {name}: {value}.", screen)
+        yield from flow(f"Convention: {name}: {value}.", screen)
     for note in found.notes:
-        yield from flowing(note, screen)
+        yield from flow(note, screen)
     for results in group_failures(found):
         yield []
-        yield from of_failures(results, screen)
+        yield from describe_failures(results, screen)
 
 
-def flowing(text: str, screen: Screen, style: str = "") -> list[Line]:
-    """A sentence, going on below on a narrow terminal."""
+def flow(text: str, screen: Screen, style: str = "") -> list[Line]:
+    """Break a sentence into lines on a narrow terminal."""
     return screen.flow([(screen.ours(word), style) for word in text.split()], " ")
 
 
-def table(found: Conformance, screen: Screen) -> Listing:
-    """A row for each feature that was run anywhere, a column for each type."""
+def make_table(found: Conformance, screen: Screen) -> Listing:
+    """Make a row for each feature that was run anywhere, a column for each type."""
     dtypes = list(dict.fromkeys(each.dtype for each in found.features))
     rows: list[list[Span]] = []
     for name in dict.fromkeys(each.feature for each in found.features):
@@ -66,19 +64,19 @@ def table(found: Conformance, screen: Screen) -> Listing:
             [
                 (screen.ours(name), ""),
                 (cases, "aside"),
-                *(cell(mine.get(dtype), screen) for dtype in dtypes),
+                *(make_cell(mine.get(dtype), screen) for dtype in dtypes),
             ]
         )
     return Listing(screen, [("feature", "cases", *dtypes)], rows, left={0})
 
 
-def cell(result: FeatureResult | None, screen: Screen) -> Span:
-    """The status of a feature in one type, with the worst ratio; empty where there is none in it."""
+def make_cell(result: FeatureResult | None, screen: Screen) -> Span:
+    """Show the status of a feature in one type, with the worst ratio; empty where there is none."""
     if result is None:
         return "", ""
     sign, ascii_sign, style = SIGNS[result.status]
     mark = ascii_sign if screen.ascii_only else sign
-    words = {SKIPPED: "skipped", IGNORED: "ignored"}.get(result.status, ratio_text(result.ratio))
+    words = {SKIPPED: "skipped", IGNORED: "ignored"}.get(result.status, format_ratio(result.ratio))
     if result.failure and result.failure.mistake in {"crash", "exit", "hang", "exception"}:
         words = "raises" if result.failure.mistake == "exception" else result.failure.mistake
     if result.status == XFAIL:
@@ -86,8 +84,7 @@ def cell(result: FeatureResult | None, screen: Screen) -> Span:
     return f"{mark} {words}".rstrip(), style
 
 
-def ratio_text(ratio: float | None) -> str:
-    """A ratio in few digits."""
+def format_ratio(ratio: float | None) -> str:
     if ratio is None:
         return ""
     if isinf(ratio):
@@ -95,8 +92,7 @@ def ratio_text(ratio: float | None) -> str:
     return f"{ratio:.2f}" if ratio < 100 else f"{ratio:.0e}"
 
 
-def summary(found: Conformance) -> str:
-    """The verdict in a sentence."""
+def summarise(found: Conformance) -> str:
     run = [each for each in found.features if each.status != SKIPPED]
     if not run:
         return "Nothing was run: cannot tell."
@@ -111,7 +107,7 @@ def summary(found: Conformance) -> str:
 
 
 def list_skipped(found: Conformance) -> dict[str, list[str]]:
-    """Features that were skipped everywhere or in some types, by reason."""
+    """List features that were skipped everywhere or in some types, by reason."""
     out: dict[str, list[str]] = {}
     for name in dict.fromkeys(each.feature for each in found.features):
         mine = [each for each in found.features if each.feature == name]
@@ -124,7 +120,7 @@ def list_skipped(found: Conformance) -> dict[str, list[str]]:
 
 
 def list_refused(found: Conformance) -> dict[str, list[str]]:
-    """Features of which some cases were refused, by reason."""
+    """List features of which some cases were refused, by reason."""
     out: dict[str, list[str]] = {}
     for each in found.features:
         if each.status != SKIPPED and each.reason and each.feature not in out.setdefault(each.reason, []):
@@ -141,8 +137,8 @@ def group_failures(found: Conformance) -> list[list[FeatureResult]]:
     return list(out.values())
 
 
-def of_failures(results: list[FeatureResult], screen: Screen) -> Iterator[Line]:
-    """What one mistake spoils, in words: where, what it is, a case, how to see it again."""
+def describe_failures(results: list[FeatureResult], screen: Screen) -> Iterator[Line]:
+    """Describe what one mistake spoils: features and types, its sentence, a case, how to replay it."""
     first = results[0]
     failure = first.failure
     assert failure is not None
@@ -151,16 +147,47 @@ def of_failures(results: list[FeatureResult], screen: Screen) -> Iterator[Line]:
     known = "".join(
         f" (known: {why})" for why in dict.fromkeys(each.known for each in results if each.known)
     )
-    yield from flowing(
+    yield from flow(
         f"{failure.mistake or first.status}: {names}, in {', '.join(types)}{known}", screen, "name"
     )
-    yield from flowing(sentence(failure.explanation) or "No known mistake gives these numbers.", screen)
+    yield from flow(make_sentence(failure.explanation) or "No known mistake gives these numbers.", screen)
     words = "" if failure.words == failure.explanation else f": {failure.words}"
-    yield from flowing(f"{failure.case}{words}", screen, "aside")
+    yield from flow(f"{failure.case}{words}", screen, "aside")
     if failure.replay:
         yield [(screen.ours(failure.replay), "")]
 
 
-def sentence(text: str) -> str:
-    """With a capital and a full stop."""
+def make_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def write_junit(found: Conformance) -> str:
+    """Return JUnit XML, a case for each feature and type; a known failure is skipped with its reason."""
+    from xml.etree import ElementTree as ET
+
+    skipped = sum(each.status in {SKIPPED, XFAIL} for each in found.features)
+    suite = ET.Element("testsuite", name=f"attnctl conform {found.target}", errors="0")
+    suite.attrib |= {
+        "tests": str(len(found.features)),
+        "failures": str(len(found.wrong)),
+        "skipped": str(skipped),
+    }
+    for each in found.features:
+        case = ET.SubElement(suite, "testcase", classname=f"{found.target}.{each.dtype}", name=each.feature)
+        if each.status in {SKIPPED, XFAIL}:
+            ET.SubElement(case, "skipped", message=replace_illegal(each.known or each.reason))
+        elif each.failure:
+            failure = each.failure
+            said = failure.explanation or failure.words
+            node = ET.SubElement(
+                case, "failure", type=failure.mistake or each.status, message=replace_illegal(said)
+            )
+            node.text = replace_illegal(f"{failure.words}\nin {failure.case}\n{failure.replay}".strip())
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def replace_illegal(text: str) -> str:
+    return "".join(each if each in "\n\t" or each.isprintable() else "?" for each in text)

@@ -1,0 +1,338 @@
+"""Call a function: arrays in its framework, memory filled, calls made again, exceptions as answers."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from traceback import extract_tb
+from typing import Any
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.verbs.conform.call import (
+    NAN,
+    NUMPY,
+    Answer,
+    Repeats,
+    TargetCall,
+    bits_of,
+    have_same_bits,
+    largest_gap,
+)
+
+
+def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework) -> Answer:
+    """Call a function as often as is asked; an exception is an answer."""
+    try:
+        with np.errstate(all="ignore"):
+            answer, result = call_once(function, call, framework, prepare_call(call, framework))
+            if call.times > 1:
+                repeats = repeat_call(function, call, framework, answer, result)
+                answer = replace(answer, repeats=repeats)
+    except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
+        return describe_exception(error)
+    return answer
+
+
+def call_once(
+    function: Callable[..., Any], call: TargetCall, framework: Framework, ready: PreparedCall
+) -> tuple[Answer, Any]:
+    """Return the answer of one call, and its result as it is. Raises what the target raises."""
+    with fill_memory(call.fill, call.numbers, lambda block: framework.give(block, call.dtype)):
+        result = function(*ready.inputs, **ready.keywords)
+    outputs = read_outputs(result)
+    if call.out:
+        outputs = (to_numpy(ready.given[call.out]), *outputs[1:])
+    first = first_array(result)
+    dtype = str(getattr(first, "dtype", "")).rpartition(".")[-1]
+    return Answer(outputs, ready.find_changed(), dtype=dtype), result
+
+
+def first_array(result: Any) -> Any:
+    return result[0] if isinstance(result, (tuple, list)) and result else result
+
+
+def read_outputs(result: Any) -> tuple[Any, ...]:
+    """Return the arrays of a result: an array itself, or a tuple or list of them."""
+    several = isinstance(result, (tuple, list)) and not np.isscalar(result[:1])
+    return tuple(map(to_numpy, result)) if several else (to_numpy(result),)
+
+
+# --- arrays and memory ---
+
+
+@dataclass(frozen=True)
+class Framework:
+    """The library whose arrays a target takes."""
+
+    name: str = "numpy"
+    device: str = ""
+
+    def give(self, array: Array, dtype: str) -> Any:
+        """Return an array of the library, numbers in the type, integers and truth values as they are."""
+        if self.name == "torch":
+            torch = import_module("torch")
+            made = torch.from_numpy(array)
+            made = made.to(getattr(torch, dtype)) if array.dtype.kind == "f" else made
+            return made.to(self.device) if self.device else made
+        if self.name == "jax":
+            jax, jnp = import_module("jax"), import_module("jax.numpy")
+            if dtype == "float64":
+                jax.config.update("jax_enable_x64", True)
+            made = jnp.asarray(array, dtype=getattr(jnp, dtype) if array.dtype.kind == "f" else None)
+            return jax.device_put(made, jax.devices(self.device)[0]) if self.device else made
+        return array
+
+
+def to_numpy(value: Any) -> Any:
+    """Return any library's array as NumPy's, numbers in float64; None for what is no array."""
+    if value is None or isinstance(value, (str, bytes, dict, bool)):
+        return None
+    kind = type(value).__module__.partition(".")[0]
+    if kind == "torch":
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()
+    elif not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+        value = np.from_dlpack(value)
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "biu":
+            array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+    return np.array(array)
+
+
+def lay_in_memory(array: Array, memory: str) -> Array:
+    """Lay the same numbers out in another way."""
+    if memory == "fortran":
+        return np.asfortranarray(array)
+    if memory == "strided":
+        wide = np.full((*array.shape[:-1], 2 * array.shape[-1]), 7.0, dtype=array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    if memory == "transposed":
+        return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return array
+
+
+@dataclass(frozen=True)
+class PreparedCall:
+    """The arrays of a call in the framework's own types."""
+
+    inputs: list[Any]
+    keywords: dict[str, Any]
+    given: dict[str, Any]
+    """Every array, by name."""
+    before: dict[str, bytes]
+    """The bits of those that are to stay as they are."""
+
+    def find_changed(self) -> tuple[str, ...]:
+        return tuple(
+            name for name, was in self.before.items() if bits_of(to_numpy(self.given[name])) != was
+        )
+
+
+def prepare_call(call: TargetCall, framework: Framework) -> PreparedCall:
+    """Make the arrays of a call anew, in memory as it asks for."""
+    kind = np.dtype(NUMPY.get(call.dtype, call.dtype))
+
+    def cast(value: Any, memory: str) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        own = value.astype(kind) if value.dtype.kind == "f" else value.copy()
+        if memory == "broadcast" and own.shape[0] > 1:
+            strides = (0, *own.strides[1:])
+            return np.lib.stride_tricks.as_strided(own, own.shape, strides)
+        return lay_in_memory(own, memory)
+
+    names = "QKV" if len(call.inputs) > 1 else ("QKV",)
+    memories = ["plain" if call.memory == "broadcast" and name == "Q" else call.memory for name in names]
+    owned = {name: cast(each, how) for name, each, how in zip(names, call.inputs, memories, strict=True)}
+    more = {name: cast(value, "plain") for name, value in call.keywords.items()}
+    arrays = owned | {name: value for name, value in more.items() if isinstance(value, np.ndarray)}
+    if call.out:
+        arrays[call.out].view(np.uint8)[...] = call.fill
+    given = {name: framework.give(array, call.dtype) for name, array in arrays.items()}
+    inputs = [given[name] for name in names]
+    keywords = {name: given.get(name, value) for name, value in more.items()}
+    if call.names:
+        keywords |= dict(zip(call.names, inputs, strict=True))
+        inputs = []
+    before = {name: bits_of(to_numpy(array)) for name, array in given.items() if name != call.out}
+    return PreparedCall(inputs, keywords, given, before)
+
+
+M_PERTURB = -6
+"""The parameter of glibc's mallopt: memory is filled with the complement of its lowest byte."""
+
+ON = 0x100
+"""A bit of it that is no part of that byte: with 0 alone nothing is filled."""
+
+HUGE = 0x7F
+"""The byte in place of NaN's in programs, whose environment can ask for any byte but 0xFF."""
+
+BLOCKS = 7
+"""Blocks of one size that NumPy keeps."""
+
+
+@contextmanager
+def fill_memory(byte: int, numbers: int, give: Any) -> Iterator[None]:
+    """Fill memory with a byte, so that a number which is never written shows.
+
+    A row of `np.empty` often holds the right answer of the call before. So malloc fills what it gives, and
+    blocks of the output's size are filled and let go, for allocators that keep their own: NumPy's of small
+    arrays, a device's. `numbers` is the size of the output, `give` makes arrays of the framework.
+    """
+    fill_malloc((byte ^ 0xFF) | ON)
+    blocks = [
+        give(np.full(numbers * size, byte, dtype=np.uint8)) for size in (2, 4, 8) for _ in range(BLOCKS)
+    ]
+    del blocks
+    try:
+        yield
+    finally:
+        fill_malloc(0)
+
+
+def fill_malloc(value: int) -> None:
+    """Set what malloc fills memory with; no other system than glibc's has it."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(M_PERTURB, value)
+
+
+def environment(byte: int) -> dict[str, str]:
+    """Return the variable by which malloc of another program fills memory."""
+    return {"MALLOC_PERTURB_": str((HUGE if byte == NAN else byte) ^ 0xFF)}
+
+
+# --- the same call again ---
+
+
+def repeat_call(
+    function: Callable[..., Any], call: TargetCall, framework: Framework, answer: Answer, result: Any
+) -> Repeats:
+    """Make the same call again, in the same arrays while the function keeps them.
+
+    An output whose memory is used again is spoilt before each call.
+    """
+    negative = replace(call, inputs=tuple(-each for each in call.inputs))
+    call_once(function, call, framework, prepare_call(negative, framework))
+    reused = not call.out and not have_same_bits(read_outputs(result)[:1], answer.outputs[:1])
+    arrays = prepare_call(call, framework)
+
+    def again() -> Answer:
+        nonlocal arrays
+        if call.out:
+            arrays = prepare_call(call, framework)
+        if reused:
+            spoil(first_array(result))
+        try:
+            found, _ = call_once(function, call, framework, arrays)
+        except Exception as error:  # noqa: BLE001  (whatever a target raises is a result)
+            return describe_exception(error)
+        if found.changed:
+            arrays = prepare_call(call, framework)
+        return found
+
+    return replace(repeat(again, answer.outputs, call.times, call.seconds), reused=reused)
+
+
+def repeat(again: Callable[[], Answer], first: Sequence[Any], times: int, seconds: float) -> Repeats:
+    """Make a call `times` times in all, as long as the time lasts, and compare it with the first."""
+    calls, others, apart = 1, 0, 0.0
+    until = monotonic() + seconds
+    while calls < times and monotonic() < until:
+        answer = again()
+        calls += 1
+        if answer.error:
+            return Repeats(calls, others, apart, failed=f"{answer.error}: {answer.message}".rstrip(": "))
+        if not have_same_bits(first, answer.outputs):
+            others += 1
+            apart = max(apart, largest_gap(first, answer.outputs))
+    return Repeats(calls, others, apart)
+
+
+def spoil(output: Any) -> None:
+    """Fill an output with NaN, where it can be."""
+    fill = getattr(output, "fill_", None) or getattr(output, "fill", None)
+    if fill is not None:
+        with suppress(TypeError, ValueError, RuntimeError):
+            fill(np.nan)
+
+
+# --- where a program failed ---
+
+
+PYTHON = re.compile(r'^ *File "(.+)", line (\d+)')
+
+RAISED = re.compile(
+    r"panicked at|^panic: |^(ERROR|error): |^Exception in thread|^(Uncaught )?\w*(Error|Exception)\b"
+)
+"""The first words of a failure in Rust, Go, Julia, Java and Node; lines below say the place."""
+
+PLACE = re.compile(r"([^\s'\"()]+\.\w+):(\d+)")
+
+OURS = Path(__file__).parent
+
+OTHERS = ("site-packages", "dist-packages", "<", "/lib/python")
+"""Parts of the paths of libraries, and of code in no file: <frozen …>, <__array_function__ internals>."""
+
+MOST = 300
+"""Characters of a message that are quoted."""
+
+
+def read_last_words(said: bytes) -> str:
+    """Find the exception that a program printed, with its place, or else its last line."""
+    lines = [line.rstrip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    if frames := [(at, found) for at, line in enumerate(lines) if (found := PYTHON.match(line))]:
+        last, _ = frames[-1]
+        message = next((line for line in lines[last:] if not line.startswith(" ")), lines[-1])
+        return add_place(message, innermost_frame([found.groups() for _, found in frames]))
+    at = next((at for at, line in enumerate(lines) if RAISED.search(line)), None)
+    if at is None:
+        return lines[-1].strip()[:MOST] if lines else ""
+    message = " ".join(lines[at : at + 2]) if lines[at].endswith(":") else lines[at]  # Rust's is below
+    if PLACE.search(message):
+        return message[:MOST]
+    places = [found.groups() for line in lines[at:] if (found := PLACE.search(line))]
+    return add_place(message, innermost_frame(places[::-1]))  # Python alone has the innermost last
+
+
+def place_of(error: BaseException) -> str:
+    """Return the file and line of the target that raised; nothing where there is none."""
+    frames = [(frame.filename, str(frame.lineno)) for frame in extract_tb(error.__traceback__)]
+    return format_place(innermost_frame([frame for frame in frames if Path(frame[0]).parent != OURS]))
+
+
+def innermost_frame(frames: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the last frame that is no library's, or the last; nothing where there is none."""
+    mine = [frame for frame in frames if not is_others(frame[0])]
+    return (mine or [*frames] or [()])[-1]
+
+
+def is_others(path: str) -> bool:
+    return any(part in path for part in OTHERS)
+
+
+def add_place(message: str, frame: tuple[str, ...]) -> str:
+    return f"{message[:MOST]}{f' ({format_place(frame)})' if frame else ''}"
+
+
+def format_place(frame: tuple[str, ...]) -> str:
+    if not frame:
+        return ""
+    path, line = Path(frame[0]), frame[1]
+    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}, line {line}"
+
+
+def describe_exception(error: Exception) -> Answer:
+    own = next(each.__name__ for each in type(error).__mro__ if each.__module__ == "builtins")
+    return Answer(error=type(error).__name__, kind=own, message=str(error), place=place_of(error))

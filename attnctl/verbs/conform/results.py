@@ -1,0 +1,201 @@
+"""The results of the runs of features: each failure explained, its case made small and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from attnctl.verbs.conform.claims import Request
+from attnctl.verbs.conform.diagnosis import (
+    ENDINGS,
+    LOW_PRECISION,
+    Cause,
+    diagnose,
+    explain_coarse_inside,
+    explain_repeats,
+)
+from attnctl.verbs.conform.features import (
+    ATTENTION,
+    BASE,
+    CONVENTIONS,
+    GROUPED,
+    INPUTS_KEPT,
+    REPEATABLE,
+    Feature,
+)
+from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.probes import list_broken
+from attnctl.verbs.conform.replay import save_case, shrink, write_replay_line
+from attnctl.verbs.conform.report import (
+    FAILED,
+    IGNORED,
+    PASSED,
+    SKIPPED,
+    Failure,
+    FeatureResult,
+    describe_left_out,
+)
+from attnctl.verbs.conform.suite import CaseResult, Suite
+
+IGNORED_OPTION = "option-ignored"
+NOT_SHARED = {LOW_PRECISION, IGNORED_OPTION}
+"""Mistakes that explain a failure in one type and say nothing of another."""
+
+
+@dataclass
+class FeatureRun:
+    """The cases of one feature in one type, as far as they were run."""
+
+    feature: Feature
+    dtype: str
+    cases: int = 0
+    """Cases that were run, of `of` that there are."""
+    of: int = 0
+    ratio: float | None = None
+    wrong: list[CaseResult] = field(default_factory=list)
+    calls: int = 0
+    """Calls of the same cases, where they are made again and again."""
+    skipped: str = ""
+    """The reason why it was not run, or why some of its cases were not."""
+    refused: int = 0
+    ended: int = 0
+    """Calls in which the process of the target ended."""
+    evidence: bool = False
+    """Some case is one whose right answer says something."""
+
+    @property
+    def reason(self) -> str:
+        """The reason why some of its cases were not run."""
+        left = self.of - self.cases
+        what = "refused" if self.refused == left else "not run"
+        return describe_left_out(left, what, self.skipped) if left else ""
+
+    def add(self, found: CaseResult) -> None:
+        self.cases += 1
+        self.ratio = max(found.judgement.ratio, self.ratio or 0.0)
+        self.evidence = self.evidence or found.judgement.evidence
+        self.wrong += [] if found.judgement.right else [found]
+        self.ended += found.answer.error in ENDINGS
+
+    def refuse(self, why: str) -> None:
+        self.refused += 1
+        self.skipped = self.skipped or why
+
+
+@dataclass
+class Results:
+    """Makes results of the runs of features; causes and small cases of a feature hold for all types."""
+
+    suite: Suite
+    name: str
+    runs: Sequence[FeatureRun]
+    """The runs of all features, among which a cause is looked for."""
+    recalled: Cause | None = None
+    """The cause that was found before, of a case that is run again."""
+    causes: dict[str, Cause] = field(default_factory=dict)
+    small: dict[str, CaseResult] = field(default_factory=dict)
+
+    def of(self, run: FeatureRun) -> FeatureResult:
+        name, dtype = run.feature.name, run.dtype
+        if name == INPUTS_KEPT and not run.skipped:
+            self.count_all_calls(run)
+        if not run.cases:
+            why = run.skipped or "it has no cases"
+            return FeatureResult(name, dtype, SKIPPED, of=run.of, reason=why)
+        passed = FeatureResult(
+            name, dtype, PASSED, run.cases, run.of, 0, run.ratio, run.reason, calls=run.calls
+        )
+        if not run.wrong:
+            return passed
+        cause = self.explain(run)
+        saved = self.save_failure(run, cause)
+        failure = Failure(
+            run.wrong[0].case,
+            run.wrong[0].judgement.words or cause.explanation,
+            cause.mistake,
+            cause.explanation,
+            write_replay_line(self.suite.asked.called, saved) if saved else "",
+            str(saved or ""),
+        )
+        status = IGNORED if cause.mistake == IGNORED_OPTION else FAILED
+        return replace(passed, status=status, failed=len(run.wrong), failure=failure)
+
+    def count_all_calls(self, run: FeatureRun) -> None:
+        """Count every call in the type: each is held to keeping its inputs."""
+        calls = sum(each.cases for each in self.runs if each.dtype == run.dtype and each is not run)
+        run.cases, run.of = run.cases + calls, run.of + calls
+        run.wrong = [self.suite.changed[run.dtype]] if run.dtype in self.suite.changed else []
+
+    def explain(self, run: FeatureRun) -> Cause:
+        """Find the cause of the failing cases of a feature."""
+        name, wrong = run.feature.name, run.wrong
+        if self.recalled:
+            return self.recalled
+        if name == REPEATABLE:
+            return explain_repeats(wrong[0].answer)
+        if name == INPUTS_KEPT:
+            what = ", ".join(wrong[0].answer.changed)
+            return Cause("inputs-changed", f"it changes its inputs: {what} is not what it was before")
+        if name in OPTIONS and name not in {"cache", "out"} and self.suite.ignores(name, wrong):
+            keyword = self.suite.signature.keywords[name]
+            return Cause(IGNORED_OPTION, f"{keyword} is taken and changes nothing")
+        if cause := self.explain_by_attention(run):
+            return cause
+        before = self.causes.get(name)
+        if before is None or before.mistake in NOT_SHARED:
+            self.causes[name] = diagnose(self.suite, wrong)
+        cause = self.causes[name]
+        return self.explain_by_groups(run) if cause.mistake is None else cause
+
+    def explain_by_attention(self, run: FeatureRun) -> Cause | None:
+        """Take the cause of plain attention, which spoils everything; it is not searched again."""
+        if any(each.answer.error for each in run.wrong) or run.feature.name in {ATTENTION, GROUPED}:
+            return None
+        plain = self.find_failing(ATTENTION, run.dtype)
+        if plain is None or any(each.answer.error for each in plain.wrong):
+            return None
+        cause = self.explain(plain)
+        worst = max(run.wrong, key=lambda each: each.judgement.ratio)
+        also_wrong = cause.mistake == LOW_PRECISION and not explain_coarse_inside(self.suite, worst)
+        return None if also_wrong else cause
+
+    def explain_by_groups(self, run: FeatureRun) -> Cause:
+        """Take the cause of grouped heads where every failing case has them."""
+        nothing = self.causes[run.feature.name]
+        grouped = self.find_failing(GROUPED, run.dtype)
+        shared = all(each.case.heads != each.case.kv_heads for each in run.wrong)
+        if run.feature.name == GROUPED or grouped is None or not shared:
+            return nothing
+        cause = self.explain(grouped)
+        return cause if str(cause.mistake).startswith("kv-heads") else nothing
+
+    def find_failing(self, name: str, dtype: str) -> FeatureRun | None:
+        same = [each for each in self.runs if each.feature.name == name and each.dtype == dtype]
+        return same[0] if same and same[0].wrong else None
+
+    def save_failure(self, run: FeatureRun, cause: Cause) -> Path | None:
+        """Save a small failing case, where such files are wanted."""
+        name, result = run.feature.name, run.wrong[0]
+        if self.suite.asked.save is None:
+            return None
+        if name not in {REPEATABLE, INPUTS_KEPT}:
+            before = self.small.get(name)
+            again = None if before is None else self.suite.run(replace(before.case, dtype=run.dtype))
+            if again is None or again.judgement.right:
+                again = self.small[name] = shrink(result, self.suite)
+            result = again
+        return save_case(self.suite, result, name, self.name, cause)
+
+
+def judge_conventions(asked: Request, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
+    """Judge the conventions that are declared by those that were found."""
+    declared = {name: each for name, each in asked.declared.items() if name in found}
+    if not declared or (asked.only and CONVENTIONS not in asked.only):
+        return []
+    wrong = list_broken(found, declared)
+    words = "; ".join(wrong)
+    failure = Failure(replace(BASE, dtype=dtype), words, "convention", words) if wrong else None
+    status = FAILED if wrong else PASSED
+    cases = len(declared)
+    return [FeatureResult(CONVENTIONS, dtype, status, cases, cases, len(wrong), failure=failure)]
