@@ -1,5 +1,6 @@
 """run --story and show --story: whole in a pipe, a step at a time on a terminal."""
 
+import fcntl
 import io
 import os
 import pty
@@ -7,6 +8,7 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -71,6 +73,8 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "attnctl", *args], stdin=slave, stdout=slave, stderr=slave,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "80", **environ},
+            start_new_session=True,  # with a terminal of its own, as a shell gives one
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
         )  # fmt: skip
         os.close(slave)
         self.seen, self.at = "", 0
@@ -116,6 +120,19 @@ def test_on_a_terminal_enter_goes_on_and_q_ends(terminal):
     terminal.type("q")
     assert terminal.end() == 0
     assert "3/13" not in terminal.seen
+
+
+@pytest.mark.parametrize(
+    ("colour", "ink_on_blue"), [("ffff/ffff/ffff", "231;48;5;18m"), ("0/0/0", "16;48;5;159m")]
+)
+def test_a_terminal_is_asked_for_its_background(terminal, colour, ink_on_blue):
+    terminal = terminal(
+        "run", "I love AI", "--step", "attention_weights", TERM="xterm-256color", COLORTERM=""
+    )
+    terminal.until("\x1b]11;?\x1b\\\x1b[c")
+    terminal.type(f"\x1b]11;rgb:{colour}\x1b\\\x1b[?6c")
+    terminal.until(f"{ink_on_blue} 0.7124")
+    assert terminal.end() == 0
 
 
 def test_a_lesson_on_a_terminal(terminal, tmp_path):

@@ -22,6 +22,8 @@ QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 
 ANSWER = re.compile(rb"\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 
+STDOUT = 1
+
 PATIENCE = 0.1
 """Seconds that an answer may take."""
 
@@ -59,7 +61,7 @@ def ask_terminal() -> bytes:
         import termios
         import tty
 
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        terminal = os.open(os.ttyname(STDOUT), os.O_RDWR | os.O_NOCTTY)
     except (ImportError, OSError):
         return b""
     answer = b""
