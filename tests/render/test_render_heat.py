@@ -73,7 +73,8 @@ def test_more_than_twelve_rows_are_half_blocks():
     values = np.zeros((14, 3))
     values[0, 0], values[1, 1], values[2:4, 2] = 1, 1, 1
     values[4:6, :] = -np.inf
-    found = list(heat_lines(plot(values), COLOURED))
+    names, *found = heat_lines(plot(values), COLOURED)
+    assert names == [("    w0", "label")]
     assert len(found) == 7 + 1
     assert found[0][1:] == [("▀▄", "shade 8 0"), (" ", "")]
     assert ("▀", "shade 8 8") in found[1]
@@ -82,7 +83,7 @@ def test_more_than_twelve_rows_are_half_blocks():
 
 def test_an_odd_last_row_has_nothing_below_it():
     found = list(heat_lines(plot(np.ones((13, 2))), COLOURED))
-    assert found[6][1:] == [("▀▀", "shade 8 0")]
+    assert found[7][1:] == [("▀▀", "shade 8 0")]
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
@@ -99,10 +100,28 @@ def test_maps_fit_the_width(width, size, screen):
 def test_long_sentences_are_merged_and_that_is_said():
     values = np.zeros((300, 300))
     values[:7, :] = 1.0
-    found = lines(plot(values), COLOURED)
+    names, *found = lines(plot(values), COLOURED)
+    assert names.split()[:4] == ["w0", "w16", "w32", "w48"]
     assert "  Each cell is the mean of what is not hidden of 7 × 4 numbers." in found
     assert found[0].split()[0] == "w0"
     assert found[1].split()[0] == "w14", "two rows of seven tokens share a line"
+
+
+def test_on_a_wide_screen_columns_are_wide_and_rows_have_a_line_each():
+    wide = COLOURED._replace(width=140)
+    assert lines(plot([[1.0, 0.5]]), wide)[0] == "   w0  w1"
+    assert len(lines(plot(np.ones((20, 20))), wide)) == 1 + 20 + 1
+
+
+@pytest.mark.parametrize("settings", [{"causal": True}, {"window": [1, 0]}])
+def test_hidden_keys_look_hidden_in_scores_and_in_weights(settings):
+    output = PlainOutput(StringIO())
+    trace = attnctl.run("I love AI a lot", **settings)
+    show(trace, output, View(steps=("masked_scores", "attention_weights"), heat=True))
+    maps = output.stream.getvalue().split("\n\n")[1:]
+    rows = [[line for line in each.splitlines() if "╱╱" in line] for each in maps]
+    assert len(rows[0]) == len(rows[1]) >= 4
+    assert [line.count("╱") for line in rows[0]] == [line.count("╱") for line in rows[1]]
 
 
 def printed(view, output):

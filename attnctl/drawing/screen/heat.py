@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.palette import STEPS
 from attnctl.drawing.screen.screen import Line, Screen, Span
-from attnctl.drawing.screen.text import cells, pad_left, pad_right, take
+from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math import Array
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ LINES = 12
 LABEL, WIDEST, CAPTION = 14, 8, 12
 """Cells of the label of a row, of a column, and of a caption that makes a map wider, at most."""
 
+WIDE, ROOMY = 100, 4
+"""Cells of a wide screen, and of a column on it where there is room for all."""
+
 GAP = 2
 
 
@@ -56,9 +59,11 @@ def heat_lines(plot: Plot, screen: Screen) -> Iterator[Line]:
     side = room if len(plot.panels) == 1 else max(FEWEST, (room + GAP) // min(len(plot.panels), 3) - GAP)
     merged = plot.merged(min(MOST_ROWS, max(FEWEST, side)), min(side, room))
     scale = merged.scale()
-    halved = screen.shades and not screen.ascii_only and len(merged.rows) > LINES
-    size = 1 if halved else column_width(merged, room)
-    own = Map(screen, merged, label, size, scale.signed, halved, merged is not plot)
+    size = column_width(merged, room, screen)
+    most = FEWEST if size > 2 and screen.width >= WIDE else LINES
+    halved = screen.shades and not screen.ascii_only and len(merged.rows) > most
+    size = 1 if halved else size
+    own = Map(screen, merged, label, size, scale.signed, halved)
     across = max(1, (room + GAP) // (own.width + GAP))
     for start in range(0, len(merged.panels), across):
         shown = merged.panels[start : start + across]
@@ -81,10 +86,11 @@ def heat_lines(plot: Plot, screen: Screen) -> Iterator[Line]:
         yield from screen.flow([("  ", ""), (screen.ours(note), "aside")], "")
 
 
-def column_width(plot: Plot, room: int) -> int:
+def column_width(plot: Plot, room: int, screen: Screen) -> int:
     """The cells of a column: as wide as its label where all panels fit side by side, or 2, or 1."""
     columns, panels = max(1, len(plot.columns)), len(plot.panels)
     widest = min(WIDEST, max(map(cells, plot.columns), default=1) + 1)
+    widest = max(widest, ROOMY if screen.width >= WIDE else 0)
     for size in range(max(2, widest), 1, -1):
         across = (room + GAP) // (columns * size + GAP)
         if across >= (panels if size > 2 else -(-panels // 2)):
@@ -103,8 +109,6 @@ class Map:
     signed: bool
     halved: bool = False
     """Whether a line has two rows."""
-    merged: bool = False
-    """Whether a column stands for several."""
 
     @property
     def width(self) -> int:
@@ -118,12 +122,9 @@ class Map:
         if any(captions):
             shown = [pad_right(self.fitted(each, self.width), self.width) for each in captions]
             yield [(blank + gap.join(shown).rstrip(), "aside")]
-        if self.size > 1 and any(self.plot.columns) and not self.merged:
-            heads = "".join(
-                pad_right(take(each.strip(), self.size - 1), self.size) for each in self.plot.columns
-            )
-            heads = pad_right(heads, self.width)
-            yield [(blank + gap.join([heads] * len(levels)).rstrip(), "label")]
+        if any(self.plot.columns):
+            names = pad_right(self.column_names(), self.width)
+            yield [(blank + gap.join([names] * len(levels)).rstrip(), "label")]
         step = 2 if self.halved else 1
         for row in range(0, len(self.plot.rows), step):
             words = self.fitted(self.plot.rows[row], self.label)
@@ -132,6 +133,16 @@ class Map:
                 line += [(gap + " " * (self.width - self.size * len(self.plot.columns)), "")] * (number > 0)
                 line += self.row(each[row], each[row + 1] if row + 1 < len(each) else None)
             yield line
+
+    def column_names(self) -> str:
+        """The names of columns, each where its column begins; those without room are left out."""
+        out = ""
+        for at, name in enumerate(self.plot.columns):
+            start = at * self.size
+            word = self.fitted(name, max(self.size - 1, WIDEST))
+            if start >= cells(out) + bool(out) and start + cells(word) <= self.width:
+                out = pad_right(out, start) + word
+        return out
 
     def fitted(self, label: str, width: int) -> str:
         """A label in so many cells, whatever it is drawn on."""
