@@ -41,52 +41,75 @@ def prepare_attention(
     if cross:
         assert memory is not None
         named["memory"] = memory, "the encoder's output"
-    role = "cross_" if cross else ""
-    norm = f"{role}norm" if cross else "attention_norm"
-    has_norm = tensors.has(norm) and (own.normed or cross)
-    if has_norm:
-        named |= norm_factors(tensors, norm, "norm", (d["width"],))
-    named |= latent(tensors) if d["kv_rank"] else projections(tensors, role)
-    qk_norm = None
-    if d["qk_norm"] and not cross:
-        qk_norm = head_norm(d)
-        named |= head_norm_factors(tensors)
-    if d["sink"]:
-        named["sink"] = tensors.read("sink", "", (d["heads"],)), tensors.origin("sink", "")
-    buckets = None
-    if d["buckets"] and not cross:
-        table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
-        named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
-        buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
-    if d["alibi"] == "keys":
-        named["bias"] = (
-            key_bias(d, hidden.shape[-2]).astype(tensors.model.dtype),
-            "slope · key, in bfloat16",
-        )
-    named |= read_output_projection(tensors, role)
-    out_norm = tensors.has("attention_out_norm") and not cross
-    if out_norm:
-        named |= norm_factors(tensors, "attention_out_norm", "output_norm", (d["width"],))
-    parts = LayerParts(
-        norm=norm_op(d, d["eps"]) if has_norm else None,
-        latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
-        buckets=buckets,
-        output_norm=norm_op(d, d["eps"]) if out_norm else None,
-        residual=float(d["residual"]),
-        from_norm=bool(d["from_norm"]),
-    )
     queries = hidden.shape[-2]
+    named |= read_weights(tensors, cross=cross) | read_biases(tensors, queries, cross=cross)
     asked = Settings(
         scale=own.scale,
         rules=() if cross else rules_of(d, own),
         positions=NONE if cross or own.rope is None else own.rope.rotary(queries),
-        qk_norm=qk_norm,
+        qk_norm=head_norm(d) if d["qk_norm"] and not cross else None,
     )
     keys = queries if memory is None else memory.shape[-2]
     facts = Facts(None, d["heads"], d["kv_heads"], queries, keys, d["d_k"], 0)
-    kind = variant(asked, facts, named, layer=parts)
+    kind = variant(asked, facts, named, layer=parts_of(tensors, cross=cross))
     model = tensors.model
     return Prepared(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+
+
+def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:
+    """The norm of what attention reads, if the layer has one there."""
+    name = "cross_norm" if cross else "attention_norm"
+    return name if tensors.has(name) and (tensors.own.normed or cross) else None
+
+
+def norm_after(tensors: LayerTensors, *, cross: bool) -> str | None:
+    """The norm of what attention gives, if the layer has one there."""
+    name = "attention_out_norm"
+    return name if tensors.has(name) and not cross else None
+
+
+def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
+    """Projections and norms, under our names."""
+    d, role = tensors.d, "cross_" if cross else ""
+    named: Named = {}
+    if before := norm_before(tensors, cross=cross):
+        named |= norm_factors(tensors, before, "norm", (d["width"],))
+    named |= read_latents(tensors) if d["kv_rank"] else read_projections(tensors, role)
+    if d["qk_norm"] and not cross:
+        named |= head_norm_factors(tensors)
+    named |= read_output_projection(tensors, role)
+    if after := norm_after(tensors, cross=cross):
+        named |= norm_factors(tensors, after, "output_norm", (d["width"],))
+    return named
+
+
+def read_biases(tensors: LayerTensors, keys: int, *, cross: bool) -> Named:
+    """Whatever stands beside the scores or is added to them: sinks, buckets, slopes of keys."""
+    d = tensors.d
+    named: Named = {}
+    if d["sink"]:
+        named["sink"] = tensors.read("sink", "", (d["heads"],)), tensors.origin("sink", "")
+    if d["buckets"] and not cross:
+        table = tensors.model.outer("bias_table", ".weight", (d["buckets"], d["heads"]))
+        named["bias_table"] = np.ascontiguousarray(table.T), d.shared["bias_table"]
+    if d["alibi"] == "keys":
+        bias = key_bias(d, keys).astype(tensors.model.dtype)
+        named["bias"] = bias, "slope · key, in bfloat16"
+    return named
+
+
+def parts_of(tensors: LayerTensors, *, cross: bool) -> LayerParts:
+    """The ops that this layer has besides plain attention."""
+    d = tensors.d
+    buckets = Buckets(furthest=d["furthest"], both_ways=not d["causal"])
+    return LayerParts(
+        norm=norm_op(d, d["eps"]) if norm_before(tensors, cross=cross) else None,
+        latent_norm=norm_op(d, d["latent_eps"]) if d["kv_rank"] else None,
+        buckets=buckets if d["buckets"] and not cross else None,
+        output_norm=norm_op(d, d["eps"]) if norm_after(tensors, cross=cross) else None,
+        residual=float(d["residual"]),
+        from_norm=bool(d["from_norm"]),
+    )
 
 
 def head_norm(d: Description) -> HeadNorm:
@@ -156,7 +179,7 @@ def split(fused: Array, heads: int) -> Array:
     return np.moveaxis(fused.reshape(*rows, heads, columns // heads), -2, 0)
 
 
-def projections(tensors: LayerTensors, role: str) -> Named:
+def read_projections(tensors: LayerTensors, role: str) -> Named:
     """W_Q, W_K and W_V by head, with their biases."""
     d = tensors.d
     heads = {"Q": d["heads"], "K": d["kv_heads"], "V": d["kv_heads"]}
@@ -207,7 +230,7 @@ def fused_projections(tensors: LayerTensors) -> Named:
     return named
 
 
-def latent(tensors: LayerTensors) -> Named:
+def read_latents(tensors: LayerTensors) -> Named:
     """DeepSeek's matrices: down to the latent rows, and up from them by head."""
     d = tensors.d
     heads, d_rope, d_v = d["heads"], d["d_rope"], d["d_v"]
