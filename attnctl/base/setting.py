@@ -8,6 +8,9 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.values import SWITCH, Json, Plain, Reader
 
+Given = dict[str, Any]
+"""The settings that are given by flags, by keyword."""
+
 ATTENTION, SENTENCE, ARRAYS, EDIT = "Attention", "Sentence", "Arrays", "What if"
 GRADIENTS = "Gradients"
 """Groups of flags, as sections of a help: the commands that take one of a group take them all."""

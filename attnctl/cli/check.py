@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
+from attnctl.base.setting import Given
 from attnctl.base.values import TOLERANCE, whole
 from attnctl.cli.models import IDS, SECTION
 from attnctl.cli.options import (
@@ -16,7 +17,6 @@ from attnctl.cli.options import (
     ArrayOptions,
     AttentionOptions,
     ConfigOption,
-    Given,
     MemoryOption,
     NameOption,
     TraceOption,

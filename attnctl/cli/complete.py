@@ -144,7 +144,7 @@ def places(trace: Trace, incomplete: str) -> list[str]:
     from attnctl.base.cells import Address, spellings
 
     step, _, written = incomplete.partition("[")
-    step = Address(step).named(trace).step
+    step = Address(step).spell_out(trace).step
     axis = written.count(",")
     if step not in trace or axis >= trace[step].ndim:
         return []

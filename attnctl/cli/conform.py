@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from attnctl.base.errors import AttnError, Exit
+from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
-from attnctl.cli.options import SECTIONS, Given, command, findings_option, option
+from attnctl.cli.options import SECTIONS, command, findings_option, option
 from attnctl.verbs.conform.claims import ALWAYS, ARRAYS, TARGET
 from attnctl.verbs.conform.conventions import USUAL
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.setting import Given
 from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
     PRECISION,
     AttentionOptions,
     ConfigOption,
     EditOptions,
-    Given,
     MemoryOption,
     NameOption,
     SentenceOptions,

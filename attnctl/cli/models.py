@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.setting import Given
 from attnctl.base.values import MOST, Plain, Reader, whole
-from attnctl.cli.options import SECTIONS, Given, OutputOptions, ViewOptions, option
+from attnctl.cli.options import SECTIONS, OutputOptions, ViewOptions, option
 
 if TYPE_CHECKING:
     from attnctl.models.run import ModelInput

@@ -16,7 +16,7 @@ import typer
 
 from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
-from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Setting
+from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
 from attnctl.base.values import MOST, BadValueError, Plain, Reader, whole, words
 from attnctl.cli.commands import Command
 from attnctl.formats import FINDINGS, FORMATS
@@ -68,9 +68,6 @@ def read_heads(text: str) -> tuple[int, ...]:
 
 BYTES = Reader(read_size, {}, "SIZE")
 HEADS = Reader(read_heads, {}, "N,…")
-
-Given = dict[str, Any]
-"""The settings that are given by flags, by keyword."""
 
 ArrayOptions = Annotated[Given, settings_with_flags(ARRAYS)]
 AttentionOptions = Annotated[Given, settings_with_flags(ATTENTION)]

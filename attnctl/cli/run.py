@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnctl.base.errors import raise_all
+from attnctl.base.setting import Given
 from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
     CostOptions,
     EditOptions,
-    Given,
     GradientOptions,
     OutputOptions,
     SentenceOptions,

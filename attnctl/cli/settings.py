@@ -7,8 +7,8 @@ from dataclasses import is_dataclass, replace
 from typing import Any
 
 from attnctl.base.errors import AttnError
+from attnctl.base.setting import Given
 from attnctl.base.values import Path
-from attnctl.cli.options import Given
 from attnctl.inputs.config.fields import FIELDS, IN_PARTS, laid
 from attnctl.inputs.config.settings import Settings
 

@@ -12,8 +12,8 @@ from attnctl.base.files import STANDARD_INPUT
 from attnctl.inputs.config.examples import EXAMPLE
 
 if TYPE_CHECKING:
+    from attnctl.base.setting import Given
     from attnctl.base.trace import Trace
-    from attnctl.cli.options import Given
     from attnctl.inputs.config.settings import Settings
 
 DUMP, CONFIG, SENTENCE = "dump", "config", "sentence"
