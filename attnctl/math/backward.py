@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from attnctl.math.names import DELTA, HEAD_OUTPUTS, OUTPUT, gradient_of, way
+from attnctl.math.names import DELTA, HEAD_OUTPUTS, OUTPUT, TABLE, gradient_of, way
 from attnctl.math.ops import Given, Op
 from attnctl.math.ops.base import AddAll, Gradient, Line
-from attnctl.math.steps import Lines, Step
+from attnctl.math.steps import Axes, Lines, Step
 
 
 def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
@@ -32,7 +32,9 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
             if line.by not in step.inputs:
                 yield of_rows(step, line)
                 continue
-            source = by_name[line.by]
+            source = by_name.get(line.by)
+            if source is None:  # nobody recorded it
+                continue
             several = len(readers[source.name]) > 1
             name = way(source.name, step.name) if several else gradient_of(source.name)
             yield like(source, name, line.op, line.inputs, line.formula)
@@ -64,7 +66,7 @@ def gradients(
     Σ over keys of A ∘ d_A, which softmax needs, is Σ over d_v of Z ∘ d_Z where Z = A V: a sum over fewer
     numbers, of what is kept anyway (Dao et al. 2022, appendix B.2).
     """
-    line = Line(step.name, step.inputs, tuple(steps[name].axes for name in step.inputs))
+    line = Line(step.name, step.inputs, tuple(axes_of(name, steps) for name in step.inputs))
     for each in step.op.adjoint(line, gradient_of(step.name)):
         if each.by != DELTA:
             yield each
@@ -72,6 +74,10 @@ def gradients(
         mixed = readers[step.name][0].name
         formula = f"Σ over d_v of {gradient_of(mixed)} ∘ {mixed}"
         yield each._replace(inputs=(gradient_of(mixed), mixed), formula=formula)
+
+
+def axes_of(name: str, steps: Mapping[str, Step]) -> Axes:
+    return steps[name].axes if name in steps else TABLE[name].axes
 
 
 def like(step: Step, name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:

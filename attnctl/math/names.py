@@ -40,7 +40,7 @@ class Name(NamedTuple):
     is there `once` in common. `hidden` is the value of every cell that a rule hides, where that
     is known without computing it. A `result` is a stage of what attention gives.
     Only the layers of a trained `model` have some: without the model nobody says how they came about.
-    A `gradient` is of the backward pass.
+    A step of the backward pass names what it is the `gradient` by, or goes with.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Name(NamedTuple):
     hidden: float | None = None
     result: bool = False
     model: bool = False
-    gradient: bool = False
+    gradient: str = ""
 
     @property
     def own(self) -> str:
@@ -76,9 +76,11 @@ class Name(NamedTuple):
     def broadcasts(self) -> bool:
         """Whether it is handed in beside others, in any shape that broadcasts against them.
 
-        So are masks, a sink and the weights of norms: the others say how large everything is.
+        So are masks, a sink and the weights of norms: the others say how large everything is. A
+        gradient is as what it is by.
         """
-        return self.input and self.once and not self.is_weight
+        given = TABLE[self.gradient] if self.gradient else self
+        return given.input and given.once and not given.is_weight
 
     @property
     def is_weight(self) -> bool:
@@ -266,12 +268,12 @@ def gradients() -> Iterator[Name]:
             input=begins,
             hidden=None,
             result=False,
-            gradient=True,
+            gradient=row.name,
         )
         yield from (own._replace(name=way(row.name, each)) for each in READERS.get(row.name, ()))
         yield own
         if row.name == WEIGHTS:
-            yield Name(DELTA, "δ", ("head query",), gradient=True)
+            yield Name(DELTA, "δ", ("head query",), gradient=WEIGHTS)
 
 
 TABLE = {row.name: row for row in (*ROWS, *gradients())}

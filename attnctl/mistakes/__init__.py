@@ -12,6 +12,7 @@ that do, `example`, on one of the kinds of attention of `mistakes/examples.py`. 
 mistake as a person writes it, not with the catalogue's op.
 """
 
+from attnctl.mistakes.backward import BACKWARD
 from attnctl.mistakes.biases import BIASES
 from attnctl.mistakes.heads import HEADS
 from attnctl.mistakes.kernels import KERNELS
@@ -35,6 +36,7 @@ CATALOGUE: tuple[Mistake, ...] = (
     *MODELS,
     *SOFTCAP,
     *BIASES,
+    *BACKWARD,
     *KERNELS,
     *PARTIAL_MASKS,
     *VISIBILITY,

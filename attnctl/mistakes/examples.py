@@ -89,6 +89,13 @@ KINDS = {
     "capped causal": kind(Softcap(3.0), Causal(), loud=2),
     "bias": kind(bias=(6, 6)),
     "alibi": kind(Alibi(), heads=4),
+    "backward": kind(backward=True),
+    "backward causal": kind(Causal(), backward=True),
+    "backward long": kind(X=LONG, backward=True),
+    "backward grouped": kind(heads=4, kv_heads=2, W_Q=(D_MODEL, 16), W_O=(16, D_MODEL), backward=True),
+    "backward rotary": kind(positions=Rotary(), backward=True),
+    "backward capped": kind(Softcap(3.0), loud=2, backward=True),
+    "backward bias": kind(bias=(6, 6), X=BATCH, backward=True),
 }
 """What the examples should have computed, by the word of `Mistake.meant`."""
 

@@ -10,6 +10,7 @@ from trial.mistakes import CLASSES
 
 import attnctl
 from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.backward import BACKWARD
 from attnctl.mistakes.models import MODELS
 
 pytestmark = pytest.mark.sample(8)
@@ -43,6 +44,7 @@ def test_every_mistake_of_the_catalogue_is_planted():
     trial = {name for mistakes in CLASSES.values() for each in mistakes.values() for name in each.names}
     in_models = {each.name for each in MODELS}  # tests/models/ports.py plants those that ports make
     elsewhere = {"scores-already-scaled", "bias-after-softmax", *in_models}
+    elsewhere |= {each.name for each in BACKWARD}  # test_check_gradients.py
     assert named - elsewhere == here | trial
     assert all(len(kinds) >= 3 for kinds in own.PLANTED.values())
 

@@ -31,6 +31,7 @@ from attnctl.math.names import (
     W_O,
     WEIGHTS,
     X,
+    gradient_of,
 )
 
 MATRICES, BIASES = ("W_Q", "W_K", "W_V"), ("b_Q", "b_K", "b_V")
@@ -160,6 +161,11 @@ CONVENTIONS = (
 
 NORMED = ("Q_normed", "K_normed")
 
+GRADIENT = re.compile(
+    r"(?:(.*\.)?grad_(\w+)|(.+)[._]grad|d_?(q|k|v|o|x|y|out|output|qkv|bias|sinks?))", re.IGNORECASE
+)
+"""What gradients are called: grad_q, q.grad, q_grad, dq, dQ, do, dout."""
+
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)(?=\.|$)")
 
 
@@ -186,6 +192,9 @@ def understood(
     the arrays do not show them. Our own names stand for themselves. Raises AttnError where a file
     has several layers and nobody says which, or not the one that is asked for.
     """
+    back = {name: forward for name in found if name not in TABLE and (forward := differentiated(name))}
+    if back:
+        return with_gradients(found, back, layer, heads, kv_heads)
     out = Understood({name: found[name] for name in found if name in TABLE})
     theirs = of_layer([name for name in found if name not in TABLE], layer)
     rows = {name: row for name in theirs if (row := row_of(name, theirs))}
@@ -195,6 +204,35 @@ def understood(
     out.arrays |= {name: found[name] for name in theirs if name not in rows}
     if MEMORY in out.arrays and X in out.arrays and np.array_equal(out.arrays[MEMORY], out.arrays[X]):
         del out.arrays[MEMORY]
+    return out
+
+
+def differentiated(name: str) -> str:
+    """What an array is the gradient by: q of q.grad, grad_q and dq; nothing where it is no gradient."""
+    found = GRADIENT.fullmatch(name)
+    if found is None:
+        return ""
+    path, *names = (each or "" for each in found.groups())
+    forward = "".join(names)
+    return path + (forward if forward in TABLE or len(forward) > 1 else forward.lower())
+
+
+def with_gradients(
+    found: Mapping[str, Array], back: Mapping[str, str], layer: int | None, *heads: int | None
+) -> Understood:
+    """The arrays under our names, those of the backward pass by what they are gradients by."""
+    out = understood({name: found[name] for name in found if name not in back}, layer, *heads)
+    theirs = {forward: name for name, forward in back.items()}
+    gone = understood({forward: found[name] for forward, name in theirs.items()}, layer, *heads)
+    for name, array in gone.arrays.items():
+        known = gradient_of(name) in TABLE
+        out.arrays[gradient_of(name) if known else theirs.get(name, name)] = array
+    read = {**{name: name for name in gone.arrays if name in theirs}, **gone.read}
+    for ours, last in read.items():
+        from_theirs = [theirs[each] for each in theirs if each.endswith(last)]
+        names = [gradient_of(each) for each in ours.split() if gradient_of(each) in TABLE]
+        out.read |= {" ".join(names): from_theirs[0]} if names and from_theirs else {}
+    out.notes += gone.notes
     return out
 
 

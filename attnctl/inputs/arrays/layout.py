@@ -105,11 +105,14 @@ class LayoutSearch:
         self.names = [name for name in TABLE if name in self.shapes]
         self.names.sort(key=self.rank)
 
-    def rank(self, name: str) -> tuple[bool, bool, int]:
-        """Scores first, they tell most; square matrices last, which say nothing of their layout."""
+    def rank(self, name: str) -> tuple[bool, bool, bool, int]:
+        """Scores first, they tell most; square matrices last, which say nothing of their layout.
+
+        Gradients come after what they are by, whose layout they have.
+        """
         row, shape = TABLE[name], self.shapes[name]
         square = row.linear is not None and len(shape) == 2 and shape[0] == shape[1]
-        return not row.of_scores, square, -len(shape)
+        return bool(row.gradient), not row.of_scores, square, -len(shape)
 
     def reading(self, sizes: Sizes) -> LayoutReading | None:
         """Read these arrays where these sizes are known; None where they do not go together."""
@@ -140,6 +143,9 @@ class LayoutSearch:
     def layouts(self, name: str, reading: LayoutReading) -> Iterator[Groups]:
         """The layouts this array may have, ours first; nn.Linear's where other matrices show it."""
         row = TABLE[name]
+        if row.gradient in reading.layouts and self.shapes[row.gradient] == self.shapes[name]:
+            yield reading.layouts[row.gradient]
+            return
         ways = row.layouts if self.documented else (*row.layouts, *row.searched)
         if row.linear and not self.may_be_linear(name):
             ways = tuple(way for way in ways if way != row.linear)

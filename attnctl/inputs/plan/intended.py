@@ -108,6 +108,8 @@ def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep
     if settings.layout is not None and trace.config:
         place = settings.where(("layout",))
         raise AttnError(f"{place}: a dump of attnctl says itself how its arrays are laid out; leave it out")
+    if any(name in TABLE and TABLE[name].gradient for name in trace):
+        settings = replace(settings, backward=True)
     laid = read_any(
         with_written(trace, settings, lengths),
         settings,
@@ -143,7 +145,7 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
         arrays.setdefault(POSITIONS, operator.position_rows(settings, arrays[EMBEDDINGS].shape, 0))
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
-    recorded, _ = by_kind(arrays)
+    recorded, _ = by_kind(operator.begin_backward(arrays))
     return written_masks(settings) | recorded
 
 
@@ -177,9 +179,10 @@ def derive(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivat
         unstated_step(step, unknown[step.name]) if step.name in unknown else step
         for step in asked_for.derivation
     ]
-    if OUTPUT in arrays and steps[-1].name != OUTPUT:
-        output = without_projection(steps[-1].name)
-        steps.append(with_batch(output) if asked_for.batch else output)
+    if OUTPUT in arrays and OUTPUT not in asked_for.derivation:
+        forward = [step for step in steps if not TABLE[step.name].gradient]
+        output = without_projection(forward[-1].name)
+        steps.insert(len(forward), with_batch(output) if asked_for.batch else output)
     return Derivation(tuple(steps)), {name: unasked[name] for name in unasked if name in arrays}
 
 

@@ -31,7 +31,6 @@ from attnctl.math.names import (
     MEMORY,
     OUTPUT,
     POSITIONS,
-    TABLE,
     W_O,
     X,
     gradient_of,
@@ -94,8 +93,8 @@ def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     A dump of ours has X with its positions added; where they are to be added, its embeddings are
     taken. Raises AttnError for rows of different lengths, and for two masks that differ.
     """
-    found = {name: as_array(name, arrays[name]) for name in where(lambda row: row.input) if name in arrays}
-    found = begin_backward(found, settings)
+    wanted = where(lambda row: row.input and (settings.backward or not row.gradient))
+    found = begin_backward({name: as_array(name, arrays[name]) for name in wanted if name in arrays})
     if adds_positions(settings) and EMBEDDINGS in arrays:
         found[X] = as_array(EMBEDDINGS, arrays[EMBEDDINGS])
     for name, ours in written_masks(settings).items():
@@ -104,17 +103,11 @@ def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     return found
 
 
-def begin_backward(found: dict[str, Array], settings: Settings) -> dict[str, Array]:
-    """The arrays with the gradient that the backward pass begins at, where it is asked for.
-
-    Where nothing projects the heads, `d_output` is the gradient by their outputs.
-    """
-    begins = [name for name in found if TABLE[name].gradient]
-    if not settings.backward:
-        return {name: array for name, array in found.items() if name not in begins}
-    if begins == [gradient_of(OUTPUT)] and X not in found and W_O not in found:
-        found[gradient_of(HEAD_OUTPUTS)] = found.pop(gradient_of(OUTPUT))
-    return found
+def begin_backward(found: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays, with `d_output` as the gradient by what the heads give where nothing projects it."""
+    theirs, ours = gradient_of(OUTPUT), gradient_of(HEAD_OUTPUTS)
+    unprojected = theirs in found and not {X, EMBEDDINGS, W_O, ours} & found.keys()
+    return {ours if name == theirs and unprojected else name: array for name, array in found.items()}
 
 
 def as_json_number(value: PerBatch) -> int | list[int]:

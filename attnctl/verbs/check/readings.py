@@ -36,6 +36,7 @@ from attnctl.math.names import (
     TABLE,
     W_O,
     WEIGHTS,
+    gradient_of,
     matrix_of,
 )
 from attnctl.math.ops import Unstated
@@ -195,6 +196,8 @@ def distance(reading: Reading, trace: Trace, walk: Walk | None) -> tuple[float, 
 
 
 def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
+    """The trace with arrays under other names, and the gradients by them."""
+    named = {**named, **{gradient_of(name): gradient_of(other) for name, other in named.items()}}
     found = {named.get(name, name): trace[name] for name in trace}
     names = [*(name for name in TABLE if name in found), *(name for name in found if name not in TABLE)]
     return Trace({name: foreign_step(name, found[name]) for name in names}, found, trace.header)

@@ -1,0 +1,406 @@
+"""Mistakes in the backward pass: what softmax takes off, weights made again, sums and transposes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import log
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.names import BIAS, DELTA, HEAD_OUTPUTS, WEIGHTS, gradient_of, where
+from attnctl.math.ops import Copy, Hide, MatMul, Op, Rotate, Scale, Softmax
+from attnctl.math.ops.base import SumLike
+from attnctl.math.ops.contraction import TMatMul
+from attnctl.math.ops.scores import SoftmaxBack, SqueezeBack
+from attnctl.math.ops.vectors import SumGroups
+from attnctl.mistakes import wrong
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+
+Plants = Callable[[WrongStep], Iterator[Plant]]
+
+SCORES = "d_scores"
+OF_SCORES = tuple(where(lambda row: bool(row.gradient) and row.of_scores))
+OF_ROWS = tuple(where(lambda row: bool(row.gradient) and row.symbol in {"dQ", "dK", "dV"}))
+OF_QUERIES = tuple(where(lambda row: row.symbol == "dQ"))
+OF_KEYS = tuple(where(lambda row: row.symbol == "dK"))
+OF_VALUES = tuple(where(lambda row: row.symbol == "dV"))
+
+
+def lines(case: WrongStep, kind: type[Op], *read: str) -> list[Step]:
+    """The lines of the backward pass with such an op that read these."""
+    return [
+        step
+        for step in case.derivation
+        if isinstance(step.op, kind) and step.name.startswith("d_") and set(read) <= set(step.inputs)
+    ]
+
+
+def at_softmax(function: Callable[[Array, Array, Array], Array]) -> Plants:
+    """Plants another gradient of softmax."""
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        for step in lines(case, SoftmaxBack):
+            yield Plant(case.put(step.name, wrong.By(function)))
+
+    return plants
+
+
+def rounded_output(case: WrongStep) -> Iterator[Plant]:
+    """δ of the output as it was stored: in float16, or in bfloat16."""
+    if DELTA in case.derivation and HEAD_OUTPUTS in case.derivation[DELTA].inputs:
+        yield Plant(case.reading(DELTA, HEAD_OUTPUTS, wrong.By(to_float16)), "float16")
+        yield Plant(case.reading(DELTA, HEAD_OUTPUTS, wrong.By(to_bfloat16)), "bfloat16")
+
+
+def to_float16(x: Array) -> Array:
+    return x.astype(np.float16).astype(x.dtype)
+
+
+def to_bfloat16(x: Array) -> Array:
+    """Rounded to nearest, ties to even, at 8 bits."""
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(np.rint(mantissa * 2**8) / 2**8, exponent)
+
+
+def weights_again(make: Callable[[Array, Array], Array]) -> Plants:
+    """Plants weights that the backward pass makes again of scores and the logarithm of their sums."""
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        op = case.op(WEIGHTS)
+        if not isinstance(op, Softmax) or not lines(case, SoftmaxBack):
+            return
+        read = case.derivation[WEIGHTS].inputs[0]
+        yield made_again(case, make, read, read)
+
+    return plants
+
+
+def made_again(case: WrongStep, make: Callable[[Array, Array], Array], *read: str) -> Plant:
+    """The program whose backward pass reads other weights, made of these steps."""
+    axes = case.derivation[WEIGHTS].axes
+    again = Step(case.fresh("weights made again"), wrong.By(make), read, axes, "", "")
+    return Plant(backward_reads(case.derivation, WEIGHTS, again))
+
+
+def unmasked(case: WrongStep) -> Iterator[Plant]:
+    """Weights made again of scores that hide nothing; what goes back through the mask may be masked yet."""
+    masked = case.derivation[WEIGHTS].inputs[0] if isinstance(case.op(WEIGHTS), Softmax) else ""
+    if not isinstance(case.op(masked), Hide) or not lines(case, SoftmaxBack):
+        return
+    bare = case.derivation[masked].inputs[0]
+    for make in (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s))):
+        plant = made_again(case, make, bare, masked)
+        yield plant
+        yield Plant(case.planted(plant.derivation).put(gradient_of(bare), Copy(), (gradient_of(masked),)))
+
+
+def backward_reads(derivation: Derivation, name: str, new: Step) -> Derivation:
+    """The derivation whose backward pass reads a new step instead of one of the forward pass."""
+    steps: list[Step] = []
+    for step in derivation:
+        back = step.name.startswith("d_")
+        if back and new not in steps:
+            steps.append(new)
+        inputs = tuple(new.name if back and each == name else each for each in step.inputs)
+        steps.append(step if inputs == step.inputs else replace(step, inputs=inputs))
+    return Derivation(tuple(steps))
+
+
+def sums(s: Array) -> Array:
+    """ln Σ exp(s) of each row, 0 of one that sees nothing."""
+    top = s.max(axis=-1, keepdims=True)
+    top = np.where(np.isneginf(top), 0, top)
+    total = np.exp(s - top).sum(axis=-1, keepdims=True)
+    return np.asarray(top + np.log(np.where(total == 0, 1, total)))
+
+
+def other_scale(make: Callable[[Op], Op]) -> Plants:
+    """Plants another op for the scale, on the gradient of scores, or on what is made of it alone."""
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        for step in lines(case, Scale):
+            if step.name != SCORES:
+                continue
+            yield Plant(case.put(SCORES, make(step.op)))
+            for reader in [each for each in case.derivation if SCORES in each.inputs]:
+                bare = Step(case.fresh("scaled otherwise"), make(step.op), step.inputs, step.axes, "", "")
+                yield Plant(case.through(reader.name, SCORES, bare))
+
+    return plants
+
+
+def groups(case: WrongStep) -> Iterator[Plant]:
+    """Heads of a group that are not added up, or those of another group."""
+    for step in lines(case, SumGroups):
+        op = step.op
+        assert isinstance(op, SumGroups)
+        for detail, function in unsummed(op.times).items():
+            yield Plant(case.put(step.name, wrong.By(function)), detail)
+    both = {step.name: step.op for step in lines(case, SumGroups)}
+    for detail in unsummed(2):
+        ops = {
+            name: wrong.By(unsummed(op.times)[detail])
+            for name, op in both.items()
+            if isinstance(op, SumGroups)
+        }
+        if len(ops) > 1:
+            yield Plant(case.put_all(ops), detail)
+
+
+def unsummed(times: int) -> dict[str, Callable[[Array], Array]]:
+    def strided(x: Array) -> Array:
+        kv = x.shape[-3] // times
+        return sum((x[..., at * kv : (at + 1) * kv, :, :] for at in range(1, times)), x[..., :kv, :, :])
+
+    return {
+        "the first head of a group is taken": lambda x: x[..., ::times, :, :],
+        "the last head of a group is taken": lambda x: x[..., times - 1 :: times, :, :],
+        "their mean is taken": lambda x: SumGroups(times).apply(x) / times,
+        "those of head h, h + kv_heads, … are added up": strided,
+    }
+
+
+def untransposed(*read: str) -> Plants:
+    """Plants a product without the transpose."""
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        for step in lines(case, TMatMul, *read):
+            yield Plant(case.put(step.name, MatMul()))
+
+    return plants
+
+
+def not_turned_back(case: WrongStep) -> Iterator[Plant]:
+    """Left as it is, or turned once more; of Q, of K, or of both."""
+    turned = {
+        step.name: step.op for step in lines(case, Rotate) if isinstance(step.op, Rotate) and step.op.back
+    }
+    for detail, make in (
+        ("left as they are", lambda _: Copy()),
+        ("turned once more, forward", lambda op: replace(op, back=False)),
+    ):
+        for names in dict.fromkeys([tuple(turned), *((name,) for name in turned)]):
+            if names:
+                yield Plant(case.put_all({name: make(turned[name]) for name in names}), detail)
+
+
+def no_slope(case: WrongStep) -> Iterator[Plant]:
+    """No slope of the soft cap, or that of the score before it."""
+    for step in lines(case, SqueezeBack):
+        d, capped = step.inputs
+        yield Plant(case.put(step.name, Copy(), (d,)), "left out")
+        if capped in case.derivation:
+            before = case.derivation[capped].inputs[0]
+            yield Plant(case.put(step.name, step.op, (d, before)), "taken of the score before the cap")
+
+
+BLOCKS = (4, 8, 16, 32, 64, 128, 256)
+
+
+def last_block(case: WrongStep) -> Iterator[Plant]:
+    """The last block of what is summed over, whole or in part, is dropped."""
+    of_keys, of_queries = lines(case, MatMul, SCORES), lines(case, TMatMul)
+    for steps, axis in ((of_queries, "query"), (of_keys, "key")):
+        size = case.size(axis) or 0
+        ends = {(size - 1) // block * block: block for block in BLOCKS if block < size}
+        for several in dict.fromkeys([tuple(steps), *((step,) for step in steps)]):
+            for stop, block in ends.items() if several else ():
+                ops = {step.name: wrong.By(up_to(step.op, stop)) for step in several}
+                yield Plant(case.put_all(ops), str(block))
+
+
+def up_to(op: Op, stop: int) -> Callable[[Array, Array], Array]:
+    if isinstance(op, MatMul):
+        return lambda a, b: a[..., :stop] @ b[..., :stop, :]
+    return lambda a, b: op.apply(a[..., :stop, :], b[..., :stop, :])
+
+
+def one_member(case: WrongStep) -> Iterator[Plant]:
+    """The gradient by a bias that a batch shares: of its first member, of its last, or their mean."""
+    name = gradient_of(BIAS)
+    if isinstance(case.op(name), SumLike) and (case.size("batch") or 1) > 1:
+        like = SumLike()
+        yield Plant(
+            case.put(name, wrong.By(lambda d, b: like.apply(d[0], b))), "only its first member's is kept"
+        )
+        yield Plant(
+            case.put(name, wrong.By(lambda d, b: like.apply(d[-1], b))), "only its last member's is kept"
+        )
+        yield Plant(case.put(name, wrong.By(lambda d, b: like.apply(d, b) / len(d))), "their mean is taken")
+
+
+LN2 = log(2)
+
+BACKWARD = (
+    Mistake(
+        "backward-no-delta",
+        OF_SCORES,
+        "delta is left out of the gradient of softmax: A ∘ d_A, not A ∘ (d_A − delta)",
+        "take delta, Σ d_head_outputs ∘ head_outputs of the row, off d_attention_weights first",
+        at_softmax(lambda a, d, _: a * d),
+        why="The derivative of exp is exp, and that the sum below it moves as well is forgotten.",
+        example="d_scaled_scores = attention_weights * d_attention_weights",
+        meant="backward",
+        subject="delta",
+    ),
+    Mistake(
+        "backward-delta-over-keys",
+        OF_SCORES,
+        "delta is one number for each key, summed down the columns, not one for each query",
+        "sum over the last axis: (A * d_A).sum(axis=-1, keepdims=True)",
+        at_softmax(lambda a, d, _: a * (d - (a * d).sum(axis=-2, keepdims=True))),
+        why="Both axes of the scores are tokens, so that nothing complains of the wrong one.",
+        example="each_key = (attention_weights * d_attention_weights).sum(axis=-2, keepdims=True)\n"
+        "d_scaled_scores = attention_weights * (d_attention_weights - each_key)",
+        meant="backward",
+        subject="delta",
+    ),
+    Mistake(
+        "backward-delta-of-rounded-output",
+        (DELTA,),
+        "delta is made of head_outputs rounded to {}, which A and V do not give",
+        "make delta of the output before it is stored in {}, or keep it from the forward pass",
+        rounded_output,
+        why="A kernel reads the output back that the forward pass stored in fewer digits.",
+        example="delta = (d_head_outputs * head_outputs.astype(np.float16)).sum(axis=-1)",
+        meant="backward",
+        subject="delta",
+    ),
+    Mistake(
+        "backward-not-masked",
+        (*OF_SCORES, *OF_VALUES),
+        "weights are made again without the mask in the backward pass",
+        "hide the same scores again before exp, forward and backward",
+        unmasked,
+        why="The backward kernel makes the scores again, and its mask is a branch of its own.",
+        example="seen = softmax(scaled_scores)\nd_V = np.swapaxes(seen, -1, -2) @ d_head_outputs\n"
+        "d_masked_scores = seen * (d_attention_weights - delta[..., None])",
+        meant="backward causal",
+    ),
+    Mistake(
+        "backward-no-logsumexp",
+        (*OF_SCORES, *OF_VALUES),
+        "weights are made again as exp(scores), without the log-sum-exp that divides them",
+        "take exp(scores − logsumexp)",
+        weights_again(lambda s, _: np.exp(s)),
+        why="The forward pass kept the log-sum-exp, and the backward one does not read it.",
+        example="grown = np.exp(scaled_scores)\nd_V = np.swapaxes(grown, -1, -2) @ d_head_outputs\n"
+        "d_scaled_scores = grown * (d_attention_weights - delta[..., None])",
+        meant="backward",
+        subject="logsumexp",
+    ),
+    Mistake(
+        "backward-logsumexp-base-2",
+        (*OF_SCORES, *OF_VALUES),
+        "weights are made again with a log-sum-exp in the other base, {}",
+        "use one base in both passes: log₂ L = L / ln 2",
+        lambda case: (
+            Plant(plant.derivation, detail)
+            for times, detail in ((1 / LN2, "base 2 read as e"), (LN2, "base e read as 2"))
+            for plant in weights_again(lambda s, m, times=times: np.exp(s - sums(m) * times))(case)  # type: ignore[misc]
+        ),
+        why="Kernels count in base 2, where exp is quicker, and others read what they wrote as base e.",
+        example="top = scaled_scores.max(axis=-1, keepdims=True)\n"
+        "logsumexp = top + np.log(np.exp(scaled_scores - top).sum(axis=-1, keepdims=True))\n"
+        "again = np.exp(scaled_scores - logsumexp / np.log(2))\n"
+        "d_V = np.swapaxes(again, -1, -2) @ d_head_outputs\n"
+        "d_scaled_scores = again * (d_attention_weights - delta[..., None])",
+        meant="backward",
+        subject="logsumexp",
+    ),
+    Mistake(
+        "backward-not-scaled",
+        (SCORES, *OF_QUERIES, *OF_KEYS),
+        "the scale is left out of the backward pass",
+        "scale d_scores as the scores were scaled",
+        other_scale(lambda _: Copy()),
+        why="The scale was folded into Q, or into exp, and on the way back nobody meets it.",
+        example="d_scores = d_scaled_scores.copy()",
+        meant="backward",
+        subject="backward scale",
+    ),
+    Mistake(
+        "backward-scaled-twice",
+        (SCORES, *OF_QUERIES, *OF_KEYS),
+        "the scale is applied twice in the backward pass",
+        "scale d_scores once",
+        other_scale(lambda op: wrong.Then(op, op)),
+        why="The scale is in the gradient of the scores, and again in Q that was scaled before.",
+        example="d_scores = d_scaled_scores / d_k",
+        meant="backward",
+        subject="backward scale",
+    ),
+    Mistake(
+        "backward-groups-not-summed",
+        (*OF_KEYS, *OF_VALUES),
+        "the gradients of the query heads that share a head of K or V are not added up: {}",
+        "add them up: d.reshape(…, kv_heads, group, n, d).sum(axis=-3)",
+        groups,
+        why="Each query head writes its own gradient, and the last one to write stays.",
+        example="d_K = d_K_shared[..., ::2, :, :]\nd_V = d_V_shared[..., ::2, :, :]",
+        meant="backward grouped",
+    ),
+    Mistake(
+        "backward-scores-not-transposed",
+        OF_KEYS,
+        "d_scores is not transposed for the gradient by K",
+        "d_K = d_scoresᵀ Q",
+        untransposed(SCORES),
+        why="The gradients by Q and by K look alike, and of self-attention the scores are square.",
+        example="d_K = d_scores @ Q",
+        meant="backward",
+    ),
+    Mistake(
+        "backward-weights-not-transposed",
+        OF_VALUES,
+        "the weights are not transposed for the gradient by V",
+        "d_V = Aᵀ d_head_outputs",
+        untransposed(WEIGHTS),
+        why="The forward pass multiplies by A, and so does this line.",
+        example="d_V = attention_weights @ d_head_outputs",
+        meant="backward",
+    ),
+    Mistake(
+        "backward-not-turned-back",
+        (*OF_QUERIES, *OF_KEYS),
+        "the gradients by rotated rows are not turned back by the same angle: they are {}",
+        "turn them by minus the angle: cos as it is, sin with the other sign",
+        not_turned_back,
+        why="The rotation is its own file, and a kernel gives gradients by what it was handed.",
+        example="d_Q, d_K = d_Q_rotated.copy(), d_K_rotated.copy()",
+        meant="backward rotary",
+    ),
+    Mistake(
+        "backward-softcap-slope",
+        OF_SCORES,
+        "the slope of the soft cap, 1 − (softcapped_scores / cap)², is {}",
+        "multiply by 1 − (softcapped_scores / cap)², of the score after the cap",
+        no_slope,
+        why="The cap hardly bends small scores, and on those a test sees nothing.",
+        example="d_scaled_scores = d_softcapped_scores.copy()",
+        meant="backward capped",
+    ),
+    Mistake(
+        "backward-last-block-dropped",
+        (*OF_QUERIES, *OF_KEYS, *OF_VALUES),
+        "the last block of {} is left out of the sum",
+        "go over all blocks: (n + {} − 1) // {} of them",
+        last_block,
+        why="Where n is no multiple of the block n // block leaves out the rest.",
+        example="d_K = np.swapaxes(d_scores[..., :8, :], -1, -2) @ Q[..., :8, :]",
+        meant="backward long",
+    ),
+    Mistake(
+        "backward-bias-not-summed",
+        (gradient_of(BIAS),),
+        "the gradient by a bias that the batch shares is not added up over it: {}",
+        "sum over every axis along which the bias was broadcast",
+        one_member,
+        why="Broadcasting goes by itself on the way forward; on the way back it is a sum.",
+        example="d_bias = d_biased_scores[0].sum(axis=0)",
+        meant="backward bias",
+    ),
+)
