@@ -33,7 +33,7 @@ FORMATS = (
     Format("markdown", ".md", "attnctl.drawing.show.markdown:write_markdown", text=True),
     Format("svg", ".svg", "attnctl.drawing.show.picture:write_svg", text=True, picture=True),
     Format("png", ".png", "attnctl.drawing.show.picture:write_png", binary=True, picture=True),
-    Format("html", ".html", "attnctl.pages.write:write_page", binary=True),
+    Format("html", ".html", "attnctl.pages.write:write_page", binary=True, picture=True),
 )
 
 FOUND_JSON = Format("json", ".json", "attnctl.store.strict_json:write_found")

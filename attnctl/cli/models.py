@@ -168,8 +168,8 @@ def print_map(
     drawn = bool(output.output) and all(map(is_picture, output.output or ()))
     if (output.output and not drawn) or wanted not in {"table", "json"}:
         raise AttnError(
-            "without --layer a map of all heads is printed, as a table or --json, or drawn (-o map.svg); "
-            "add --layer for a trace"
+            "without --layer a map of all heads is printed, as a table or --json, or drawn (-o map.svg, "
+            "-o map.html); add --layer for a trace"
         )
     if len(sources) > 1:
         raise AttnError("a map is that of one sentence; add --layer, or give one")

@@ -20,6 +20,7 @@ from attnctl.base.trace import Trace
 from attnctl.drawing.pictures.scale import BLUE, ORANGE
 from attnctl.drawing.screen.output import PlainOutput
 from attnctl.drawing.show.headline import beginning, facts
+from attnctl.drawing.show.picture import USUAL, Look
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.pages.describe import WORDS, Blocks, Describer, called
@@ -76,13 +77,15 @@ class PageFinding:
     """What is said of the first step that a finding is about."""
 
 
-def write_page(traces: Sequence[Trace], stream: IO[bytes]) -> None:
-    """A page of traces."""
-    for piece in pieces(traces):
+def write_page(traces: Sequence[Trace], stream: IO[bytes], look: Look = USUAL) -> None:
+    """A page of traces that opens as `look` says."""
+    for piece in pieces(traces, look=look):
         stream.write(piece)
 
 
-def pieces(traces: Sequence[Trace], finding: PageFinding | None = None) -> Iterator[bytes]:
+def pieces(
+    traces: Sequence[Trace], finding: PageFinding | None = None, look: Look = USUAL
+) -> Iterator[bytes]:
     """The bytes of a page of traces, with a finding above them where there is one.
 
     Raises AttnError for more traces than a page holds.
@@ -104,6 +107,12 @@ def pieces(traces: Sequence[Trace], finding: PageFinding | None = None) -> Itera
         "words": WORDS,
         "ramps": RAMPS,
         "open": marked[0] if marked else 0,
+        "look": {
+            "log": look.log,
+            "first": look.without_first,
+            "heads": look.heads,
+            "precision": look.precision,
+        },
     }
     for piece in PLACE.split(asset("page.html")):
         if piece == "data":

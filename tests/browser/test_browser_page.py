@@ -10,7 +10,9 @@ from page_arithmetic import Said, write
 
 import attnctl
 from attnctl.base.trace import Trace
+from attnctl.drawing.show.picture import Look
 from attnctl.pages.found import check_pieces, diff_pieces
+from attnctl.pages.write import write_page
 from attnctl.store import read
 
 pytestmark = pytest.mark.slow
@@ -308,6 +310,21 @@ def test_toggles_change_what_is_shaded(show, tmp_path):
     assert len(set(seen)) == 4
     page.locator("[data-toggle=first]").click()
     assert grid(page, "attention_weights, head 0").locator("thead th").all_inner_texts() == ["love", "AI"]
+
+
+def test_a_page_opens_with_what_was_asked_for(show, tmp_path):
+    trace = attnctl.run("I love AI", heads=3, d_model=6)
+    with (tmp_path / "x.html").open("wb") as stream:
+        write_page([trace], stream, Look(heads=(2,), log=True, without_first=True, precision=3))
+    page = show(tmp_path / "x.html")
+    table = grid(page, "attention_weights, head 2")
+    weights = trace["attention_weights"][2, :, 1:]
+    assert table.locator("tbody td").all_inner_texts() == [f"{each:.3f}" for each in weights.flat]
+    assert page.locator("[data-toggle][aria-pressed=true]").all_inner_texts() == [
+        "logarithm",
+        "without first",
+    ]
+    assert not page.locator("#map").is_visible()
 
 
 def test_values_weigh_in(show, tmp_path):

@@ -1,11 +1,14 @@
 """Pictures from the command line: what can be drawn, what is refused, and in which words."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+
+from attnctl.store import read
 
 SVG = "{http://www.w3.org/2000/svg}"
 GPT2 = str(Path(__file__).parent.parent / "models" / "checkpoints" / "gpt2")
@@ -58,6 +61,14 @@ def test_options(dumps, options, there, absent):
     found = set(words("x.svg"))
     assert there <= found
     assert not absent & found
+
+
+def test_a_page_opens_as_it_is_asked_to(dumps):
+    """Its data say how: what a browser makes of them is in tests/browser."""
+    args = ("--log", "--without-first", "--head", "1", "--precision", "3")
+    assert dumps("show", "a.json", *args, "-o", "x.html") == (0, "", "")
+    data = json.loads(re.search('id="attnctl-report">([^<]*)<', Path("x.html").read_text())[1])
+    assert data["look"] == {"log": True, "first": True, "heads": [1], "precision": 3}
 
 
 @pytest.mark.parametrize(
@@ -148,6 +159,8 @@ def test_a_model_is_a_grid_of_layers_and_heads(call):
     assert [each for each in found if each.startswith("layer")] == ["layer 0", "layer 1", "layer 2"]
     assert [each for each in found if each.startswith("head")] == ["head 0", "head 1", "head 2", "head 3"]
     assert Path("map.svg").read_text().count("<image") == 12
+    assert call("run", "--model", GPT2, "--ids", "1,2,3,4,5", "-o", "map.html").code == 0
+    assert [list(each) for each in read("map.html")] == [["attention_weights"]] * 3
     assert (
         call("run", "--model", GPT2, "--ids", "1,2,3", "--layer", "1", "--head", "2", "-o", "one.svg").code
         == 0

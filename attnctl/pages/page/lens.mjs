@@ -35,7 +35,7 @@ export class Lens {
     this.depth = 0;
     this.layered = new Set(this.traces.map(({ view }) => view.layer ?? null)).size === this.traces.length;
     this.hero = new Hero(by("hero"), (side, at, how) => this.word(side, at, how));
-    this.map = new HeadMap(by("map"), this.traces, blocks, (...head) => this.head(...head));
+    this.map = new HeadMap(by("map"), page, blocks, (...head) => this.head(...head));
     this.way = new Way(by("way"), (name) => this.lock({ step: name }));
     this.proof = new Proof(
       by("proof"),
@@ -54,7 +54,7 @@ export class Lens {
   async start() {
     if (!(await this.travel())) {
       await this.open(this.page.open ?? 0);
-      this.locked = { trace: this.at, ...this.opened.opening() };
+      this.locked = { trace: this.at, ...this.opened.opening(this.page.look.heads) };
       this.toggles = this.usual();
       this.render(this.locked);
       this.remember("replace");
@@ -63,7 +63,9 @@ export class Lens {
   }
 
   usual() {
-    return new Set((this.opened.weights?.shape.at(-1) ?? 0) > MANY ? ["log"] : []);
+    const { look } = this.page;
+    const many = (this.opened.weights?.shape.at(-1) ?? 0) > MANY;
+    return new Set([...(look.log || many ? ["log"] : []), ...(look.first ? ["first"] : [])]);
   }
 
   /** Make the numbers of a trace those that are looked at. */
@@ -356,7 +358,7 @@ export class Lens {
   }
 
   shadedBy(shades, part) {
-    const text = (row, column) => inColumns(part.value(row, column)).replace("-", "−");
+    const text = (row, column) => inColumns(part.value(row, column), this.page.look.precision).replace("-", "−");
     if (!this.toggles.has("row")) return { ...part, shades, text, shaded: part.value };
     const most = Array.from({ length: part.rows }, (_, row) =>
       everyOf(1, part.columns, (_, column) => part.value(row, column))

@@ -13,9 +13,9 @@ const percent = (share) => `${Math.round(100 * share)} %`;
 
 export class HeadMap {
   /** `act(trace, head, how)` is called for a head that is pointed at, left or chosen. */
-  constructor(element, traces, blocks, act) {
-    Object.assign(this, { element, traces, blocks, act });
-    this.heads = traces.flatMap(({ view }, trace) => {
+  constructor(element, { traces, look }, blocks, act) {
+    Object.assign(this, { element, blocks, act });
+    const heads = traces.flatMap(({ view }, trace) => {
       const step = view.steps.find(({ name }) => name === WEIGHTS);
       const count = step && step.shape.length > 2 ? step.shape.at(-3) : 0;
       return Array.from({ length: count }, (_, head) => ({
@@ -26,6 +26,7 @@ export class HeadMap {
         about: view.heads?.[head],
       }));
     });
+    this.heads = heads.filter(({ head }) => look.heads?.includes(head) ?? true);
     this.layers = new Set(traces.map(({ view }) => view.layer)).size;
   }
 

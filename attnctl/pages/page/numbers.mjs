@@ -36,11 +36,11 @@ export function forPeople(value, precision = 4) {
   return `${trimmed(mantissa)}e${Number(exponent)}`;
 }
 
-/** Two decimals, always, so that numbers stand in columns; large ones by exponent. */
-export function inColumns(value) {
+/** So many decimals, always, that numbers stand in columns; large ones by exponent. */
+export function inColumns(value, precision = 2) {
   if (!Number.isFinite(value)) return named(value);
-  const text = Math.abs(value) < 1000 ? value.toFixed(2) : value.toExponential(0).replace("e+", "e");
-  return text === "-0.00" ? "0.00" : text;
+  const text = Math.abs(value) < 1000 ? value.toFixed(precision) : value.toExponential(0).replace("e+", "e");
+  return Number(text) === 0 ? text.replace("-", "") : text;
 }
 
 /** Every digit, as a dump has them. */

@@ -123,8 +123,8 @@ class Opened {
     return Number.isNaN(found) ? undefined : found;
   }
 
-  /** Where to begin: what a finding is about, or the weight that says most. */
-  opening() {
+  /** Where to begin: what a finding is about, or the weight that says most, of these heads or of all. */
+  opening(heads) {
     for (const step of this.view.steps) {
       const mark = this.mark(step);
       const cell = mark && this.worst(step, mark);
@@ -132,7 +132,7 @@ class Opened {
     }
     const step = this.weights ?? this.view.steps.at(-1);
     if (!step?.shape.every(Boolean)) return { step: step?.name, places: {} };
-    const cell = step === this.weights ? this.telling() : step.shape.map(() => 0);
+    const cell = step === this.weights ? this.telling(heads) : step.shape.map(() => 0);
     return { step: step.name, places: this.places(step, cell, {}) };
   }
 
@@ -150,11 +150,14 @@ class Opened {
   }
 
   /** The largest weight from one token to another, neither of them special nor the first. */
-  telling() {
+  telling(heads) {
     const array = this.array(WEIGHTS);
     const special = new Set([0, ...(this.view.special ?? [])]);
     const [queries, keys] = this.weights.shape.slice(-2);
     const apart = keys - queries;
+    const size = queries * keys;
+    const all = this.weights.shape.at(-3) ?? 1;
+    const chosen = (at) => heads?.includes(Math.floor(at / size) % all) ?? true;
     let [found, most] = [0, -1];
     for (const wanted of [
       (q, k) => !special.has(k) && !special.has(q + apart) && q + apart !== k,
@@ -162,7 +165,7 @@ class Opened {
     ]) {
       array.values.forEach((value, at) => {
         const [query, key] = [Math.floor(at / keys) % queries, at % keys];
-        if (value > most && wanted(query, key)) [found, most] = [at, Number(value)];
+        if (value > most && wanted(query, key) && chosen(at)) [found, most] = [at, Number(value)];
       });
       if (most >= 0) break;
     }
