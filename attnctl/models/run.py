@@ -205,7 +205,8 @@ class Runner:
         (index,) = self.wanted.layers
         if self.wanted.cross and hidden.shape[-1] != d["width"]:
             raise AttnError(f"hidden: expected {d['width']} columns")
-        return [self.trace(self.model.layer(index), hidden, memory, {}, self.wanted.cross)]
+        trace = self.trace(self.model.layer(index), hidden, memory, {}, self.wanted.cross)
+        return [select_steps(trace, self.keep)]
 
     def rows(self, array: Array | None) -> Array | None:
         """The rows that came into a layer, (token, width), in the model's type of number."""
@@ -261,7 +262,7 @@ class Runner:
             plan = replace(plan, what_if=self.what_if)
         keep = None if self.keep is None else {*self.keep, X, RESIDUAL}
         if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
-            keep.add(SINK_WEIGHTS)
+            keep.add(SINK_WEIGHTS)  # tables show it as a column more
         return plan.run(keep)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from checkpoints import ROOT, expected_of
 
+from attnctl.api import run_model
 from attnctl.cli.program import program
 
 GPT_OSS, QWEN2, VIT, T5 = (str(ROOT / name) for name in ("gpt-oss", "qwen2", "vit", "t5"))
@@ -28,7 +29,7 @@ def run(capsys):
     [
         (
             ["run", *IDS, "--model", GPT_OSS, "--layer", "1", "--brief"],
-            ["attention_weights", "sink", "output"],
+            ["attention_weights", " sink │", "output"],
         ),
         (["run", *IDS, "--model", GPT_OSS], ["layer 0", "layer 1", "40% or more", "add --layer"]),
         (["run", *IDS, "--model", GPT_OSS, "--layer", "0", "--cost"], ["sink_weights", "FLOPs"]),
@@ -80,6 +81,8 @@ def test_a_layer_from_what_came_into_it(run, tmp_path):
     weights = np.array(json.loads(out)["steps"]["attention_weights"]["data"])
     assert code == 0
     np.testing.assert_allclose(weights, expected["weights_1"], rtol=1e-5, atol=1e-5)
+    steps = run_model(VIT, layer=1, hidden=expected["hidden_1"], keep=["attention_weights", "Q"])[0].steps
+    assert list(steps) == ["Q", "attention_weights"]
     assert run("attend", tmp_path / "in.npz", "--model", VIT)[0] == 2
 
 
