@@ -37,7 +37,8 @@ def emit(
         from attnctl.cli.story import tell
 
         warn(traces)
-        tell(traces, [list(trace) for trace in kept])
+        named = view.step is not None or view.brief
+        tell(traces, [list(trace) if named else None for trace in kept])
         return
     require_heads(kept, view, settable=settable)
     warn(kept)

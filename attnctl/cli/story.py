@@ -13,8 +13,8 @@ ENDS = {"q", "Q", "\x1b", "\x04", ""}
 """The keys that end a story: q, Escape, and the end of the input."""
 
 
-def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str]]) -> None:
-    """Print the story of each trace, of these `steps` of it; on a terminal a key goes on to the next."""
+def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None:
+    """Print the story of each trace, of these `steps` of it if named; on a terminal a key goes on."""
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.story import story
     from attnctl.verbs.story.view import chapter_lines, opening

@@ -101,7 +101,7 @@ def test_long_sentences_are_merged_and_that_is_said():
     values = np.zeros((300, 300))
     values[:7, :] = 1.0
     names, *found = lines(plot(values), COLOURED)
-    assert names.split()[:4] == ["w0", "w16", "w32", "w48"]
+    assert names.split()[:4] == ["w0", "w12", "w28", "w44"]
     assert "  Each cell is the mean of what is not hidden of 7 × 4 numbers." in found
     assert found[0].split()[0] == "w0"
     assert found[1].split()[0] == "w14", "two rows of seven tokens share a line"

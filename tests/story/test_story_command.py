@@ -12,8 +12,12 @@ import termios
 import time
 
 import pytest
+from rich.console import Console
 
+import attnctl
 from attnctl.cli.program import program
+from attnctl.verbs.story import story
+from attnctl.verbs.story.view import show_story
 
 
 def call(*args):
@@ -25,8 +29,25 @@ def test_a_story_in_a_pipe_is_text():
     code, out, err = call("run", "I love AI", "--heads", "2", "--story")
     assert (code, err) == (0, "")
     assert "head 0: love looks most at I: 62 %, because its score 0.1252 is the largest of" in out
-    assert out.count("\n\n") >= 13
+    assert re.findall(r"^\d+/\d+ ([\w, ]+?)(?:   |$)", out, re.MULTILINE) == [
+        "embeddings", "W_Q, W_K, W_V", "Q, K, V", "scores", "scaled_scores",
+        "attention_weights", "head_outputs", "concat", "W_O", "output",
+    ]  # fmt: skip
+    assert "Each row of X is multiplied by W_Q, W_K and W_V" in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_copy_is_told_where_it_is_asked_for():
+    assert "The numbers are those of embeddings." in call("run", "I love AI", "--story", "--step", "X")[1]
+
+
+@pytest.mark.parametrize(("width", "beside"), [(100, True), (60, False)])
+def test_on_a_terminal_the_matrix_stands_beside_or_above_its_words(width, beside):
+    output = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    show_story(story(attnctl.run("I love AI"), ["attention_weights"]), output)
+    (row,) = [line for line in output.file.getvalue().splitlines() if "0.7124" in line]
+    assert row.endswith("│") == (not beside)
+    assert max(map(len, output.file.getvalue().splitlines())) <= width
 
 
 def test_a_dump_is_told_like_its_run(tmp_path):
@@ -114,12 +135,12 @@ def terminal():
 
 def test_on_a_terminal_enter_goes_on_and_q_ends(terminal):
     terminal = terminal("run", "I love AI", "--story")
-    assert "2/13" not in terminal.until("q: end")
+    assert "2/10" not in terminal.until("q: end")
     terminal.type("\n")
-    assert "2/13" in terminal.until("q: end")
+    assert "2/10" in terminal.until("q: end")
     terminal.type("q")
     assert terminal.end() == 0
-    assert "3/13" not in terminal.seen
+    assert "3/10" not in terminal.seen
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_every_op_has_words(kind, data, count):
     assert kind.words is not Op.words
     needed = [int(at) for at in re.findall(r"{(\d)}", OPTIONAL.sub("", op.words))]
     if count > max(needed, default=-1):
-        sentence = what_happens(Step("step", op, ("a", "b", "c")[:count], (), "formula", "S"), "step")
+        sentence = what_happens([Step("step", op, ("a", "b", "c")[:count], (), "formula", "S")])
         assert re.fullmatch(r"[^{}\[\]]+\.", sentence)
 
 

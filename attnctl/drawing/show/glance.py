@@ -190,8 +190,23 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
     return Small(step, frame, own.grid.row_labels, own.notes) if frame.width <= screen.width else None
 
 
+def one_table(trace: Trace, steps: Sequence[Step], screen: Screen, heads: int) -> Frame | None:
+    """These steps in one table; None where they are too large for one."""
+    run: list[Small] = []
+    for step in steps:
+        each = small(trace, step, screen, View(), heads)
+        if each is None or (run and not fits_beside(run, each, screen)):
+            return None
+        run.append(each)
+    return table_of(run) if run else None
+
+
+def table_of(run: Sequence[Small]) -> Frame:
+    return join([each.frame for each in run], labels=int(any(run[0].labels)))
+
+
 def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> Block:
-    frame = join([each.frame for each in run], labels=int(any(run[0].labels)))
+    frame = table_of(run)
     titles: dict[str, list[str]] = {}
     for each in run:
         titles.setdefault(each.step.formula, []).append(each.title)

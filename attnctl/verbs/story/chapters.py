@@ -16,7 +16,7 @@ from attnctl.drawing.show.looks import find_ties
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.math.ops import Copy, Given, Hide, MatMul, Merge, Repeat
+from attnctl.math.ops import Copy, Given, Hide, MatMul, Merge, Project, Repeat
 from attnctl.verbs.story.claims import (
     Blind,
     Claim,
@@ -25,6 +25,7 @@ from attnctl.verbs.story.claims import (
     Mix,
     NotFinite,
     TopKeys,
+    Unchanged,
     Unmixed,
     extremes,
     largest_change,
@@ -73,19 +74,26 @@ class Story:
 def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     """The story of a trace: every step that is recorded, in order, or just these.
 
-    What is said of a step may rest on others. Raises MissingStep for a step that is not there.
+    Left out, unless they are asked for, are steps that only repeat another one. What is said of a
+    step may rest on others. Raises MissingStep for a step that is not there.
     """
     wanted = list(trace.select(list(trace) if steps is None else steps).steps.values())
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
-    return Story(loaded, tuple(map(chapter_of(loaded), group_steps(wanted))))
+    chapters = map(chapter_of(loaded), group_steps(wanted))
+    return Story(loaded, tuple(each for each in chapters if steps is not None or says_something(each)))
+
+
+def says_something(chapter: Chapter) -> bool:
+    """False of a copy that nothing was done to."""
+    (step, *_), (claim, *_) = chapter.steps, (*chapter.claims, None)
+    return not (isinstance(step.op, Copy) and isinstance(claim, Unchanged))
 
 
 def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
-    """The steps one by one; those given one after the other in the same way together."""
+    """The steps one by one; those given, or projected, one after the other in the same way together."""
     group: list[Step] = []
     for step in steps:
-        alike = group and isinstance(step.op, Given) and isinstance(group[-1].op, Given)
-        if group and not (alike and step.formula == group[-1].formula):
+        if group and not made_alike(group[-1], step):
             yield group
             group = []
         group.append(step)
@@ -93,15 +101,27 @@ def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
         yield group
 
 
-def what_happens(step: Step, names: str) -> str:
-    """The sentence of a step's op; `names` are those of all steps that were given alike."""
+def made_alike(one: Step, other: Step) -> bool:
+    if isinstance(one.op, Project):
+        alike = one.inputs[0] == other.inputs[0] and len(one.inputs) == len(other.inputs)
+        return alike and isinstance(other.op, Project)
+    return isinstance(one.op, Given) and isinstance(other.op, Given) and one.formula == other.formula
+
+
+def what_happens(steps: Sequence[Step]) -> str:
+    """The sentence of an op; of several steps that were made alike, with all that they read."""
+    step, several = steps[0], len(steps) > 1
     words = step.op.words
     if step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul):
         words = MIXING
-    elif names != step.name:
+    elif several and isinstance(step.op, Given):
         words = GIVEN
     words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
-    return words.format(*map(plainly, step.inputs), op=step.op, name=names, formula=step.formula)
+    read = (
+        all_of(dict.fromkeys(map(plainly, names)))
+        for names in zip(*(each.inputs for each in steps), strict=True)
+    )
+    return words.format(*read, op=step.op, name=all_of(each.name for each in steps), formula=step.formula)
 
 
 def plainly(name: str) -> str:
@@ -118,8 +138,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
 
     def __call__(self, steps: list[Step]) -> Chapter:
         """The chapter of these steps."""
-        names = " and ".join(filter(None, [", ".join(s.name for s in steps[:-1]), steps[-1].name]))
-        step, happens = steps[0], what_happens(steps[0], names)
+        step, happens = steps[0], what_happens(steps)
         if edited := [each.name for each in steps if each.name in self.trace.edited]:
             happens = f"{happens} Then {all_of(edited)} {'was' if len(edited) == 1 else 'were'} edited."
         if len(steps) > 1:

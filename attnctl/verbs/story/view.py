@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from attnctl.base.cells import Speller
 from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen.frame import GAP, Shelf
 from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Line, Screen
-from attnctl.drawing.screen.text import fold_text
+from attnctl.drawing.screen.text import cells, fold_text
+from attnctl.drawing.show.glance import one_table
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.looks import MOST_KEYS, Namer, name_of, percent
+from attnctl.drawing.show.sheet import heads_of
 from attnctl.drawing.show.view import formula_of, shape_of
 from attnctl.verbs.story.chapters import Chapter, Story, plainly
 from attnctl.verbs.story.claims import (
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 
 WIDEST = 80
 """Columns of a story: longer lines are hard to read."""
+
+NARROWEST = 36
+"""Cells of the words beside a table, at least."""
 
 UNBROKEN = "\N{NO-BREAK SPACE}"
 
@@ -78,9 +84,16 @@ def chapter_lines(story: Story, number: int, screen: Screen) -> Iterator[Element
     head, name = len(count), len(screen.ours(title))
     yield [(first[:head], "aside"), (first[head : head + name], "name"), (first[head + name :], "")]
     yield from ([(line, "")] for line in rest)
-    yield from wrap_sentence(chapter.happens, screen)
-    for sentence in writer.sentences(chapter):
-        yield from wrap_sentence(sentence, screen)
+    table = one_table(story.trace, chapter.steps, screen, heads_of(story.trace)) if screen.fits else None
+    beside = table is not None and table.width + GAP + NARROWEST <= screen.width
+    room = screen._replace(width=screen.width - table.width - GAP) if table and beside else screen
+    told = (chapter.happens, *writer.sentences(chapter))
+    words = [line for sentence in told for line in wrap_sentence(sentence, room, "" if beside else "  ")]
+    if table is not None and beside:
+        yield Shelf([[table], words], [table.width, max(cells(text) for ((text, _),) in words)])
+    else:
+        yield from [table] if table is not None else []
+        yield from words
 
 
 def wrap_sentence(text: str, screen: Screen, indent: str = "  ") -> Iterator[Line]:
