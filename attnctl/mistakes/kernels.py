@@ -96,7 +96,8 @@ def plant_other_values(case: WrongStep) -> Iterator[Plant]:
     op = case.op(OUTPUTS)
     if isinstance(op, MatMul) and "scores" in case.derivation:
         weights, _ = case.derivation[OUTPUTS].inputs
-        for name in dict.fromkeys([*reversed(case.derivation["scores"].inputs), "K", "Q"]):
+        read = [case.source(name) for name in reversed(case.derivation["scores"].inputs)]
+        for name in dict.fromkeys([*read, "K", "Q"]):
             if name in case.derivation:
                 yield Plant(case.put(OUTPUTS, op, (weights, name)), name)
 

@@ -107,6 +107,11 @@ class WrongStep:
         """The op of a step, None where the derivation has no such step."""
         return self.derivation[name].op if name in self.derivation else None
 
+    def source(self, name: str) -> str:
+        """The step of which this one has but some rows; itself, where it has all of its own."""
+        step = self.derivation[name]
+        return step.inputs[0] if getattr(step.op, "exact", False) else name
+
     def size(self, axis: str) -> int | None:
         """The size of an axis, as far as anything recorded shows it."""
         return self.record.sizes.get(axis)

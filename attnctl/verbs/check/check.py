@@ -149,14 +149,14 @@ class Diagnosis:
             yield Finding(first, self.walk.gap(first), hint=why)
             return
         while wrong := [name for name in self.walk.wrong if (name, "") not in self.done]:
-            search, fit, also = self.searched(wrong[0])
+            search, fit, also = self.search(wrong[0])
             if fit is None or any((wrong[0], mistake.name) in self.done for mistake, _ in fit.mistakes):
                 yield self.unexplained(search)
             else:
                 yield from self.explained(wrong[0], fit, also)
 
-    def searched(self, first: str) -> tuple[Search, Fit | None, list[Fit]]:
-        """Where a wrong step was searched, what explains it, and what else does.
+    def search(self, first: str) -> tuple[Search, Fit | None, list[Fit]]:
+        """Search a wrong step: where that was done, what explains it, and what else does.
 
         Few rows tell most mistakes. What is found there and is not what all rows show, more rows tell
         apart. Where nothing is found, the mistake may mix up queries, or there are two.
@@ -165,7 +165,7 @@ class Diagnosis:
         for sample in samples(self.record, self.walk, first):
             begun.append((self.begin(sample, first), sample))
             found = begun[-1][0].fits()
-            if verified := self.verified(first, found, sample):
+            if verified := self.verify_best(first, found, sample):
                 return begun[-1][0], verified[0], verified[1:]
             if not found:
                 break
@@ -173,12 +173,12 @@ class Diagnosis:
         verified = []
         if sample.words:
             head = one_head_of(self.record, self.walk, first)
-            verified = self.verified(first, self.begin(head, first).fits(across=True), head)
+            verified = self.verify_best(first, self.begin(head, first).fits(across=True), head)
         if not verified and self.pairs:
-            verified = self.verified(first, search.pairs(), sample)
+            verified = self.verify_best(first, search.pairs(), sample)
         return search, next(iter(verified), None), verified[1:]
 
-    def verified(self, first: str, fits: list[Fit], sample: Sample) -> list[Fit]:
+    def verify_best(self, first: str, fits: list[Fit], sample: Sample) -> list[Fit]:
         """Those of the best fits in a part that explain all of it."""
         fit, also = best(fits)
         return [wide for each in (fit, *also) if each and (wide := self.verify(first, each, sample))]
@@ -188,15 +188,17 @@ class Diagnosis:
         return Search.begin(sample.record, sample.walk, first, named, sample.words)
 
     def verify(self, first: str, fit: Fit, sample: Sample) -> Fit | None:
-        """What explains a part of a step, if it explains all of it and upsets nothing else."""
-        if not sample.words:
-            return fit
-        derivation = sample.part.widened(fit.walk.derivation)
+        """What explains a part of a step, with the walk of all; None where all shows something else."""
+        derivation, explained = sample.part.widen(fit.walk.derivation), set(self.walk.wrong) - {first}
         try:
-            whole = Walker(self.record, lenient=True).walk(derivation, self.walk)
+            whole = Walker(self.record).walk(derivation, self.walk)
+            if sample.words and not set(whole.wrong) <= explained:
+                loosely = Walker(self.record, lenient=True).walk(derivation, self.walk)
+                if not set(loosely.wrong) <= explained:
+                    return None
         except AttnError:  # shapes that go together in the part alone
             return None
-        return replace(fit, walk=whole) if set(whole.wrong) <= set(self.walk.wrong) - {first} else None
+        return replace(fit, walk=whole)
 
     def explained(self, first: str, fit: Fit, also: Sequence[Fit]) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
@@ -204,7 +206,7 @@ class Diagnosis:
             self.done.add((first, mistake.name))
             others = () if number else tuple(map(name_other_fits, also))
             yield Finding(first, self.walk.gap(first), mistake.name, *spoken(mistake, detail), others)
-        self.walk = Walker(self.record).walk(fit.walk.derivation, self.walk)
+        self.walk = fit.walk
 
     def unexplained(self, search: Search) -> Finding:
         """A step that no known mistake explains; forgotten, where what follows is right without it."""

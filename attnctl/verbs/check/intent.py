@@ -11,7 +11,6 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.evidence.judge import root_mean_square, spread
-from attnctl.evidence.part import Part, first_rows
 from attnctl.evidence.precision import DTYPES, FLOAT64
 from attnctl.evidence.recompute import keep_digits, recompute, stretch, with_products
 from attnctl.evidence.record import Record, Strictness, with_precisions
@@ -22,7 +21,7 @@ from attnctl.math.derivation import Derivation
 from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
-from attnctl.verbs.check.sample import samples
+from attnctl.verbs.check.sample import Part, first_rows, samples
 
 NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
@@ -137,6 +136,8 @@ class Looking:
 
 def is_wrong_in(part: Part, name: str) -> bool:
     """True where a part of a step is off by far more than rounding, or is wrong when judged with care."""
+    if name not in part.derivation:
+        return False
     steps, found = stretch(part.derivation, part.record, name), part.record.value(name)
     try:
         value = recompute(part.record, steps, lambda _: keep_digits, lambda _: keep_digits)

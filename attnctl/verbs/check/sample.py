@@ -1,17 +1,30 @@
-"""A part of a large record in which to look for a mistake; what is found there is verified in all of it."""
+"""Parts of a large record in which to look for a mistake; what is found there is verified in all of it.
+
+Attention is local to a query's row, so what follows from scores is for the first queries what it is for
+all, and a mistake that is made in every row shows there. What scores are computed from stays whole: the
+steps that read it read its first rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, replace
+from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
 from attnctl.evidence.blocks import MANY
-from attnctl.evidence.part import Part, first_rows, one_head
 from attnctl.evidence.recompute import stretch
 from attnctl.evidence.record import Record
 from attnctl.evidence.walk import Walk, Walker
-from attnctl.math.derivation import Derivation
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.ops import Copy, Op
+
+SCORES = "scores"
+SIDE_BY_SIDE = "heads·d_v"
+"""The axis of heads side by side."""
 
 FEW = 2**16
 """Numbers of scores in a sample, where so many show what is wrong."""
@@ -20,6 +33,42 @@ LEAST_ROWS = 16
 
 TELLING = 200
 """Wrong numbers that a sample must show; a tenth of them, where there are fewer."""
+
+
+@dataclass(frozen=True)
+class Rows(Op):
+    """So many rows of an array, the first ones; nothing is rounded."""
+
+    exact = True
+    count: int = 0
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., token, d) -> (..., count, d)."""
+        return inputs[0][..., : self.count, :]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a record, and the derivation of the whole as it reads there."""
+
+    record: Record
+    derivation: Derivation
+    whole: Derivation
+
+    def widen(self, derivation: Derivation) -> Derivation:
+        """The derivation of a program that makes a mistake in this part, as it reads in the whole."""
+        source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, Rows)}
+        steps = [self.widen_step(step, source) for step in derivation if step.name not in source]
+        there = {step.name for step in derivation}
+        lost = [step for step in self.whole if step.name not in there]
+        return Derivation((*steps, *lost))
+
+    def widen_step(self, step: Step, source: Mapping[str, str]) -> Step:
+        if step.name in self.derivation and step is self.derivation[step.name]:
+            return self.whole[step.name]
+        return replace(
+            step, op=widen_op(step.op), inputs=tuple(source.get(name, name) for name in step.inputs)
+        )
 
 
 @dataclass(frozen=True)
@@ -37,20 +86,22 @@ class Sample:
 
 
 def whole_sample(record: Record, walk: Walk) -> Sample:
-    return Sample(Part(record, walk.derivation), walk)
+    return Sample(Part(record, walk.derivation, walk.derivation), walk)
 
 
 def samples(record: Record, walk: Walk, first: str) -> Iterator[Sample]:
     """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
-    axes, shape = record.intended[first].axes, record.trace[first].shape
+    axes, shape, searched = record.intended[first].axes, record.trace[first].shape, False
     if is_large(record, walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
         rows = max(LEAST_ROWS, FEW // (largest_step(record, walk, first) // shape[-2]))
         while rows < shape[-2]:
             sample = checked(first_rows(record, walk.derivation, rows), walk, first)
             if sample:
                 yield Sample(sample.part, sample.walk, f"the first {rows} queries")
+                searched = True
             rows *= 4 if sample else 2
-    yield whole_sample(record, walk)
+    if not searched:
+        yield whole_sample(record, walk)
 
 
 def one_head_of(record: Record, walk: Walk, first: str) -> Sample:
@@ -78,6 +129,8 @@ def largest_step(record: Record, walk: Walk, first: str) -> int:
 def checked(part: Part, walk: Walk, first: str) -> Sample | None:
     """A part, walked; None where it does not show the same mistake."""
     walker, told = Walker(part.record), walk.gap(first).differing
+    if first not in part.derivation:
+        return None
     try:
         alone = walker.walk(Derivation(tuple(stretch(part.derivation, part.record, first))))
         if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
@@ -86,3 +139,98 @@ def checked(part: Part, walk: Walk, first: str) -> Sample | None:
     except AttnError:  # steps of which this part does not tell
         return None
     return Sample(part, found) if set(found.wrong) <= set(walk.wrong) else None
+
+
+# --- parts ---
+
+
+def widen_op(op: Any) -> Any:
+    """An op, and the ops within it, of all rows where it is of the first ones."""
+    if isinstance(op, Rows):
+        return Copy()
+    within = {each.name: getattr(op, each.name) for each in fields(op)}
+    changed = {
+        name: new
+        for name, old in within.items()
+        if isinstance(old, Op) and (new := widen_op(old)) is not old
+    }
+    return replace(op, **changed) if changed else op
+
+
+def first_rows(record: Record, derivation: Derivation, rows: int) -> Part:
+    """The first queries of every head, without what sums over queries."""
+    later = follow(derivation, {SCORES})
+    summed = follow(
+        derivation, {name for name in later if not {"query", "token"} & set(derivation[name].axes)}
+    )
+    arrays = {
+        name: cut(record, name, {"query": rows}) if name in later or is_of_scores(record, name) else array
+        for name, array in record.trace.items()
+        if name not in summed
+    }
+    own, intended = (cut_rows(each, later, summed, rows) for each in (derivation, record.intended))
+    return Part(with_arrays(record, arrays, intended), own, derivation)
+
+
+def one_head(record: Record, derivation: Derivation) -> Part:
+    """The first head alone, without what has the heads side by side."""
+    arrays = {
+        name: cut(record, name, {"head": 1, "batch": 1})
+        for name in record.trace
+        if SIDE_BY_SIDE not in axes_of(record, name)
+    }
+    return Part(with_arrays(record, arrays, record.intended), derivation, derivation)
+
+
+def follow(derivation: Derivation, names: Collection[str]) -> set[str]:
+    """Some steps and all that is computed from them."""
+    found = {step.name for step in derivation if step.name in names}
+    for step in derivation:
+        if not found.isdisjoint(step.inputs):
+            found.add(step.name)
+    return found
+
+
+def cut_rows(
+    derivation: Derivation, later: Collection[str], summed: Collection[str], rows: int
+) -> Derivation:
+    """The derivation in which these steps read the first rows of what has a row for each query."""
+    steps: dict[str, Step] = {}
+    source = {step.name: step for step in derivation if has_rows(step) and step.name not in later}
+    for step in derivation:
+        if step.name in summed:
+            continue
+        short = {
+            name: f"first rows of {name}" for name in step.inputs if step.name in later and name in source
+        }
+        for name, new in short.items():
+            steps.setdefault(new, Step(new, Rows(rows), (name,), source[name].axes, "", ""))
+        inputs = tuple(short.get(name, name) for name in step.inputs)
+        steps[step.name] = replace(step, inputs=inputs) if short else step
+    return Derivation(tuple(steps.values()))
+
+
+def has_rows(step: Step) -> bool:
+    """True where a step has a row for each query, and is not of scores."""
+    return step.axes[-2:-1] in (("query",), ("token",)) and step.axes[-1] != "key"
+
+
+def is_of_scores(record: Record, name: str) -> bool:
+    return axes_of(record, name)[-2:] == ("query", "key")
+
+
+def cut(record: Record, name: str, sizes: Mapping[str, int]) -> Array:
+    """The first of some axes of a recorded array."""
+    axes, array = axes_of(record, name), record.trace[name]
+    own = axes[len(axes) - array.ndim :] if len(axes) >= array.ndim else ("",) * array.ndim
+    return array[tuple(slice(sizes.get(axis)) for axis in own)]
+
+
+def axes_of(record: Record, name: str) -> tuple[str, ...]:
+    step = record.intended[name] if name in record.intended else record.trace.steps[name]
+    return tuple(step.axes)
+
+
+def with_arrays(record: Record, arrays: Mapping[str, Array], intended: Derivation) -> Record:
+    steps = {name: record.trace.steps[name] for name in arrays}
+    return replace(record, trace=Trace(steps, dict(arrays), record.trace.header), intended=intended)

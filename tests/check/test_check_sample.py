@@ -1,0 +1,104 @@
+"""A part of a record is a record of its own: what is found there reads in the whole as it was planted."""
+
+import numpy as np
+import planted as own
+import pytest
+from check_foreign import foreign, meant
+
+from attnctl.evidence.precision import FLOAT64
+from attnctl.evidence.record import Record, with_precisions
+from attnctl.evidence.walk import Verdict, Walker
+from attnctl.mistakes import CATALOGUE
+from attnctl.mistakes.mistake import WrongStep
+from attnctl.verbs.check.intent import find_intent
+from attnctl.verbs.check.sample import Rows, first_rows, one_head
+
+N, ROWS = 12, 5
+OTHER_SIZES = {"padded": {"lengths": (12, 7, 3)}, "cross": {"keys": 15}, "bottom right": {"keys": 15}}
+KINDS = {name: kind.but(n=N, **OTHER_SIZES.get(name, {})) for name, kind in own.CLEAN.items()}
+RECORDED = {
+    "everything": (),
+    "ends": (*own.INPUTS, *own.BESIDE, "output"),
+    "weights": (*own.INPUTS, *own.BESIDE, "attention_weights"),
+}
+
+
+def recorded(kind, what):
+    arrays = own.attend(kind)
+    kept = {name: x for name, x in arrays.items() if not RECORDED[what] or name in RECORDED[what]}
+    intent = find_intent(foreign(kept), meant(kind))
+    record = Record(intent.trace, intent.sizes, intent.derivation)
+    return with_precisions(record, FLOAT64)
+
+
+def walked(record):
+    with np.errstate(all="ignore"):
+        return Walker(record).walk(record.intended)
+
+
+@pytest.mark.parametrize("what", RECORDED)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_the_first_rows_of_a_right_record_agree(kind, what):
+    record = recorded(kind, what)
+    part = first_rows(record, record.intended, ROWS)
+    verdicts = {name: step.verdict for name, step in walked(part.record).steps.items()}
+    judged = {name for name, step in walked(record).steps.items() if step.verdict is Verdict.AGREES}
+    assert judged == {name for name, verdict in verdicts.items() if verdict is Verdict.AGREES}
+    last = "attention_weights" if what == "weights" else "output"
+    assert part.record.trace[last].shape[-2] == ROWS
+    np.testing.assert_array_equal(part.record.trace[last], record.trace[last][..., :ROWS, :])
+    assert [step.name for step in part.derivation if isinstance(step.op, Rows)]
+
+
+@pytest.mark.parametrize("what", RECORDED)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_part_widens_to_the_very_steps_of_the_whole(kind, what):
+    record = recorded(kind, what)
+    part = first_rows(record, record.intended, ROWS)
+    wide = part.widen(part.derivation)
+    assert [step.name for step in wide] == [step.name for step in record.intended]
+    assert all(step is record.intended[step.name] for step in wide)
+
+
+def wrong_step(record, first):
+    walk = walked(record)
+    expected = Walker(record).expected(walk.derivation[first], walk.values)
+    found = record.value(first)
+    return WrongStep(walk.derivation, record, first, found, expected, np.ones(found.shape, bool), walk)
+
+
+def plants(mistake, case):
+    with np.errstate(all="ignore"):
+        return list(mistake.at(case))
+
+
+LOCAL = [mistake for mistake in CATALOGUE if not (mistake.across or mistake.fitted) and mistake.exact]
+VARIED = ("grouped", "rotary", "capped", "masked", "sinusoidal", "square", "biased")
+
+
+@pytest.mark.parametrize(("what", "first"), [("ends", "output"), ("weights", "attention_weights")])
+@pytest.mark.parametrize("kind", [KINDS[name] for name in VARIED], ids=VARIED)
+def test_a_mistake_in_the_first_rows_is_the_first_rows_of_the_mistake_in_all(kind, what, first):
+    """Every mistake that is not said to mix up queries; and it widens to what is planted in all."""
+    record = recorded(kind, what)
+    part = first_rows(record, record.intended, ROWS)
+    whole, few = wrong_step(record, first), wrong_step(part.record, first)
+    compared = 0
+    for mistake in LOCAL:
+        for theirs, ours in zip(plants(mistake, whole), plants(mistake, few), strict=True):
+            with np.errstate(all="ignore"):
+                right, found = whole.value(theirs.derivation), few.value(ours.derivation)
+                widened = whole.value(part.widen(ours.derivation))
+            if right is not None:
+                compared += 1
+                np.testing.assert_allclose(found, right[..., :ROWS, :], atol=1e-5, err_msg=mistake.name)
+                np.testing.assert_allclose(widened, right, atol=1e-5, err_msg=mistake.name)
+    assert compared > 20
+
+
+def test_one_head_has_nothing_of_the_others():
+    record = recorded(KINDS["causal"], "everything")
+    part = one_head(record, record.intended)
+    assert part.record.trace["attention_weights"].shape == (1, N, N)
+    assert "output" in part.record
+    assert "concat" not in part.record
