@@ -104,7 +104,7 @@ class ConformItem(pytest.Item):
         if self.words not in reports:
             mine = [each for each in self.session.items if isinstance(each, ConformItem)]
             wanted = [each.feature for each in mine if each.words == self.words]
-            reports[self.words] = results_of(self.words, wanted, self.path.parent)
+            reports[self.words] = run_conform(self.words, wanted, self.path.parent)
         results = reports[self.words]
         if isinstance(results, str):  # said once
             reports[self.words] = []
@@ -122,8 +122,8 @@ def features() -> Sequence[str]:
     return NAMES
 
 
-def results_of(words: Sequence[str], wanted: Sequence[str], folder: Path) -> Results | str:
-    """What `attnctl conform` finds of a target from a folder, or its complaint."""
+def run_conform(words: Sequence[str], wanted: Sequence[str], folder: Path) -> Results | str:
+    """Run `attnctl conform` on a target of a folder, and return its results, or its complaint."""
     import io
     import json
     import os

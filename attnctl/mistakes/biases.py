@@ -32,7 +32,7 @@ def with_slopes(case: WrongStep, name: str, op: Slope, slopes: Array) -> Derivat
     return case.put(name, wrong.By(lambda s: s - by_head * op.distances(s.shape)))
 
 
-def other_slopes(case: WrongStep) -> Iterator[Plant]:
+def plant_other_slopes(case: WrongStep) -> Iterator[Plant]:
     """Other slopes than the paper's."""
     for name, op in find_slopes(case):
         heads = case.size("head") or 1
@@ -62,7 +62,7 @@ def other_slopes(case: WrongStep) -> Iterator[Plant]:
             (0.03, 0.3, 1.0, -0.3),
             lambda by: f"they are all {spoken(by)}",
         )
-        yield from slopes_of_each(case, name, op)
+        yield from plant_slopes_of_each(case, name, op)
 
 
 def times(case: WrongStep, name: str, op: Slope, slopes: Array) -> Callable[[float], Derivation]:
@@ -70,7 +70,7 @@ def times(case: WrongStep, name: str, op: Slope, slopes: Array) -> Callable[[flo
     return lambda by: with_slopes(case, name, op, by * slopes)
 
 
-def slopes_of_each(case: WrongStep, name: str, op: Slope) -> Iterator[Plant]:
+def plant_slopes_of_each(case: WrongStep, name: str, op: Slope) -> Iterator[Plant]:
     """Each head's slope by itself, where the scores they were taken from are written down."""
     if case.first != name:
         return
@@ -93,7 +93,7 @@ DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (
 )
 
 
-def other_distances(case: WrongStep) -> Iterator[Plant]:
+def plant_other_distances(case: WrongStep) -> Iterator[Plant]:
     """Something else for the distance."""
     for name, op in find_slopes(case):
         for said, distance in DISTANCES:
@@ -122,7 +122,7 @@ def distance_from(case: WrongStep, name: str, op: Slope) -> Callable[[int], Deri
     return make
 
 
-def other_bias(case: WrongStep) -> Iterator[Plant]:
+def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
     """A given bias transposed, of one head, multiplied with the scores, or some other number of times."""
     op = case.op("biased_scores")
     if not isinstance(op, Add):
@@ -143,7 +143,7 @@ def other_bias(case: WrongStep) -> Iterator[Plant]:
     )
 
 
-def before_scale(case: WrongStep) -> Iterator[Plant]:
+def plant_before_scale(case: WrongStep) -> Iterator[Plant]:
     """(Q Kᵀ + bias) / √d_k."""
     scores, scale = case.op("scores"), case.op("scaled_scores")
     for name in BIASED:
@@ -156,7 +156,7 @@ def scaled_after(op: Op, scale: Scale) -> Callable[..., Array]:
     return lambda s, *bias: s + scale.apply(op.apply(np.zeros_like(s), *bias))
 
 
-def after_softmax(case: WrongStep) -> Iterator[Plant]:
+def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
     """The bias added to the weights."""
     op, softmax = case.op("biased_scores"), case.op(WEIGHTS)
     if isinstance(op, Add) and isinstance(softmax, Softmax) and isinstance(case.op("head_outputs"), MatMul):
@@ -176,7 +176,7 @@ BIASES = (
         BIASED,
         "the bias is added before the scale, and scaled with the scores",
         "scale Q Kᵀ first, then add",
-        before_scale,
+        plant_before_scale,
         subject="bias",
         why="The bias is added to Q Kᵀ, and then all is divided by √d_k.",
         meant="bias",
@@ -187,7 +187,7 @@ BIASES = (
         BIASED,
         "the bias is added to the weights, after softmax",
         "add it to the scores",
-        after_softmax,
+        plant_after_softmax,
         subject="bias",
         why="The bias is added where the weights are shown.",
         meant="bias",
@@ -198,7 +198,7 @@ BIASES = (
         BIASED,
         "ALiBi's slopes are not those of its paper: {}",
         "take 2^(−8/n), 2^(−16/n), … for n a power of two, and subtract slope · distance",
-        other_slopes,
+        plant_other_slopes,
         fitted=True,
         subject="bias",
         why=(
@@ -216,7 +216,7 @@ BIASES = (
         BIASED,
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
-        other_distances,
+        plant_other_distances,
         fitted=True,
         subject="bias",
         why="query − key is positive where causal attention looks; without a mask its sign matters.",
@@ -232,7 +232,7 @@ BIASES = (
         ("biased_scores",),
         "{}",
         "add the bias to the scaled scores once, a head's to its own, rows for queries",
-        other_bias,
+        plant_other_bias,
         fitted=True,
         subject="bias",
         across=True,

@@ -111,7 +111,7 @@ class PlantedRun:
 
     @property
     def by_arrays(self) -> bool:
-        """Whether arrays and settings say all that was meant: frequencies are in neither."""
+        """Arrays and settings say all that was meant; frequencies of rotary positions are in neither."""
         return not any(getattr(step.op, "frequencies", ()) for step in self.right.steps.values())
 
 
@@ -145,7 +145,7 @@ def with_lines(prepared: Prepared, lines: str, names: dict[str, Any]) -> Trace:
     statements = ast.parse(lines).body
 
     def pass_through(step: str) -> Callable[[Array], Array]:
-        last = max((at for at, each in enumerate(statements, 1) if step in assigned(each)), default=0)
+        last = max((at for at, each in enumerate(statements, 1) if step in list_assigned(each)), default=0)
         code = compile(ast.Module(statements[:last], []), "example", "exec")
 
         def edit(right: Array) -> Array:
@@ -170,8 +170,8 @@ def with_lines(prepared: Prepared, lines: str, names: dict[str, Any]) -> Trace:
     return trace.select([name for name in trace if name not in deleted])
 
 
-def assigned(statement: ast.stmt) -> set[str]:
-    """The names that a statement gives a value: whole, or in part (x[1:] = …)."""
+def list_assigned(statement: ast.stmt) -> set[str]:
+    """List the names to which a statement gives a value, whole or in part (x[1:] = …)."""
     targets = [node for node in ast.walk(statement) if isinstance(getattr(node, "ctx", None), ast.Store)]
     inside = [node.value if isinstance(node, ast.Subscript) else node for node in targets]
     return {node.id for node in inside if isinstance(node, ast.Name)}

@@ -33,7 +33,7 @@ def several(case: WrongStep) -> bool:
     return (case.size("head") or 1) > 1 or (case.size("kv_head") or 1) > 1
 
 
-def split(case: WrongStep) -> Iterator[Plant]:
+def plant_split(case: WrongStep) -> Iterator[Plant]:
     """Q, K and V split into heads the wrong way; those that are given, after they were written down."""
     if not several(case):
         return
@@ -48,7 +48,7 @@ def split(case: WrongStep) -> Iterator[Plant]:
 
 
 def reading(case: WrongStep, names: Sequence[str], move: wrong.Move) -> dict[str, Op]:
-    """What the steps that read these become when they read them moved."""
+    """Let the steps that read these arrays read them moved."""
     return {
         step.name: wrong.Arranged(
             step.op, tuple(move if each in names else wrong.keep_positions for each in step.inputs)
@@ -79,7 +79,7 @@ def sources(case: WrongStep, names: Sequence[str], index: Sequence[int]) -> dict
     return {name: wrong.By(lambda x: np.take(x, index, axis=-3)) for name in names}
 
 
-def other_sharing(case: WrongStep) -> Iterator[Plant]:
+def plant_other_sharing(case: WrongStep) -> Iterator[Plant]:
     """Each query head with another kv head than its own."""
     able = [name for name in ("K_shared", "V_shared") if isinstance(case.op(name), Repeat)]
     heads, kv = case.size("head") or 1, case.size("kv_head") or 1
@@ -94,7 +94,7 @@ def other_sharing(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put_all(sources(case, names, index)), said)
 
 
-def other_order(case: WrongStep) -> Iterator[Plant]:
+def plant_other_order(case: WrongStep) -> Iterator[Plant]:
     """Heads brought together in reverse order, or some places off."""
     if not isinstance(case.op("concat"), Merge) or not several(case):
         return
@@ -112,7 +112,7 @@ def merged_after(move: wrong.Move) -> wrong.By:
     return wrong.By(lambda z: wrong.side_by_side(np.broadcast_to(move(z), z.shape)))
 
 
-def one_for_all(case: WrongStep) -> Iterator[Plant]:
+def plant_one_for_all(case: WrongStep) -> Iterator[Plant]:
     if isinstance(case.op("concat"), Merge) and several(case):
         yield from planted_best(
             case,
@@ -132,7 +132,7 @@ def over_heads(of: Callable[..., Array]) -> wrong.Move:
     return lambda z: of(z, axis=-3, keepdims=True)
 
 
-def packing(case: WrongStep) -> Iterator[Plant]:
+def plant_packing(case: WrongStep) -> Iterator[Plant]:
     """Columns by head (q k v, q k v) read as by letter (q q, k k, v v), or the other way about."""
     names = ("Q", "K", "V")
     able = all(isinstance(case.op(name), Project) for name in names)
@@ -163,7 +163,7 @@ def plant_unpacking(at: int, *, by_letter: bool) -> Callable[..., Array]:
     return part
 
 
-def over_batch(case: WrongStep) -> Iterator[Plant]:
+def plant_over_batch(case: WrongStep) -> Iterator[Plant]:
     """Attention between the members of a batch, the axis of tokens taken for that of the batch."""
     read = [case.derivation[name] for name in ("Q", "K", "V") if name in case.derivation]
     concat = case.op("concat")
@@ -184,7 +184,7 @@ HEADS = (
         ("Q", "K", "V", "scores", "head_outputs"),
         "{}",
         "take x.reshape(n, heads, d).swapaxes(0, 1)",
-        split,
+        plant_split,
         why="reshape(heads, n, d) has the right shape at once; it is no transpose, and mixes tokens.",
         example=(
             "Q, K, V = ((X @ np.concatenate(W, axis=-1)).reshape(heads, n, d_k) for W in (W_Q, W_K, W_V))"
@@ -215,7 +215,7 @@ HEADS = (
         ("K_shared", "V_shared"),
         "{}",
         "let query head h read kv head h // (heads // kv_heads)",
-        other_sharing,
+        plant_other_sharing,
         why="The index of the kv head is computed as h % kv_heads, or not at all.",
         meant="grouped",
         example="K_shared, V_shared = K[[0, 0, 0, 0]], V[[0, 0, 0, 0]]",
@@ -225,7 +225,7 @@ HEADS = (
         ("concat",),
         "the heads stand side by side {}",
         "bring them together in the order in which they were split",
-        other_order,
+        plant_other_order,
         fitted=True,
         why="A list of heads is filled from the other end, or by workers that end in any order.",
         meant="heads",
@@ -236,7 +236,7 @@ HEADS = (
         ("concat",),
         "head {} stands in the place of every head",
         "write each head's output to its own columns",
-        one_for_all,
+        plant_one_for_all,
         fitted=True,
         why="A loop over heads that keeps writing, or reading, the same one.",
         meant="heads",
@@ -257,7 +257,7 @@ HEADS = (
         ("Q", "K", "V"),
         "the columns of a packed projection are taken apart the wrong way: by head, or by Q, K and V",
         "GPT-NeoX packs (head, 3, d), others (3, head, d): reshape to that before the parts are taken",
-        packing,
+        plant_packing,
         why="GPT-NeoX packs (head, 3, d), GPT-2 (3, head, d): the same shape, other columns.",
         example=(
             "packed = np.concatenate([*W_Q, *W_K, *W_V], axis=-1)\n"
@@ -269,7 +269,7 @@ HEADS = (
         ("Q", "concat"),
         "batch and tokens are exchanged, so that attention runs over the batch",
         "say batch_first=True, or swap the first two axes",
-        over_batch,
+        plant_over_batch,
         across=True,
         why="torch's MultiheadAttention takes (n, batch, d) unless batch_first=True.",
         meant="batch",

@@ -27,7 +27,7 @@ FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
 """What happens when the running maximum grows; None forgets all blocks but the last."""
 
 
-def online(case: WrongStep) -> Iterator[Plant]:
+def plant_online(case: WrongStep) -> Iterator[Plant]:
     """Softmax summed block by block, its running maximum not carried through."""
     if not isinstance(case.op(WEIGHTS), Softmax):
         return
@@ -51,21 +51,21 @@ def online(case: WrongStep) -> Iterator[Plant]:
     )
 
 
-def read_twice(case: WrongStep) -> Iterator[Plant]:
+def plant_read_twice(case: WrongStep) -> Iterator[Plant]:
     """The last block of keys counted twice."""
     keys = case.size("key") or 0
     if isinstance(case.op(WEIGHTS), Softmax):
 
-        def doubled(count: int) -> wrong.By:
+        def repeat_last(count: int) -> wrong.By:
             late = np.where(np.arange(keys) >= keys - count, np.log(2.0), 0.0)
             return wrong.By(lambda s: wrong.softmax(s + late, -1))
 
         yield from planted_best(
-            case, lambda count: case.put(WEIGHTS, doubled(count)), range(1, min(keys, 256)), str
+            case, lambda count: case.put(WEIGHTS, repeat_last(count)), range(1, min(keys, 256)), str
         )
 
 
-def without_rows(case: WrongStep) -> Iterator[Plant]:
+def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
     """Zeros for the last queries, from the first one that is wrong."""
     queries, axes = case.size("query") or 0, case.derivation[case.first].axes
     if isinstance(case.op(OUTPUTS), MatMul) and axes[-2] == "query" and case.differs.any():
@@ -79,14 +79,14 @@ def plant_shifts(case: WrongStep) -> Iterator[Plant]:
     op, keys = case.op(OUTPUTS), case.size("key") or 0
     if isinstance(op, MatMul):
 
-        def moved(by: int) -> wrong.Arranged:
+        def move(by: int) -> wrong.Arranged:
             return wrong.Arranged(op, (wrong.keep_positions, lambda v: np.roll(v, by, axis=-2)))
 
         ways = [by for by in range(-min(keys // 2, 64), min(keys // 2, 64) + 1) if by]
-        yield from planted_best(case, lambda by: case.put(OUTPUTS, moved(by)), ways, places)
+        yield from planted_best(case, lambda by: case.put(OUTPUTS, move(by)), ways, count_places)
 
 
-def places(by: int) -> str:
+def count_places(by: int) -> str:
     """One place before, 4 places after."""
     return f"{abs(by)} place{'s' * (abs(by) > 1)} {'before' if by > 0 else 'after'}"
 
@@ -102,7 +102,7 @@ def plant_other_values(case: WrongStep) -> Iterator[Plant]:
                 yield Plant(case.put(OUTPUTS, op, (weights, name)), name)
 
 
-def transposed_weights(case: WrongStep) -> Iterator[Plant]:
+def plant_transposed_weights(case: WrongStep) -> Iterator[Plant]:
     """Aᵀ V."""
     op = case.op(OUTPUTS)
     if isinstance(op, MatMul) and case.size("query") == case.size("key"):
@@ -129,7 +129,7 @@ KERNELS = (
         (OUTPUTS,),
         "the weights are transposed before they are applied to V",
         "take weights @ V: each row is one query's",
-        transposed_weights,
+        plant_transposed_weights,
         across=True,
         why="einsum with its indices exchanged fits wherever there are as many queries as keys.",
         example="head_outputs = attention_weights.swapaxes(-1, -2) @ V",
@@ -139,7 +139,7 @@ KERNELS = (
         (WEIGHTS,),
         "{} when the running maximum grows",
         "multiply both by exp(old maximum − new maximum) before a block is added",
-        online,
+        plant_online,
         fitted=True,
         subject="softmax",
         why="When a later block has a larger maximum, what was summed before must shrink with it.",
@@ -157,7 +157,7 @@ KERNELS = (
         (WEIGHTS,),
         "the last {} keys are counted twice",
         "let the last block begin where the one before ends, and hide what is past the last key",
-        read_twice,
+        plant_read_twice,
         fitted=True,
         subject="softmax",
         why="The last block is moved back so that it fits, and overlaps the one before.",
@@ -172,7 +172,7 @@ KERNELS = (
         (OUTPUTS,),
         "the last {} queries are left at 0",
         "round the number of blocks of queries up",
-        without_rows,
+        plant_without_rows,
         fitted=True,
         across=True,
         why="The grid has n // block blocks: the rest is never written.",

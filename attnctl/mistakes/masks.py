@@ -28,7 +28,7 @@ def find_mask(case: WrongStep) -> Hide | None:
 
 
 def given_mask(case: WrongStep) -> bool:
-    """Whether a mask was handed in."""
+    """A mask was handed in."""
     return len(case.derivation[MASKED].inputs) > 1
 
 
@@ -63,8 +63,8 @@ def plant_no_mask(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put(MASKED, Copy(), scores), "the mask is ignored")
 
 
-def partly_ignored(case: WrongStep) -> Iterator[Plant]:
-    """One of several rules ignored, or the given mask."""
+def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
+    """Derivations that ignore one of several rules, or the given mask."""
     hide = find_mask(case)
     if hide is None or len(hide.rules) + given_mask(case) < 2:
         return
@@ -76,7 +76,7 @@ def partly_ignored(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored")
 
 
-def after_softmax(case: WrongStep) -> Iterator[Plant]:
+def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
     """Zeros put into weights that were shared out among all keys."""
     hide = find_mask(case)
     if hide and isinstance(case.op(WEIGHTS), Softmax):
@@ -85,7 +85,7 @@ def after_softmax(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put_all(ops, {MASKED: inputs[:1], WEIGHTS: (MASKED, *inputs[1:])}))
 
 
-def finite(case: WrongStep) -> Iterator[Plant]:
+def plant_finite(case: WrongStep) -> Iterator[Plant]:
     """A large negative number in place of −∞, or added."""
     hide = find_mask(case)
     if hide:
@@ -95,7 +95,7 @@ def finite(case: WrongStep) -> Iterator[Plant]:
                 yield Plant(case.put(MASKED, op), f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"))
 
 
-def otherwise_finite(case: WrongStep) -> Iterator[Plant]:
+def plant_otherwise_finite(case: WrongStep) -> Iterator[Plant]:
     """Any other number in place of −∞, or added."""
     hide = find_mask(case)
     if hide:
@@ -114,21 +114,21 @@ def added_words(fill: float) -> str:
     return f"themselves and {spoken(fill)}"
 
 
-def added_mask(case: WrongStep) -> Iterator[Plant]:
+def plant_added_mask(case: WrongStep) -> Iterator[Plant]:
     """s + mask: 1 added to what may be seen, and nothing hidden."""
     hide = find_mask(case)
     if hide is not None:
         yield Plant(case.put(MASKED, wrong.By(lambda s, *mask: s + hide.allowed(s.shape, *mask))))
 
 
-def transposed_mask(case: WrongStep) -> Iterator[Plant]:
+def plant_transposed_mask(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     if hide and given_mask(case) and case.size("query") == case.size("key"):
         turned = wrong.Arranged(hide, (wrong.keep_positions, wrong.transpose))
         yield Plant(case.put(MASKED, turned))
 
 
-def strict(case: WrongStep) -> Iterator[Plant]:
+def plant_strict(case: WrongStep) -> Iterator[Plant]:
     """j < i for j <= i."""
     hide = find_mask(case)
     for rule in hide.rules if hide else ():
@@ -154,7 +154,7 @@ def plant_seen_padding(case: WrongStep) -> Iterator[Plant]:
             yield swap_rule(case, hide, rule)
 
 
-def off_by_one(case: WrongStep) -> Iterator[Plant]:
+def plant_off_by_one(case: WrongStep) -> Iterator[Plant]:
     """A key more or fewer at an end of the window."""
     hide = find_mask(case)
     for rule in hide.rules if hide else ():
@@ -195,7 +195,7 @@ MASKS = (
         (MASKED, WEIGHTS),
         "the mask is applied after softmax, so that rows no longer sum to 1",
         "hide scores before softmax: np.where(mask, scores, -np.inf)",
-        after_softmax,
+        plant_after_softmax,
         why="It looks the same in a picture: the hidden cells are 0.",
         meant="causal",
         example=(
@@ -207,7 +207,7 @@ MASKS = (
         (MASKED,),
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
-        finite,
+        plant_finite,
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
         meant="blind",
         example="masked_scores = np.where(mask, scaled_scores, -1e9)",
@@ -217,7 +217,7 @@ MASKS = (
         (MASKED,),
         "the boolean mask is added to the scores, 1 to those that may be seen",
         "hide where it is False: np.where(mask, scores, -np.inf)",
-        added_mask,
+        plant_added_mask,
         why="A boolean mask is handed to a function that adds what it is given.",
         meant="masked",
         example="masked_scores = scaled_scores + mask",
@@ -227,7 +227,7 @@ MASKS = (
         (MASKED,),
         "the mask is transposed",
         "rows of the mask are queries, columns are keys",
-        transposed_mask,
+        plant_transposed_mask,
         across=True,
         why="(key, query) where (query, key) is meant: symmetric masks do not show it.",
         meant="masked",
@@ -238,7 +238,7 @@ MASKS = (
         (MASKED,),
         "a query cannot see itself",
         "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
-        strict,
+        plant_strict,
         why="np.triu without k=1 takes the diagonal along.",
         meant="causal",
         example="masked_scores = np.where(np.triu(np.ones((n, n), bool)), -np.inf, scaled_scores)",
@@ -272,7 +272,7 @@ MASKS = (
         (MASKED,),
         "the window is ({}), off by one",
         "count both ends in: query i sees keys i − left to i + right",
-        off_by_one,
+        plant_off_by_one,
         why="“A window of W” counts the query itself in one library and not in the next.",
         meant="window",
         example=(
@@ -287,14 +287,14 @@ PARTIAL_MASKS = (
         (MASKED,),
         "{}",
         "hide what any rule hides: combine all of them with &",
-        partly_ignored,
+        plant_partly_ignored,
     ),
     Mistake(
         "mask-finite",
         (MASKED,),
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
-        otherwise_finite,
+        plant_otherwise_finite,
         fitted=True,
     ),
 )

@@ -22,7 +22,7 @@ from attnctl.math.ops import Op
 
 @dataclass
 class Effort:
-    """How much a search may compute, and has computed."""
+    """The numbers that a search may compute, and those it has computed."""
 
     most: float = inf
     numbers: int = 0
@@ -58,7 +58,7 @@ class WrongStep:
     effort: Effort = field(default_factory=Effort)
 
     def value(self, derivation: Derivation) -> Array | None:
-        """What a program makes of the step; None where it cannot be told, or is the same up to there.
+        """Return a program's value of the step; None where it cannot be told, or is the same up to there.
 
         None, too, where the search has computed as much as it may.
         """
@@ -75,7 +75,7 @@ class WrongStep:
         return None if same else value
 
     def misfit(self, value: Array | None) -> float:
-        """How far a value is from what was found: the root of the mean square, ∞ where there is none.
+        """Return the root mean square of the differences from what was found, ∞ where there is no value.
 
         A number that is finite in one of them only counts as far off as the largest there is.
         """
@@ -95,7 +95,7 @@ class WrongStep:
             return float(np.sqrt(np.mean(np.square(left)))) if left.size else np.inf
 
     def vanishing(self, value: Array) -> Array:
-        """Where a number stands for the −∞ of a value: softmax makes 0 of it, or the row sees nothing."""
+        """Mark numbers in place of the −∞ of a value: softmax makes 0 of them, or the row sees nothing."""
         hidden, limit = np.isneginf(value), self.record.precision(self.first).vanishing
         nothing = hidden.all(axis=-1, keepdims=True) & (self.found < limit)
         return hidden & (nothing | vanishes(self.found, hidden, limit))

@@ -47,7 +47,7 @@ class Turned(Op):
         return self.then.apply(self.first.apply(x), *factors)
 
 
-def other_order(case: WrongStep) -> Iterator[Plant]:
+def plant_other_order(case: WrongStep) -> Iterator[Plant]:
     """The norm after the rotation for before it, or before for after."""
     pairs = {"Q": ("Q_normed", "Q_rotated"), "K": ("K_normed", "K_rotated")}
     able = [symbol for symbol, names in pairs.items() if all(name in case.derivation for name in names)]
@@ -89,7 +89,7 @@ def groups(names: Iterable[str]) -> list[tuple[str, ...]]:
     return [both, *alone] if len(both) > 1 else alone
 
 
-def without_factors(case: WrongStep) -> Iterator[Plant]:
+def plant_without_factors(case: WrongStep) -> Iterator[Plant]:
     """A norm without its weight, or without its bias."""
     right = norms(case)
     inputs = {name: case.derivation[name].inputs for name in right}
@@ -101,14 +101,14 @@ def without_factors(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put_all(ops, kept), f"the {lost} of {' and '.join(group)}")
 
 
-def norm_missing(case: WrongStep) -> Iterator[Plant]:
+def plant_norm_missing(case: WrongStep) -> Iterator[Plant]:
     """No norm at all."""
     for group in groups(norms(case)):
         inputs = {name: case.derivation[name].inputs[:1] for name in group}
         yield Plant(case.put_all(dict.fromkeys(group, Copy()), inputs), " and ".join(group))
 
 
-def other_kind(case: WrongStep) -> Iterator[Plant]:
+def plant_other_kind(case: WrongStep) -> Iterator[Plant]:
     """LayerNorm for RMSNorm, and RMSNorm for LayerNorm, with the same ε and with the usual one."""
     yield from other_norm(lambda op: of_other_kind(op, op.eps))(case)
     yield from other_norm(lambda op: of_other_kind(op, 1e-5 if isinstance(op, RMSNorm) else 1e-6))(case)
@@ -119,7 +119,7 @@ def of_other_kind(op: RMSNorm | LayerNorm, eps: float) -> Op:
     return kind(eps, op.heads, op.plus_one)
 
 
-def sink_missing(case: WrongStep) -> Iterator[Plant]:
+def plant_sink_missing(case: WrongStep) -> Iterator[Plant]:
     """Softmax over the keys alone."""
     step = case.derivation["attention_weights"]
     if isinstance(step.op, SinkSoftmax):
@@ -142,7 +142,7 @@ MODELS = (
         (*ROTATED, *HEAD_NORMED),
         "Q and K are normed {} the rotation",
         "norm and rotate in the order that the model has",
-        other_order,
+        plant_other_order,
         why="Hunyuan norms Q and K after the rotation, Qwen3 before.",
         meant="normed",
         example="Q_rotated, K_rotated = rms(rotate(Q)) * Q_norm_weight, rms(rotate(K)) * K_norm_weight",
@@ -162,7 +162,7 @@ MODELS = (
         NORMED,
         "{} is left out",
         "multiply what is normed by its weight, and add its bias where there is one",
-        without_factors,
+        plant_without_factors,
         why="The norm is written without its weight, which is 1 before training.",
         meant="normed",
         example="Q_normed = rms(Q)",
@@ -172,7 +172,7 @@ MODELS = (
         NORMED,
         "{} is not normed",
         "norm it as config.json and the layer's weights say",
-        norm_missing,
+        plant_norm_missing,
         why="The model before this one had no norm of Q and K.",
         meant="normed",
         example="K_normed = K",
@@ -182,7 +182,7 @@ MODELS = (
         NORMED,
         "{}: LayerNorm for RMSNorm, or RMSNorm for LayerNorm",
         "LayerNorm takes off the mean first, RMSNorm does not",
-        other_kind,
+        plant_other_kind,
         why="LayerNorm and RMSNorm stand beside each other, and differ by the mean alone.",
         meant="normed",
         example="Q_normed = rms(Q - Q.mean(axis=-1, keepdims=True)) * Q_norm_weight",
@@ -202,7 +202,7 @@ MODELS = (
         ("attention_weights",),
         "the sink takes no share, so that the keys' weights sum to 1",
         "softmax over the keys and the head's sink, then drop the sink's column",
-        sink_missing,
+        plant_sink_missing,
         why="gpt-oss has a learnt logit a head that takes weight from all keys; other models have none.",
         meant="sink",
         example="attention_weights = softmax(scaled_scores)",

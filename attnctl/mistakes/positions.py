@@ -81,7 +81,7 @@ def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
     return wrong.TurnedOtherwise(**vars(op), change=change)
 
 
-def other_dims(case: WrongStep) -> Iterator[Plant]:
+def plant_other_dims(case: WrongStep) -> Iterator[Plant]:
     """Another number of columns turned."""
     right, d = rotations(case), case.size("d_k") or 0
     ways = [dims for dims in range(2, d + 1, 2) if any((op.dims or d) != dims for op in right.values())]
@@ -92,7 +92,7 @@ def other_dims(case: WrongStep) -> Iterator[Plant]:
     )
 
 
-def other_starts(case: WrongStep) -> Iterator[Plant]:
+def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     """Positions counted from elsewhere, for queries, keys or both."""
     right = rotations(case)
     starts = {name: op.start for name, op in right.items()}
@@ -119,7 +119,7 @@ def other_starts(case: WrongStep) -> Iterator[Plant]:
     yield from planted_best(case, make, ways, say)
 
 
-def from_zero(case: WrongStep) -> Iterator[Plant]:
+def plant_from_zero(case: WrongStep) -> Iterator[Plant]:
     """Positions counted from 0, though keys of a cache come first: of queries, new keys or both."""
     late = {name: op for name, op in rotations(case).items() if np.any(op.start)}
     for names in chosen(late):
@@ -129,7 +129,7 @@ def from_zero(case: WrongStep) -> Iterator[Plant]:
         )
 
 
-def one_sided(case: WrongStep) -> Iterator[Plant]:
+def plant_one_sided(case: WrongStep) -> Iterator[Plant]:
     """Queries turned and keys not, or the other way round."""
     right = rotations(case)
     if len(right) > 1:
@@ -137,7 +137,7 @@ def one_sided(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put("Q_rotated", Copy()), "keys")
 
 
-def unturned(case: WrongStep) -> Iterator[Plant]:
+def plant_unturned(case: WrongStep) -> Iterator[Plant]:
     """Nothing turned."""
     if right := rotations(case):
         yield Plant(case.put_all({name: Copy() for name in right}))
@@ -153,7 +153,7 @@ def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...
     return start + by if isinstance(start, int) else tuple(each + by for each in start)
 
 
-def on_values(case: WrongStep) -> Iterator[Plant]:
+def plant_on_values(case: WrongStep) -> Iterator[Plant]:
     """V turned like K."""
     turn, outputs = case.op("K_rotated"), case.op("head_outputs")
     if not isinstance(turn, Rotate):
@@ -166,7 +166,7 @@ def on_values(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.reading("head_outputs", values, turn))
 
 
-def before_split(case: WrongStep) -> Iterator[Plant]:
+def plant_before_split(case: WrongStep) -> Iterator[Plant]:
     """All columns of a token turned together, as if it were one head."""
     right = rotations(case)
     projected = {name: case.op(name[0]) for name in right}
@@ -212,14 +212,14 @@ def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
         yield from planted_fit(case, make, THETAS, say)
 
 
-def without_positions(case: WrongStep) -> Iterator[Plant]:
+def plant_without_positions(case: WrongStep) -> Iterator[Plant]:
     """X as the embeddings alone."""
     step = case.derivation["X"]
     if isinstance(step.op, Add):
         yield Plant(case.put("X", Copy(), step.inputs[:1]))
 
 
-def other_sum(case: WrongStep) -> Iterator[Plant]:
+def plant_other_sum(case: WrongStep) -> Iterator[Plant]:
     """Embeddings or positions multiplied by something before they are added."""
     step = case.derivation["X"]
     if isinstance(step.op, Add):
@@ -239,7 +239,7 @@ def said_of(words: str) -> Callable[[float], str]:
     return lambda value: words + spoken(value)
 
 
-def other_sinusoids(case: WrongStep) -> Iterator[Plant]:
+def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
     """Sinusoids from another position, in other columns, of another base."""
     op = case.op("positions")
     if not isinstance(op, Sinusoid):
@@ -286,7 +286,7 @@ POSITIONS = (
         TURNED,
         ELSEWHERE,
         COUNT_FROM,
-        from_zero,
+        plant_from_zero,
         subject="rotary",
         why="Positions counted from 1, or from the padding on the left.",
         meant="rotary",
@@ -297,7 +297,7 @@ POSITIONS = (
         TURNED,
         "queries and keys are not rotated",
         "turn Q and K by their positions before Q Kᵀ",
-        unturned,
+        plant_unturned,
         subject="rotary",
         why="The rotation stands in another function, which a port forgets.",
         meant="rotary",
@@ -308,7 +308,7 @@ POSITIONS = (
         TURNED,
         "only the {} are rotated",
         "turn both Q and K by their positions before Q Kᵀ",
-        one_sided,
+        plant_one_sided,
         subject="rotary",
         why="Keys come from a cache that is taken to be turned already.",
         meant="rotary",
@@ -352,7 +352,7 @@ POSITIONS = (
         ("V", "head_outputs"),
         "values are rotated too",
         "turn Q and K only",
-        on_values,
+        plant_on_values,
         why="One call turns the packed Q, K and V.",
         meant="rotary",
         example="head_outputs = attention_weights @ rotate(V)",
@@ -362,7 +362,7 @@ POSITIONS = (
         TURNED,
         "all columns of a token are rotated together, before heads are split",
         "split first, and turn the columns of each head",
-        before_split,
+        plant_before_split,
         subject="rotary",
         why="The rotation is applied to (n, heads · d), before the heads are split.",
         meant="rotary",
@@ -373,7 +373,7 @@ POSITIONS = (
         ("X",),
         "positions are not added to the embeddings",
         "attend over embeddings + positions",
-        without_positions,
+        plant_without_positions,
         why="The embeddings go into attention before the line that adds positions.",
         meant="sinusoidal",
         example="X = embeddings",
@@ -398,7 +398,7 @@ FITTED_POSITIONS = (
         TURNED,
         "the first {} columns of each head are rotated",
         "turn as many as are meant; if these are, say --rotary-dims {}",
-        other_dims,
+        plant_other_dims,
         fitted=True,
         subject="rotary",
         why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
@@ -413,7 +413,7 @@ FITTED_POSITIONS = (
         TURNED,
         ELSEWHERE,
         COUNT_FROM,
-        other_starts,
+        plant_other_starts,
         fitted=True,
         subject="rotary",
     ),
@@ -447,7 +447,7 @@ FITTED_POSITIONS = (
         ("positions",),
         "{}",
         "take sin(pos / 10000^(2i/d)) in column 2i and the cosine in column 2i + 1, pos from 0",
-        other_sinusoids,
+        plant_other_sinusoids,
         fitted=True,
         why="Sines in the first half and cosines in the second, as tensor2tensor has them.",
         meant="sinusoidal",
@@ -458,7 +458,7 @@ FITTED_POSITIONS = (
         ("X",),
         "{} before they are added",
         "add embeddings and positions as they are",
-        other_sum,
+        plant_other_sum,
         fitted=True,
         why="The original transformer multiplies embeddings by √d_model before it adds positions.",
         meant="sinusoidal",

@@ -19,8 +19,8 @@ def projections(case: WrongStep) -> tuple[str, ...]:
     return tuple(name for name in PROJECTED if isinstance(case.op(name), Project))
 
 
-def square(case: WrongStep, name: str) -> str | None:
-    """Whether a step's matrix can be transposed: as it is fused, or head by head."""
+def name_square(case: WrongStep, name: str) -> str | None:
+    """A step's matrix can be transposed: as it is fused, or head by head."""
     if name not in case.derivation or not isinstance(case.op(name), (Project, MatMul)):
         return None
     weight = case.derivation[name].inputs[1]
@@ -33,7 +33,7 @@ def square(case: WrongStep, name: str) -> str | None:
 
 def plant_transposes(case: WrongStep) -> Iterator[Plant]:
     """X Wᵀ, concat W_Oᵀ: every matrix, or some."""
-    able = [name for name in (*projections(case), "output") if square(case, name)]
+    able = [name for name in (*projections(case), "output") if name_square(case, name)]
     for names in everywhere_or_once(*able):
         ops = {
             name: wrong.Arranged(case.derivation[name].op, (wrong.keep_positions, move(case, name)))
@@ -45,7 +45,7 @@ def plant_transposes(case: WrongStep) -> Iterator[Plant]:
 def move(case: WrongStep, name: str) -> wrong.Move:
     if name == "output":
         return wrong.transpose
-    return wrong.transpose_fused if square(case, name) == "fused" else wrong.transpose
+    return wrong.transpose_fused if name_square(case, name) == "fused" else wrong.transpose
 
 
 def letter(name: str) -> str:
@@ -75,7 +75,7 @@ def plant_swaps(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put_all({"Q": q.op, "K": k.op}, crossed))
 
 
-def without_bias(case: WrongStep) -> Iterator[Plant]:
+def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
     """A projection without its b, scores without their bias."""
     able = (*projections(case), "output")
     biased = [name for name in able if name in case.derivation and len(case.derivation[name].inputs) > 2]
@@ -103,12 +103,12 @@ def concat_width(case: WrongStep) -> int:
     return int(case.record.trace[weight].shape[0]) if weight in case.record else 0
 
 
-def mixed_up(case: WrongStep) -> Iterator[Plant]:
+def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
     """Q, K and V projected with each other's matrices: in another order, or one of them for two."""
     able = projections(case)
     for letters in product(able, repeat=len(able)):
         others = {name: letter for name, letter in zip(able, letters, strict=True) if name != letter}
-        if not others or others == {"Q": "K", "K": "Q"} or not alike(case, others):
+        if not others or others == {"Q": "K", "K": "Q"} or not have_same_shapes(case, others):
             continue
         if len(set(letters)) < len(able) and len(others) > 1:
             continue
@@ -121,8 +121,8 @@ def mixed_up(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put_all({name: case.derivation[name].op for name in others}, inputs), said)
 
 
-def alike(case: WrongStep, others: Mapping[str, str]) -> bool:
-    """Whether the matrices have the shapes of those in whose place they are."""
+def have_same_shapes(case: WrongStep, others: Mapping[str, str]) -> bool:
+    """The matrices have the shapes of those whose places they take."""
     heads = {"Q": case.size("head"), "K": case.size("kv_head"), "V": case.size("kv_head")}
     columns = {"Q": case.size("d_k"), "K": case.size("d_k"), "V": case.size("d_v")}
     return all(
@@ -131,13 +131,13 @@ def alike(case: WrongStep, others: Mapping[str, str]) -> bool:
 
 
 def plant_other_matrix(case: WrongStep, name: str, letter: str, with_bias: bool) -> tuple[str, ...]:
-    """What a projection reads that takes another's matrix, and that one's bias or its own."""
+    """Plant a projection that reads another's matrix, with that one's bias or its own."""
     source, _, *own = case.derivation[name].inputs
     _, weight, *other = case.derivation[letter].inputs
     return (source, weight, *(other if with_bias else own))
 
 
-def not_projected(case: WrongStep) -> Iterator[Plant]:
+def plant_not_projected(case: WrongStep) -> Iterator[Plant]:
     """X itself, split into heads, for Q, K or V."""
     for names in everywhere_or_once(*projections(case)):
         yield Plant(case.put_all({name: wrong.By(into_heads) for name in names}), " and ".join(names))
@@ -148,7 +148,7 @@ def into_heads(x: Array, w: Array, *_: Array) -> Array:
     return wrong.side_into_heads(x, w.shape[0])
 
 
-def twice_projected(case: WrongStep) -> Iterator[Plant]:
+def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
     """concat W_O W_O, the bias added once or twice."""
     op = case.op("output")
     if isinstance(op, MatMul):
@@ -160,7 +160,7 @@ def twice_projected(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.through("output", "concat", first))
 
 
-def residual(case: WrongStep) -> Iterator[Plant]:
+def plant_residual(case: WrongStep) -> Iterator[Plant]:
     for name in ("output", "concat"):
         for source in ("X", "embeddings", "memory"):
             if name in case.derivation and source in case.derivation:
@@ -233,7 +233,7 @@ def said_of(words: str) -> Callable[[float], str]:
     return lambda value: words + spoken(value)
 
 
-def other_bias(case: WrongStep) -> Iterator[Plant]:
+def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
     """A bias added some other number of times, or that of another projection."""
     able = [name for name in (*projections(case), "output") if name in case.derivation]
     biased = {name: case.derivation[name] for name in able if len(case.derivation[name].inputs) > 2}
@@ -280,7 +280,7 @@ PROJECTIONS = (
         ("Q", "K", "V", "biased_scores", "alibi_scores", "output"),
         "{} not added",
         "add it",
-        without_bias,
+        plant_without_bias,
         why="Llama has no biases, Qwen and GPT-2 have: code goes from one to the other.",
         meant="offsets",
         example="Q = split(X @ np.concatenate(W_Q, axis=-1))",
@@ -299,7 +299,7 @@ PROJECTIONS = (
         PROJECTED,
         "{} is projected",
         "project each with its own matrix; of a packed one, take the parts in the order Q, K, V",
-        mixed_up,
+        plant_mixed_up,
         subject="projection",
         why="A packed matrix is taken apart in another order than Q, K, V.",
         example="K, V = split(X @ np.concatenate(W_V, axis=-1)), split(X @ np.concatenate(W_K, axis=-1))",
@@ -309,7 +309,7 @@ PROJECTIONS = (
         PROJECTED,
         "{} is X itself, in heads, rather than its projection",
         "multiply by W_Q, W_K and W_V first",
-        not_projected,
+        plant_not_projected,
         subject="projection",
         why="X is passed to a function that expects Q, K and V.",
         example="Q = split(X)",
@@ -319,7 +319,7 @@ PROJECTIONS = (
         ("output",),
         "the heads are projected by W_O twice",
         "take concat @ W_O once",
-        twice_projected,
+        plant_twice_projected,
         why="The attention module projects, and so does the block around it.",
         example="output = concat @ W_O @ W_O",
     ),
@@ -328,7 +328,7 @@ PROJECTIONS = (
         ("concat", "output"),
         "{}",
         "compare before the residual is added",
-        residual,
+        plant_residual,
         why="A hook on the block records what comes out after the residual.",
         example="output = X + concat @ W_O",
     ),
@@ -350,7 +350,7 @@ FITTED = (
         ("Q", "K", "V", "output"),
         "{}",
         "add each bias once, to its own projection",
-        other_bias,
+        plant_other_bias,
         fitted=True,
         why="Two biases are exchanged where one packed vector is taken apart.",
         meant="offsets",

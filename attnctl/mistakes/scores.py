@@ -60,7 +60,7 @@ def by_root_of_d_model(case: WrongStep, scale: Scale) -> float | None:
     return None if d_model is None else 1 / sqrt(d_model)
 
 
-def twice(case: WrongStep) -> Iterator[Plant]:
+def plant_twice(case: WrongStep) -> Iterator[Plant]:
     """Scaled once more: at the scores, in Q Kᵀ, in Q, or after they were written down."""
     scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
     if not isinstance(scale, Scale):
@@ -75,7 +75,7 @@ def twice(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put(WEIGHTS, wrong.By(lambda s: softmax.apply(wrong.visible(s, again.apply)))))
 
 
-def already_scaled(case: WrongStep) -> Iterator[Plant]:
+def plant_already_scaled(case: WrongStep) -> Iterator[Plant]:
     """Scores that were scaled before they were written down."""
     scale = case.op("scaled_scores")
     if not isinstance(scale, Scale):
@@ -86,7 +86,7 @@ def already_scaled(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put_all({name: wrong.Then(op, scale), "scaled_scores": Copy()}), name)
 
 
-def other_factor(case: WrongStep) -> Iterator[Plant]:
+def plant_other_factor(case: WrongStep) -> Iterator[Plant]:
     """Any other factor, at the scores or in softmax."""
     scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
     if isinstance(scale, Scale):
@@ -155,7 +155,7 @@ SCALING = (
         ("Q", "scores", "scaled_scores", WEIGHTS),
         "the scores are scaled twice",
         "scale Q or Q Kᵀ, not both",
-        twice,
+        plant_twice,
         subject="scale",
         why="Q is scaled where it is made, and a library function scales again.",
         example="scores = (Q / np.sqrt(d_k)) @ K.swapaxes(-1, -2)",
@@ -165,7 +165,7 @@ SCALING = (
         ("scores",),
         "the array called {} holds scaled numbers",
         "write it down before it is scaled, or say --name scores=scaled_scores if it is the scores",
-        already_scaled,
+        plant_already_scaled,
         subject="scale",
         why="What goes into softmax is what people call scores.",
         example="scores = Q @ K.swapaxes(-1, -2) / np.sqrt(d_k)\nscaled_scores = scores",
@@ -178,7 +178,7 @@ OTHER_SCALE = (
         ("scaled_scores", WEIGHTS),
         "{}",
         "divide Q Kᵀ by np.sqrt(d_k), once, or give the factor that is meant with --scale",
-        other_factor,
+        plant_other_factor,
         fitted=True,
         subject="scale",
         why="A temperature, or a model's own scale (Gemma's query_pre_attn_scalar).",
@@ -187,7 +187,7 @@ OTHER_SCALE = (
 )
 
 
-def after_mask(case: WrongStep) -> Iterator[Plant]:
+def plant_after_mask(case: WrongStep) -> Iterator[Plant]:
     """−∞ squeezed to −cap, so that hidden keys are seen again; the steps are recorded in either order."""
     cap, hide = case.op("softcapped_scores"), case.op("masked_scores")
     if not isinstance(cap, Squeeze) or not isinstance(hide, Hide):
@@ -212,7 +212,7 @@ def after_mask(case: WrongStep) -> Iterator[Plant]:
     )
 
 
-def before_scale(case: WrongStep) -> Iterator[Plant]:
+def plant_before_scale(case: WrongStep) -> Iterator[Plant]:
     """cap · tanh(scores / cap) / √d_k."""
     cap, scale = case.op("softcapped_scores"), case.op("scaled_scores")
     if isinstance(cap, Squeeze) and isinstance(scale, Scale):
@@ -236,7 +236,7 @@ def bent(function: Callable[[Array, float], Array], cap: float) -> wrong.By:
     return wrong.By(lambda s: function(s, cap))
 
 
-def other_cap(case: WrongStep) -> Iterator[Plant]:
+def plant_other_cap(case: WrongStep) -> Iterator[Plant]:
     """Another cap than was asked for."""
     op = case.op("softcapped_scores")
     if isinstance(op, Squeeze):
@@ -246,7 +246,7 @@ def other_cap(case: WrongStep) -> Iterator[Plant]:
         )
 
 
-def unasked_cap(case: WrongStep) -> Iterator[Plant]:
+def plant_unasked_cap(case: WrongStep) -> Iterator[Plant]:
     """A cap where none was asked for: before the mask, or after it."""
     scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
     if "softcapped_scores" in case.derivation:
@@ -282,7 +282,7 @@ SOFTCAP = (
         ("softcapped_scores", "masked_scores"),
         "the soft cap comes after the mask, so that hidden scores are −cap instead of −∞",
         "squeeze first, then mask",
-        after_mask,
+        plant_after_mask,
         subject="softcap",
         why="tanh(−∞) is −1: the cap is applied to what is masked already.",
         meant="capped causal",
@@ -308,7 +308,7 @@ SOFTCAP = (
         ("softcapped_scores",),
         "the soft cap comes before the scale",
         "scale first, then squeeze",
-        before_scale,
+        plant_before_scale,
         subject="softcap",
         why="The cap is applied to Q Kᵀ, before √d_k.",
         meant="capped",
@@ -343,7 +343,7 @@ SOFTCAP = (
         ("softcapped_scores",),
         "the cap is {}",
         "squeeze to the cap that --softcap gives, or give this one",
-        other_cap,
+        plant_other_cap,
         fitted=True,
         subject="softcap",
         why="Gemma 2 has one cap for attention, 50, and one for its logits, 30.",
@@ -355,7 +355,7 @@ SOFTCAP = (
         ("scaled_scores", WEIGHTS),
         "the scores are squeezed into (−cap, cap), which nothing asks for; the cap is {}",
         "say --softcap {} if it is meant",
-        unasked_cap,
+        plant_unasked_cap,
         fitted=True,
         subject="softcap",
         why="The code was written for Gemma 2; the model at hand has no cap.",

@@ -20,7 +20,7 @@ from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, instead
 Plants = Callable[[WrongStep], Iterator[Plant]]
 
 
-def raw(case: WrongStep) -> Iterator[Plant]:
+def plant_raw(case: WrongStep) -> Iterator[Plant]:
     """Scores used as weights; hidden ones as they are, or 0."""
     if isinstance(case.op(WEIGHTS), Softmax):
         yield Plant(case.put(WEIGHTS, Copy()))
@@ -50,7 +50,7 @@ LEAST_DROPPED = 1.001
 """Weights that grow by less are as they were: what is 0 was lost in another way."""
 
 
-def dropout(case: WrongStep) -> Iterator[Plant]:
+def plant_dropout(case: WrongStep) -> Iterator[Plant]:
     """Survivors grown by one and the same factor, the others 0: p follows from the factor."""
     if case.first != WEIGHTS or not isinstance(case.op(WEIGHTS), Softmax):
         return
@@ -64,7 +64,7 @@ def dropout(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put(WEIGHTS, op), f"{1 - 1 / factor:.3g}")
 
 
-def later_dropout(case: WrongStep) -> Iterator[Plant]:
+def plant_later_dropout(case: WrongStep) -> Iterator[Plant]:
     """Dropout after the weights were written down, where the outputs tell every weight that made them."""
     if (found := dropped_later(case)) and found.told.all():
         op = wrong.By(lambda a: np.where(found.kept, a * found.factor, 0.0))
@@ -112,7 +112,7 @@ def dropped_later(case: WrongStep) -> Dropout | None:
     return Dropout(kept, told, factor) if factor > LEAST_DROPPED else None
 
 
-def overflowing(case: WrongStep) -> Iterator[Plant]:
+def plant_overflowing(case: WrongStep) -> Iterator[Plant]:
     """exp overflows where its argument is not held down by the row's maximum."""
     told = ~case.record.unseen(case.found) if case.first == WEIGHTS else True
     if isinstance(case.op(WEIGHTS), Softmax) and (np.isnan(case.found) & told).any():
@@ -177,7 +177,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "exp overflows {}, as the row maximum is not subtracted",
         "take np.exp(s - s.max(axis=-1, keepdims=True))",
-        overflowing,
+        plant_overflowing,
         why="The formula has no maximum in it, and small scores do not need one.",
         meant="large",
         example="e = np.exp(scaled_scores)\nattention_weights = e / e.sum(axis=-1, keepdims=True)",
@@ -219,7 +219,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "there is no softmax",
         "take softmax over keys (axis=-1)",
-        raw,
+        plant_raw,
         subject="softmax",
         why="A debugging shortcut that stayed, or a function that returns scores.",
         example="attention_weights = scaled_scores",
@@ -331,7 +331,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "dropout is on (p = {}), so that some weights are 0 and the others too large",
         "call model.eval(), or set dropout to 0",
-        dropout,
+        plant_dropout,
         why="The module is still in training mode: nobody called model.eval().",
         meant="long",
         example=(
@@ -344,7 +344,7 @@ SOFTMAX = (
         (HEAD_OUTPUTS,),
         "dropout is on (p = {}), after the weights were written down",
         "call model.eval(), or write the weights down after it",
-        later_dropout,
+        plant_later_dropout,
     ),
 )
 

@@ -64,7 +64,7 @@ def other_windows(right: Ends, near: Sequence[int]) -> Iterator[Ends]:
 
 
 def shown_ends(case: WrongStep) -> Ends | None:
-    """How far back and ahead the step that disagrees shows queries to see, where it shows that at all."""
+    """Read off the wrong step how far back and ahead queries see, where it shows that at all."""
     if case.first not in {MASKED, WEIGHTS} or not case.found.size:
         return None
     visible = case.found > 0
@@ -83,7 +83,7 @@ def tried_ends(case: WrongStep, size: int) -> list[int]:
     return ends(size) if shown is None else [end for end in dict.fromkeys(shown) if end is not None]
 
 
-def other_window(case: WrongStep) -> Iterator[Plant]:
+def plant_other_window(case: WrongStep) -> Iterator[Plant]:
     """Another window than was asked for."""
     hide = find_mask(case)
     if hide is None or window_of(hide) == (None, None):
@@ -112,7 +112,7 @@ def option(way: Ends) -> str:
     return "--window " + ",".join("inf" if end is None else str(end) for end in way)
 
 
-def other_offset(case: WrongStep) -> Iterator[Plant]:
+def plant_other_offset(case: WrongStep) -> Iterator[Plant]:
     """The diagonal moved by any number of keys."""
     hide, keys, queries = find_mask(case), case.size("key") or 0, case.size("query") or 0
     if hide and any(rule.relative for rule in hide.rules):
@@ -147,14 +147,14 @@ def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
     yield from planted_best(case, make, dict.fromkeys(ways), option)
 
 
-def not_itself(case: WrongStep) -> Iterator[Plant]:
+def plant_not_itself(case: WrongStep) -> Iterator[Plant]:
     """Every key but the query's own."""
     derivation = hiding(case, [wrong.Seen(lambda query, key: query != key)])
     if derivation:
         yield Plant(derivation)
 
 
-def dropped_keys(case: WrongStep) -> Iterator[Plant]:
+def plant_dropped_keys(case: WrongStep) -> Iterator[Plant]:
     """The first or the last keys seen by nobody."""
     keys = case.size("key") or 0
     ways = [(count, last) for count in ends(keys) if count for last in (True, False)]
@@ -179,7 +179,7 @@ BLOCKWISE: tuple[tuple[str, Callable[[Array, Array, int], Array]], ...] = (
 )
 
 
-def by_blocks(case: WrongStep) -> Iterator[Plant]:
+def plant_by_blocks(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     for rule in hide.rules if hide else ():
         if hide and isinstance(rule, Causal):
@@ -199,18 +199,18 @@ def plant_steps(
     return make
 
 
-def some_heads(case: WrongStep) -> Iterator[Plant]:
+def plant_some_heads(case: WrongStep) -> Iterator[Plant]:
     """A mask that reaches one head only, or all but one."""
-    yield from reaching(case, "head", -3)
+    yield from plant_reaching(case, "head", -3)
 
 
-def some_members(case: WrongStep) -> Iterator[Plant]:
+def plant_some_members(case: WrongStep) -> Iterator[Plant]:
     """A mask that reaches one member of the batch only, or all but one."""
     if case.found.ndim == len(TABLE[MASKED].axes) + 1 or case.size("batch"):
-        yield from reaching(case, "batch", -4)
+        yield from plant_reaching(case, "batch", -4)
 
 
-def reaching(case: WrongStep, axis: str, at: int) -> Iterator[Plant]:
+def plant_reaching(case: WrongStep, axis: str, at: int) -> Iterator[Plant]:
     """Hidden for one along this axis, or for all but one."""
     hide, size = find_mask(case), case.size(axis) or 1
     if hide is None or size < 2:
@@ -243,7 +243,7 @@ def paddings(case: WrongStep) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]
             yield hide, rule, lengths
 
 
-def other_lengths(case: WrongStep) -> Iterator[Plant]:
+def plant_other_lengths(case: WrongStep) -> Iterator[Plant]:
     """Other lengths: all by as much, or each as it fits best."""
     keys = case.size("key") or 0
     for hide, rule, lengths in paddings(case):
@@ -260,7 +260,7 @@ def other_lengths(case: WrongStep) -> Iterator[Plant]:
         yield from planted_best(case, make, ways, lambda way: ", ".join(map(str, way)))
 
 
-def members_mixed_up(case: WrongStep) -> Iterator[Plant]:
+def plant_members_mixed_up(case: WrongStep) -> Iterator[Plant]:
     for hide, rule, lengths in paddings(case):
         ways = [(length,) * len(lengths) for length in dict.fromkeys(lengths)]
         if len(lengths) <= 4:
@@ -269,7 +269,7 @@ def members_mixed_up(case: WrongStep) -> Iterator[Plant]:
             yield swap_rule(case, hide, rule, Padding(way))
 
 
-def padded_left(case: WrongStep) -> Iterator[Plant]:
+def plant_padded_left(case: WrongStep) -> Iterator[Plant]:
     keys = case.size("key") or 0
     for hide, rule, lengths in paddings(case):
         firsts = np.array([keys - length for length in lengths]).reshape(-1, 1, 1, 1)
@@ -281,7 +281,7 @@ def seen_from(firsts: Array) -> VisibilityRule:
     return wrong.Seen(lambda _, key: key >= firsts)
 
 
-def padded_queries(case: WrongStep) -> Iterator[Plant]:
+def plant_padded_queries(case: WrongStep) -> Iterator[Plant]:
     """Rows hidden rather than columns."""
     for hide, rule, lengths in paddings(case):
         stops = np.array(lengths).reshape(-1, 1, 1, 1)
@@ -299,7 +299,7 @@ VISIBILITY = (
         (MASKED,),
         "the mask reaches {}",
         "let it broadcast over heads: mask[None], not mask put into one head",
-        some_heads,
+        plant_some_heads,
         fitted=True,
         why="A mask that was given a head axis of its own reaches one head only.",
         meant="heads causal",
@@ -310,7 +310,7 @@ VISIBILITY = (
         (MASKED,),
         "the mask reaches {}",
         "let it broadcast over the batch",
-        some_members,
+        plant_some_members,
         fitted=True,
         why="A mask that was given a batch axis of its own reaches one member only.",
         meant="batch causal",
@@ -321,7 +321,7 @@ VISIBILITY = (
         (MASKED,),
         "padding goes by the lengths of other members of the batch",
         "hide keys from each member's own length on",
-        members_mixed_up,
+        plant_members_mixed_up,
         subject="padding",
         why="The batch was sorted by length, and its lengths were not.",
         meant="padded",
@@ -335,7 +335,7 @@ VISIBILITY = (
         (MASKED,),
         "the first keys are hidden where the last ones are padding",
         "hide keys from each member's length on, or take out what stands on the left",
-        padded_left,
+        plant_padded_left,
         subject="padding",
         why="Decoders are padded on the left, encoders on the right.",
         meant="padded",
@@ -349,7 +349,7 @@ VISIBILITY = (
         (MASKED,),
         "padding hides rows rather than columns",
         "hide keys: mask[:, None, None, :]",
-        padded_queries,
+        plant_padded_queries,
         subject="padding",
         why="mask[:, None, :, None] instead of mask[:, None, None, :].",
         meant="padded",
@@ -363,7 +363,7 @@ VISIBILITY = (
         (MASKED,),
         "padding is taken to begin at {}",
         "hide keys from each member's length on: key < length is seen",
-        other_lengths,
+        plant_other_lengths,
         fitted=True,
         subject="padding",
         why="[CLS] and [SEP] are not counted, or a length is an index of the last token.",
@@ -378,7 +378,7 @@ VISIBILITY = (
         (MASKED,),
         "the diagonal is {} where it should be",
         "let query i see key j when j <= i + offset: np.tril(…, k=offset), or say --causal-offset",
-        other_offset,
+        plant_other_offset,
         fitted=True,
         subject="diagonal",
         why="np.tril(…, k=1), or a step of decoding whose position is one too far.",
@@ -390,7 +390,7 @@ VISIBILITY = (
         (MASKED,),
         "a query sees {}",
         "take the window that is asked for, both ends counted in, or ask for this one",
-        other_window,
+        plant_other_window,
         fitted=True,
         subject="diagonal",
         why="A window of W keys in all, or W on each side.",
@@ -404,7 +404,7 @@ VISIBILITY = (
         (WEIGHTS,),
         "a query cannot see itself, which nothing asks for",
         "hide nothing but what the rules hide",
-        not_itself,
+        plant_not_itself,
         why="A mask of “the others” from another task.",
         example="attention_weights = softmax(np.where(np.eye(n, dtype=bool), -np.inf, scaled_scores))",
     ),
@@ -413,7 +413,7 @@ VISIBILITY = (
         (MASKED,),
         "{}",
         "compare the positions of queries and keys in the sentence within each tile",
-        by_blocks,
+        plant_by_blocks,
         fitted=True,
         subject="diagonal",
         why="Positions within a tile are compared, not positions in the sentence.",
@@ -427,7 +427,7 @@ VISIBILITY = (
         (WEIGHTS,),
         "the {} keys are left out",
         "round the number of blocks of keys up, and hide what is past the last one",
-        dropped_keys,
+        plant_dropped_keys,
         fitted=True,
         why="The loop runs over keys // block blocks: the rest is never read.",
         example="attention_weights = softmax(np.where(np.arange(n) < 4, scaled_scores, -np.inf))",

@@ -204,12 +204,12 @@ def side_by_side(z: Array) -> Array:
 
 
 def split_by_reshape(z: Array) -> Array:
-    """What (..., n, head·d).reshape(..., head, n, d) makes of heads: rows of other tokens."""
+    """(..., n, head·d).reshape(..., head, n, d), whose heads are rows of other tokens."""
     return side_by_side(z).reshape(z.shape)
 
 
 def split_interleaved(z: Array) -> Array:
-    """What (..., n, head·d).reshape(..., n, d, head) makes of heads: columns of other heads."""
+    """(..., n, head·d).reshape(..., n, d, head), whose heads are columns of other heads."""
     *batch, heads, n, d = z.shape
     return np.moveaxis(side_by_side(z).reshape(*batch, n, d, heads), -1, -3)
 
@@ -264,7 +264,7 @@ class TurnedOtherwise(Rotate):
 
 @dataclass(frozen=True)
 class Seen(VisibilityRule):
-    """Who sees whom as a function of two positions."""
+    """A mask as a function of two positions."""
 
     seen: Callable[[Positions, Positions], Mask]
     name: ClassVar[str] = "seen"

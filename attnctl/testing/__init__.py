@@ -60,7 +60,7 @@ def check_module(
 
 @contextmanager
 def record_projections(module: Any) -> Iterator[dict[str, Any]]:
-    """What each projection inside a module gives, by its name."""
+    """Record the output of each projection inside a module, by its name."""
     outputs: dict[str, Any] = {}
 
     def hook(name: str) -> Callable[..., None]:
@@ -82,7 +82,7 @@ def in_order(outputs: Any) -> list[Any]:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether this is an array of some kind, not a number or an object."""
+    """Tell an array of some kind from a number or an object."""
     return hasattr(value, "shape") and len(value.shape) > 0
 
 
@@ -98,7 +98,7 @@ KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads")
 
 
 def sizes(module: Any) -> dict[str, int]:
-    """How many heads a module says that it has: in an attribute of its own, or of its config."""
+    """Read the numbers of heads off a module: an attribute of its own, or of its config."""
     places = (module, getattr(module, "config", None))
     found: dict[str, int] = {}
     for option, names in (("heads", HEADS), ("kv_heads", KV_HEADS)):

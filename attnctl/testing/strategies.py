@@ -89,7 +89,7 @@ class AttentionInputs:
         return {"causal_offset": past, **self.options}
 
     def expected(self, **options: Any) -> Array:
-        """What attention makes of it in float64, (batch, head, query, d_v).
+        """The output of attention in float64, (batch, head, query, d_v).
 
         Options here overrule its own.
         """
@@ -193,7 +193,7 @@ def inputs(
 
 
 def floats(mask: Array | None) -> bool:
-    """Whether there is a mask that is added: no one gives a bias besides."""
+    """There is a mask that is added, beside which no one gives a bias."""
     return mask is not None and mask.dtype != bool
 
 
@@ -222,7 +222,7 @@ def float_mask_of(draw: DrawFn, random: Any, size: Shape, arrays: Mapping[str, A
 
 
 def lengths_of(draw: DrawFn, random: Any, size: Shape, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """How many keys of each member are no padding, (batch,)."""
+    """The number of keys of each member that are no padding, (batch,)."""
     return {"key_lengths": random.randint(1, size.keys + 1, size.batch)}
 
 

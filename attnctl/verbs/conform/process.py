@@ -189,7 +189,7 @@ def load_function(target: str) -> Any:
 
 
 def read_parameters(function: Any) -> list[Parameter] | None:
-    """What it takes; None where it does not say."""
+    """Read the parameters of a function; None where it does not say them."""
     try:
         found = signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -202,7 +202,7 @@ def read_parameters(function: Any) -> list[Parameter] | None:
 
 
 def list_own_files(function: Any) -> list[str]:
-    """Where the function is, and what was imported from its folder or from the one we are in."""
+    """List the function's file, and those imported from its folder or from the one we are in."""
     folders = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sys.path[:2])
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     home = files.get(getattr(function, "__module__", ""))

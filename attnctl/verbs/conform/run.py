@@ -72,7 +72,7 @@ def replay(target: Target, name: str, asked: Request, path: str, saved: Saved) -
 
 @dataclass
 class Run:
-    """One run of a suite: what is found out first, then the features in every type."""
+    """A run of the suite: what is found out first, then the features in every type."""
 
     suite: Suite
     name: str
