@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input
-from attnctl.base.words import did_you_mean, quote
+from attnctl.base.words import all_of, did_you_mean, quote
 from attnctl.cli.options import command, option
 
 if TYPE_CHECKING:
@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
+class InsteadOptions(NamedTuple):
+    """What is done in place of a lesson."""
+
+    list_them: Annotated[bool, option("List the lessons, and which are done.", "--list")] = False
+    hint: Annotated[bool, option("Print the hints of the lesson.", "--hint")] = False
+    reset: Annotated[bool, option("Forget which lessons are done.", "--reset")] = False
+
+
 @command(
     app,
     "attnctl learn",
     "attnctl learn --list",
     "attnctl learn --lesson 4 --hint",
     "attnctl learn --answers answers.yaml --json",
+    "attnctl learn --watch mine.py",
 )
 def learn(
     *,
@@ -33,9 +42,7 @@ def learn(
         str | None,
         option("This lesson, by number or name; with --answers several, separated by commas.", metavar="N"),
     ] = None,
-    list_them: Annotated[bool, option("List the lessons, and which are done.", "--list")] = False,
-    hint: Annotated[bool, option("Print the hints of the lesson.", "--hint")] = False,
-    reset: Annotated[bool, option("Forget which lessons are done.", "--reset")] = False,
+    instead: InsteadOptions,
     folder: Annotated[
         str | None,
         option("A folder of lessons of one's own, a YAML file each.", "--from", metavar="FOLDER"),
@@ -43,6 +50,15 @@ def learn(
     answers: Annotated[
         str | None,
         option("Grade the answers in a YAML file (lesson: answer), or - for stdin.", metavar="FILE"),
+    ] = None,
+    watch: Annotated[
+        str | None,
+        option(
+            "Carry out a program of your own whenever it is saved, and check its arrays (a .py, which is "
+            "begun where there is none; or a dump).",
+            metavar="FILE",
+            writes=True,
+        ),
     ] = None,
     json: Annotated[bool, option("Print the list, or the grades, as JSON.", "--json")] = False,
 ) -> Exit:
@@ -56,23 +72,31 @@ def learn(
     from attnctl.verbs.learn import lessons
     from attnctl.verbs.learn.progress import OWN, read_progress
 
-    asked = {"--list": list_them, "--hint": hint, "--reset": reset, "--answers": answers is not None}
+    asked = {
+        "--list": instead.list_them,
+        "--hint": instead.hint,
+        "--reset": instead.reset,
+        "--answers": answers is not None,
+        "--watch": watch is not None,
+    }
     raise_all(senseless([flag for flag, given in asked.items() if given], lesson, json=json))
     known = lessons(folder)
     name = OWN if folder is None else os.path.realpath(folder)
     if answers is not None:
         return grade_answers(known, answers, lesson, json=json)
     progress = read_progress()
-    if reset:
+    if instead.reset:
         progress.reset(name)
         return Exit.OK
     warn(progress)
-    if list_them:
+    if watch is not None:
+        return watch_own(known, lesson, watch, progress, name)
+    if instead.list_them:
         return print_lessons(known, progress.of(name), json=json)
     chosen = numbers_of(lesson, known) if lesson else [next_one(known, progress.of(name))]
     if len(chosen) != 1:
         raise AttnError("--lesson: several; name one, or grade --answers")
-    if hint:
+    if instead.hint:
         return hints(known[chosen[0]])
     if sys.stdin.isatty() and sys.stdout.isatty():
         from attnctl.cli.teaching import teach
@@ -89,6 +113,21 @@ def senseless(given: list[str], lesson: str | None, *, json: bool) -> list[str]:
     if lesson and {"--list", "--reset"} & set(given):
         problems.append(f"--lesson: means nothing with {given[0]}; leave it out")
     return problems
+
+
+def watch_own(known: list[Lesson], lesson: str | None, path: str, progress: Progress, name: str) -> Exit:
+    """Watch a program for the lesson that asks for one."""
+    from attnctl.cli.teaching import watch
+    from attnctl.verbs.learn.lesson import DUMP
+
+    programs = [at for at, each in enumerate(known) if each.kind == DUMP]
+    chosen = numbers_of(lesson, known) if lesson else programs[:1]
+    if len(chosen) != 1 or chosen[0] not in programs:
+        there = all_of(known[at].name for at in programs) or "none"
+        raise AttnError(
+            f"--watch: of lessons that ask for a program there is {there}; name it with --lesson"
+        )
+    return watch(known[chosen[0]], path, progress, name)
 
 
 def warn(progress: Progress) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from shutil import get_terminal_size
+from tempfile import TemporaryDirectory
+from time import strftime
 from typing import TYPE_CHECKING
 
 from attnctl.base.errors import AttnError, Exit
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from attnctl.base.trace import Trace
     from attnctl.drawing.screen.output import Element
     from attnctl.drawing.screen.screen import Screen
-    from attnctl.verbs.learn import Lesson
+    from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.learn.progress import Progress
 
 END, NEXT, DONE = "q", "skip", "done"
@@ -50,9 +53,17 @@ def teach(lessons: list[Lesson], first: int, progress: Progress, name: str) -> E
 
 
 def ask_line(prompt: str) -> str | None:
-    """The line that a person types; None at the end of the input."""
+    """The line that a person types; None at the end of the input.
+
+    Ctrl-C and Ctrl-D, which end no line, leave the cursor at the beginning of one.
+    """
     say(prompt, end="")
-    line = sys.stdin.readline()
+    line = ""
+    try:
+        line = sys.stdin.readline()
+    finally:
+        if not line.endswith("\n"):
+            say("")
     return line.strip() if line else None
 
 
@@ -155,6 +166,47 @@ class Lecture:
         except AttnError:  # not a cell
             return []
         return [*lines] if len(lines) < LONGEST else []
+
+
+def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
+    """A learner's program, graded whenever it is saved, until it is right."""
+    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.store import write_text
+    from attnctl.verbs.learn.program import begin_program, look_again
+    from attnctl.verbs.learn.view import space_paragraphs, verdict_lines
+
+    output, trace = output_for(sys.stdout, os.environ), lesson.run()
+    screen = screen_of(output)
+    if path.endswith(".py") and not Path(path).exists():
+        write_text(begin_program(lesson, trace), path)
+        say(f"{path} has what the lesson gives.")
+    say(f"Edit {path} and save it: it is checked again each time. Ctrl-C ends.")
+    for tries, _ in enumerate(look_again(path), start=1):
+        say("", f"{path}, {strftime('%H:%M:%S')}")
+        printed, verdict = grade_file(lesson, path, trace)
+        if printed:
+            say(*printed.splitlines())
+        print_lines(verdict_lines(verdict, screen), output)
+        if verdict.right:
+            note(progress, name, lesson.name, tries)
+            print_lines(space_paragraphs(lesson.reveal, screen), output)
+            break
+    return Exit.OK
+
+
+def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerdict]:
+    """What a program prints, and what its arrays are worth; a dump's alone."""
+    from attnctl.verbs.learn import AnswerVerdict, grade
+    from attnctl.verbs.learn.program import run_program
+
+    if not path.endswith(".py"):
+        return "", grade(lesson, path, trace)
+    with TemporaryDirectory() as folder:
+        try:
+            printed = run_program(path, Path(folder) / "arrays.npz")
+        except AttnError as error:
+            return "", AnswerVerdict(None, "; ".join(error.problems))
+        return printed, grade(lesson, "arrays.npz", trace, folder)
 
 
 def note(progress: Progress, name: str, lesson: str, tries: int) -> None:

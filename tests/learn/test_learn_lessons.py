@@ -134,6 +134,28 @@ def two_heads():
     return shown(heads[1][2, 0]), [(shown(value), mistake) for value, mistake in wrong]
 
 
+def why_root():
+    have = given("why-root")
+    s = (have["X"] @ have["W_Q"][0]) @ (have["X"] @ have["W_K"][0]).T
+    wrong = [(s.var() / 8, "divided-once"), (s.var(), "not-divided"), (s.var() / 64**2, "divided-by-d_k")]
+    return shown((s / 8).var()), [(shown(value), mistake) for value, mistake in wrong]
+
+
+def view_is_not_transpose():
+    x = np.add.outer([10, 20, 30], [1, 2, 3, 4])
+    wrong = [
+        (x.reshape(2, 3, 2)[1], "heads-split-wrong"),
+        (x[:, 1::2], "heads-split-wrong"),
+        (x[:, :2], "other-head"),
+        (x, "shape"),
+    ]
+    return "13 14; 23 24; 33 34", [(str(value.tolist()), mistake) for value, mistake in wrong]
+
+
+def sees_nothing():
+    return "0.25", [("0", "zero-row"), ("0.5", "words-only"), ("1", "one-key")]
+
+
 def causal():
     s = scores_of("causal") / 2
     wrong = [
@@ -196,7 +218,8 @@ CASES = {
     "tokens": tokens, "embedding": embedding, "q-k-v": q_k_v, "one-score": one_score, "scale": scale,
     "softmax": softmax_lesson, "mixing": mixing, "two-heads": two_heads, "causal": causal,
     "padding": padding, "positions": positions, "cross-attention": cross_attention, "cache": cache,
-    "sizes": sizes, "find-the-bug": find_the_bug,
+    "sizes": sizes, "find-the-bug": find_the_bug, "why-root": why_root,
+    "view-is-not-transpose": view_is_not_transpose, "sees-nothing": sees_nothing,
 }  # fmt: skip
 WITH_FILES = {"your-own"}
 

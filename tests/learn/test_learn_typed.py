@@ -82,6 +82,25 @@ def test_a_matrix_is_right_at_its_finest_digits_and_axes_of_one_do_not_matter():
     assert not read_matrix("[0.39, 0.24, 0.5, 0]").could_be(right)
 
 
+ROWS = [
+    ("0.39 0.24 0.14", [0.39, 0.24, 0.14]), ("0.39, 0.24", [0.39, 0.24]), ("0.39,0.24", [0.39, 0.24]),
+    ("1 2; 3 4", [[1, 2], [3, 4]]), ("1 2\n3 4\n", [[1, 2], [3, 4]]), ("-1 -2", [-1, -2]),
+    ("[[1. 2.]\n [3. 4.]]", [[1, 2], [3, 4]]), ("[0.39 0.24]", [0.39, 0.24]), ("[1 -2]", [1, -2]),
+    ("39 % 24%", [0.39, 0.24]), ("-inf 1; −1 2", [[-np.inf, 1], [-1, 2]]),
+    ("[[1, 2], [3, 4]]", [[1, 2], [3, 4]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "rows"), ROWS)
+def test_rows_are_read_as_people_type_them(text, rows):
+    np.testing.assert_allclose(read_matrix(text).numbers, rows)
+
+
+def test_a_comma_for_the_point_is_said():
+    with pytest.raises(AttnError, match="write a point for the comma"):
+        read_matrix("0,39 0,24")
+
+
 # --- expressions ---
 
 
@@ -100,6 +119,7 @@ def test_expressions():
         ("2 * scores[0,love,AI] - 1", 2 * s[0, 1, 2] - 1),
         ("-(1 + 2) * 3 / 2", -4.5),
         ("sum(A[0,love,:])", 1.0),
+        ("var(scores)", np.square(s - s.mean()).mean()),
         ("max(scores)", s.max()),
         ("sqrt(size(Q,d_k))", np.sqrt(2)),
         ("size(A)", 32),

@@ -178,6 +178,7 @@ FUNCTIONS: dict[str, Callable[[Array], float]] = {
     "exp": lambda x: exp(x.item()),
     "sum": lambda x: float(x.sum()),
     "mean": lambda x: float(x.mean()),
+    "var": lambda x: float(x.var()),
     "max": lambda x: float(x.max()),
     "min": lambda x: float(x.min()),
     "count": lambda x: float(x.size),

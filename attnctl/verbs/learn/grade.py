@@ -13,7 +13,7 @@ from attnctl.base.cells import Address, Speller
 from attnctl.base.cells import parse as parse_address
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
-from attnctl.base.words import dims, quote
+from attnctl.base.words import all_of, dims, quote
 from attnctl.math import Array
 from attnctl.math.ops import Given
 from attnctl.verbs.learn.expression import Cells, StepName, Value
@@ -175,18 +175,23 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
 def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A dump of a program of one's own, about the lesson's own numbers, checked step by step."""
+    from attnctl.drawing.show.view import formula_of
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.check.check import check
     from attnctl.verbs.check.exercise import read
     from attnctl.verbs.check.view import conclusion
+    from attnctl.verbs.learn.program import steps_to_write
 
     settings = lesson.settings
     name = text_of(answer)
     exercise = read(str(Path(folder) / name) if name != STDIN else f"./{STDIN}", {})
     arrays = under_our_names(exercise.trace, settings)
     wanted = lesson.answer.text.strip()
-    if wanted not in arrays or wanted in exercise.begun:
-        raise AttnError(f"it has no {wanted}; write it to the dump, too")
+    ahead = [
+        step for step in steps_to_write(lesson, trace) if step.name not in set(arrays) - exercise.begun
+    ]
+    if len(ahead) == len(steps_to_write(lesson, trace)):
+        return AnswerVerdict(None, f"next is {ahead[0].name}: {formula_of(ahead[0])}")
     strange = [name for name in arrays if np.isnan(arrays[name]).any() and name not in exercise.begun]
     if strange:
         return AnswerVerdict(False, f"{', '.join(strange)} holds NaN", "not-finite")
@@ -202,6 +207,11 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
             return AnswerVerdict(False, f"{says}; no known mistake gives its numbers")
         words = f"{says}: it is what you get when {first.words}: {first.fix}"
         return AnswerVerdict(False, words, first.mistake, first.also)
+    if wanted not in arrays or wanted in exercise.begun:
+        there = all_of(step.name for step in steps_to_write(lesson, trace) if step not in ahead)
+        return AnswerVerdict(
+            None, f"right so far: {there}; next is {ahead[0].name}: {formula_of(ahead[0])}"
+        )
     if not report.agrees:
         return AnswerVerdict(None, conclusion(report))
     if not close(report.trace, trace, wanted):

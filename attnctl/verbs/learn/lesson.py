@@ -58,6 +58,8 @@ class Lesson:
     settings: Settings | None = None
     dump: str = ""
     show: tuple[str, ...] = ()
+    see: tuple[QuotedExpression, ...] = ()
+    """What is worked out of the run and shown below its steps."""
     hints: tuple[str, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     reveal: str = ""
@@ -146,6 +148,7 @@ class LessonForm(Form):
             Setting("run", Reader(lambda value: read_run(value, folder), {}), "A config, or example:NAME."),
             Setting("dump", FILE_NAME, "A dump beside this file, in place of a run."),
             Setting("show", TEXTS, "The steps that are shown."),
+            Setting("see", ListOf(EXPRESSION), "Expressions that are shown with their values."),
             Setting("ask", WORD, "The question."),
             Setting("kind", words(*KINDS), "What the answer is."),
             Setting("answer", EXPRESSION, "The answer, as an expression over the run."),

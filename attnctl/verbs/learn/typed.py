@@ -15,6 +15,9 @@ from attnctl.inputs.config import yaml
 from attnctl.math import Array
 
 NUMBER = re.compile(r"([-+−]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([-+]?[0-9]{1,2}))?\s*(%?)")
+BETWEEN = re.compile(r"(?<=[\w.%\]∞])\s+(?=[-+−.\w\[∞])")
+"""The space between two numbers, or two rows, where no comma stands."""
+
 MINUS_INFINITY = {"-inf", "-.inf", "-infinity", "−∞", "-∞"}
 
 ENOUGH, EXACT = 0.1, 0.01
@@ -84,10 +87,13 @@ def read_number(text: str) -> Typed:
 
 
 def read_matrix(value: Any) -> Typed:
-    """Nested lists of numbers as YAML has them, from a text or read already. Raises AttnError."""
+    """Nested lists of numbers as YAML has them, from a text or read already; 0.1 0.9; 0.5 0.5 is rows, too.
+
+    Raises AttnError.
+    """
     data = value
     if isinstance(value, str):
-        data, _ = yaml.read(value, "the answer")
+        data = split_rows(value)
     cells: list[Typed] = []
 
     def nested(each: Any, depth: int) -> Any:
@@ -108,6 +114,18 @@ def read_matrix(value: Any) -> Typed:
     except ValueError:
         raise AttnError("rows of different lengths; write them all as long as the first") from None
     return Typed(array, min(cell.unit for cell in cells))
+
+
+def split_rows(text: str) -> Any:
+    """Rows as people type them, or as NumPy prints them: spaces between numbers do as well as commas."""
+    if text.lstrip().startswith(("[", "{")):
+        return yaml.read(BETWEEN.sub(", ", text), "the answer")[0]
+    rows = [row.strip() for row in re.split(r"[;\n]", text.replace(" %", "%")) if row.strip()]
+    words = [[word.strip(",") for word in row.split()] for row in rows]
+    if len(words) == 1 == len(words[0]):  # 0.1,0.9 is two numbers; 0,9 is one, with a comma for the point
+        (word,) = words[0]
+        return word.split(",") if "," in word and "." in word else yaml.read(text, "the answer")[0]
+    return words[0] if len(words) == 1 else words
 
 
 def fit_shape(typed: Typed, shape: tuple[int, ...]) -> Typed:

@@ -17,14 +17,15 @@ from attnctl.drawing.show.step import step_lines
 from attnctl.drawing.show.view import View
 from attnctl.verbs.learn.grade import AnswerVerdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
+from attnctl.verbs.learn.mistakes import as_array
 
 WIDEST = 80
 
 WANTED = {
     NUMBER: "a number, like 2 or 0.623; the last of three digits may be off by one",
     CELL: "a cell, like attention_weights[0,love,AI]",
-    MATRIX: "numbers in brackets, like [0.39, 0.61], or [[1, 0], [0, 1]] for rows; the last of three digits"
-    " may be off by one",
+    MATRIX: "numbers, like 0.39 0.61, or rows of them, like 1 0; 0 1 (or in brackets); the last of three"
+    " digits may be off by one",
     STEP: "the name of a step",
     DUMP: "the file of a dump",
 }
@@ -96,6 +97,10 @@ def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Ele
     heads = checked_heads(trace, None)
     for name in lesson.show:
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
+        yield []
+    for each in lesson.see:
+        yield [(screen.ours(f"{each.text} = {as_array(each.value(trace)):.4g}"), "")]
+    if lesson.see:
         yield []
     yield from space_paragraphs(lesson.ask, screen, "name")
     yield from space_paragraphs(f"(Answer with {WANTED[lesson.kind]}.)", screen, "aside")

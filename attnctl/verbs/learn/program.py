@@ -1,0 +1,120 @@
+"""A learner's own program: begun with what a lesson gives, carried out, looked at when it is saved."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.base.trace import Trace
+from attnctl.drawing.screen.text import visible
+from attnctl.drawing.show.view import formula_of
+from attnctl.math.derivation import Step
+from attnctl.math.names import EMBEDDINGS, X
+from attnctl.math.ops import Given
+from attnctl.verbs.learn.lesson import Lesson
+
+SECONDS = 20
+"""What a program of a few lines may take."""
+
+PAUSE = 0.2
+"""Seconds between two looks at a file."""
+
+LINES = 20
+"""Lines of what a program prints that are shown."""
+
+RUNNER = """
+import runpy, sys
+import numpy
+found = runpy.run_path(sys.argv[1], run_name="__main__")
+kept = {name: each for name, each in found.items() if isinstance(each, numpy.ndarray)}
+numpy.savez(sys.argv[2], **{name: each for name, each in kept.items() if each.dtype.kind in "fiub"})
+"""
+"""Carries a file out and writes the arrays that it leaves under their names."""
+
+
+def begin_program(lesson: Lesson, trace: Trace) -> str:
+    """The file that a learner goes on from: what the lesson gives, and what is to be written."""
+    given = [step for step in trace.steps.values() if isinstance(step.op, Given) or step.name == X]
+    lines = [
+        f"# {lesson.title}: {visible(trace.sentence or '')}",
+        "import numpy as np",
+        "",
+        *(
+            f"{step.name} = np.{np.array_repr(trace[step.name], precision=6)}  # ({', '.join(step.axes)})"
+            for step in given
+            if step.name != EMBEDDINGS
+        ),
+        "",
+        "# Write these, a line each, and save: every line that is there is checked.",
+        *(
+            f"# {step.name}: {formula_of(step)}  ({', '.join(step.axes)})"
+            for step in steps_to_write(lesson, trace)
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def steps_to_write(lesson: Lesson, trace: Trace) -> list[Step]:
+    """The computed steps of a lesson up to the one that it asks for."""
+    wanted = trace.steps[lesson.answer.text.strip()]
+    steps = list(trace.steps.values())
+    steps = steps[: steps.index(wanted) + 1]
+    return [step for step in steps if not isinstance(step.op, Given) and step.name != X]
+
+
+def run_program(path: str, into: Path) -> str:
+    """Carry a program out, its arrays into an .npz; what it printed. Raises AttnError where it fails."""
+    command = [sys.executable, "-c", RUNNER, str(Path(path).resolve()), str(into)]
+    try:
+        done = subprocess.run(  # noqa: S603  (the learner's own file, which they named)
+            command,
+            cwd=Path(path).resolve().parent,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise AttnError(f"still running after {SECONDS} s; it was ended") from None
+    said = done.stderr.decode(errors="replace")
+    if done.returncode:
+        raise AttnError(last_words(said, path))
+    return "\n".join(done.stdout.decode(errors="replace").splitlines()[-LINES:])
+
+
+def last_words(said: str, path: str) -> str:
+    """The line of a learner's file at which it failed, and why."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    place = f'File "{Path(path).resolve()}", line '
+    numbers = [line.partition(place)[2].partition(",")[0] for line in lines if place in line]
+    why = lines[-1] if lines else "it failed and said nothing"
+    return f"line {numbers[-1]}: {why}" if numbers else why
+
+
+def look_again(path: str) -> Iterator[None]:
+    """Now, and whenever the file is saved."""
+    before = None
+    while True:
+        now = state_of(path)
+        if now != before:
+            before = now
+            yield
+        wait(PAUSE)
+
+
+wait = sleep
+"""What is done between two looks."""
+
+
+def state_of(path: str) -> tuple[int, int]:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return (0, 0)
+    return found.st_mtime_ns, found.st_size
