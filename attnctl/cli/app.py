@@ -11,23 +11,36 @@ from typer.main import get_command
 from attnctl import __version__
 from attnctl.cli.commands import ANY_WIDTH, Group
 
-COMMANDS = {
-    "run": "Tokenize a sentence, attend, show every step.",
-    "attend": "Attend over arrays: Q K V, or X and weights.",
-    "show": "Render a dump again, whole or in part.",
-    "explain": "Show the arithmetic behind one cell.",
-    "explore": "Walk through it all in the terminal.",
-    "check": "Recompute anyone's dump; name the first wrong step and why.",
-    "diff": "Compare two dumps: where they part, by how much, and why.",
-    "conform": "Hold someone's attention function to a suite of cases.",
-    "stats": "Measure each head: entropy, distance, what it looks at.",
-    "model": "Say what a trained model is, layer by layer.",
-    "learn": "Take a lesson: predict a number, then see it revealed.",
-    "exercise": "Make exercises of runs, and grade a class.",
-    "config": "Write, check and describe YAML configs.",
-    "examples": "List the configs that are installed, or print one.",
+GROUPS = {
+    "Look": {
+        "run": "Tokenize a sentence, attend, show every step.",
+        "show": "Render a dump again, whole or in part.",
+        "explain": "Show the arithmetic behind one cell.",
+        "explore": "Walk through it all in the terminal.",
+        "stats": "Measure each head: entropy, distance, what it looks at.",
+        "model": "Say what a trained model is, layer by layer.",
+    },
+    "Learn": {
+        "learn": "Take a lesson: predict a number, then see it revealed.",
+        "exercise": "Make exercises of runs, and grade a class.",
+    },
+    "Compare": {
+        "check": "Recompute anyone's dump; name the first wrong step and why.",
+        "diff": "Compare two dumps: where they part, by how much, and why.",
+    },
+    "Build": {
+        "attend": "Attend over arrays: Q K V, or X and weights.",
+        "conform": "Hold someone's attention function to a suite of cases.",
+    },
+    "Files": {
+        "config": "Write, check and describe YAML configs.",
+        "examples": "List the configs that are installed, or print one.",
+    },
 }
-"""Every command with its one line of help; `attnctl.cli.NAME` holds its Typer app."""
+"""Every command with its one line of help, in the order a newcomer meets them."""
+
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
+"""Every command; `attnctl.cli.NAME` holds its Typer app."""
 
 HELP = """Every number in attention, from the shell, and where yours goes wrong.
 
@@ -36,8 +49,7 @@ Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70
 """
 
 EXAMPLES = """attnctl run "I love AI" --heads 2
-attnctl run -c example:india-is-great --step attention_weights
-attnctl explain "I love AI" 'attention_weights[love,AI]'
+attnctl explain last 'attention_weights[love,AI]'
 """
 
 
@@ -55,10 +67,19 @@ class Lazy(Group):
         loaded.name = cmd_name
         return loaded
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Every parameter; that completion can also be printed needs no line of the help."""
+        parameters = super().get_params(ctx)
+        for each in parameters:
+            each.hidden = getattr(each, "hidden", False) or each.name == "show_completion"
+        return parameters
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The table of commands, without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", line) for name, line in commands.items()])
 
 
 app = typer.Typer(
@@ -87,9 +108,7 @@ def root(
     version: bool = typer.Option(
         False, "--version", callback=show_version, is_eager=True, help="Print the version."
     ),
-    debug: bool = typer.Option(
-        False, "--debug", help="On a bug of ours, print the whole traceback. (First option.)"
-    ),
+    debug: bool = typer.Option(False, "--debug", help="On a bug of ours, print the traceback. (First.)"),
 ) -> None:
     """Show help where no command is given."""
     from attnctl.drawing.screen.output import say

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from inspect import cleandoc
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -12,15 +14,66 @@ ANY_WIDTH = {"max_content_width": 10_000}
 """What makes the help as wide as the terminal: left out, it ends at 80 columns."""
 
 
+DAILY = {
+    "run": "heads causal window positions d_model seed config file model layer backward edits "
+    "step head brief story json output",
+    "attend": "name layout heads kv_heads causal window scale config backward step head json output cost",
+    "show": "trace step head precision brief full heat story json output",
+    "explain": "depth precision full json heads causal seed config trace name",
+    "explore": "heads causal seed config edits model layer trace name precision",
+    "check": "about heads causal scale config name model layer decimals rtol trace full quiet json output",
+    "diff": "step rtol atol by_position trace full quiet json output",
+    "conform": "like map returns layout heads causal scale quick feature dtype claims timeout replay junit "
+    "json output",
+    "stats": "trace name model file shard rollout precision heat json output",
+    "exercise make": "blank seed_from students decimals heads causal seed output",
+    "exercise grade": "config blank decimals format json output",
+    "config init": "heads causal positions d_model seed config output force",
+}
+"""The options that are used daily, by command: the first page of its help. Others show all."""
+
+EVERYTHING = "--help-all"
+
+
 class Documented(Unconverted):
-    """A command whose help ends with examples, a line each in its epilog."""
+    """A command whose help is a page of what is used daily, and ends with examples."""
+
+    def daily(self, ctx: Any) -> list[str]:
+        """The options to show where some are left out; none where all are shown."""
+        path = ctx.command_path.partition(" ")[2]
+        return [] if EVERYTHING in ctx.meta else DAILY.get(path, "").split()
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """[OPTIONS] SENTENCE…, or [OPTIONS] COMMAND [ARGS]…"""
+        words = [usage_word(each) for each in self.get_params(ctx) if each.param_type_name == "argument"]
+        return ["[OPTIONS]", *words, *["COMMAND [ARGS]…"] * isinstance(self, TyperGroup)]
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """The first paragraph, or all."""
+        text = cleandoc(self.help or "")  # type: ignore[attr-defined]
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(text.partition("\n\n")[0] if self.daily(ctx) else text)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The examples as they are typed: a line that is filled up cannot be copied."""
-        lines = (self.epilog or "").splitlines()  # type: ignore[attr-defined]  # of the command's other base
+        lines = (self.epilog or "").splitlines()  # type: ignore[attr-defined]
         if lines:
             with formatter.section("Examples"):
                 formatter.write("".join(f"  {line}\n" for line in lines))
+
+
+def usage_word(argument: Any) -> str:
+    """SENTENCE, SENTENCE… for several, in brackets where it may be left out."""
+    word = (argument.metavar or argument.name.upper()).rstrip(".…") + "…" * (argument.nargs != 1)
+    return word if argument.required else f"[{word}]"
+
+
+def first_sentence(text: str) -> str:
+    """What a line has room for: up to the first full stop, semicolon, bracket or list."""
+    short = re.split(r"\. |; | \(", text, maxsplit=1)[0].rstrip(".")
+    before, _, rest = short.partition(": ")
+    return f"{before if len(before.split()) > 3 and rest else short}."
 
 
 LEFT_OUT = {"--dask": "local"}
@@ -44,24 +97,41 @@ class Command(Documented, TyperCommand):
     """A command whose options stand in the sections that their panels name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Some options may stand without their value."""
-        found: list[str] = super().parse_args(ctx, with_values(args))
-        return found
+        """Some options may stand without their value; --help-all is --help with every option."""
+        if EVERYTHING in (args[: args.index("--")] if "--" in args else args):
+            ctx.meta[EVERYTHING] = True
+            args = ["--help"]
+        return super().parse_args(ctx, with_values(args))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The arguments, then each section of options; those of none come first."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                panel = (
-                    "Arguments" if parameter.param_type_name == "argument" else parameter.rich_help_panel
-                )
-                sections.setdefault(panel or "Options", []).append(record)
+        """The arguments, then each section of options; or one section of what is used daily."""
+        parameters = [each for each in self.get_params(ctx) if not each.hidden]
+        arguments = [each for each in parameters if each.param_type_name == "argument"]
+        daily = self.daily(ctx)
+        sections: dict[str, list[tuple[str, str]]] = {
+            "Arguments": [(usage_word(each).strip("[]"), each.help or "") for each in arguments],
+            "Options": [],
+        }
+        if daily:
+            sections["Options"] = daily_records(parameters, daily, ctx)
+        else:
+            for each in parameters:
+                if each not in arguments:
+                    panel = each.rich_help_panel or "Options"
+                    sections.setdefault(panel, []).append(each.get_help_record(ctx))
         for title, records in sections.items():
             if records:
                 with formatter.section(title):
-                    formatter.write_dl(records)
+                    formatter.write_dl(records, col_max=26 if daily else 30)
+
+
+def daily_records(parameters: list[Any], daily: list[str], ctx: Any) -> list[tuple[str, str]]:
+    """The options that are used daily, in that order, and how to see the rest."""
+    by_name = {each.name: each for each in parameters if each.param_type_name == "option"}
+    records = [by_name[name].get_help_record(ctx) for name in daily]
+    left_out = len(by_name) - len(daily) - 1  # --help
+    more = (EVERYTHING, f"All options: {left_out} more, and what they do.")
+    return [*((flags, first_sentence(text)) for flags, text in records), more]
 
 
 class Group(Documented, TyperGroup):

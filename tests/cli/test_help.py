@@ -6,7 +6,8 @@ import shlex
 
 import pytest
 
-from attnctl.cli.app import COMMANDS
+from attnctl.cli.app import COMMANDS, GROUPS
+from attnctl.cli.commands import DAILY
 
 PAGES = [[], *([name] for name in COMMANDS), *(["config", name] for name in ("init", "check", "schema"))]
 PAGES += [["exercise", name] for name in ("make", "grade")]
@@ -35,19 +36,50 @@ def test_every_example_is_understood(call, args):
         assert done.code == 0 or re.search(lacking, done.err), done.err
 
 
+@pytest.mark.parametrize("args", PAGES, ids=" ".join)
+def test_every_help_is_a_page(call, args):
+    page = call(*args, "--help", COLUMNS="80").out
+    assert page.count("\n") <= 40
+    assert page.startswith(" ".join(["Usage: attnctl", *args, "[OPTIONS]"]))
+    assert not re.search(r"<[a-z]+\[|{", page.partition("\n")[0])
+
+
+@pytest.mark.parametrize("path", DAILY)
+def test_what_the_first_page_leaves_out_is_counted_and_there(call, path):
+    page, every = (call(*path.split(), flag).out for flag in ("--help", "--help-all"))
+    count = int(re.search(r"--help-all +All options: (\d+) more", page)[1])
+    shown, known = (
+        set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.MULTILINE)) for text in (page, every)
+    )
+    assert shown - {"--help-all"} < known
+    assert len(known - shown - {"--help"}) == count
+    assert len(shown) - 1 == len(DAILY[path].split())
+
+
 def test_options_stand_in_sections(call):
-    page = call("run", "--help").out
+    page = call("run", "--help-all").out
     titles = re.findall(r"^([A-Z][a-z ]+):$", page, re.MULTILINE)
     assert titles == [
-        "Arguments", "Options", "Sentence", "A trained model", "Attention", "Gradients", "Memory and cost", "What if",
-        "What to show", "Output", "Examples",
+        "Arguments", "Options", "Sentence", "A trained model", "Attention", "Gradients", "Memory and cost",
+        "What if", "What to show", "Output", "Examples",
     ]  # fmt: skip
     assert page.index("Output:") < page.index("--format") < page.index("Examples:")
 
 
+def test_commands_stand_in_groups(call):
+    page = call("--help").out
+    found = re.findall(r"^([A-Z][a-z]+):\n((?:  .+\n)+)", page, re.MULTILINE)
+    groups = {title: re.findall(r"^  ([a-z]+) ", lines, re.MULTILINE) for title, lines in found}
+    assert {title: groups[title] for title in GROUPS} == {title: list(GROUPS[title]) for title in GROUPS}
+
+
+def test_help_all_behind_a_dash_is_a_sentence(call):
+    assert call("run", "--json", "--", "--help-all").out.startswith("{")
+
+
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_help_is_as_wide_as_the_terminal(call, width):
-    page = call("run", "--help", COLUMNS=str(width)).out.partition("\nExamples:")[0]
+    page = call("run", "--help-all", COLUMNS=str(width)).out.partition("\nExamples:")[0]
     longest = max(map(len, page.splitlines()))
     assert longest <= width
     assert longest > width - 20 or width == 200
