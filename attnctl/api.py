@@ -18,7 +18,7 @@ from attnctl.inputs.plan.sentence import prepare_all as prepare_sentences
 from attnctl.math import Array
 from attnctl.math.engine.tiles import Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
-from attnctl.traces import Trace
+from attnctl.traces import Trace, Traces
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -82,7 +82,7 @@ def run_many(
     if padded:
         asked, sentences = batch.pad_batch(asked, sentences)
     runs = prepare_sentences(asked, sentences)
-    return list(map(Trace.of, batch.carry_out_batch(runs, keep, progress)))
+    return Traces(map(Trace.of, batch.carry_out_batch(runs, keep, progress)))
 
 
 def run_model(  # noqa: PLR0913  (what a model may be run on)
@@ -116,7 +116,7 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     own, other = (None if each is None else tuple(each) for each in (ids, context_ids))
     source = ModelInput(sentence, own, pair, context, other, hidden, memory)
     settings = chosen(None, {"dtype": dtype, "edits": list(edits)} if edits else {"dtype": dtype})
-    return list(map(Trace.of, run_layers(fspath(model), source, str(layer), settings, keep, progress)))
+    return Traces(map(Trace.of, run_layers(fspath(model), source, str(layer), settings, keep, progress)))
 
 
 @spelled_out(ArrayOptions)

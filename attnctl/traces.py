@@ -106,3 +106,9 @@ class Trace(Displayed, AnyTrace):
         whole = whole.astype(dict.fromkeys(leading, "Int64"))  # <NA> where a step has no heads
         first = ["step", *leading]
         return whole[[*first, *(column for column in whole if column not in {*first, "value"}), "value"]]
+
+
+class Traces(list[Trace]):
+    """Traces of several sentences or layers: a list, and in a notebook one page."""
+
+    _repr_mimebundle_ = Displayed._repr_mimebundle_

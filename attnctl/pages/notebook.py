@@ -1,42 +1,71 @@
-"""Traces, reports and differences as a notebook shows them."""
+"""What notebooks show of traces, findings, explanations and statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import io
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
 from attnctl.base.trace import Trace
-from attnctl.pages.found import check_pieces, diff_pieces
+from attnctl.pages.found import check_pieces, conform_pieces, diff_pieces
 from attnctl.pages.write import drawn, pieces
 from attnctl.verbs.check.report import Report
+from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference
+from attnctl.verbs.explain import Explanation
+from attnctl.verbs.stats.report import DumpStats, StatsReport, StatsResult
 
-HEIGHT = 640
-"""Of the frame, in pixels: pages scroll inside it."""
+HEIGHT = 680
+"""Of the frame, in pixels: the first screen of a page, which scrolls inside it."""
+
+THEME = """<script>(() => {
+const frame = document.currentScript.previousElementSibling;
+const tell = () => {
+  const seen = getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g)?.map(Number) ?? [];
+  const paper = seen[3] === 0 || seen.length < 3 ? null : seen[0] * 0.3 + seen[1] * 0.59 + seen[2] * 0.11;
+  if (paper !== null) frame.contentWindow?.postMessage({ attnctl: paper < 128 ? "dark" : "light" }, "*");
+};
+frame.addEventListener("load", tell);
+new MutationObserver(tell).observe(document.body, { attributes: true });
+})()</script>"""
+"""Tells the frame whether the notebook is dark: its own theme, which need not be the system's."""
 
 
 def bundle(shown: Any) -> dict[str, str]:
     """What a notebook is given, by kind: the page in a frame, and text.
 
     The frame lets the page run its own script and nothing else: no network, no cookies, no access
-    to the notebook. Inside its tag stands a picture for where frames are taken out.
+    to the notebook. Inside its tag stands a picture for where frames are taken out. An explanation is
+    typeset, statistics are drawn.
     """
-    page, text, trace = parts(shown)
+    if isinstance(shown, Explanation):
+        from attnctl.verbs.explain.latex import latex_of
+
+        return {"text/latex": latex_of(shown), "text/plain": str(shown)}
+    if isinstance(shown, DumpStats):
+        from attnctl.verbs.stats.picture import write_svg
+
+        stream = io.StringIO()
+        write_svg([StatsResult(StatsReport((shown,)))], stream)
+        return {"image/svg+xml": stream.getvalue(), "text/plain": repr(shown)}
+    page, text, traces = parts(shown)
     source = b"".join(page()).decode()
-    picture = drawn(trace)
     frame = (
-        f'<iframe title="attnctl" sandbox="allow-scripts" srcdoc="{escape(source)}" '
-        f'style="width: 100%; height: {HEIGHT}px; border: 0">{picture}</iframe>'
+        f'<iframe title="attnctl" sandbox="allow-scripts allow-downloads" srcdoc="{escape(source)}" '
+        f'style="width: 100%; height: {HEIGHT}px; border: 0">{"".join(map(drawn, traces[:1]))}</iframe>'
     )
-    return {"text/html": frame, "text/plain": text}
+    return {"text/html": frame + THEME, "text/plain": text}
 
 
-def parts(shown: Any) -> tuple[Callable[[], Iterator[bytes]], str, Trace]:
-    """The page of something, its text, and the trace that a picture of it shows."""
+def parts(shown: Any) -> tuple[Callable[[], Iterator[bytes]], str, Sequence[Trace]]:
+    """The page of something, its text, and the traces that a picture of it shows."""
     if isinstance(shown, Report):
-        return lambda: check_pieces([shown]), str(shown), shown.trace
+        return lambda: check_pieces([shown]), str(shown), [shown.trace]
+    if isinstance(shown, Conformance):
+        return lambda: conform_pieces([shown]), str(shown), []
     if isinstance(shown, Difference):
         assert shown.alignment is not None
-        return lambda: diff_pieces([shown]), f"{shown}\n", shown.alignment.a
-    return lambda: pieces([shown]), repr(shown), shown
+        return lambda: diff_pieces([shown]), f"{shown}\n", [shown.alignment.a]
+    traces = [shown] if isinstance(shown, Trace) else shown
+    return lambda: pieces(traces), repr(shown), traces

@@ -2,6 +2,8 @@
 
 import pytest
 
+import attnctl
+
 pytestmark = pytest.mark.slow
 
 CELLS = (
@@ -35,3 +37,22 @@ def test_an_exported_notebook_shows_pages(show, tmp_path, monkeypatch):
         said = frame.locator("#proof .equation.symbols").text_content()
         assert said.startswith("scores[")
         assert " = Q[" in said
+
+
+def test_a_frame_is_as_dark_as_its_notebook(show, tmp_path):
+    """Whatever the system is: the notebook says so, and says so again when it changes."""
+    path = tmp_path / "notebook.html"
+    frame = attnctl.run("I love AI", heads=2)._repr_html_()
+    path.write_text(f"<!doctype html><meta charset=utf-8><body style='background: #111'>{frame}", "utf-8")
+    page = show(path, wait="iframe", scheme="light")
+    inside = page.frame_locator("iframe")
+    inside.locator("html[data-ready=yes][data-theme=dark]").wait_for()
+    assert (
+        inside.locator("body").evaluate("(b) => getComputedStyle(b).backgroundColor") == "rgb(20, 24, 29)"
+    )
+    page.evaluate("document.body.style.background = '#fff'")
+    inside.locator("html[data-theme=light]").wait_for()
+    first = page.locator("iframe").bounding_box()
+    for part in ("#hero .word", "#matrix [role=grid]", "#proof .value"):
+        box = inside.locator(part).first.bounding_box()
+        assert box["y"] + 40 < first["y"] + first["height"], part

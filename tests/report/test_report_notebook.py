@@ -4,6 +4,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 import attnctl
@@ -22,12 +23,22 @@ class Frame(HTMLParser):
             self.frames.append(dict(attrs))
 
 
+def scaled_dot_product(q, k, v):
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
 def shown():
     trace = attnctl.run("I </iframe> \"love\" &amp; 'AI'", heads=2)
     return {
         "trace": trace,
         "report": attnctl.check(trace),
         "difference": attnctl.diff(trace, attnctl.run("I love AI")),
+        "sentences": attnctl.run_many(["I love", "AI loves me"]),
+        "conformance": attnctl.conform(
+            scaled_dot_product, quick=True, features=["attention"], dtypes=["float64"]
+        ),
     }
 
 
@@ -36,23 +47,30 @@ SHOWN = shown()
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_it_is_a_page_in_a_frame_that_may_run_its_script_and_no_more(name):
-    (frame,) = Frame(SHOWN[name]._repr_html_()).frames
-    assert frame["sandbox"] == "allow-scripts"
+    (frame,) = Frame(SHOWN[name]._repr_mimebundle_()["text/html"]).frames
+    assert frame["sandbox"] == "allow-scripts allow-downloads"
     assert frame["srcdoc"].startswith("<!doctype html>\n<html")
     assert frame["srcdoc"].endswith("</html>\n")
-    assert "height: 640px" in frame["style"]
+    assert "height: 680px" in frame["style"]
     assert "src" not in frame
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_nothing_is_asked_of_the_notebook(name):
-    page = SHOWN[name]._repr_html_().lower()
+    page = SHOWN[name]._repr_mimebundle_()["text/html"].lower()
     assert "require(" not in page
     assert "cdn" not in page.partition("octet-stream")[0]
 
 
 def test_text_is_there_for_where_there_are_no_frames():
-    for name, text in {"trace": "<Trace: ", "report": "agree", "difference": "differ"}.items():
+    texts = {
+        "trace": "<Trace: ",
+        "report": "agree",
+        "difference": "differ",
+        "sentences": "[<Trace: ",
+        "conformance": "conform",
+    }
+    for name, text in texts.items():
         bundle = SHOWN[name]._repr_mimebundle_()
         assert set(bundle) == {"text/html", "text/plain"}
         assert text in bundle["text/plain"]
@@ -62,6 +80,38 @@ def test_a_frontend_says_what_it_takes():
     trace = SHOWN["trace"]
     assert set(trace._repr_mimebundle_(include={"text/plain"})) == {"text/plain"}
     assert set(trace._repr_mimebundle_(exclude={"text/plain"})) == {"text/html"}
+
+
+EXPLAINED = {
+    "attention_weights[0,love,AI]": (
+        r"\text{attention\_weights[0,love,AI]} &= \frac{e^{",
+        r"}}{e^{",
+    ),
+    "scores[1,I,AI]": (r" \cdot ", " + "),
+    "scaled_scores[0,I,I]": (r"\sqrt{2}",),
+}
+
+
+@pytest.mark.parametrize("cell", EXPLAINED)
+def test_an_explanation_is_typeset(cell):
+    trace = attnctl.run("I love AI", heads=2)
+    bundle = trace.explain(cell)._repr_mimebundle_()
+    assert set(bundle) == {"text/latex", "text/plain"}
+    assert all(each in bundle["text/latex"] for each in EXPLAINED[cell])
+    assert bundle["text/latex"].count("{") == bundle["text/latex"].count("}")
+
+
+def test_negative_numbers_of_a_product_stand_in_brackets():
+    config = {"Q": [[-1.0, 2.0]], "K": [[3.0, -0.5]], "V": [[1.0, 1.0]]}
+    trace = attnctl.attend({name: np.array(rows) for name, rows in config.items()})
+    latex = trace.explain("scores[0,0,0]")._repr_mimebundle_()["text/latex"]
+    assert r"\left(-1\right) \cdot 3 + 2 \cdot \left(-0.5\right) \\" in latex
+    assert "&= -4" in latex
+
+
+def test_statistics_are_drawn():
+    bundle = attnctl.stats(attnctl.run("I love AI", heads=2))._repr_mimebundle_()
+    assert bundle["image/svg+xml"].startswith("<svg ")
 
 
 def test_nobody_imports_the_page_who_does_not_ask_for_it():

@@ -121,13 +121,20 @@ export function paint(canvas, width, height, { rows, columns, value, shades }) {
 
 /** Call this whenever shades have to be drawn again: light or dark was chosen, or a printer. */
 export function whenColoursChange(redraw) {
+  let theme; // of the notebook that frames the page, where it says so
   const turned = (toPaper) => () => {
-    dark = wantsDark.matches && !toPaper;
+    dark = (theme ? theme === "dark" : wantsDark.matches) && !toPaper;
     redraw();
   };
   wantsDark.addEventListener("change", turned(false));
   addEventListener("beforeprint", turned(true));
   addEventListener("afterprint", turned(false));
+  addEventListener("message", ({ data }) => {
+    if (!["light", "dark"].includes(data?.attnctl)) return;
+    theme = data.attnctl;
+    document.documentElement.dataset.theme = theme;
+    turned(false)();
+  });
 }
 
 /** A colour of the style sheet as a canvas takes it. */

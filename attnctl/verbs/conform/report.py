@@ -119,3 +119,4 @@ class Conformance:
         }
 
     __str__ = Displayed.__str__
+    _repr_mimebundle_ = Displayed._repr_mimebundle_

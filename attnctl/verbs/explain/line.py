@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.cells import Address, Speller, parse, parse_start
+from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
@@ -79,6 +80,8 @@ class Explanation:
             return code(self.expr)
         terms = self.expr.parts if isinstance(self.expr, Sum) else (self.expr,)
         return code(Sum((*terms, Number(self.rounding))))
+
+    _repr_mimebundle_ = Displayed._repr_mimebundle_
 
     def __str__(self) -> str:
         """The line of the derivation, the arithmetic in full digits, the value."""

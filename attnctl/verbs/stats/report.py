@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import fsum
 from typing import Any
 
+from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 
@@ -98,6 +99,8 @@ class DumpStats:
     heads: tuple[HeadStats, ...]
     pairs: Mapping[tuple[int, int], Tally]
     sentence: str | None = None
+
+    _repr_mimebundle_ = Displayed._repr_mimebundle_
 
     def nearest(self, head: int) -> tuple[int, float] | None:
         """The head that does most nearly the same, and how far from it that is."""
