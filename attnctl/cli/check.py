@@ -219,7 +219,7 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
     from attnctl.drawing.screen.output import say
     from attnctl.evidence.precision import coarser, own
-    from attnctl.models.layers import check_layers, read_states
+    from attnctl.models.layer_check import check_layers, read_states
     from attnctl.models.source import open_model
     from attnctl.store.strict_json import print_json
 

@@ -79,8 +79,7 @@ SENTENCES = {
 
 
 def options_of(given):
-    from attnctl.inputs.config.fields import TOKENIZER
-    from attnctl.inputs.config.positions import ROPE_OPTIONS
+    from attnctl.inputs.config.fields import ROPE_OPTIONS, TOKENIZER
 
     parts = {key.name: key.keyword for form in (ROPE_OPTIONS, TOKENIZER) for key in form.keys.values()}
     return {parts.get(name, name): value for name, value in given.items()}

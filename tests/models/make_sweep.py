@@ -44,7 +44,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from attnctl.base.errors import AttnError
 from attnctl.models.description import describe
 from attnctl.models.families import FAMILIES
-from attnctl.models.inert import INERT
+from attnctl.models.problems import INERT
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -20,8 +20,7 @@ from sweep import (
 from attnctl.base.errors import AttnError
 from attnctl.models.description import describe
 from attnctl.models.families import FAMILIES
-from attnctl.models.inert import INERT
-from attnctl.models.problems import unread
+from attnctl.models.problems import INERT, unread
 
 BASES, FROZEN = bases(), read_frozen()
 NAMES = list(BASES)

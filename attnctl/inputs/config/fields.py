@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnctl.base.forms import Form, ListOf
+from attnctl.base.forms import Choice, Form, ListOf, word_or_mapping
 from attnctl.base.setting import ARRAYS, EDIT, SENTENCE, Flag, Setting
 from attnctl.base.values import (
     MOST,
+    POSITIVE,
     SEED,
     SIZE,
     SWITCH,
     WORD,
+    BadValueError,
+    Json,
     Reader,
     whole,
     words,
 )
-from attnctl.inputs.config.positions import ALIBI, POSITION_WORDS, POSITIONS, ROPE_OPTIONS
+from attnctl.base.words import one_of
 from attnctl.inputs.config.rules import LIST_OF_RULES, RULE_TABLES, SETTABLE, rule_examples
-from attnctl.inputs.config.settings import DTYPES, LAYOUTS, LENGTHS, NONE, Settings, Tokenizer
-from attnctl.inputs.config.tables import VOCABULARY
+from attnctl.inputs.config.settings import DTYPES, LAYOUTS, LENGTHS, NONE, SINUSOIDAL, Settings, Tokenizer
+from attnctl.inputs.config.tables import MATRIX, VOCABULARY
 from attnctl.inputs.config.tensors import EMBEDDINGS, WEIGHTS
 from attnctl.math.kind import KIND, QK_NORM_OPTIONS
 from attnctl.math.rules import RULES, Rule
@@ -46,6 +49,70 @@ TOKENIZER = Form(
         ),
     ],
     lambda given: Tokenizer(**given),
+)
+
+
+def read_even(value: Any) -> int:
+    """An even number of dimensions, 2 or more."""
+    number: int = whole(2, MOST - 1)(value)
+    if number % 2:
+        raise BadValueError(
+            f"{number} is odd; dimensions turn in pairs, so write {number - 1} or {number + 1}"
+        )
+    return number
+
+
+def make_rotary(given: Json) -> Any:
+    """Rotary positions with these options."""
+    from attnctl.math.derivation import Rotary
+
+    return Rotary(**given)
+
+
+ROPE, ALIBI = "rope", "alibi"
+ROPE_OPTIONS = Form(
+    "RopeOptions",
+    "Rotary positions for Q and K.",
+    [
+        Setting(
+            "theta",
+            POSITIVE,
+            "The base of the rotary angles.",
+            flag=Flag("--theta", more="Left out, 10000."),
+        ),
+        Setting(
+            "dims",
+            Reader(read_even, {"type": "integer", "minimum": 2, "multipleOf": 2}, "N"),
+            "How many of a head's dimensions turn with rotary positions; left out, all.",
+            flag=Flag("--rotary-dims"),
+        ),
+        Setting(
+            "interleaved",
+            SWITCH,
+            "Rotary pairs are neighbours (GPT-J), not a half apart (Llama).",
+            flag=Flag("--interleaved"),
+        ),
+    ],
+    make_rotary,
+)
+POSITION_WORDS = (NONE, SINUSOIDAL, ROPE, ALIBI)
+POSITION_WORD = Reader(
+    lambda word: make_rotary({}) if word == ROPE else str(word), words(*POSITION_WORDS).schema
+)
+POSITION_FORM = Form(
+    "PositionsForm",
+    "Positions that have options.",
+    [
+        Setting(ROPE, ROPE_OPTIONS, "Turn Q and K by an angle that grows with the position."),
+        Setting("learned", MATRIX, "A learned table: a row of d_model numbers for each position."),
+    ],
+    lambda given: given.popitem()[1],
+    just_one=True,
+)
+POSITIONS = Choice(
+    word_or_mapping(POSITION_WORDS, POSITION_WORD, POSITION_FORM),
+    [POSITION_WORD, POSITION_FORM],
+    f"a kind of positions; write {one_of(POSITION_WORDS)}, or {{learned: [[0.1, 0.2], …]}}",
 )
 
 

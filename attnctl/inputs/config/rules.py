@@ -7,9 +7,8 @@ from typing import Any
 
 from attnctl.base.forms import Choice, Form, ListOf, word_or_mapping
 from attnctl.base.setting import Setting
-from attnctl.base.values import Json, Reader, refuse, words
+from attnctl.base.values import Json, Reader, flow, refuse, words
 from attnctl.base.words import one_of
-from attnctl.inputs.config.flow import flow
 from attnctl.inputs.config.tables import BIAS, MASK, repeats
 from attnctl.math.rules import RULES, AllOf, AnyOf, Padding, Rule, VisibilityRule
 

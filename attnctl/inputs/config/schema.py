@@ -9,11 +9,9 @@ from typing import Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.forms import Form
-from attnctl.base.values import BadValueError, Json, Path, Problem, json_path
+from attnctl.base.values import BadValueError, Json, Path, Problem, flow, json_path
 from attnctl.base.words import dims, plural
-from attnctl.inputs.config.fields import FIELDS, TOKENIZER, laid
-from attnctl.inputs.config.flow import flow
-from attnctl.inputs.config.positions import ROPE_OPTIONS
+from attnctl.inputs.config.fields import FIELDS, ROPE_OPTIONS, TOKENIZER, laid
 from attnctl.inputs.config.rules import RULE_SETTINGS
 from attnctl.inputs.config.settings import FromFile, Settings, Weights
 from attnctl.inputs.config.tensors import WEIGHTS

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from attnctl.base.setting import Setting
+from attnctl.base.values import flow, flow_text
 from attnctl.inputs.config.fields import FIELDS
-from attnctl.inputs.config.flow import flow, text
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.tensors import WEIGHTS
 
@@ -41,7 +41,7 @@ def write_commented(settings: Settings) -> str:
 
 def entry(key: str, value: Any, indent: str, known: Mapping[str, Setting] | None = None) -> Iterator[str]:
     """The lines of one key and its value; where the keys below are `known`, with a comment on each."""
-    name = text(key)
+    name = flow_text(key)
     start = f"{indent}{name}:" if len(name) <= LONGEST_KEY else f"{indent}? {name}\n{indent}:"
     if on_one_line(value, indent + name):
         yield f"{start} {flow(value)}"

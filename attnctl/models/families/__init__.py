@@ -4,7 +4,7 @@ An entry has what the checkpoint calls its tensors and, of `attnctl.models.famil
 which the family differs; `HUNYUAN` in `llama.py` is a short one. A setting is a value, a key of config.json
 and what it may say (`count`, `number`, `flag`, `text`, …), or what follows from several (`derive`,
 `by_layer`). These are all the keys that the family reads; any other that says something is refused by name,
-unless it changes nothing anywhere (`models/inert.py`) or here (`inert`, `only`). Nothing here computes.
+unless it changes nothing anywhere (`models/problems.py`) or here (`inert`, `only`). Nothing here computes.
 
 A case in `tests/models/cases.py` and `python tests/models/make.py NAME` make a tiny checkpoint with every
 parameter drawn, and `tests/models/test_families.py` holds weights and hidden states of every layer to 1e-5

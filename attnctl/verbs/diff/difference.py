@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace
+from attnctl.base.values import Path
+from attnctl.inputs.config.settings import dotted_path
 from attnctl.math.names import results
 from attnctl.verbs.diff.align import Alignment, ApartError, Sides
-from attnctl.verbs.diff.configs import ABSENT, differences
 from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure
 from attnctl.verbs.diff.heads import beside_other_heads, head_counts, what_the_split_did
 from attnctl.verbs.diff.split import Change, split
@@ -205,3 +206,28 @@ def sides_of(alignment: Alignment, name: str) -> Sides:
     """Lay one step of both side by side. Raises ApartError where that cannot be."""
     other_heads = head_counts(alignment, name) is not None
     return beside_other_heads(alignment, name) if other_heads else alignment.sides(name)
+
+
+# --- configs ---
+
+ABSENT: Any = object()
+"""What a config has at a path that it does not have."""
+
+
+def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The values of A and of B at every path where they differ: {"heads": (1, 2)}."""
+    return {dotted_path(path): values for path, values in walk(dict(a), dict(b), ())}
+
+
+def walk(a: Any, b: Any, path: Path) -> Iterator[tuple[Path, tuple[Any, Any]]]:
+    """Go into mappings, and into lists of one length; everything else is a value."""
+    match a, b:
+        case dict(), dict():
+            for key in {**a, **b}:
+                yield from walk(a.get(key, ABSENT), b.get(key, ABSENT), (*path, str(key)))
+        case list(), list() if len(a) == len(b):
+            for i, (x, y) in enumerate(zip(a, b, strict=True)):
+                yield from walk(x, y, (*path, i))
+        case _:
+            if a != b or isinstance(a, bool) != isinstance(b, bool):
+                yield path, (a, b)

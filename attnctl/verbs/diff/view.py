@@ -14,7 +14,7 @@ from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, scr
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.math.names import W_O
 from attnctl.verbs.diff import Change, Difference, StepDifference
-from attnctl.verbs.diff.configs import ABSENT
+from attnctl.verbs.diff.difference import ABSENT
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,8 +9,7 @@ from typing import Any
 
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.sheet import heads_of
-from attnctl.inputs.config.fields import FIELDS, laid
-from attnctl.inputs.config.positions import ALIBI, ROPE, ROPE_OPTIONS
+from attnctl.inputs.config.fields import ALIBI, FIELDS, ROPE, ROPE_OPTIONS, laid
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.math.derivation import Rotary
