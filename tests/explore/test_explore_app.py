@@ -367,3 +367,34 @@ def test_a_large_matrix_formats_what_is_visible(monkeypatch):
 
     drive(walk, act)
     assert Screen().fits is False
+
+
+def test_on_a_small_terminal_the_matrix_comes_before_the_arithmetic():
+    async def act(app, pilot):
+        lines = screen_text(app)
+        rows = [number for number, line in enumerate(lines) if line.startswith(("I  ", "love  ", "AI  "))]
+        arithmetic = next(number for number, line in enumerate(lines) if "Enter follows" in line)
+        assert len(rows) == 3
+        assert max(rows) < arithmetic
+
+    drive(of_sentence(heads=2), act, size=(40, 12))
+
+
+def test_on_a_wide_terminal_heads_stand_side_by_side():
+    async def act(app, pilot):
+        (row,) = [line for line in screen_text(app) if "0.6158" in line]
+        assert "0.0681" in row
+        await pilot.press("h")
+        (row,) = [line for line in screen_text(app) if "0.6158" in line]
+        assert row.index("0.0681") < row.index("0.6158")
+        await pilot.click("#grid1", offset=(12, 2))
+        assert place(app) == ("attention_weights", (0, 1, 0))
+        await pilot.press(
+            "left_square_bracket", "left_square_bracket", "left_square_bracket", "left_square_bracket"
+        )
+        assert sum("head 1" in line for line in screen_text(app)) == 1
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert not any("0.0681" in line and "0.6158" in line for line in screen_text(app))
+
+    drive(of_sentence(heads=2), act, size=(140, 50))

@@ -41,9 +41,10 @@ class Matrix:
         screen: Screen,
         precision: int = 4,
         difference: Array | None = None,
+        corner: str = "",
     ) -> None:
         self.trace, self.step, self.lead, self.screen = trace, step, lead, screen
-        self.precision = precision
+        self.precision, self.corner = precision, corner
         array = trace[step]
         self.ndim = array.ndim
         self.values = two_axes(array[lead] if array.ndim > 2 else array)
@@ -81,7 +82,7 @@ class Matrix:
 
     @cached_property
     def label_width(self) -> int:
-        return max(map(cells, self.row_labels), default=0) + 1
+        return max(map(cells, [self.corner, *self.row_labels])) + 1
 
     @cached_property
     def widest_label(self) -> int:

@@ -36,11 +36,36 @@ from attnctl.verbs.explore.walk import ExplorerState
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 """What may end it from outside."""
 
-TALL = 34
-"""Lines of a terminal from which on the arithmetic has more of them."""
+LOW, TALL = 20, 34
+"""Lines of a terminal below which the arithmetic has fewer of them, and from which on more."""
 
-WIDE = 100
-"""Columns of a terminal from which on the steps have more of them."""
+ARITHMETIC, ARITHMETIC_OF_TALL = 9, 14
+OTHERS = 5
+"""Lines of the title, the heading, the message and the keys."""
+
+NARROW, WIDE = 60, 100
+"""Columns of a terminal below which the steps have none, and from which on they have more, and heads stand
+beside each other."""
+
+MOST_BESIDE, BETWEEN = 3, 3
+"""Heads beside the one that is looked at, and the blanks between two."""
+
+
+def next_heads(walk: ExplorerState) -> list[Cell]:
+    """The heads that come after the one where one stands, round the end."""
+    if "head" not in walk.axes[:-2]:
+        return []
+    axis = walk.axes.index("head")
+    size, at = walk.array.shape[axis], walk.lead[axis]
+    return [
+        (*walk.lead[:axis], (at + by) % size, *walk.lead[axis + 1 :])
+        for by in range(1, min(size, MOST_BESIDE + 1))
+    ]
+
+
+def head_word(walk: ExplorerState, lead: Cell) -> str:
+    return f"head {lead[walk.axes.index('head')]}"
+
 
 Step = Callable[[ExplorerState], ExplorerState]
 """From a walk to the next one."""
@@ -66,9 +91,8 @@ class Explorer(App[None]):
     #steps { width: 27; overflow-x: hidden; scrollbar-size-vertical: 1; }
     #steps.edited { width: 32; }
     #steps.wide { width: 34; }
-    #grid { height: 1fr; scrollbar-size: 1 1; }
+    MatrixGrid { height: 1fr; scrollbar-size: 1 1; }
     #arithmetic { height: 9; border-top: solid ansi_default; scrollbar-size: 1 1; overflow-x: hidden; }
-    #arithmetic.tall { height: 14; }
     #ask { height: 1; display: none; }
     #question { width: auto; height: 1; }
     .ascii { scrollbar-size: 0 0 !important; }
@@ -110,7 +134,10 @@ class Explorer(App[None]):
             yield Steps(id="steps")
             with Vertical():
                 yield Lines(id="heading")
-                yield MatrixGrid(id="grid")
+                with Horizontal():
+                    yield MatrixGrid(id="grid")
+                    for number in range(1, MOST_BESIDE + 1):
+                        yield MatrixGrid(number, id=f"grid{number}")
         yield Lines(id="arithmetic")
         yield Lines(id="message")
         with Horizontal(id="ask"):
@@ -121,7 +148,7 @@ class Explorer(App[None]):
     def on_mount(self) -> None:
         """Leave out what a terminal without Unicode cannot show."""
         if self.marks.ascii_only:
-            for each in (*self.query(Lines), self.query_one(MatrixGrid), self.query_one(Steps)):
+            for each in (*self.query(Lines), *self.query(MatrixGrid), self.query_one(Steps)):
                 each.add_class("ascii")
         if sys.__stdin__ is not None and sys.__stdin__.isatty() and hasattr(select, "poll"):
             self.set_interval(1.0, self.leave_where_nobody_is)
@@ -140,9 +167,9 @@ class Explorer(App[None]):
         shades = colours and self.console.color_system in {"truecolor", "256"}
         return Screen(self.size.width, True, self.encoding, colours, shades)
 
-    def matrix_of(self, layer: TracedLayer, step: str, lead: Cell) -> Matrix:
+    def matrix_of(self, layer: TracedLayer, step: str, lead: Cell, corner: str = "") -> Matrix:
         difference = layer.difference(step)
-        return Matrix(layer.trace, step, lead, self.marks, self.precision, difference)
+        return Matrix(layer.trace, step, lead, self.marks, self.precision, difference, corner)
 
     def on_load(self) -> None:
         """Before anything is drawn: a signal leaves the terminal as it was."""
@@ -160,18 +187,40 @@ class Explorer(App[None]):
         """Draw the walk as it is."""
         walk, screen = self.walk, self.marks
         steps = self.query_one(Steps)
-        self.lines("arithmetic").set_class(self.size.height >= TALL, "tall")
+        high = ARITHMETIC_OF_TALL if self.size.height >= TALL else ARITHMETIC
+        if self.size.height < LOW:  # the matrix comes first
+            rows = self.matrix(walk.layer, walk.step, walk.lead).rows
+            high = max(3, min(high, self.size.height - OTHERS - rows - 1))
+        self.lines("arithmetic").styles.height = high
+        steps.display = self.size.width >= NARROW
         steps.set_class(self.size.width >= WIDE, "wide")
         steps.set_class(walk.layer.before is not None, "edited")
         self.lines("title").show([view.title(walk, screen)])
         self.lines("heading").show(view.heading(walk, screen))
         roomy = 2 * len(walk.layer.steps) <= steps.size.height
         steps.show(walk, screen, 2 if roomy else 1)
-        matrix = self.matrix(walk.layer, walk.step, walk.lead)
-        self.query_one(MatrixGrid).show(matrix, walk.mode, walk.row, walk.column)
+        self.draw_heads()
         self.lines("foot").show([view.foot(self.size.width)])
         self.draw_arithmetic()
         self.say("")
+
+    def draw_heads(self) -> None:
+        """Draw the matrix, and on a wide terminal those of the next heads beside it."""
+        walk, grids = self.walk, list(self.query(MatrixGrid))
+        leads = [walk.lead, *next_heads(walk)]
+        matrices = [
+            self.matrix(walk.layer, walk.step, lead, head_word(walk, lead) if len(leads) > 1 else "")
+            for lead in leads
+        ]
+        needed = matrices[0].label_width + matrices[0].columns * matrices[0].cell_width(walk.mode) + BETWEEN
+        room = self.size.width - self.query_one(Steps).outer_size.width
+        shown = min(len(leads), room // needed) if self.size.width >= WIDE else 1
+        for number, grid in enumerate(grids):
+            grid.display = number < max(1, shown)
+            grid.styles.width = needed if shown > 1 else "1fr"
+            if grid.display:
+                alone = self.matrix(walk.layer, walk.step, walk.lead)
+                grid.show(matrices[number] if shown > 1 else alone, walk.mode, walk.row, walk.column)
 
     def draw_arithmetic(self) -> None:
         """Draw how the cell came about, in the width beside a scrollbar."""

@@ -15,10 +15,14 @@ from attnctl.verbs.explore.walk import NUMBERS
 
 
 class MatrixGrid(ScrollView, can_focus=False):
-    """A matrix that scrolls under its labels; a click on a cell goes there."""
+    """A matrix that scrolls under its labels; a click on a cell goes there.
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own word)
+    It is that of the head one stands in, or of one so many heads on.
+    """
+
+    def __init__(self, heads_on: int = 0, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own word)
         super().__init__(id=id)
+        self.heads_on = heads_on
         self.matrix: Matrix | None = None
         self.mode, self.row, self.column = NUMBERS, 0, 0
 
@@ -72,7 +76,7 @@ class MatrixGrid(ScrollView, can_focus=False):
         columns = range(first, min(matrix.columns, (x + room) // cell + 1))
         shift = x - first * cell
         if y == 0:
-            label: Parts = [TextSpan(" " * matrix.label_width)]
+            label: Parts = [TextSpan(pad_right(matrix.corner, matrix.label_width), "aside")]
             body = self.heading(columns, cell)
         else:
             style = "label+cursor" if row == self.row else "label"
@@ -107,7 +111,7 @@ class MatrixGrid(ScrollView, can_focus=False):
         assert self.matrix is not None
         out: Parts = []
         for column, spans in zip(columns, self.matrix.row(self.mode, row, columns, cell), strict=True):
-            here = row == self.row and column == self.column
+            here = row == self.row and column == self.column and not self.heads_on
             out += [TextSpan(text, f"{style}+cursor" if here else style) for text, style in spans]
         return out
 
@@ -122,4 +126,6 @@ class MatrixGrid(ScrollView, can_focus=False):
         column = self.column if event.x < matrix.label_width else column
         if row < matrix.rows and column < matrix.columns:
             event.stop()
+            if self.heads_on:
+                await self.app.run_action(f"head({self.heads_on})")
             await self.app.run_action(f"cell({row},{column})")
