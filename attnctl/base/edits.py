@@ -28,17 +28,20 @@ RULE = re.compile(r"\s*(=|\+=|\*=)\s*(.*\S)\s*", re.DOTALL)
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|-inf(inity)?")
 WORDS = {"true": 1.0, "false": 0.0}
 
-LIKE = "write it like attention_weights[0,love,:]=0, head_outputs[1]*=2 or attention_weights=@other.json"
+LIKE = (
+    "write it like attention_weights[0,love,:]=0, X[love]=[1, 0, 0, 1], head_outputs[1]*=2 or "
+    "attention_weights=@other.json"
+)
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One change: the cells, = or += or *=, and a number or the cells of another dump."""
+    """One change: the cells, = or += or *=, and a number, rows of numbers or the cells of another dump."""
 
     text: str
     address: Address
     rule: str
-    value: float | Trace
+    value: float | Array | Trace
 
     @property
     def step(self) -> str:
@@ -48,7 +51,7 @@ class Edit:
         """The step's numbers, changed. Raises AttnError where the edit does not fit them."""
         try:
             places = self.address.resolve(Trace({step.name: step}, {step.name: array}, header))
-            value = self.value if isinstance(self.value, float) else self.patch(self.value)
+            value = self.patch(self.value) if isinstance(self.value, Trace) else self.value
             self.check(array[places], value)
             out = array.copy()
             with np.errstate(all="ignore"):
@@ -72,7 +75,8 @@ class Edit:
     def check(self, own: Array, value: float | Array) -> None:
         """Refuse what cannot be put into these cells."""
         if np.shape(value) != np.shape(own) and not isinstance(value, float):
-            raise AttnError(f"{dims(np.shape(own))} here, but {dims(np.shape(value))} in the other dump")
+            where = "in the other dump" if isinstance(self.value, Trace) else "in the brackets"
+            raise AttnError(f"{dims(np.shape(own))} here, but {dims(np.shape(value))} {where}")
         if own.dtype == bool and not (self.rule == "=" and np.isin(value, (0, 1)).all()):
             raise AttnError(f"{self.step} is true or false; only =1 and =0 can change it")
 
@@ -168,10 +172,28 @@ def parse(text: str, read: ReadDump) -> Edit:
     word = rule[2]
     if word.startswith("@"):
         return Edit(text, address, rule[1], read(word[1:]))
+    return Edit(text, address, rule[1], read_rows(word) if word.startswith("[") else read_number(word))
+
+
+def read_number(word: str) -> float:
     digits = word.replace("−", "-").lower()
     if digits not in WORDS and not NUMBER.fullmatch(digits):
         raise AttnError(f"{quote(word)} is neither a number nor @FILE; {LIKE}")
-    return Edit(text, address, rule[1], WORDS[digits] if digits in WORDS else float(digits))
+    return WORDS[digits] if digits in WORDS else float(digits)
+
+
+def read_rows(word: str) -> Array:
+    """The numbers of [0, 1, 0], or of [[1, 0], [0, 1]]. Raises AttnError where rows are not as long."""
+    import json
+
+    def as_json(found: re.Match[str]) -> str:
+        return repr(read_number(found[0])).replace("inf", "Infinity")
+
+    try:
+        rows = json.loads(re.sub(r"[^\[\],\s]+", as_json, word))
+        return np.array(rows, dtype=np.float64)
+    except (ValueError, TypeError, RecursionError):
+        raise AttnError(f"{quote(word)} is no row or matrix; write [0, 1, 0] or [[1, 0], [0, 1]]") from None
 
 
 def renormalize(weights: Array, before: Array) -> Array:

@@ -59,7 +59,9 @@ class Form(Reader):
                 given |= {name: key.reader(value[name])} if name in value else {}
             except BadValueError as wrong:
                 problems += wrong_at(name, wrong)
-        problems += islice((self.explain_unknown(key) for key in value if key not in self.keys), ENOUGH)
+        problems += islice(
+            (self.explain_unknown(key, value[key]) for key in value if key not in self.keys), ENOUGH
+        )
         if problems:
             raise BadValueError(*problems[:ENOUGH], *self.misfits(given))
         if self.just_one and len(given) != 1:
@@ -70,7 +72,7 @@ class Form(Reader):
         """Keys that do not go together, among those that could be read, in a mapping with problems."""
         return ()
 
-    def explain_unknown(self, key: Any) -> Problem:
+    def explain_unknown(self, key: Any, value: Any) -> Problem:
         if not isinstance(key, str):
             return (key,), "a key that is no text; write a word"
         if any("\ud800" <= character < "\ue000" for character in key):

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,7 +36,26 @@ def test_edits(text, address, rule, value):
     assert (edit.address, edit.rule, edit.value, edit.text) == (address, rule, value, text)
 
 
+ROWS = [
+    ("X[love]=[1, 0, −2.5, .5]", [1, 0, -2.5, 0.5]),
+    ("scores[0] += [[1,2],\n[true, -inf]]", [[1, 2], [1, float("-inf")]]),
+    ("X*=[[[1]]]", [[[1]]]),
+]
+
+
+@pytest.mark.parametrize(("text", "rows"), ROWS, ids=[each[0] for each in ROWS])
+def test_rows_and_matrices(text, rows):
+    value = parse(text, read_one).value
+    assert (value.dtype, value.tolist()) == (np.float64, rows)
+
+
 SPELLED_NOT = [
+    ("X[0]=[1, 2", "no row or matrix"),
+    ("X[0]=[[1, 2], [3]]", "no row or matrix"),
+    ("X[0]=[1 2]", "no row or matrix"),
+    ("X[0]=[1, nan]", "'nan' is neither a number"),
+    ("X[0]=[]]", "no row or matrix"),
+    ("X[0]=" + "[" * 10**5, "no row or matrix"),
     ("", "no step to begin with"),
     ("=0", "no step to begin with"),
     ("X", "expected =, \\+= or \\*= and a value"),

@@ -231,7 +231,7 @@ FIELDS: dict[str, Setting] = {
                 "--edit",
                 EDIT,
                 "CELL=VALUE",
-                "Like 'attention_weights[0,love,:]=0', 'head_outputs[1]*=2' or "
+                "Like 'attention_weights[0,love,:]=0', 'X[love]=[1, 0, 0, 1]', 'head_outputs[1]*=2' or "
                 "'attention_weights=@other.json' (the same cells of another dump). May be repeated.",
                 parts=str,
                 repeated=True,

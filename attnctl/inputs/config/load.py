@@ -10,7 +10,7 @@ from attnctl.base import files
 from attnctl.base.errors import AttnError
 from attnctl.base.values import MAX_PROBLEMS, BadValueError, Path, json_path
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.examples import EXAMPLE, example
+from attnctl.inputs.config.examples import EXAMPLE, example, names
 from attnctl.inputs.config.settings import Settings
 
 
@@ -32,7 +32,9 @@ def load(path: str | pathlib.Path) -> Settings:
         with files.open_input(path) as file:
             raw = file.read(yaml.MAX_BYTES + 1)
     except FileNotFoundError:
-        raise AttnError(f"{path}: no such file; `attnctl config init -o {path}` writes one") from None
+        instead = f"did you mean {EXAMPLE}{path}?" if path in names() else ""
+        init = f"`attnctl config init -o {path}` writes one"
+        raise AttnError(f"{path}: no such file; {instead or init}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise AttnError(f"{path}: {reason}; give the path of a YAML file") from None
@@ -89,11 +91,14 @@ def places_in(text: str, name: str) -> Callable[[Path], str]:
 
 
 def as_written(text: str, path: Path) -> Path:
-    """The path with a rule's name made its place in the list: rules.mask -> rules[2].mask."""
+    """The path as the text has it: rules.mask -> rules[2].mask, weights.heads[1].W_Q -> weights.W_Q[1]."""
     match path:
         case ("rules", str(kind), *rest):
             rules = yaml.read(text, "")[0].get("rules", [])
             places = (i for i, rule in enumerate(rules) if isinstance(rule, dict) and kind in rule)
             return next((("rules", i, kind, *rest) for i in places), path)
+        case ("weights", "heads", int(head), str(name)):
+            by_head = "heads" in yaml.read(text, "")[0]["weights"]
+            return path if by_head else ("weights", name, head)
         case _:
             return path

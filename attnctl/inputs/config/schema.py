@@ -17,6 +17,7 @@ from attnctl.inputs.config.settings import FromFile, Settings, Weights
 from attnctl.inputs.config.tensors import WEIGHTS
 from attnctl.math.kind import QK_NORM_OPTIONS
 from attnctl.math.names import PROJECTED, matrix_of
+from attnctl.math.rules import RULES
 
 ELSEWHERE = {
     **{each.name: f"rules: [{flow(each.in_config)}]" for each in RULE_SETTINGS},
@@ -31,11 +32,12 @@ ELSEWHERE = {
 class ConfigForm(Form):
     """The mapping that a config is."""
 
-    def explain_unknown(self, key: Any) -> Problem:
+    def explain_unknown(self, key: Any, value: Any) -> Problem:
         """What to say of a key that belongs below another one, or that nobody reads."""
         if isinstance(key, str) and key in ELSEWHERE:
-            return (key,), f"not a key of its own; write {ELSEWHERE[key]}"
-        return super().explain_unknown(key)
+            rule = isinstance(value, str) and value in RULES  # mask: causal
+            return (key,), f"not a key of its own; write {f'rules: [{value}]' if rule else ELSEWHERE[key]}"
+        return super().explain_unknown(key, value)
 
     def misfits(self, given: Json) -> Iterator[Problem]:
         """Projections that do not have a row for each dimension of the embeddings.

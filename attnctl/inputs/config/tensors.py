@@ -7,7 +7,7 @@ from typing import Any
 
 from attnctl.base.forms import Choice, Form, ListOf
 from attnctl.base.setting import Setting
-from attnctl.base.values import FILE_NAME, SEED, WORD, Json, Reader, words
+from attnctl.base.values import FILE_NAME, SEED, WORD, Json, Reader, refuse, words
 from attnctl.inputs.config.settings import IDENTITY, NONE, STANDARD_NORMAL, FromFile, Random, Weights
 from attnctl.inputs.config.tables import BY_TOKEN, MATRIX, VECTOR
 
@@ -83,6 +83,24 @@ OUTPUT_TENSOR = source(MATRIX, IDENTITY, NONE, expected=f"{MATRIX_ROWS}, identit
 OFFSETS = source(VECTOR, expected="a vector; write numbers like [0.1, 0.2]")
 
 
+def or_by_head(whole: Choice, one: Reader, levels: int) -> Choice:
+    """The same, or that of each head, as a run shows it: a list around what has so many levels."""
+    each_head = ListOf(one, least=1)
+
+    def pick(value: Any) -> Reader | None:
+        return each_head if nested(value) > levels else whole.pick(value)
+
+    return Choice(pick, [*whole.forms, each_head], whole.expected)
+
+
+def nested(value: Any) -> int:
+    """How many lists are around the first number."""
+    return 1 + nested(value[0]) if isinstance(value, list) and value else 0
+
+
+TENSOR_BY_HEAD = or_by_head(TENSOR, MATRIX, 2)
+OFFSETS_BY_HEAD = or_by_head(OFFSETS, VECTOR, 1)
+
 ROWS_OR_SOURCE = source(
     MATRIX,
     IDENTITY,
@@ -104,8 +122,18 @@ EMBEDDINGS = Choice(pick_embeddings, [BY_TOKEN, *ROWS_OR_SOURCE.forms], ROWS_OR_
 
 
 def weights(given: Json) -> Weights:
+    """The weights of a mapping; those that are written by head become the per-head form."""
     more = {name: given.pop(name) for name in ("heads", "random", "file") if name in given}
-    return Weights(given, **more)
+    by_head = {name: value for name, value in given.items() if isinstance(value, tuple)}
+    if by_head and "heads" in more:
+        refuse(((name,), "by head, and there is heads, too; write it in one of them") for name in by_head)
+    if by_head:
+        count = max(map(len, by_head.values()))
+        more["heads"] = tuple(
+            {name: value[head] for name, value in by_head.items() if head < len(value)}
+            for head in range(count)
+        )
+    return Weights({name: given[name] for name in given if name not in by_head}, **more)
 
 
 HEAD = Form(
@@ -125,15 +153,19 @@ WEIGHTS = Form(
     "The weights that are given; the others are drawn.",
     [
         Setting("W", TENSOR, "One matrix for Q, K and V."),
-        Setting("W_Q", TENSOR, "Fused: d_model rows of heads · d_k numbers, the heads side by side."),
-        Setting("W_K", TENSOR, "Fused: d_model rows of kv_heads · d_k numbers."),
-        Setting("W_V", TENSOR, "Fused: d_model rows of kv_heads · d_v numbers."),
+        Setting(
+            "W_Q",
+            TENSOR_BY_HEAD,
+            "Fused: d_model rows of heads · d_k numbers, the heads side by side; or rows for each head.",
+        ),
+        Setting("W_K", TENSOR_BY_HEAD, "Fused: d_model rows of kv_heads · d_k numbers."),
+        Setting("W_V", TENSOR_BY_HEAD, "Fused: d_model rows of kv_heads · d_v numbers."),
         Setting(
             "W_O", OUTPUT_TENSOR, "heads · d_v rows of d_model numbers; none leaves the projection out."
         ),
-        Setting("b_Q", OFFSETS, "heads · d_k numbers, added to Q."),
-        Setting("b_K", OFFSETS, "kv_heads · d_k numbers, added to K."),
-        Setting("b_V", OFFSETS, "kv_heads · d_v numbers, added to V."),
+        Setting("b_Q", OFFSETS_BY_HEAD, "heads · d_k numbers, added to Q."),
+        Setting("b_K", OFFSETS_BY_HEAD, "kv_heads · d_k numbers, added to K."),
+        Setting("b_V", OFFSETS_BY_HEAD, "kv_heads · d_v numbers, added to V."),
         Setting("b_O", OFFSETS, "d_model numbers, added to the output."),
         Setting("heads", ListOf(HEAD), "W_Q, W_K and W_V head by head, instead of fused."),
         Setting("random", how_to_draw(Random()), "How to draw what is not given."),
