@@ -5,8 +5,8 @@ import pytest
 
 import attnctl
 from attnctl.base.errors import AttnError
+from attnctl.base.values import flow
 from attnctl.inputs.config.load import load
-from attnctl.verbs.conform.view import flow
 
 SIZES = {
     "two heads": "heads: 2",
