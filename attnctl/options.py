@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     rules: Sequence[Rule | str | Mapping[str, Any]] | None
     qk_norm: HeadNorm | Literal["rms", "layer"] | Mapping[str, Any] | None
     cache_unrotated: bool | None
+    logsumexp: bool | None
     backward: bool | None
     cotangent: str | None
     causal_offset: int | Literal["lengths"] | None

@@ -101,12 +101,12 @@ def variants():
         LEAVES.values(), norms, factors, (None, Rotary()), (False, True)
     ):
         given = dict.fromkeys((*start, *beside, names.SINK), "given")
-        yield Variant(given, d_k=4, rotary=rotary, qk_norm=how, cache_unrotated=unrotated)
+        yield Variant(given, d_k=4, rotary=rotary, qk_norm=how, cache_unrotated=unrotated, logsumexp=True)
 
 
 def unread(lines):
     """The steps that no other reads, but for the last one and the sink's share."""
-    read = {name for step in lines for name in step.inputs} | {names.SINK_WEIGHTS}
+    read = {name for step in lines for name in step.inputs} | {names.SINK_WEIGHTS, names.LOGSUMEXP}
     return [step.name for step in lines.steps[:-1] if step.name not in read]
 
 
@@ -151,7 +151,7 @@ def everything(batch=()):
     """Arrays and options whose traces hold every name between them."""
     beside = in_ours(("past_key", "past_value", "bias", "W_O", "b_O"), batch)
     beside |= {"mask": beside["bias"] > -0.5, "key_lengths": np.full(batch or 1, 8)}
-    options = {"softcap": 2.0, "causal": True}
+    options = {"softcap": 2.0, "causal": True, "logsumexp": True}
     yield {**beside, **in_ours(names.PROJECTED, batch)}, {**options, "positions": "alibi"}
     weights = in_ours(names.where(lambda row: row.is_split))
     crossed = {**beside, **weights, **in_ours(("X", "memory"), batch)}

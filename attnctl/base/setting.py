@@ -12,7 +12,7 @@ Given = dict[str, Any]
 """The settings that are given by flags, by keyword."""
 
 ATTENTION, SENTENCE, ARRAYS, EDIT = "Attention", "Sentence", "Arrays", "What if"
-GRADIENTS = "Gradients"
+GRADIENTS = "Log-sum-exp and gradients"
 """Groups of flags, as sections of a help: the commands that take one of a group take them all."""
 
 

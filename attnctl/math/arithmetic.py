@@ -1,18 +1,17 @@
 """One cell's arithmetic, written out: the small language that `explain` speaks.
 
-An expression is a tree of numbers, sums, products, quotients and the functions exp, sqrt, tanh,
-cos and sin. `code` writes it in full digits so that any calculator evaluates it; `display` writes
-it for people; `abridge` makes long sums short; `evaluate` gives what an expression comes to, and how
-far rounding may have moved that. A
-Number that was read from a step's input remembers where it came from, which is how an explanation
-goes back along the derivation.
+An expression is a tree of numbers, sums, products, quotients and the functions exp, log,
+sqrt, tanh, cos and sin. `code` writes it in full digits so that any calculator evaluates it;
+`display` writes it for people; `abridge` makes long sums short; `evaluate` gives what an expression
+comes to, and how far rounding may have moved that. A Number that was read from a step's input
+remembers where it came from, which is how an explanation goes back along the derivation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import reduce
-from math import copysign, cos, exp, inf, isfinite, isinf, isnan, nan, sin, sqrt, tanh
+from math import copysign, cos, exp, inf, isfinite, isinf, isnan, log, nan, sin, sqrt, tanh
 from operator import add
 from typing import NamedTuple
 
@@ -72,7 +71,7 @@ class Quotient(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A function of one expression: exp, sqrt, tanh, cos or sin."""
+    """A function of one expression: exp, log, sqrt, tanh, cos or sin."""
 
     name: str
     inside: Expr
@@ -182,6 +181,7 @@ def largest(parts: tuple[Expr, ...], most: int) -> tuple[list[Expr], Rest]:
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
     "exp": exp,
+    "log": log,
     "sqrt": sqrt,
     "tanh": tanh,
     "cos": cos,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from attnctl.math.names import DELTA, HEAD_OUTPUTS, OUTPUT, TABLE, gradient_of, way
+from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, TABLE, gradient_of, way
 from attnctl.math.ops import Given, Op
 from attnctl.math.ops.base import AddAll, Gradient, Line
 from attnctl.math.steps import Axes, Lines, Step
@@ -18,14 +18,15 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
     """The gradient of the loss by every name that what attention gives follows from.
 
     `given` says how what is handed in came about: `d_output`, or `d_head_outputs` where there is no
-    projection.
+    projection, and `d_logsumexp` where the loss is a function of that, too.
     """
     by_name = {step.name: step for step in steps}
-    root = root_of(by_name)
-    reached = [step for step in steps if step.name in needed(steps, [root])]
+    roots = [root_of(by_name), *([LOGSUMEXP] if gradient_of(LOGSUMEXP) in given else [])]
+    reached = [step for step in steps if step.name in needed(steps, roots)]
     readers = {step.name: [each for each in reached if step.name in each.inputs] for step in reached}
-    how = given.get(gradient_of(root), "given")
-    yield like(by_name[root], gradient_of(root), Given(), (), how)
+    for root in roots:
+        how = given.get(gradient_of(root), "given")
+        yield like(by_name[root], gradient_of(root), Given(), (), how)
     ways: dict[str, list[str]] = {}
     for step in reversed(reached):
         for line in gradients(step, by_name, readers):

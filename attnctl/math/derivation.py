@@ -30,6 +30,7 @@ from attnctl.math.ops import (
     Given,
     Hide,
     LayerNorm,
+    LogSumExp,
     MatMul,
     MatMulT,
     Merge,
@@ -301,6 +302,9 @@ def attention(v: Variant, at: Latest) -> Lines:
         yield line("softcapped_scores", Squeeze(cap.cap), (at["S"],), formula)
     yield from biases(v, at)
     yield from masking(v, at)
+    if v.logsumexp or v.backward:
+        formula = f"max + ln Σ exp({at['S']} − max) over keys"
+        yield line("logsumexp", LogSumExp(), (at["S"],), formula)
     if "sink" in v.given:
         yield from given(v, "sink")
         formula = "softmax over keys and sink, the keys' share"

@@ -127,6 +127,13 @@ BACKWARD = Setting(
     True,
     Flag("--backward", GRADIENTS),
 )
+LOGSUMEXP = Setting(
+    "logsumexp",
+    SWITCH,
+    "The logarithm of what softmax divides each row by, as a step (--backward has it, too).",
+    True,
+    Flag("--logsumexp", GRADIENTS),
+)
 DRAWN, ONES = "drawn", "ones"
 COTANGENT = Setting(
     "cotangent",
@@ -145,6 +152,7 @@ class Kind:
     rules: tuple[Rule, ...] = ()
     qk_norm: HeadNorm | None = field(default=None, metadata={"setting": QK_NORM})
     cache_unrotated: bool = field(default=False, metadata={"setting": CACHE_UNROTATED})
+    logsumexp: bool = field(default=False, metadata={"setting": LOGSUMEXP})
     backward: bool = field(default=False, metadata={"setting": BACKWARD})
     cotangent: str | None = field(default=None, metadata={"setting": COTANGENT})
 

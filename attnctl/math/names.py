@@ -27,6 +27,7 @@ BIASED, MASKED = "biased_scores", "masked_scores"
 BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
 NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
+LOGSUMEXP = "logsumexp"
 BIAS_TABLE, GATED = "bias_table", "gated"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
 
@@ -197,6 +198,7 @@ ROWS = (
     given(MASK, "mask", SCORES, once=True),
     scores(MASKED, hidden=-inf),
     given(SINK, "sink", "head", once=True),
+    Name(LOGSUMEXP, "L", ("head query",)),
     scores(WEIGHTS, "A", hidden=0.0),
     Name(SINK_WEIGHTS, "A_sink", ("head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
@@ -242,7 +244,7 @@ READERS = {
     "latent_KV": ("K_latent", K, V),
     "latent_KV_normed": ("K_latent", K, V),
 }
-"""What several lines may read, and those lines."""
+"""What several lines may read, and those lines; softmax may read any scores."""
 
 
 def gradient_of(name: str) -> str:
@@ -260,7 +262,7 @@ def gradients() -> Iterator[Name]:
     for row in reversed(ROWS):
         if row.name in NO_GRADIENT:
             continue
-        begins = row.name in {OUTPUT, HEAD_OUTPUTS}
+        begins = row.name in {OUTPUT, HEAD_OUTPUTS, LOGSUMEXP}
         own = row._replace(
             name=gradient_of(row.name),
             symbol=f"d{row.symbol}",
@@ -270,7 +272,8 @@ def gradients() -> Iterator[Name]:
             result=False,
             gradient=row.name,
         )
-        yield from (own._replace(name=way(row.name, each)) for each in READERS.get(row.name, ()))
+        readers = (WEIGHTS, LOGSUMEXP) if row.of_scores else READERS.get(row.name, ())
+        yield from (own._replace(name=way(row.name, each)) for each in readers)
         yield own
         if row.name == WEIGHTS:
             yield Name(DELTA, "δ", ("head query",), gradient=WEIGHTS)

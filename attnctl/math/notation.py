@@ -3,7 +3,7 @@
 A form is a tree of terms. It reads inputs at places; a place is an axis of the cell, an index that a
 sum runs over, or a whole number made of these by + - * // % and abs. Numbers that an op knows by
 itself (angles, slopes, who is hidden) are tables over places. Of what is read, forms make sums,
-differences, products, quotients, and the functions exp, sqrt, tanh, cos and sin.
+differences, products, quotients, and the functions exp, log, sqrt, tanh, cos and sin.
 
 >>> i = index(k.shape[-1])
 >>> total(i, q.at(*lead, row, i) * k.at(*lead, column, i))
@@ -128,7 +128,7 @@ def known(body: Term) -> Term:
 
 
 def call(name: str, inside: Operand) -> Term:
-    """A function: exp, sqrt, tanh, cos or sin."""
+    """A function: exp, log, sqrt, tanh, cos or sin."""
     return Term("call", name, inside)
 
 

@@ -89,6 +89,7 @@ KINDS = {
     "capped causal": kind(Softcap(3.0), Causal(), loud=2),
     "bias": kind(bias=(6, 6)),
     "alibi": kind(Alibi(), heads=4),
+    "summed": kind(logsumexp=True),
     "backward": kind(backward=True),
     "backward causal": kind(Causal(), backward=True),
     "backward long": kind(X=LONG, backward=True),

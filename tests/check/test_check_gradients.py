@@ -16,6 +16,7 @@ KINDS = {
     "softcap": {"softcap": 1.5},
     "rotary": {"rope": True},
     "bias": {"bias": True},
+    "blind": {"blind": True},
 }
 
 
@@ -36,7 +37,16 @@ def transposed(x):
 
 
 def passes(
-    mistake="", *, kv_heads=4, causal=False, softcap=None, rope=False, bias=False, n=24, dtype="float64"
+    mistake="",
+    *,
+    kv_heads=4,
+    causal=False,
+    softcap=None,
+    rope=False,
+    bias=False,
+    blind=False,
+    n=24,
+    dtype="float64",
 ):
     """Attention of two sentences with four heads, forth and back as a kernel does it, with one mistake."""
     rng = np.random.RandomState(7)
@@ -57,9 +67,12 @@ def passes(
     s1 = s0 if softcap is None else softcap * np.tanh(s0 / softcap)
     s = s1 if added is None else s1 + added
     seen = np.tri(n, dtype=bool) if causal else np.ones((n, n), dtype=bool)
+    if blind:
+        seen[3] = False
     hidden = np.where(seen, s, -np.inf)
-    lse = np.log(np.exp(hidden).sum(axis=-1, keepdims=True))
-    a = np.exp(hidden - lse)
+    with np.errstate(divide="ignore"):
+        lse = np.log(np.exp(hidden).sum(axis=-1, keepdims=True))
+    a = np.exp(hidden - np.where(np.isinf(lse), 0, lse))
     o = near((a @ values).astype(size))
 
     p = a
@@ -102,11 +115,18 @@ def passes(
         d_q, d_k = turned(d_q, -1), turned(d_k, -1)
     out |= {"dq": d_q, "dk": d_k, "dv": d_v}
     beside = {} if added is None else {"bias": added}
+    beside |= {"mask": seen} if blind else {}
     grown = {name: near(x.astype(size)) for name, x in out.items()}
+    if mistake == "logsumexp-base-2":
+        lse = lse / np.log(2)
+    if mistake == "logsumexp-without-maximum":
+        lse = lse - hidden.max(axis=-1, keepdims=True)
+    grown["lse"] = near(lse[..., 0].astype(size))
     return {"q": q, "k": k, "v": v, "o": o, "do": d_o, **beside, **grown}
 
 
 def meant(kind):
+    """What is asked for besides arrays."""
     options = {"positions": "rope"} if kind.get("rope") else {}
     return options | {name: kind[name] for name in ("causal", "softcap") if name in kind}
 
@@ -119,9 +139,10 @@ TYPES = ("float64", "float32", "float16", "bfloat16")
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_right_backward_pass_agrees(kind, dtype):
     report = attnctl.check(passes(**kind, dtype=dtype), **meant(kind))
-    assert report.agrees, report.findings
+    assert not report.findings
     judged = {name for name, step in report.steps.items() if step.verdict.value == "agrees"}
-    assert judged >= {"d_Q", "d_K", "d_V", "head_outputs"}
+    assert judged >= {"d_Q", "d_K", "d_V", "head_outputs"}  # of sums in bfloat16 nobody can tell
+    assert "logsumexp" in judged or dtype == "bfloat16"
 
 
 WHERE = {

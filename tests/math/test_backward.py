@@ -67,3 +67,46 @@ def test_a_gradient_of_another_shape_is_refused():
     arrays = {name: np.ones((3, 2)) for name in "QKV"}
     with pytest.raises(AttnError, match="d_head_outputs"):
         attnctl.attend({**arrays, "d_output": np.ones((4, 2))}, backward=True)
+
+
+def test_the_logarithm_of_what_softmax_divides_by():
+    rng = np.random.RandomState(0)
+    arrays = {name: rng.standard_normal((2, 7, 4)) for name in "QKV"}
+    arrays["mask"] = rng.uniform(size=(7, 7)) < 0.7
+    arrays["mask"][3] = False
+    trace = attnctl.attend(arrays, logsumexp=True)
+    sums = np.exp(trace["masked_scores"]).sum(axis=-1)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(trace["logsumexp"], np.log(sums), rtol=0, atol=1e-14)
+    assert (trace["logsumexp"][:, 3] == -np.inf).all()
+    large = attnctl.attend({**arrays, "Q": 1e4 * arrays["Q"]}, logsumexp=True)
+    assert np.isfinite(large["logsumexp"][:, :3]).all()
+
+
+@pytest.mark.parametrize("keep", [["logsumexp"], ["logsumexp", "head_outputs"]])
+def test_it_is_the_same_where_no_scores_are_kept(keep):
+    rng = np.random.RandomState(0)
+    arrays = {name: rng.standard_normal((2, 1100, 4)) for name in "QKV"}
+    whole = attnctl.attend(arrays, causal=True, logsumexp=True)
+    lean = attnctl.attend(arrays, causal=True, logsumexp=True, keep=keep)
+    assert list(lean) == keep
+    for name in keep:
+        np.testing.assert_allclose(lean[name], whole[name], rtol=0, atol=1e-12)
+
+
+def test_a_loss_of_the_log_sum_exp_too():
+    rng = np.random.RandomState(0)
+    arrays = {name: rng.standard_normal((2, 5, 4)) for name in "QKV"}
+    d = {"d_head_outputs": rng.standard_normal((2, 5, 4)), "d_logsumexp": rng.standard_normal((2, 5))}
+    trace = attnctl.attend({**arrays, **d}, backward=True, causal=True)
+
+    def loss(q):
+        run = attnctl.attend({**arrays, "Q": q}, causal=True, logsumexp=True)
+        return (run["head_outputs"] * d["d_head_outputs"]).sum() + (
+            run["logsumexp"] * d["d_logsumexp"]
+        ).sum()
+
+    step = 1e-6 * rng.standard_normal(arrays["Q"].shape)
+    slope = (loss(arrays["Q"] + step) - loss(arrays["Q"] - step)) / 2
+    assert slope == pytest.approx((trace["d_Q"] * step).sum(), rel=1e-6)
+    assert "d_masked_scores_through_logsumexp" in trace

@@ -17,7 +17,7 @@ from attnctl.math.arithmetic import code, evaluate, numbers
 from attnctl.math.filling import filler, form_of
 from attnctl.math.ops import OPS, Given, Op
 
-NAMES = {name: getattr(math, name) for name in ("exp", "sqrt", "tanh", "cos", "sin")}
+NAMES = {name: getattr(math, name) for name in ("exp", "log", "sqrt", "tanh", "cos", "sin")}
 NAMES |= {"Infinity": math.inf, "NaN": math.nan, "__builtins__": {}}
 
 COMPUTED = [kind for kind in OPS.values() if kind.apply is not Op.apply]

@@ -24,6 +24,7 @@ from attnctl.math.kind import KIND, HeadNorm
 from attnctl.math.names import (
     EMBEDDINGS,
     KEY_LENGTHS,
+    LOGSUMEXP,
     NORM_BIASES,
     NORM_WEIGHTS,
     OUTPUT,
@@ -110,6 +111,8 @@ def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep
         raise AttnError(f"{place}: a dump of attnctl says itself how its arrays are laid out; leave it out")
     if any(name in TABLE and TABLE[name].gradient for name in trace):
         settings = replace(settings, backward=True)
+    if LOGSUMEXP in trace:
+        settings = replace(settings, logsumexp=True)
     laid = read_any(
         with_written(trace, settings, lengths),
         settings,

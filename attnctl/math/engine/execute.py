@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.engine.overflow import Found, in_range, n_by_n, overflow
-from attnctl.math.engine.tiles import Progress, Stretch, blockwise, stretch_of
+from attnctl.math.engine.tiles import Progress, Stretch, after_head, blockwise, stretch_of
 from attnctl.math.names import TABLE, WEIGHTS
 from attnctl.math.ops import Given
 
@@ -144,8 +144,8 @@ def laid_out(
     kept = {}
     for step in stretch:
         if step.name in keep or step.axes[-1] != "key":
-            columns = sizes["key"] if step.axes[-1] == "key" else values[step.inputs[1]].shape[-1]
-            kept[step.name] = np.zeros((*lead, sizes["query"], columns), q.dtype)
+            columns = {**sizes, step.axes[-1]: sizes.get(step.axes[-1]) or values[step.inputs[1]].shape[-1]}
+            kept[step.name] = np.zeros((*lead, *(columns[axis] for axis in after_head(step))), q.dtype)
             if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
                 kept[step.name].fill(hidden)
     return Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)

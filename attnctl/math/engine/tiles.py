@@ -25,8 +25,8 @@ from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine import blas
 from attnctl.math.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
-from attnctl.math.names import TABLE, WEIGHTS
-from attnctl.math.ops import Add, Block, Given, Hide, MatMul, RowWise, Softmax
+from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
+from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, RowWise, Softmax
 
 Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]
@@ -70,7 +70,7 @@ class Stretch:
     def online(self) -> bool:
         """Whether rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
         last = tuple(type(step.op) for step in self.steps[-2:])
-        return self.in_range and last == (Softmax, MatMul) and WEIGHTS not in self.kept
+        return self.in_range and last == (Softmax, MatMul) and not {WEIGHTS, LOGSUMEXP} & self.kept.keys()
 
     @cached_property
     def values(self) -> Array:
@@ -157,7 +157,7 @@ class Stretch:
             assert isinstance(step.op, RowWise)
             out = work if step.axes[-1] == "key" else None
             if step.name in self.kept:
-                out = self.cut(self.kept[step.name], step.axes[-2:], lead, cuts)
+                out = self.cut(self.kept[step.name], after_head(step), lead, cuts)
             values[step.name] = step.op.block(at).apply(*(values[name] for name in step.inputs), out=out)
             if note:
                 note(step, values[step.name])
@@ -195,10 +195,17 @@ class Stretch:
 def stretch_of(steps: Iterable[Step]) -> list[Step]:
     """The steps from scores to head outputs: those with a row of keys for each query, and A V."""
     forward = [step for step in steps if not TABLE[step.name].gradient]
+    mixing = [step for step in forward if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
     scores = [
         step for step in forward if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
     ]
-    return scores + [step for step in forward if WEIGHTS in step.inputs and isinstance(step.op, RowWise)]
+    rows = [step for step in forward if isinstance(step.op, LogSumExp)]
+    return [*scores[:-1], *rows, *scores[-1:], *mixing] if mixing else [*scores, *rows]
+
+
+def after_head(step: Step) -> tuple[str, ...]:
+    """The axes of a step that one head has."""
+    return step.axes[step.axes.index("head") + 1 :]
 
 
 def blockwise(

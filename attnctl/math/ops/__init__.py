@@ -4,7 +4,7 @@ from attnctl.math.ops.base import OPS, Add, Backward, Block, Copy, Given, Op, Ro
 from attnctl.math.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax
 from attnctl.math.ops.norms import LayerNorm, RMSNorm
 from attnctl.math.ops.placed import Hide, Placed, Slope
-from attnctl.math.ops.scores import MatMul, MatMulT, Scale, Softmax, Squeeze
+from attnctl.math.ops.scores import LogSumExp, MatMul, MatMulT, Scale, Softmax, Squeeze
 from attnctl.math.ops.vectors import Append, Merge, Project, Repeat, Rotate, Sinusoid
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Given",
     "Hide",
     "LayerNorm",
+    "LogSumExp",
     "MatMul",
     "MatMulT",
     "Merge",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import inf, prod, sqrt
 
 import numpy as np
 
@@ -203,6 +203,61 @@ class Softmax(RowWise):
         yield Gradient(DELTA, RowDot(), (d, line.name), f"Σ over keys of {d} ∘ {line.name}")
         formula = f"{line.name} ∘ ({d} − {DELTA})"
         yield Gradient(line.inputs[0], SoftmaxBack(), (line.name, d, DELTA), formula)
+
+
+class LogSumExp(RowWise):
+    """max + ln Σ exp(s − max) over keys, natural; −∞ for a row that sees nothing.
+
+    With it softmax is exp(s − L): what the backward pass reads, and what joins parts of a row.
+    """
+
+    signature = "(..., key) -> (...)"
+    words = "The logarithm of what softmax divides a row by: its shares are exp(score − {name})."
+
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
+        top = s.max(axis=-1)
+        least = np.where(np.isneginf(top), s.dtype.type(0), top)
+        total = np.exp(s - least[..., None]).sum(axis=-1, dtype=np.result_type(s, np.float32))
+        with np.errstate(divide="ignore"):  # the logarithm of an empty sum is −∞
+            return np.add(least, np.log(total), out=out, casting="same_kind").astype(s.dtype, copy=False)
+
+    def form(self, cell: Places, s: Input) -> Term:
+        """max + log(Σ exp(s − max)) over the keys that are seen."""
+        j = index(s.shape[-1], "j")
+        top = largest(j, s.at(*cell, j))
+        every = total(j, call("exp", s.at(*cell, j) - top), seen=s.at(*cell, j))
+        return where(is_seen(top), top + call("log", every), -inf)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A maximum, a difference, a function and a sum a score."""
+        return 4 * prod(inputs[0])
+
+    def adjoint(self, line: Line, d: str) -> Gradients:
+        """ds = exp(s − L) · d."""
+        (scores,) = line.inputs
+        formula = f"exp({scores} − {line.name}) · {d}"
+        yield Gradient(scores, LogSumExpBack(), (scores, line.name, d), formula)
+
+
+class LogSumExpBack(Backward):
+    """exp(s − L) · d: a score moves the logarithm by the share that it has."""
+
+    signature = "(..., n), (...), (...) -> (..., n)"
+    words = "A score moves {1} by the share that it has: that share, times {2}."
+
+    def apply(self, s: Array, total: Array, d: Array) -> Array:
+        seen = np.where(np.isneginf(total), total.dtype.type(0), total)
+        return np.exp(s - seen[..., None]) * d[..., None]
+
+    def form(self, cell: Places, s: Input, total: Input, d: Input) -> Term:
+        """exp(s − L) · d."""
+        row = cell[:-1]
+        share = call("exp", s.at(*cell) - total.at(*row)) * d.at(*row)
+        return where(is_seen(s.at(*cell)), share, 0 * d.at(*row))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A difference, a function and a product a cell."""
+        return 3 * prod(shape)
 
 
 class SoftmaxBack(Backward):
