@@ -274,6 +274,37 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     page.wait_for_function("location.hash.startsWith('#L0')")
 
 
+def test_two_heads_are_compared(show, tmp_path):
+    trace = attnctl.run("I love AI", heads=3, d_model=6)
+    page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#H0/AI/love/attention_weights")
+    page.get_by_role("radio", name="head 2").click(modifiers=["Shift"])
+    page.mouse.move(5, 5)
+    assert page.locator("figcaption").all_inner_texts() == ["head 0", "head 2"]
+    weights = trace["attention_weights"][:, 2]
+    assert page.locator(".curves .also").count() == (weights[2] >= 0.02).sum()
+    cell = cell_of(page, "attention_weights, head 2", 2, 0)
+    assert cell.inner_text() == f"{weights[2, 0]:.2f}"
+    cell.hover()
+    assert page.locator("#proof .value").inner_text() == f"{weights[2, 0]:.4f}".rstrip("0")
+    assert page.locator("figcaption").count() == 2
+    page.get_by_role("radio", name="head 2").click(modifiers=["Shift"])
+    assert page.locator("figcaption").count() == 0
+
+
+def test_of_a_pair_of_sentences_one_is_looked_at(show, tmp_path):
+    trace = attnctl.run("[CLS] I love [SEP] AI too [SEP]", heads=2)
+    trace.header["special"] = [0, 3, 6]
+    page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#H0/love/love/attention_weights")
+    words = page.get_by_role("group", name="query tokens").get_by_role("button")
+    weights = trace["attention_weights"][0, 2]
+    for name, keys in (("A → A", range(4)), ("A → B", range(4, 7))):
+        page.get_by_role("button", name=name).click()
+        shaded = [each.evaluate("(word) => word.style.backgroundColor !== ''") for each in words.all()]
+        assert shaded == [at in keys and weights[at] >= 0.02 for at in range(7)]
+
+
 def pixels(page, selector):
     """A canvas as (row, column, red green blue)."""
     flat, width = page.locator(selector).evaluate(

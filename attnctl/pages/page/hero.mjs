@@ -70,13 +70,10 @@ export class Hero {
   }
 
   /** Show what a query gives to each key. */
-  show({ query, key, weights, shades, label }) {
-    this.shown = { query, key, weights, shades };
-    const strongest = [...weights.keys()]
-      .filter((at) => weights[at] >= LEAST)
-      .sort((a, b) => weights[b] - weights[a])
-      .slice(0, STRONGEST);
-    if (key !== undefined && !strongest.includes(key)) strongest.push(key);
+  show({ query, key, weights, also, shades, label }) {
+    this.shown = { query, key, weights, also };
+    const strongest = strongestOf(weights);
+    if (weights[key] && !strongest.includes(key)) strongest.push(key);
     this.strongest = strongest;
     this.keys.buttons.forEach((button, at) => {
       const shade = shades.colour(weights[at]);
@@ -101,7 +98,7 @@ export class Hero {
 
   draw() {
     if (!this.shown || this.element.hidden) return;
-    const { query, weights, key } = this.shown;
+    const { query, weights, key, also } = this.shown;
     const frame = this.element.getBoundingClientRect();
     const box = (button) => {
       const { left, top, width, bottom } = button.getBoundingClientRect();
@@ -110,19 +107,26 @@ export class Hero {
     };
     const thick = this.element.classList.contains("small") ? 1.5 : 6;
     const from = box(this.queries.buttons[query]);
-    const paths = this.strongest.map((at) =>
+    const path = (given, most, kind) => (at) =>
       drawn("path", {
         d: curve(from, box(this.keys.buttons[at])),
-        class: at === key ? "here" : null,
-        "stroke-width": (1.2 + thick * weights[at]).toFixed(1),
-        "stroke-opacity": (
-          0.35 +
-          0.6 * Math.min(1, weights[at] / (weights[this.strongest[0]] || 1))
-        ).toFixed(2),
-      }),
+        class: kind(at),
+        "stroke-width": (1.2 + thick * given[at]).toFixed(1),
+        "stroke-opacity": (0.35 + 0.6 * Math.min(1, given[at] / (most || 1))).toFixed(2),
+      });
+    const paths = this.strongest.map(
+      path(weights, weights[this.strongest[0]], (at) => (at === key ? "here" : null)),
     );
+    const second = also ? strongestOf(also) : [];
+    paths.push(...second.map(path(also, also?.[second[0]], () => "also")));
     this.curves.replaceChildren(...paths);
   }
+}
+
+/** The keys that get most, as many as are drawn. */
+function strongestOf(weights) {
+  const strong = [...weights.keys()].filter((at) => weights[at] >= LEAST);
+  return strong.sort((a, b) => weights[b] - weights[a]).slice(0, STRONGEST);
 }
 
 /** A curve from one word to another: over the line where both stand on it, else between the lines. */

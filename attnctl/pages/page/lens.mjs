@@ -24,6 +24,8 @@ const TOGGLES = {
   first: ["without first", "the first key, which often takes most, is left out"],
   row: ["by row", "each row is shaded by its own largest"],
   weighted: ["value-weighted", "‖A·V·W_O‖: how much each key's value adds (Kobayashi et al. 2020)"],
+  within: ["A → A", "curves to the word's own sentence alone"],
+  across: ["A → B", "curves to the other sentence alone"],
 };
 
 export class Lens {
@@ -157,6 +159,10 @@ export class Lens {
       if (this.at !== this.locked.trace) await this.open(this.locked.trace);
       return this.render(this.locked);
     }
+    if (how === "also") {
+      this.also = this.also === head || head === this.locked.places.head ? undefined : head;
+      return this.render(this.locked);
+    }
     const places = { ...this.locked.places, head };
     if (how === "lock") return this.lock({ trace, places });
     if (trace !== this.at) return undefined; // another layer is opened by a click
@@ -202,13 +208,13 @@ export class Lens {
     if (!step) return;
     const cell = opened.cell(step, places);
     const lead = cell.slice(0, -2);
-    const key = `${this.at} ${name} ${lead} ${[...this.toggles]}`;
-    if (key !== this.drawn) {
+    const key = `${this.at} ${name} ${[...this.toggles]} ${this.also}`;
+    if (key !== this.drawn || !this.panels.some((panel) => String(panel.lead) === String(lead))) {
       this.drawn = key;
       this.centre(step, lead);
       this.way.show(name);
     }
-    this.map.show(this.at, places.head ?? 0);
+    this.map.show(this.at, places.head ?? 0, this.also);
     this.heroShow(step, places, cell);
     const place = [cell.at(-2) ?? 0, (cell.at(-1) ?? 0) - this.skipped];
     if (step.shape.length === 1) place[0] = 0;
@@ -232,11 +238,23 @@ export class Lens {
     if (!opened.weights) return;
     const [query, key] = opened.cell(opened.weights, places).slice(-2);
     const both = step.axes.includes("query") && step.axes.includes("key");
-    const weights = opened.row(places);
-    if (this.toggles.has("first")) weights[0] = 0;
+    const looked = (head) => this.looked(query, opened.row({ ...places, head }));
+    const weights = looked(places.head);
+    const also = this.also === undefined || this.also === places.head ? undefined : looked(this.also);
     const shades = this.weightShades ?? new Shades(1);
     const label = this.where(places);
-    this.hero.show({ query, key: both ? key : undefined, weights, shades, label, cell });
+    this.hero.show({ query, key: both ? key : undefined, weights, also, shades, label, cell });
+  }
+
+  /** What of a row of weights is drawn: without the first key, of one sentence of two, if so asked. */
+  looked(query, weights) {
+    const parts = this.opened.sentences();
+    const own = (key) => parts[key] === parts[query];
+    return weights.map((weight, key) => {
+      if (this.toggles.has("first") && key === 0) return 0;
+      if (this.toggles.has("within") && !own(key)) return 0;
+      return this.toggles.has("across") && own(key) ? 0 : weight;
+    });
   }
 
   /** Layer and head, in words. */
@@ -266,7 +284,7 @@ export class Lens {
       element.replaceChildren(this.heading(step), make("p", {}, "no numbers"));
       return;
     }
-    const parts = this.parts(step, lead);
+    const parts = this.compared(step, lead);
     const many = parts.length;
     const holder = make("div", { class: "panels" });
     element.replaceChildren(
@@ -284,11 +302,22 @@ export class Lens {
       height: Math.max(LEAST.height, narrow ? innerHeight * NARROW : innerHeight - top - BELOW),
     };
     this.panels = parts.map((part) => {
-      const matrix = matrixFor(part, (_of, place, how) => this.cellActed(step, lead, place, how));
+      const matrix = matrixFor(part, (_of, place, how) => this.cellActed(step, part.lead, place, how));
       const scroll = make("div", { class: "scroll" }, matrix.build(room));
       holder.append(make("figure", {}, ...(part.name ? [make("figcaption", {}, part.name)] : []), scroll));
-      return { matrix, part };
+      return { matrix, part, lead: part.lead };
     });
+  }
+
+  /** The matrices of one head, and those of the head that it is compared with. */
+  compared(step, lead) {
+    const own = this.parts(step, lead);
+    const axis = step.axes.indexOf("head");
+    const many = step.shape[axis];
+    const head = axis < lead.length && many === this.opened.weights?.shape.at(-3) ? this.also : undefined;
+    if (own.length > 1 || head === undefined || head >= many || head === lead[axis]) return own;
+    const other = this.parts(step, lead.toSpliced(axis, 1, head));
+    return [...own, ...other].map((part, id) => ({ ...part, id, name: `head ${part.lead[axis]}` }));
   }
 
   /** The matrix of a step, and beside it what a finding holds against it. */
@@ -308,6 +337,7 @@ export class Lens {
       ...whole,
       id: 0,
       step,
+      lead,
       square,
       columns: whole.columns - skip,
       columnNames: whole.columnNames.slice(skip),
@@ -358,7 +388,8 @@ export class Lens {
   }
 
   shadedBy(shades, part) {
-    const text = (row, column) => inColumns(part.value(row, column), this.page.look.precision).replace("-", "−");
+    const text = (row, column) =>
+      inColumns(part.value(row, column), this.page.look.precision).replace("-", "−");
     if (!this.toggles.has("row")) return { ...part, shades, text, shaded: part.value };
     const most = Array.from({ length: part.rows }, (_, row) =>
       everyOf(1, part.columns, (_, column) => part.value(row, column))
@@ -394,6 +425,8 @@ export class Lens {
       first: keyed,
       row: true,
       weighted: step === opened.weights && Boolean(opened.norms),
+      within: opened.sentences().at(-1) > 0,
+      across: opened.sentences().at(-1) > 0,
     };
     const buttons = Object.entries(TOGGLES)
       .filter(([name]) => offered[name])
@@ -419,6 +452,8 @@ export class Lens {
 
   toggle(name) {
     this.toggles[this.toggles.has(name) ? "delete" : "add"](name);
+    const opposite = { within: "across", across: "within" }[name];
+    this.toggles.delete(opposite);
     this.redraw();
     document.querySelector(`[data-toggle="${name}"]`)?.focus();
   }

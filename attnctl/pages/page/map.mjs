@@ -71,7 +71,8 @@ export class HeadMap {
     );
     controls.hidden = !kinds.length || this.shown.length < FEW;
     const title = this.layered ? "Layers and heads" : "Heads";
-    this.element.replaceChildren(make("h2", {}, title), controls, this.grid, this.readout);
+    const hint = make("p", { class: "hint" }, "Shift + click compares a head");
+    this.element.replaceChildren(make("h2", {}, title), controls, this.grid, this.readout, hint);
     this.buttons = this.shown.map((each) => this.button(each));
     this.arrange();
   }
@@ -97,7 +98,9 @@ export class HeadMap {
       this.readout.textContent = this.told(each);
       this.act(each.trace, each.head, "look");
     });
-    button.addEventListener("click", () => this.act(each.trace, each.head, "lock"));
+    button.addEventListener("click", ({ shiftKey }) =>
+      this.act(each.trace, each.head, shiftKey ? "also" : "lock"),
+    );
     Object.assign(each, { button, canvas });
     return button;
   }
@@ -178,11 +181,12 @@ export class HeadMap {
     }
   }
 
-  show(trace, head) {
+  show(trace, head, also) {
     for (const each of this.shown ?? []) {
       const is = each.trace === trace && each.head === head;
       each.button.ariaChecked = String(is);
       each.button.tabIndex = is ? 0 : -1;
+      each.button.classList.toggle("also", each.trace === trace && each.head === also && !is);
       if (is) this.readout.textContent = this.told(each);
     }
   }

@@ -39,7 +39,8 @@ export function forPeople(value, precision = 4) {
 /** So many decimals, always, that numbers stand in columns; large ones by exponent. */
 export function inColumns(value, precision = 2) {
   if (!Number.isFinite(value)) return named(value);
-  const text = Math.abs(value) < 1000 ? value.toFixed(precision) : value.toExponential(0).replace("e+", "e");
+  const text =
+    Math.abs(value) < 1000 ? value.toFixed(precision) : value.toExponential(0).replace("e+", "e");
   return Number(text) === 0 ? text.replace("-", "") : text;
 }
 

@@ -48,6 +48,14 @@ class Opened {
     return [this.names(this.weights, axes - 2), this.names(this.weights, axes - 1)];
   }
 
+  /** For each key the number of its sentence: a special token in the middle ends one. */
+  sentences() {
+    const [, keys] = this.sides();
+    const ends = new Set((this.view.special ?? []).filter((at) => at > 0));
+    let number = 0;
+    return keys.map((_, at) => (ends.has(at) && at < keys.length - 1 ? number++ : number));
+  }
+
   /** The cell of a step that stands at places by axis, as near as it has one. */
   cell(step, places) {
     return step.axes.map((axis, at) => {
