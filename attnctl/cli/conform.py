@@ -161,11 +161,13 @@ def conform(
     if what.suite and what.replay:
         raise AttnError("--replay: it runs one case; leave out --suite")
     files, printed = files_for("conform", output)
-    asked = read_request(target, how, what, report, given=arrays, always=always)
+    request = read_request(target, how, what, report, given=arrays, always=always)
     framework = how.framework or "numpy"
-    options = asked.claims.features if is_command(target) else ()
-    made, name = make_target(target_words(target), framework, how.device, how.timeout, asked.jobs, options)
-    found = run_cases(made, name, asked, what)
+    options = request.claims.features if is_command(target) else ()
+    made, name = make_target(
+        target_words(target), framework, how.device, how.timeout, request.jobs, options
+    )
+    found = run_cases(made, name, request, what)
     write_found("conform", [found], files)
     show(found, report, printed=printed)
     if found.agrees is None:
@@ -173,7 +175,7 @@ def conform(
     return Exit.OK if found.agrees else Exit.DIFFERS
 
 
-def run_cases(target: Target, name: str, asked: Request, what: SuiteOptions) -> Conformance:
+def run_cases(target: Target, name: str, request: Request, what: SuiteOptions) -> Conformance:
     """Run the one case of a file, the cases of a published suite, or every feature."""
     from attnctl.cli.progress import progress
     from attnctl.verbs.conform.published import run_published
@@ -182,10 +184,10 @@ def run_cases(target: Target, name: str, asked: Request, what: SuiteOptions) -> 
 
     with progress("cases") as moved:
         if what.replay:
-            return replay(target, name, asked, what.replay, read_saved(what.replay))
+            return replay(target, name, request, what.replay, read_saved(what.replay))
         if what.suite:
-            return run_published(target, name, asked, what.suite, moved)
-        return run(target, name, asked, moved)
+            return run_published(target, name, request, what.suite, moved)
+        return run(target, name, request, moved)
 
 
 def is_command(target: list[str]) -> bool:

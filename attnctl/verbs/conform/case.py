@@ -52,13 +52,13 @@ class Case:
         return ", ".join(said)
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def option_values(self) -> dict[str, Any]:
         return dict(self.options)
 
     @property
     def past(self) -> int:
         """Keys that come from a cache."""
-        return int(self.asked.get("cache", 0))
+        return int(self.option_values.get("cache", 0))
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ class Case:
         return tuple(max(1, self.keys - 1 - 5 * member % rest) for member in range(self.batch))
 
     def having(self, **options: Any) -> Case:
-        return replace(self, options=tuple({**self.asked, **options}.items()))
+        return replace(self, options=tuple({**self.option_values, **options}.items()))
 
     def without(self, *names: str) -> Case:
         return replace(self, options=tuple(each for each in self.options if each[0] not in names))
@@ -92,7 +92,7 @@ def keys_before(case: Case, conventions: Conventions, asked: int | str | None = 
     if isinstance(asked, int):
         return asked
     each = LENGTHS if conventions.lengths == "each length" and not case.past else asked
-    if each == LENGTHS and "key_lengths" in case.asked:
+    if each == LENGTHS and "key_lengths" in case.option_values:
         return tuple(length - case.queries for length in case.lengths)
     return case.past if case.past or conventions.corner == "top-left" else case.keys - case.queries
 

@@ -162,7 +162,7 @@ class Claims:
     without: tuple[str, ...] = ()
     conventions: Mapping[str, str] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
-    said: Declared = Declared()
+    declared: Declared = Declared()
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def read_xfail(path: str) -> dict[str, KnownFailure]:
     """The features of a file that are known to fail. Raises AttnError with every problem."""
     out = {}
     for name, value in read_yaml(path, xfail_problems).items():
-        told = {"why": value} if isinstance(value, str) else value
-        out[name] = KnownFailure(str(told["why"]), tuple(map(str, told.get("types", TYPES))))
+        entry = {"why": value} if isinstance(value, str) else value
+        out[name] = KnownFailure(str(entry["why"]), tuple(map(str, entry.get("types", TYPES))))
     return out
 
 
@@ -209,8 +209,8 @@ def read_yaml(path: str, problems: Callable[[Any], Problems]) -> dict[str, Any]:
     data, repeated = yaml.read(text, path)
     found = list(problems(data))
     lines = yaml.lines(text, [place for place, _ in found])
-    told = [(lines[place], f"{path}:{lines[place]} {json_path(place)}: {what}") for place, what in found]
-    raise_all(what for _, what in sorted([*repeated, *told]))
+    placed = [(lines[place], f"{path}:{lines[place]} {json_path(place)}: {what}") for place, what in found]
+    raise_all(what for _, what in sorted([*repeated, *placed]))
     return dict(data)
 
 
@@ -301,7 +301,7 @@ def suggest(name: str, known: Sequence[str]) -> str:
 class Request:
     """A run of the suite as it is asked for."""
 
-    said: Declared = Declared()
+    declared: Declared = Declared()
     """The arrays it takes and the attention always on, by options and claims."""
     returns: tuple[str, ...] = ()
     """The outputs that are declared."""
@@ -320,9 +320,9 @@ class Request:
     jobs: int = 1
 
     @property
-    def declared(self) -> dict[str, str]:
+    def conventions(self) -> dict[str, str]:
         """The conventions that are declared, by the library, by claims or by options."""
-        shape = {MASK_SHAPE: self.said.mask_shape} if self.said.mask_shape else {}
+        shape = {MASK_SHAPE: self.declared.mask_shape} if self.declared.mask_shape else {}
         return {**self.library.conventions, **self.claims.conventions, **shape}
 
 
@@ -355,10 +355,10 @@ def make_request(  # noqa: PLR0913  (everything that can be asked)
     )
     library = LIBRARIES[like or ""]
     claimed = read_claims(claims) if claims else Claims()
-    said = claimed.said.override(given, always(claimed.said.always))
-    raise_all(f"{said.always.where(path)}: {what}" for path, what in find_senseless(said.always))
+    declared = claimed.declared.override(given, always(claimed.declared.always))
+    raise_all(f"{declared.always.where(path)}: {what}" for path, what in find_senseless(declared.always))
     return Request(
-        said=said if said.layout else replace(said, layout=library.layout or None),
+        declared=declared if declared.layout else replace(declared, layout=library.layout or None),
         library=library,
         renames=names,
         dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),
@@ -373,9 +373,9 @@ def make_request(  # noqa: PLR0913  (everything that can be asked)
     )
 
 
-def read_returns(said: str | Sequence[str]) -> tuple[str, ...]:
+def read_returns(given: str | Sequence[str]) -> tuple[str, ...]:
     """The names of outputs, the output first. Raises AttnError for others."""
-    names = tuple(said.split(",") if isinstance(said, str) else said)
+    names = tuple(given.split(",") if isinstance(given, str) else given)
     raise_all(unknown_names("returns", names, RETURNS))
     if not names or names[0] != RETURNS[0]:
         raise AttnError(

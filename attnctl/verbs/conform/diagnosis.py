@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -68,45 +69,42 @@ def diagnose(suite: Suite, wrong: Sequence[CaseResult]) -> Cause:
     return search_cause(suite, sorted(outputs, key=simplicity)[:MOST_CASES])
 
 
-def search_cause(suite: Suite, told: Sequence[CaseResult]) -> Cause:
+def search_cause(suite: Suite, results: Sequence[CaseResult]) -> Cause:
     """Try every explanation on each of these results, and those that take long on the first alone."""
-    if told[0].case.fill != "random":
-        drawn = suite.run(replace(told[0].case, fill="random"))
-        told = told if drawn.judgement.right or suite.output_of(drawn) is None else [drawn, *told]
-    for each in told:
-        for explain in (
-            explain_unsteady,
-            explain_memory,
-            explain_degenerate,
-            explain_coarse_numbers,
-            explain_by_check,
-            explain_coarse_inside,
-        ):
-            if found := explain(suite, each):
-                return found
-    for explain in (explain_by_pairs, explain_nan):
-        if found := explain(suite, told[0]):
-            return found
+    if results[0].case.fill != "random":
+        drawn = suite.run(replace(results[0].case, fill="random"))
+        no_use = drawn.judgement.right or suite.output_of(drawn) is None
+        results = results if no_use else [drawn, *results]
+    quick = (
+        explain_unsteady, explain_memory, explain_degenerate, explain_coarse_numbers, explain_by_check,
+        explain_coarse_inside,
+    )  # fmt: skip
+    slow = explain_by_pairs, explain_nan
+    for result, explain in (*product(results, quick), *product(results[:1], slow)):
+        output = suite.output_of(result)
+        assert output is not None
+        if cause := explain(suite, result, output):
+            return cause
     return Cause(None, "")
 
 
-def explain_end(outcome: CaseResult) -> Cause:
-    kind, message = outcome.answer.error, outcome.answer.message
+def explain_end(result: CaseResult) -> Cause:
+    kind, message = result.answer.error, result.answer.message
     if kind in ENDINGS:
         return Cause(kind, f"{ENDINGS[kind]}: {message}")
-    where = f" ({outcome.answer.place})" if outcome.answer.place else ""
+    where = f" ({result.answer.place})" if result.answer.place else ""
     return Cause("exception", f"it raises {kind}: {message}{where}")
 
 
-def explain_extra(suite: Suite, outcome: CaseResult) -> Cause:
+def explain_extra(suite: Suite, result: CaseResult) -> Cause:
     """Name the mistake in an output behind the first, where the first is right."""
-    place = outcome.judgement.extra
+    place = result.judgement.extra
     assert place is not None
-    name, outputs = suite.extras[place], outcome.answer.outputs
+    name, outputs = suite.extras[place], result.answer.outputs
     array = outputs[place] if place < len(outputs) else None
-    found = name_near_miss(suite.expect(outcome.case), name, array) if name in FACTORS else None
+    found = name_near_miss(suite.expect(result.case), name, array) if name in FACTORS else None
     if found is None:
-        return Cause("extra-output", outcome.judgement.words)
+        return Cause("extra-output", result.judgement.words)
     mistake, what, fix = found
     return Cause(mistake, f"output {place} is no {WORDS[name]}: {what}: {fix}")
 
@@ -124,68 +122,62 @@ def explain_repeats(answer: Answer) -> Cause:
     return Cause("not-repeatable", words)
 
 
-def simplicity(outcome: CaseResult) -> tuple[bool, bool, bool, int]:
+def simplicity(result: CaseResult) -> tuple[bool, bool, bool, int]:
     """Order cases: drawn numbers first, few of them, but enough that nothing fits by chance."""
-    case = outcome.case
+    case = result.case
     size = case.batch * case.heads * case.queries * case.keys
     small = min(case.queries, case.keys) < ENOUGH_TOKENS
     return size > MOST_NUMBERS, case.fill != "random", small, size
 
 
-def explain_unsteady(suite: Suite, outcome: CaseResult) -> Cause | None:
+def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain a call that gives other numbers when it is made again."""
-    again = suite.answer(outcome.case)
-    if not again.error and have_same_bits(again.outputs, outcome.answer.outputs):
+    again = suite.answer(result.case)
+    if not again.error and have_same_bits(again.outputs, result.answer.outputs):
         return None
-    right = not again.error and judge_answer(suite.expect(outcome.case), again).right
+    right = not again.error and judge_answer(suite.expect(result.case), again).right
     words = (
         f"the same call again {'is right' if right else 'gives other numbers'}: it is wrong now and then"
     )
     return Cause("not-repeatable", words)
 
 
-def explain_memory(suite: Suite, outcome: CaseResult) -> Cause | None:
+def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain numbers that follow what memory held before the call."""
-    found = suite.output_of(outcome)
-    assert found is not None
-    other = suite.run(outcome.case, fill=OTHER)
+    other = suite.run(result.case, fill=OTHER)
     beside = suite.output_of(other)
     if beside is None:
         return None
-    count = int(((found != beside) & ~(np.isnan(found) & np.isnan(beside))).sum())
-    if count == found.size and not np.ptp(beside):
+    count = int(((output != beside) & ~(np.isnan(output) & np.isnan(beside))).sum())
+    if count == output.size and not np.ptp(beside):
         return Cause("output-not-written", "nothing is written to the output: it holds what memory held")
     words = (
-        f"{count} of {found.size} numbers of the output follow what memory held before the call: "
+        f"{count} of {output.size} numbers of the output follow what memory held before the call: "
         "they are never written, or what is there is added to or read first"
     )
     return Cause("memory-not-written", words) if count else None
 
 
-def explain_degenerate(suite: Suite, outcome: CaseResult) -> Cause | None:
+def explain_degenerate(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain outputs that have nothing to do with attention: zeros, or the mean of V."""
-    found = suite.output_of(outcome)
-    assert found is not None
-    problem = suite.problem(outcome.case)
-    if not found.any():
+    problem = suite.problem(result.case)
+    if not output.any():
         return Cause("zeros", "the output is all zeros: nothing was written to it")
     values = expect(problem).steps
     name = next(each for each in ("V_shared", "present_value", "V") if each in values)
     v = values[name].value
-    if outcome.case.fill == "random" and outcome.case.keys > 1:
-        mean = np.broadcast_to(v.mean(axis=-2, keepdims=True), found.shape)
-        room = 16 * TYPES[outcome.case.dtype].unit * np.abs(v).max()
-        if np.abs(found - mean).max() <= room:
+    if result.case.fill == "random" and result.case.keys > 1:
+        mean = np.broadcast_to(v.mean(axis=-2, keepdims=True), output.shape)
+        room = 16 * TYPES[result.case.dtype].unit * np.abs(v).max()
+        if np.abs(output - mean).max() <= room:
             return Cause("mean-of-values", "the output is the mean of V whatever the scores are")
     return None
 
 
-def explain_nan(suite: Suite, outcome: CaseResult) -> Cause | None:
+def explain_nan(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain NaN or ∞ that no known mistake gives."""
-    found = suite.output_of(outcome)
-    assert found is not None
-    count = int((~np.isfinite(found)).sum())
-    words = f"{count} of {found.size} numbers of the output are NaN or infinite"
+    count = int((~np.isfinite(output)).sum())
+    words = f"{count} of {output.size} numbers of the output are NaN or infinite"
     return Cause("nan-output", words) if count else None
 
 
@@ -209,39 +201,37 @@ def read_weights(suite: Suite, case: Case) -> Array | None:
     return np.concatenate(parts, axis=-1)
 
 
-def explain_by_check(suite: Suite, outcome: CaseResult) -> Cause | None:
+def explain_by_check(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Name the mistake that `check` finds in the weights and the output, or in the output alone."""
-    problem = suite.problem(outcome.case)
-    told = (check_answer(problem, each, pairs=False) for each in record_answer(suite, outcome))
-    found = next(filter(None, told), None)
-    return add_hint(suite, outcome, found) if found else None
+    problem = suite.problem(result.case)
+    records = record_answer(suite, result, output)
+    cause = next(filter(None, (check_answer(problem, each, pairs=False) for each in records)), None)
+    return add_hint(suite, result, cause) if cause else None
 
 
-def explain_by_pairs(suite: Suite, outcome: CaseResult) -> Cause | None:
+def explain_by_pairs(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Look for two mistakes at once, which takes seconds, where most is recorded."""
-    return check_answer(suite.problem(outcome.case), next(record_answer(suite, outcome)), pairs=True)
+    return check_answer(suite.problem(result.case), next(record_answer(suite, result, output)), pairs=True)
 
 
 def check_answer(problem: Problem, found: dict[str, Array], *, pairs: bool) -> Cause | None:
     """Hand an answer to `check`; None where its findings do not explain all of it."""
-    named = make_intent(problem, found)
+    intent = make_intent(problem, found)
     try:
-        report = check(named.trace, intent=named, pairs=pairs)
+        report = check(intent.trace, intent=intent, pairs=pairs)
     except AttnError:
         return None
-    told = [each for each in report.findings if each.mistake]
-    return join_findings(told) if told and len(told) == len(report.findings) else None
+    named = [each for each in report.findings if each.mistake]
+    return join_findings(named) if named and len(named) == len(report.findings) else None
 
 
-def record_answer(suite: Suite, outcome: CaseResult) -> Iterator[dict[str, Array]]:
+def record_answer(suite: Suite, result: CaseResult, output: Array) -> Iterator[dict[str, Array]]:
     """Record an answer as steps: with its weights, alone, and as heads side by side."""
-    output = suite.output_of(outcome)
-    weights = read_weights(suite, outcome.case)
-    assert output is not None
+    weights = read_weights(suite, result.case)
     if weights is not None:
         yield {WEIGHTS: weights, HEAD_OUTPUTS: output}
     yield {HEAD_OUTPUTS: output}
-    if outcome.case.heads > 1:
+    if result.case.heads > 1:
         batch, heads, queries, d_v = output.shape
         yield {CONCAT: output.swapaxes(1, 2).reshape(batch, queries, heads * d_v)}
 
@@ -267,39 +257,35 @@ def join_findings(findings: Sequence[Finding]) -> Cause:
     return Cause(" and ".join(names), "; and ".join(dict.fromkeys(sentences)))
 
 
-def add_hint(suite: Suite, outcome: CaseResult, found: Cause) -> Cause:
+def add_hint(suite: Suite, result: CaseResult, cause: Cause) -> Cause:
     """Add the option that declares a mistake as meant, where there is one."""
     keyword = suite.signature.keywords.get("mask")
     how = {
         "mask-added": f"say --map {keyword}=float_mask if it takes only masks that are added",
         "mask-inverted": f"claim {{{TRUE}: hidden}} among the conventions of --claims if that is meant",
     }
-    if "mask" not in outcome.case.asked or found.mistake not in how:
-        return found
-    return replace(found, explanation=f"{found.explanation}; or {how[found.mistake]}")
+    if "mask" not in result.case.option_values or cause.mistake not in how:
+        return cause
+    return replace(cause, explanation=f"{cause.explanation}; or {how[cause.mistake]}")
 
 
-def explain_coarse_numbers(suite: Suite, outcome: CaseResult) -> Cause | None:
+def explain_coarse_numbers(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain numbers all of a coarser type; first, as rounding looks like much else to `check`."""
-    found = suite.output_of(outcome)
-    assert found is not None
-    names = [name for name in TYPES if on_grid(found, TYPES[name].bits)]
-    return explain_coarse(suite, outcome, names)
+    names = [name for name in TYPES if on_grid(output, TYPES[name].bits)]
+    return explain_coarse(suite, result, output, names)
 
 
-def explain_coarse_inside(suite: Suite, outcome: CaseResult) -> Cause | None:
+def explain_coarse_inside(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain by a coarser type inside; tried last, as it would explain a small mistake too."""
-    return explain_coarse(suite, outcome, list(TYPES))
+    return explain_coarse(suite, result, output, list(TYPES))
 
 
-def explain_coarse(suite: Suite, outcome: CaseResult, names: Sequence[str]) -> Cause | None:
+def explain_coarse(suite: Suite, result: CaseResult, output: Array, names: Sequence[str]) -> Cause | None:
     """Find the first of these types to whose digits the numbers are right, and no further."""
-    found = suite.output_of(outcome)
-    assert found is not None
-    wanted = suite.expect(outcome.case)
+    wanted = suite.expect(result.case)
     for name in names:
-        if TYPES[name].bits < TYPES[outcome.case.dtype].bits:
-            ratio = compare_output(expect_in_type(wanted, name), found).ratio
+        if TYPES[name].bits < TYPES[result.case.dtype].bits:
+            ratio = compare_output(expect_in_type(wanted, name), output).ratio
             if LEAST_ROUNDING < ratio <= 1:
                 words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
                 return Cause(LOW_PRECISION, words)

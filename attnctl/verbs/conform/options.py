@@ -94,7 +94,7 @@ def draw_mask(problem: Problem, value: str) -> Array:
     for start in problem.starts.ravel():
         own = np.clip(np.arange(queries) + start, 0, keys - 1)
         allowed[..., np.arange(queries), own] = True
-    if "key_lengths" in problem.case.asked or "n" not in problem.conventions.mask:
+    if "key_lengths" in problem.case.option_values or "n" not in problem.conventions.mask:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
 
@@ -223,7 +223,7 @@ OPTIONS: dict[str, KernelOption] = {
 def make_problem(case: Case, conventions: Conventions, always: Settings = NOTHING) -> Problem:
     """Draw the arrays of a case and lay its options down, beside the attention that is always on."""
     problem = Problem(case, conventions, {}, scale=always.scale, always=always)
-    alone = conventions.masked == "the mask alone" and {"mask", "float_mask"} & case.asked.keys()
+    alone = conventions.masked == "the mask alone" and {"mask", "float_mask"} & case.option_values.keys()
     problem.rules = [rule for rule in always.rules if not (alone and isinstance(rule, Causal))]
     problem.offset = keys_before(case, conventions, always.causal_offset)
     problem.arrays |= FILLS[case.fill](problem)

@@ -59,7 +59,7 @@ SEVERAL = [axes for axes in AXES if "h" in split_axes(axes) and "b" in axes]
 """Layouts with several members and heads."""
 
 HEADS = (1, 2, 4, 8, 12, 16)
-"""Numbers of heads that may be fixed in a function that is not told it."""
+"""Numbers of heads that may be fixed in a function that is not passed it."""
 
 TRIED = ("float32", "float16", "bfloat16", "float64")
 MOST_TYPES = 2
@@ -76,7 +76,7 @@ FoundConventions = dict[str, str]
 def fit_suite(suite: Suite) -> FoundConventions:
     """Bring the suite to the layout and the sizes that the target takes, and describe them."""
     before = suite.usual, suite.sizes
-    dtypes = [dtype for dtype in TRIED if dtype in suite.asked.dtypes]
+    dtypes = [dtype for dtype in TRIED if dtype in suite.request.dtypes]
     verdicts = []
     for dtype in dtypes:
         verdicts.append(judge_plain(suite, dtype))
@@ -101,7 +101,7 @@ def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Fit,
     what mixes members or heads up is right in them.
     """
     usual, sizes = suite.usual, suite.sizes
-    layouts = [usual.layout] if suite.asked.said.layout else AXES if refused else SEVERAL
+    layouts = [usual.layout] if suite.request.declared.layout else AXES if refused else SEVERAL
 
     def try_form(form: dict[str, str], **more: Any) -> tuple[Fit, str]:
         suite.usual, suite.sizes = replace(usual, **form), replace(sizes, **more)
@@ -136,20 +136,20 @@ def judge_plain(suite: Suite, dtype: str) -> str:
 
 def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
     """List the sizes that a kernel may be fixed to, the most likely first."""
-    said = suite.asked.said
+    declared = suite.request.declared
     yield {}
     for d in HEAD_SIZES_TRIED if len(layout) == len(USUAL) else HEAD_SIZES_TRIED[:1]:
-        fixed: dict[str, Any] = {} if said.head_sizes else {"head_sizes": (d,)}
-        fixed |= {} if said.multiple_of > 1 else {"multiple_of": MULTIPLES[-1]}
+        fixed: dict[str, Any] = {} if declared.head_sizes else {"head_sizes": (d,)}
+        fixed |= {} if declared.multiple_of > 1 else {"multiple_of": MULTIPLES[-1]}
         if fixed:
             yield fixed
 
 
 def list_forms(suite: Suite, layout: str) -> Iterator[dict[str, str]]:
     """List the forms of arrays in a layout: packings of Q, K and V, and masks that must be given."""
-    said = suite.asked.said.mask_shape
+    declared = suite.request.declared.mask_shape
     packed = packings(axes_in(layout)) if suite.signature.is_packed else [""]
-    shapes = [said] if said else [MASKS[0], MASKS[-1]]
+    shapes = [declared] if declared else [MASKS[0], MASKS[-1]]
     masks = [(suite.usual.mask_kind, suite.usual.mask)]
     if "mask" in suite.signature.required:
         masks = list(product(MASK_KINDS, shapes))
@@ -166,18 +166,18 @@ def list_heads(suite: Suite, layout: str, *, several: bool) -> Sequence[int]:
 
 def widen(suite: Suite, dtype: str) -> None:
     """Find out which other usual sizes are taken, where only some are."""
-    said, found = suite.asked.said, suite.sizes
+    declared, found = suite.request.declared, suite.sizes
 
     def is_taken(**sizes: Any) -> bool:
         suite.sizes = replace(found, **sizes)
         return judge_plain(suite, dtype) in {RIGHT, WRONG}
 
-    if found.multiple_of > said.multiple_of:
+    if found.multiple_of > declared.multiple_of:
         least = next(n for n in MULTIPLES if n == found.multiple_of or is_taken(multiple_of=n))
         found = replace(found, multiple_of=least)
-    if found.head_sizes != said.head_sizes and not is_taken(head_sizes=()):
+    if found.head_sizes != declared.head_sizes and not is_taken(head_sizes=()):
         found = replace(found, head_sizes=tuple(d for d in HEAD_SIZES if is_taken(head_sizes=(d,))))
-    elif found.head_sizes != said.head_sizes:
+    elif found.head_sizes != declared.head_sizes:
         found = replace(found, head_sizes=())
     suite.sizes = found
 
@@ -201,39 +201,39 @@ def describe_fit(suite: Suite, before: Fit) -> FoundConventions:
 
 def find_conventions(suite: Suite, dtype: str, declared: Mapping[str, str]) -> FoundConventions:
     """Find out the conventions of the target in a type; it is judged by those that are declared."""
-    told = dict(probe_mask(suite, dtype, declared))
+    found = dict(probe_mask(suite, dtype, declared))
     usual = suite.usual
     suite.conventions[dtype] = usual = replace(
         usual,
-        mask_kind=told.get(MASK_KIND, usual.mask_kind),
-        mask=told.get(MASK_SHAPE, usual.mask),
-        masked=told.get(MASKED, usual.masked),
+        mask_kind=found.get(MASK_KIND, usual.mask_kind),
+        mask=found.get(MASK_SHAPE, usual.mask),
+        masked=found.get(MASKED, usual.masked),
     )
-    told |= dict([*probe_corner(suite, dtype), *probe_sliding_window(suite, dtype)])
-    meant = {**told, **declared}
+    found |= dict([*probe_corner(suite, dtype), *probe_sliding_window(suite, dtype)])
+    meant = {**found, **declared}
     suite.conventions[dtype] = replace(
         usual,
         corner=meant[CORNER] if meant.get(CORNER) in KNOWN[CORNER] else usual.corner,
         window=meant.get(SLIDING, usual.window),
         ahead=meant.get(AHEAD, usual.ahead),
     )
-    told |= dict(probe_lengths(suite, dtype))
-    ends = {**told, **declared}.get(LENGTHS_CORNER, usual.lengths)
+    found |= dict(probe_lengths(suite, dtype))
+    ends = {**found, **declared}.get(LENGTHS_CORNER, usual.lengths)
     suite.conventions[dtype] = replace(suite.conventions[dtype], lengths=ends)
-    return told | dict(
+    return found | dict(
         [*probe_float_mask(suite, dtype), *probe_hidden_rows(suite, dtype), *probe_padding(suite, dtype)]
     )
 
 
-def join_types(told: Mapping[str, FoundConventions]) -> FoundConventions:
+def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
     """Join what was found out in all types, by convention; where types differ, each value has its types.
 
     That outputs are of the inputs' type goes without saying.
     """
     words = {}
-    for name in dict.fromkeys(name for each in told.values() for name in each):
+    for name in dict.fromkeys(name for each in found.values() for name in each):
         types: dict[str, list[str]] = {}
-        for dtype, each in told.items():
+        for dtype, each in found.items():
             if name in each:
                 types.setdefault(each[name], []).append(dtype)
         if set(types) == {THE_INPUTS}:
@@ -284,7 +284,7 @@ def probe_mask(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Iterato
     case = replace(BASE, dtype=dtype).having(**{names[0]: "each"})
     shapes = [usual.mask] if MASK_SHAPE in declared else MASKS
     kinds = [usual.mask_kind] if MASK_KIND in declared or names[0] != "mask" else MASK_KINDS
-    is_causal = MASKED not in declared and Causal() in suite.asked.said.always.rules
+    is_causal = MASKED not in declared and Causal() in suite.request.declared.always.rules
     ways = KNOWN[MASKED] if is_causal else (usual.masked,)
     for kind in kinds:
         shape, masked, right = try_shapes(suite, case, kind, shapes, ways)
@@ -316,15 +316,15 @@ def try_shapes(
 
 
 def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    if LENGTHS in suite.asked.claims.without:
+    if LENGTHS in suite.request.claims.without:
         return
     case = replace(BASE, dtype=dtype, fill="who", queries=5)
     names = [name for name in ("causal", "window", "sliding_window") if name in suite.signature.claimed]
     if names:
         case = case.having(**{names[0]: OPTIONS[names[0]].values(case)[0]})
-    elif suite.asked.said.always.positions != NONE:
+    elif suite.request.declared.always.positions != NONE:
         case = replace(case, fill="random")
-    elif not any(rule.relative for rule in suite.asked.said.always.rules):
+    elif not any(rule.relative for rule in suite.request.declared.always.rules):
         return
     for name in KNOWN[CORNER]:
         right = try_conventions(suite, case, corner=name)
@@ -414,10 +414,10 @@ def probe_padding(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
         yield PADDING, "spreads" if np.isnan(found).any() else "hidden"
 
 
-def list_broken(told: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
+def list_broken(found: Mapping[str, str], declared: Mapping[str, str]) -> list[str]:
     """List the declared conventions that do not hold, in words."""
     return [
-        f"{name} is declared {value} and found {told[name]}"
+        f"{name} is declared {value} and found {found[name]}"
         for name, value in declared.items()
-        if name in told and told[name] != value
+        if name in found and found[name] != value
     ]

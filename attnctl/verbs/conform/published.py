@@ -56,18 +56,18 @@ class PublishedCase:
 
 
 def run_published(
-    target: Target, name: str, asked: Request, suite: str, progress: Callable[[int, int], None]
+    target: Target, name: str, request: Request, suite: str, progress: Callable[[int, int], None]
 ) -> Conformance:
     """Run every case of a published suite. Raises AttnError where that is not installed."""
     cases = list(SUITES[suite]())
-    layout = asked.said.layout or USUAL
-    with start_target(target, asked) as signature:
+    layout = request.declared.layout or USUAL
+    with start_target(target, request) as signature:
         results: dict[tuple[str, str], list[FeatureResult]] = {}
         for done, case in enumerate(cases, start=1):
             found = run_one(target, signature, layout, suite, case)
             results.setdefault((found.feature, found.dtype), []).append(found)
             progress(done, len(cases))
-    dtypes = [dtype for dtype in asked.dtypes if any(case.dtype == dtype for case in cases)]
+    dtypes = [dtype for dtype in request.dtypes if any(case.dtype == dtype for case in cases)]
     merged = [merge_results(each) for (_, dtype), each in results.items() if dtype in dtypes]
     return Conformance(name, tuple(merged))
 

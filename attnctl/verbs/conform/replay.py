@@ -114,7 +114,7 @@ FOLDER = "attnctl-conform"
 """Where failing cases are saved."""
 
 
-def save_case(suite: Suite, outcome: CaseResult, feature: str, target: str, said: Cause) -> Path:
+def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said: Cause) -> Path:
     """Write what a case was given and what came back; the file holds what `read_saved` needs.
 
     Raises AttnError where the folder cannot be written.
@@ -122,20 +122,20 @@ def save_case(suite: Suite, outcome: CaseResult, feature: str, target: str, said
     from attnctl.store.files import open_output
     from attnctl.store.npz import write_npz
 
-    assert suite.asked.save is not None
-    folder = Path(suite.asked.save)
+    assert suite.request.save is not None
+    folder = Path(suite.request.save)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
-    problem = suite.problem(outcome.case)
-    found = None if outcome.answer.error else suite.output_of(outcome)
+    problem = suite.problem(result.case)
+    found = None if result.answer.error else suite.output_of(result)
     intent = make_intent(problem, {} if found is None else {HEAD_OUTPUTS: np.asarray(found)})
     header = {
         "conform": describe_case(problem, feature) | {"said": asdict(said)},
-        "config": make_config(suite, outcome),
+        "config": make_config(suite, result),
     }
-    path = folder / f"{slug(target)}-{slug(feature)}-{outcome.case.dtype}.npz"
+    path = folder / f"{slug(target)}-{slug(feature)}-{result.case.dtype}.npz"
     with open_output(path) as stream:
         write_npz(Trace(intent.trace.steps, dict(intent.trace), header), stream)
     return path
@@ -150,10 +150,10 @@ def describe_case(problem: Problem, feature: str) -> dict[str, Any]:
     }
 
 
-def make_config(suite: Suite, outcome: CaseResult) -> dict[str, Any]:
+def make_config(suite: Suite, result: CaseResult) -> dict[str, Any]:
     """Describe the attention that is meant as a config, which `attnctl check` reads of a dump."""
-    problem = suite.problem(outcome.case)
-    case = outcome.case
+    problem = suite.problem(result.case)
+    case = result.case
     rules = [rule.plain() for rule in problem.rules if rule.name != "padding"]
     config = list_unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
     if "key_lengths" in problem.passed:

@@ -115,7 +115,7 @@ class Results:
             run.wrong[0].judgement.words or cause.explanation,
             cause.mistake,
             cause.explanation,
-            write_replay_line(self.suite.asked.called, saved) if saved else "",
+            write_replay_line(self.suite.request.called, saved) if saved else "",
             str(saved or ""),
         )
         status = IGNORED if cause.mistake == IGNORED_OPTION else FAILED
@@ -156,9 +156,12 @@ class Results:
         if plain is None or any(each.answer.error for each in plain.wrong):
             return None
         cause = self.explain(plain)
+        if cause.mistake != LOW_PRECISION:
+            return cause
         worst = max(run.wrong, key=lambda each: each.judgement.ratio)
-        also_wrong = cause.mistake == LOW_PRECISION and not explain_coarse_inside(self.suite, worst)
-        return None if also_wrong else cause
+        output = self.suite.output_of(worst)
+        assert output is not None
+        return cause if explain_coarse_inside(self.suite, worst, output) else None
 
     def explain_by_groups(self, run: FeatureRun) -> Cause:
         """Take the cause of grouped heads where every failing case has them."""
@@ -177,7 +180,7 @@ class Results:
     def save_failure(self, run: FeatureRun, cause: Cause) -> Path | None:
         """Save a small failing case, where such files are wanted."""
         name, result = run.feature.name, run.wrong[0]
-        if self.suite.asked.save is None:
+        if self.suite.request.save is None:
             return None
         if name not in {REPEATABLE, INPUTS_KEPT}:
             before = self.small.get(name)
@@ -188,10 +191,10 @@ class Results:
         return save_case(self.suite, result, name, self.name, cause)
 
 
-def judge_conventions(asked: Request, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
+def judge_conventions(request: Request, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
     """Judge the conventions that are declared by those that were found."""
-    declared = {name: each for name, each in asked.declared.items() if name in found}
-    if not declared or (asked.only and CONVENTIONS not in asked.only):
+    declared = {name: each for name, each in request.conventions.items() if name in found}
+    if not declared or (request.only and CONVENTIONS not in request.only):
         return []
     wrong = list_broken(found, declared)
     words = "; ".join(wrong)

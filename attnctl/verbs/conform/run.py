@@ -44,23 +44,23 @@ COARSER = {"float32", "float16", "bfloat16"}
 """The types of answers of a target that does not have float64."""
 
 
-def run(target: Target, name: str, asked: Request, progress: Progress | None = None) -> Conformance:
+def run(target: Target, name: str, request: Request, progress: Progress | None = None) -> Conformance:
     """Hold a target to every feature. Raises AttnError where it cannot be called at all."""
-    with start_target(target, asked) as signature:
-        return Run(Suite(target, asked, signature), name).carry_out(
+    with start_target(target, request) as signature:
+        return Run(Suite(target, request, signature), name).carry_out(
             progress or (lambda _done, _total: None)
         )
 
 
-def replay(target: Target, name: str, asked: Request, path: str, saved: Saved) -> Conformance:
+def replay(target: Target, name: str, request: Request, path: str, saved: Saved) -> Conformance:
     """Run the case of a file again; the same output has the same cause as before.
 
     Raises AttnError where the target cannot be called.
     """
     case, feature, conventions, always = saved
-    asked = replace(asked, said=replace(asked.said, always=always))
-    with start_target(target, asked) as signature:
-        suite = Suite(target, asked, signature)
+    request = replace(request, declared=replace(request.declared, always=always))
+    with start_target(target, request) as signature:
+        suite = Suite(target, request, signature)
         suite.conventions[case.dtype] = conventions
         lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
         if lacking:
@@ -86,14 +86,14 @@ class Run:
     """More queries than keys (True) or fewer, where the target refuses that, with why."""
 
     @property
-    def asked(self) -> Request:
-        return self.suite.asked
+    def request(self) -> Request:
+        return self.suite.request
 
     def carry_out(self, progress: Progress) -> Conformance:
         """Run every feature in every type that the target takes."""
         fitted = fit_suite(self.suite)
         self.refuse_types()
-        taken = [dtype for dtype in self.asked.dtypes if dtype not in self.refused]
+        taken = [dtype for dtype in self.request.dtypes if dtype not in self.refused]
         if not taken:
             return self.conclude(
                 FeatureResult(ATTENTION, dtype, SKIPPED, of=1, reason=why)
@@ -101,14 +101,16 @@ class Run:
             )
         if len(self.hung) == len(taken) or (self.hung and self.suite.is_let_be):
             return self.conclude(map(Results(self.suite, self.name, []).of, self.hung))
-        found = {dtype: find_conventions(self.suite, dtype, self.asked.declared) for dtype in taken}
+        found = {dtype: find_conventions(self.suite, dtype, self.request.conventions) for dtype in taken}
         said = self.find_extras(replace(BASE, dtype=taken[0]))
         runs = self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
         for dtype in taken:
-            seen, declared = self.suite.output_types[dtype], self.asked.declared.get(OUTPUT_TYPE)
+            seen, declared = self.suite.output_types[dtype], self.request.conventions.get(OUTPUT_TYPE)
             found[dtype] |= describe_output_type(seen, dtype, declared)
         results = list(map(Results(self.suite, self.name, runs).of, runs))
-        results += [each for dtype in taken for each in judge_conventions(self.asked, dtype, found[dtype])]
+        results += [
+            each for dtype in taken for each in judge_conventions(self.request, dtype, found[dtype])
+        ]
         return self.conclude(results, {**fitted, **join_types(found)}, (*said, *self.list_notes(runs)))
 
     def conclude(
@@ -123,7 +125,7 @@ class Run:
         )
 
     def mark_known(self, result: FeatureResult) -> FeatureResult:
-        known = self.asked.xfail.get(result.feature)
+        known = self.request.xfail.get(result.feature)
         if known is None or result.dtype not in known.types or result.status not in {FAILED, IGNORED}:
             return result
         return replace(result, status=XFAIL, known=known.why)
@@ -132,7 +134,7 @@ class Run:
 
     def refuse_types(self) -> None:
         """Find the types that the target does not take, and those in which it hangs."""
-        plain = {dtype: self.suite.run(replace(BASE, dtype=dtype)) for dtype in self.asked.dtypes}
+        plain = {dtype: self.suite.run(replace(BASE, dtype=dtype)) for dtype in self.request.dtypes}
         for dtype, each in plain.items():
             if self.suite.is_refusal(each.answer):
                 self.refused[dtype] = each.judgement.words
@@ -152,8 +154,8 @@ class Run:
 
     def find_extras(self, plain: Case) -> tuple[str, ...]:
         """Name the outputs behind the first, as declared or as they look, and describe the latter."""
-        if self.asked.returns:
-            self.suite.extras = judged_places(self.asked.returns)
+        if self.request.returns:
+            self.suite.extras = judged_places(self.request.returns)
             return ()
         wanted, answer = self.suite.expect(plain), self.suite.answer(plain)
         self.suite.extras = recognise_extras(wanted, answer)
@@ -161,39 +163,39 @@ class Run:
 
     def list_features(self, dtype: str, conventions: Mapping[str, str]) -> list[Feature]:
         """List the features to run, with cases of sizes and options that this target has."""
-        asked, suite = self.asked, self.suite
-        claimed = [name for name in suite.signature.claimed if name not in asked.claims.without]
+        request, suite = self.request, self.suite
+        claimed = [name for name in suite.signature.claimed if name not in request.claims.without]
         base = replace(BASE, dtype=dtype)
         lacking = suite.sizes.lacking(suite.conventions_in(dtype))
         self.unequal = self.refuse_unequal(dtype)
-        lengths = LENGTHS not in {*lacking, *asked.claims.without} and not self.unequal
+        lengths = LENGTHS not in {*lacking, *request.claims.without} and not self.unequal
         groups = suite.takes(replace(base, heads=4, kv_heads=2))
         widths = suite.takes(replace(base, d_v=16))
         skips = dict.fromkeys((name for name in OPTIONS if name not in claimed), suite.target.unclaimed)
-        skips |= dict.fromkeys(asked.claims.without, "its claims say that it does not have it")
+        skips |= dict.fromkeys(request.claims.without, "its claims say that it does not have it")
         if conventions.get(FLOAT_MASK) == TRUTHS and not self.takes_float_masks():
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
         skips |= {**lacking, **suite.target.cannot}
         found = [
-            *features.list_own_features(suite.sizes.head_sizes, quick=asked.quick),
+            *features.list_own_features(suite.sizes.head_sizes, quick=request.quick),
             *(
-                features.option_feature(name, claimed, lengths=lengths, quick=asked.quick)
+                features.option_feature(name, claimed, lengths=lengths, quick=request.quick)
                 for name in OPTIONS
             ),
             features.pairs_feature(claimed),
             features.random_feature(
-                claimed, lengths=lengths, groups=groups, widths=widths, quick=asked.quick
+                claimed, lengths=lengths, groups=groups, widths=widths, quick=request.quick
             ),
             Feature(REPEATABLE, (SMALL, replace(BASE, queries=33, keys=33, seed=1))),
             Feature(INPUTS_KEPT, (BASE,)),
         ]
         found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
-        return [each for each in found if not asked.only or each.name in asked.only]
+        return [each for each in found if not request.only or each.name in request.only]
 
     def refuse_unequal(self, dtype: str) -> dict[bool, str]:
         """Find out whether more queries than keys, or fewer, are refused, and why."""
-        if LENGTHS in {*self.asked.claims.features, *self.asked.claims.without}:
+        if LENGTHS in {*self.request.claims.features, *self.request.claims.without}:
             return {}
         cases = (replace(BASE, dtype=dtype, keys=5), replace(BASE, dtype=dtype, queries=5))
         results = {case.queries > case.keys: self.suite.run(case) for case in cases}
@@ -203,12 +205,12 @@ class Run:
     def takes_float_masks(self) -> bool:
         """Masks of numbers are said to be added: by its claims, or as libraries name them."""
         keyword = self.suite.signature.keywords["float_mask"]
-        return "float_mask" in self.asked.claims.features or keyword == "attn_mask"
+        return "float_mask" in self.request.claims.features or keyword == "attn_mask"
 
     # --- features ---
 
     def run_features(self, to_run: Sequence[Feature], progress: Progress) -> list[FeatureRun]:
-        work = [(feature, dtype) for dtype in self.asked.dtypes for feature in to_run]
+        work = [(feature, dtype) for dtype in self.request.dtypes for feature in to_run]
         runs: list[FeatureRun] = []
         for each in self.map_work(work):
             runs.append(each)
@@ -217,10 +219,10 @@ class Run:
 
     def map_work(self, work: Sequence[Work]) -> Iterator[FeatureRun]:
         """Run each piece of work, in order; an interrupt ends the target before its threads."""
-        if self.asked.jobs == 1:
+        if self.request.jobs == 1:
             yield from (self.run_feature(*each) for each in work)
             return
-        with ThreadPoolExecutor(self.asked.jobs) as pool:
+        with ThreadPoolExecutor(self.request.jobs) as pool:
             try:
                 yield from pool.map(lambda each: self.run_feature(*each), work)
             except BaseException:
@@ -264,7 +266,7 @@ class Run:
         """A case counts for nothing: the target refuses what it may, or is not called any more."""
         if found.answer.error in {*ABSENT, NOT_CALLED}:
             return True
-        case, claimed = found.case, self.asked.claims.features
+        case, claimed = found.case, self.request.claims.features
         unequal = case.queries != case.keys - case.past and LENGTHS not in claimed
         may_refuse = unequal or (feature.optional and feature.name not in claimed)
         return may_refuse and self.suite.is_refusal(found.answer)
@@ -272,7 +274,7 @@ class Run:
     def run_repeatedly(self, feature: Feature, dtype: str) -> FeatureRun:
         """Make the same call many times, or once where inputs are to be kept."""
         cases = [replace(each, dtype=dtype) for each in feature.cases]
-        seconds = QUICK_SECONDS if self.asked.quick else SECONDS
+        seconds = QUICK_SECONDS if self.request.quick else SECONDS
         many = {"times": CALLS, "seconds": seconds} if feature.name == REPEATABLE else {}
         found = [self.suite.run(case, **many) for case in cases]
         answered = [
@@ -288,7 +290,7 @@ class Run:
         return FeatureRun(feature, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
 
     def list_notes(self, runs: Sequence[FeatureRun]) -> tuple[str, ...]:
-        config = list_unusual(self.asked.said.always)
+        config = list_unusual(self.request.declared.always)
         on = [*positions(config.get("positions")), *kind_words(config)]
         out = [f"Always on: {', '.join(on)}."] if on else []
         if self.reused:

@@ -160,11 +160,17 @@ def find_sizes(names: Sequence[str], must: Sequence[str], renames: Mapping[str, 
     """Find the keyword of each size; one letter may mean something else where it has a default."""
     out: dict[str, str] = {}
     for ours, (theirs, _) in SIZES.items():
-        said = [name for name, meant in renames.items() if meant == ours]
-        mine = [*said, *(name for name in theirs if name in (names if len(name) > 2 else must))]
+        mine = [
+            *names_of(ours, renames),
+            *(name for name in theirs if name in (names if len(name) > 2 else must)),
+        ]
         if mine:
             out[ours] = mine[0]
     return out
+
+
+def names_of(ours: str, renames: Mapping[str, str]) -> list[str]:
+    return [theirs for theirs, name in renames.items() if name == ours]
 
 
 def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> tuple[str, ...]:
@@ -174,7 +180,7 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
         return () if names[0] == packed and parameters[0].positional else (packed,)
     found = []
     for ours, others in INPUTS.items():
-        said = [theirs for theirs, name in renames.items() if name == ours]
+        said = names_of(ours, renames)
         found += [name for name in names if name in said or name.lower() in others][:1]
     by_name = [each.name for each in parameters if each.name in found and not each.positional]
     if len(found) == 3 and (by_name or names[:3] != found):
@@ -190,13 +196,11 @@ def find_keywords(names: Sequence[str], library: Library, renames: Mapping[str, 
     out = {}
     for ours, option in OPTIONS.items():
         wanted = (library.names[ours],) if ours in library.names else option.theirs
-        said = [theirs for theirs, name in renames.items() if name == ours]
-        mine = [*said, *(name for name in wanted if name in free)]
+        mine = [*names_of(ours, renames), *(name for name in wanted if name in free)]
         if mine and ours != "cache":
             out[ours] = mine[0]
     for part, theirs in PARTS.items():
-        said = [each for each, name in renames.items() if name == part]
-        mine = [*said, *(name for name in theirs if name in free)]
+        mine = [*names_of(part, renames), *(name for name in theirs if name in free)]
         if mine:
             out[part] = mine[0]
     if all(part in out for part in PARTS):

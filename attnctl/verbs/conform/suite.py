@@ -49,21 +49,23 @@ class CaseResult:
 
 
 @contextmanager
-def start_target(target: Target, asked: Request) -> Iterator[CallSignature]:
+def start_target(target: Target, request: Request) -> Iterator[CallSignature]:
     """Start a target and read its signature, and end it. Raises AttnError where it cannot be called."""
     try:
         target.start()
-        yield read_signature(target.parameters, asked.library, asked.renames)
+        yield read_signature(target.parameters, request.library, request.renames)
     finally:
         target.close()
 
 
-def limit_sizes(said: Declared, signature: CallSignature) -> SizeLimits:
+def limit_sizes(declared: Declared, signature: CallSignature) -> SizeLimits:
     """Collect the sizes that are declared, of a target that is passed the sizes of its signature."""
-    always = said.always
+    always = declared.always
     rotary = always.positions if isinstance(always.positions, Rotary) else None
     tells = always.kv_heads is not None or not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes)
-    return SizeLimits(said.head_sizes, said.multiple_of, always.heads, always.kv_heads, rotary, tells)
+    return SizeLimits(
+        declared.head_sizes, declared.multiple_of, always.heads, always.kv_heads, rotary, tells
+    )
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Suite:
     """Runs cases on a target, and keeps all that is learnt of it."""
 
     target: Target
-    asked: Request
+    request: Request
     signature: CallSignature
     usual: Conventions = field(init=False)
     """Its conventions in a type where none are found out yet."""
@@ -87,9 +89,9 @@ class Suite:
     hangs: int = 0
 
     def __post_init__(self) -> None:
-        declared = self.asked.declared
-        layout = self.asked.said.layout or (MERGED if self.signature.is_packed else USUAL)
-        self.sizes = limit_sizes(self.asked.said, self.signature)
+        declared = self.request.conventions
+        layout = self.request.declared.layout or (MERGED if self.signature.is_packed else USUAL)
+        self.sizes = limit_sizes(self.request.declared, self.signature)
         self.usual = Conventions(
             layout=layout,
             packed=packings(axes_in(layout))[0] if self.signature.is_packed else "",
@@ -110,7 +112,7 @@ class Suite:
     def problem(self, case: Case, **otherwise: str) -> Problem:
         """Make the problem of a case in sizes that the target takes, perhaps with other conventions."""
         conventions = replace(self.conventions_in(case.dtype), **otherwise)
-        return make_problem(self.sizes.fit(case, conventions), conventions, self.asked.said.always)
+        return make_problem(self.sizes.fit(case, conventions), conventions, self.request.declared.always)
 
     def fit(self, case: Case) -> Case:
         return self.sizes.fit(case, self.conventions_in(case.dtype))
