@@ -72,7 +72,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Part:
-    """What was found of one tile."""
+    """The findings of one tile."""
 
     tile: Tile
     gap: Gap
@@ -88,7 +88,7 @@ class Part:
 
 
 def fits_in_tiles(record: Record, step: Step) -> bool:
-    """Whether a recorded step is large, and each row of it follows from recorded rows."""
+    """True for a large recorded step each row of which follows from recorded rows."""
     names = (step.name, *step.inputs)
     if not isinstance(step.op, RowWise) or any(
         name not in record or name in record.blanks for name in names
@@ -105,7 +105,7 @@ def fits_in_tiles(record: Record, step: Step) -> bool:
 
 
 def goes_along(found: Array, given: Array, axes: Sequence[str]) -> bool:
-    """Whether an input has the members, heads and queries of the step, or one for all of them."""
+    """True for an input with the members, heads and queries of the step, or with one for all of them."""
     if given.ndim < 2 or given.ndim > found.ndim or given.ndim != len(axes):
         return False
     along = zip(found.shape[:-2][::-1], given.shape[:-2][::-1], strict=False)
@@ -181,7 +181,7 @@ class Tiled:
         return record, place_step(self.step, at)
 
     def part(self, tile: Tile, rows: int | None = None) -> Part:
-        """What is found of a tile; `rows` are those of the whole step, where all of it is off too far."""
+        """Judge a tile; `rows` are those of the whole step, where all of it is off too far."""
         sample = self.sample(tile)
         near = self.clearly_right(tile, sample) if rows is None else None
         return near or self.judged(tile, sample, rows)
@@ -200,7 +200,7 @@ class Tiled:
         return Sample(expected.value[told], scatter[told], ratio if np.isfinite(ratio) else 0.0)
 
     def clearly_right(self, tile: Tile, sample: Sample) -> Part | None:
-        """What is found of a tile that is all clearly within rounding; None where that is not clear.
+        """The findings of a tile that is all clearly within rounding; None where that is not clear.
 
         A number may be off by its own rounding and by a part of what its row may be off by.
         """

@@ -25,7 +25,7 @@ NOTHING = 1e-6
 
 @dataclass(frozen=True)
 class Gap:
-    """How far a recorded step is from what it should be: its largest difference, and where that is."""
+    """The largest difference of a recorded step from the right numbers, and its place."""
 
     largest: float
     allowed: float
@@ -73,7 +73,7 @@ def judge_step(record: Record, name: str, expected: Known, rows: int | None = No
 
 
 def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: float) -> Judged:
-    """The same, where right programs scatter so, and all together by at most so many times that."""
+    """Judge a step of which right programs scatter so, and all together by at most so many times that."""
     found, value = record.value(name), expected.value
     precision, asked = record.precision(name), record.strictness
     size = np.where(np.isfinite(value), np.abs(value), 0.0)
@@ -113,7 +113,7 @@ def by_hand(found: Array, expected: Known, decimals: int) -> Array:
 
 
 def blur_of(asked: Strictness, numbers: Array, scatter: Array, rows: int) -> float:
-    """What the numbers of so many rows may be off by, as a part of how far they vary."""
+    """The error allowed to the numbers of so many rows, as a part of their spread."""
     blur = typical(rows) * root_mean_square(scatter) + asked.last_place
     return 0.0 if asked.told else blur / spread(numbers)
 
@@ -124,7 +124,7 @@ def root_mean_square(x: Array) -> float:
 
 
 def spread(numbers: Array) -> float:
-    """How far the numbers of a step vary; where they are all the same, their size."""
+    """The standard deviation of the numbers of a step; where they are all the same, their size."""
     largest = float(np.abs(numbers).max(initial=0.0))
     varied = float(numbers.std()) if numbers.size else 0.0
     return varied if varied > SAME * largest else largest or np.inf
@@ -137,7 +137,7 @@ def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]
 
 
 def vanishes(found: Array, hidden: Array, limit: float) -> Array:
-    """Where a finite number stands for −∞ and softmax makes 0 of it all the same."""
+    """True where a finite number stands for −∞ and softmax makes 0 of it all the same."""
     top = np.where(hidden, -np.inf, found).max(axis=-1, keepdims=True)
     return found - top < limit
 

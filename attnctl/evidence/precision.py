@@ -1,4 +1,4 @@
-"""What type of number someone's arrays were computed in, as far as the numbers themselves show."""
+"""The type of number that someone's arrays were computed in, as far as the numbers themselves show."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ AT_ONCE = 2**18
 
 
 def on_grid(array: Array, bits: int) -> bool:
-    """Whether every finite number has a significand of so many bits."""
+    """True if every finite number has a significand of so many bits."""
     if array.dtype.kind == "f" and declared_precision(array.dtype).bits <= bits:
         return True
     flat = array.reshape(-1)
@@ -80,7 +80,7 @@ def _on_grid(numbers: Array, bits: int) -> bool:
 
 
 def evident(array: Array, precision: Precision) -> bool:
-    """Whether the fractions in the array need (nearly) all digits of this type: it is no coincidence.
+    """True if the fractions in the array need (nearly) all digits of this type, which is no coincidence.
 
     Toy numbers such as 0, 1 and 0.5 fit into any type and tell nothing.
     """

@@ -58,7 +58,7 @@ class Probe:
         return self.computed(name)
 
     def is_unchanged(self, name: str) -> bool:
-        """Whether a step is what it was before, and so is all it is computed from."""
+        """True for a step that is as it was before, and so is all that it is computed from."""
         if name in self.record and name not in self.record.blanks:
             return True
         step = self.new[name]

@@ -69,7 +69,7 @@ def recompute(
 
 
 def same_errors(found: Array, right: Array, simulated: Array) -> bool:
-    """Whether most found numbers are off just as a simulation is."""
+    """True if most found numbers are off just as a simulation is."""
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
     by_rounding, left = np.abs(simulated - right)[told], np.abs(found - simulated)[told]
     rounds = by_rounding > 0
@@ -79,7 +79,7 @@ def same_errors(found: Array, right: Array, simulated: Array) -> bool:
 
 
 def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precision) -> bool:
-    """Whether found numbers are of this type, and off by rounding, which is unrelated to them."""
+    """True if found numbers are of this type, and off by rounding, which is unrelated to them."""
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
     off, by_rounding = (found - right)[told], (simulated - right)[told]
     if off.size < FEWEST or not on_grid(found, precision.bits) or not evident(found, precision):

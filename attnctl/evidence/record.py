@@ -1,4 +1,4 @@
-"""What a dump records, ready to be checked: every number, and how well it is known."""
+"""The record: every number of a dump, with the precision to which it is known."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BLUR_OF_DECIMALS = 0.3
 
 @dataclass(frozen=True)
 class Strictness:
-    """How far off a number may be: what rounding explains, or what someone asks for instead.
+    """The tolerance of a check: that of rounding, or one that someone asks for.
 
     `decimals` says that the recorded numbers were rounded (or cut) to so many decimals. Those of an
     exercise are filled in `by_hand`: what is given is exact, and the last decimal may be off by one.
@@ -53,7 +53,7 @@ class Strictness:
 
     @property
     def blur(self) -> float:
-        """What may be allowed, as a part of how far a step's numbers vary, before they tell nothing."""
+        """The part of a step's spread beyond which an allowed error leaves the numbers without meaning."""
         return BLUR if self.decimals is None else BLUR_OF_DECIMALS
 
     @property
@@ -62,7 +62,7 @@ class Strictness:
         return 0.0 if self.decimals is None else 10.0**-self.decimals
 
     def rounded(self, given: Array) -> bool:
-        """Whether numbers that were handed in were rounded too: they have that many decimals, no more."""
+        """True for numbers that were handed in rounded: they have that many decimals, no more."""
         if (
             self.by_hand or self.decimals is None or on_grid(given, FLOAT32.bits)
         ):  # 1, 0.5: toy numbers, as they are meant
@@ -77,7 +77,7 @@ class Strictness:
         return "rounding" if self.decimals is None else f"rounding to {self.decimals} decimals"
 
     def allowed(self, expected: Array, rounding: Array) -> Array:
-        """How far from `expected` a number may be."""
+        """The error that is allowed of each expected number."""
         if not self.told:
             return rounding
         size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
@@ -124,7 +124,7 @@ class Record:
         return self.precisions.get(name, self.unrecorded)
 
     def factors_of(self, name: str) -> Factors:
-        """What becomes of the factors of a product of matrices.
+        """The rounding of the factors of a product of matrices.
 
         A step that is written down in more digits may still have been made of factors in fewer.
         """

@@ -1,4 +1,4 @@
-"""How far off rounding may put a step, by Monte Carlo arithmetic.
+"""The error that rounding may give a step, by Monte Carlo arithmetic.
 
 The derivation is carried out again a dozen times, each result multiplied by 1 + u·e with e drawn
 from [−1, 1] and u the unit of the precision that a step may have been carried out in: each is a
@@ -82,12 +82,12 @@ class Known:
 
     @property
     def numbers(self) -> int:
-        """How many numbers a run computes."""
+        """The count of numbers that a run computes."""
         return self.before + self.value.size
 
     @cached_property
     def scatter(self) -> Array:
-        """How far off a decent program would be, for each number; ∞ for what could be anything."""
+        """The error of a decent program in each number; ∞ for what could be anything."""
         return self.scatter_in(min(RUNS, max(LEAST_RUNS, MANY_NUMBERS // max(self.numbers, 1))))
 
     @cached_property
@@ -96,7 +96,7 @@ class Known:
 
     @cached_property
     def own_scatter(self) -> Array:
-        """The same, at least what the runs show of each number alone."""
+        """The scatter, of each number at least what the runs show of it alone."""
         with np.errstate(all="ignore"):
             squares = self.squares_in(RUNS)
             own = np.where(np.isfinite(squares), squares, 0.0) * few(np.array(RUNS))
@@ -131,7 +131,7 @@ Inputs = Sequence[Known]
 
 @dataclass(frozen=True)
 class Factors:
-    """What becomes of the factors of a product of matrices, where a program rounds them for that alone."""
+    """The rounding that a program does to the factors of a product of matrices, for that alone."""
 
     unit: float = 0.0
     """How far off each may be, as a part of it."""
@@ -209,7 +209,7 @@ def carry_rounding(
 
 
 def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
-    """What rounding a position adds, where an op has any: sin and cos of large angles are far off.
+    """The error from rounding a position, where an op has any: sin and cos of large angles are far off.
 
     Nobody rounds positions more coarsely than float32.
     """
@@ -262,7 +262,7 @@ def pooled_matrices(squares: Array, value: Array, told: Array, runs: int) -> Arr
 
 
 def few(numbers: Array) -> Array:
-    """How much wider the square of a scatter is taken that so few numbers tell.
+    """The factor by which the square of a scatter is widened that so few numbers tell.
 
     The quantile of Student's t beside that of the normal distribution at `FACTOR`, by the
     approximation of Wallace (1959).
@@ -273,7 +273,7 @@ def few(numbers: Array) -> Array:
 
 
 def typical(rows: int) -> float:
-    """How many times their scatter the numbers of so many rows may be off, as a root mean square.
+    """The multiple of their scatter that numbers of so many rows may be off, as a root mean square.
 
     Numbers of a row are off together, so each row counts as one. The quantile of χ², by the
     approximation of Wilson and Hilferty (1931).
@@ -288,7 +288,7 @@ def free(error: Array) -> Array:
 
 
 def anything(known: Known, where: Array) -> Known:
-    """The same, where some numbers could be anything."""
+    """A value of which some numbers could be anything."""
     return replace(known, run=lambda number: np.where(where, np.inf, known.run(number)))
 
 

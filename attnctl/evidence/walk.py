@@ -20,7 +20,7 @@ from attnctl.math.ops import Given, Softmax, Unstated
 
 
 class Verdict(str, Enum):
-    """What can be said of a step."""
+    """The verdict on a step."""
 
     AGREES = "agrees"
     WRONG = "wrong"
@@ -56,7 +56,7 @@ class Walk:
         return [name for name, step in self.steps.items() if step.verdict is Verdict.WRONG]
 
     def gap(self, name: str) -> Gap:
-        """How far off a step is that was compared."""
+        """The gap of a step that was compared."""
         gap = self.steps[name].gap
         assert gap is not None
         return gap
@@ -97,7 +97,7 @@ class Walker:
         return Walk(derivation, steps, values)
 
     def step(self, step: Step, values: dict[str, Known | None]) -> tuple[Checked, Known | None]:
-        """What is to be said of one step; and its value, where the record does not hold it."""
+        """Check one step; with its value, where the record does not hold it."""
         record, name = self.record, step.name
         if isinstance(step.op, Given):
             return Checked(name, Verdict.GIVEN if name in record else Verdict.NOT_RECORDED), None
@@ -130,13 +130,13 @@ class Walker:
         return said_of(record, name, gap, judgement.blurred), value
 
     def expected_in(self, tile: Record, step: Step) -> Known:
-        """What a step of a tile should be, all of whose inputs are recorded."""
+        """The right value of a step in a tile, all of whose inputs are recorded."""
         expected = replace(self, record=tile).expected(step, {})
         assert expected is not None
         return expected
 
     def expected(self, step: Step, values: dict[str, Known | None]) -> Known | None:
-        """What the step's inputs make of it; None where they do not tell."""
+        """The value that follows from the step's inputs; None where they do not tell."""
         if isinstance(step.op, Unstated):
             return None
         inputs = [self.input(name, values) for name in step.inputs]

@@ -56,7 +56,7 @@ def plant_inversions(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_no_mask(case: WrongStep) -> Iterator[Plant]:
-    """Nothing hidden, where more was meant than padding."""
+    """Hide nothing, where more was meant than padding."""
     hide = find_mask(case)
     if hide and (given_mask(case) or any(not isinstance(rule, Padding) for rule in hide.rules)):
         scores = case.derivation[MASKED].inputs[:1]
@@ -96,7 +96,7 @@ def plant_finite(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_otherwise_finite(case: WrongStep) -> Iterator[Plant]:
-    """Any other number in place of −∞, or added."""
+    """Put any other number in place of −∞, or add it."""
     hide = find_mask(case)
     if hide:
         yield from planted_fit(case, plant_fills(case, hide, added=False), FILLS_NEAR, spoken)
@@ -104,7 +104,7 @@ def plant_otherwise_finite(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_fills(case: WrongStep, hide: Hide, *, added: bool) -> Callable[[float], Derivation]:
-    """Any number in place of −∞, or added."""
+    """Put any number in place of −∞, or add it."""
     return lambda fill: case.put(
         MASKED, wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=fill, added=added)
     )

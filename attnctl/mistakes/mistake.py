@@ -232,7 +232,7 @@ def instead(
 
 
 def everywhere_or_once(*names: str) -> Iterator[tuple[str, ...]]:
-    """All of them, then those before the output, then each alone: how often a mistake is made."""
+    """The ways to make a mistake at several steps: at all, at those before the output, at each alone."""
     before = tuple(name for name in names if name != OUTPUT)
     yield from dict.fromkeys(each for each in (names, before) if len(each) > 1)
     for name in names:

@@ -138,13 +138,12 @@ def plant_one_sided(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_unturned(case: WrongStep) -> Iterator[Plant]:
-    """Nothing turned."""
+    """Turn nothing."""
     if right := rotations(case):
         yield Plant(case.put_all({name: Copy() for name in right}))
 
 
 def chosen(names: dict[str, Rotate]) -> list[tuple[str, ...]]:
-    """All of them, and each alone."""
     return list(everywhere_or_once(*names))
 
 

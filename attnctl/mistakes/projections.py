@@ -215,7 +215,7 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_factors(case: WrongStep) -> Iterator[Plant]:
-    """Any step multiplied by one and the same number, the last ones first: where it shows, it was made."""
+    """Multiply any step by one number, the last ones first: where it shows, it was made."""
     kinds = (Project, MatMul, Merge)
     for name in ("output", "concat", "head_outputs", "V", "K", "Q"):
         op = case.op(name)

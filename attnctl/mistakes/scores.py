@@ -87,7 +87,7 @@ def plant_already_scaled(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_other_factor(case: WrongStep) -> Iterator[Plant]:
-    """Any other factor, at the scores or in softmax."""
+    """Plant another factor, at the scores or in softmax."""
     scale, softmax = case.op("scaled_scores"), case.op(WEIGHTS)
     if isinstance(scale, Scale):
         right = factor_of(scale)

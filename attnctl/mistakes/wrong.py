@@ -97,7 +97,7 @@ class Inverted(Hide):
         return ~super().allowed(shape, *mask)
 
     def columns_to_check(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-        """All of them: what every rule promises to show is hidden."""
+        """Every column: those that every rule promises to show are hidden."""
         return [(0, shape[-1])]
 
 

@@ -29,7 +29,7 @@ LARGE = 1000
 
 @dataclass(frozen=True)
 class MistakePage:
-    """What there is to say of one mistake; `report` is what `check` finds in its example."""
+    """The page of one mistake; `report` is the finding of `check` in its example."""
 
     mistake: Mistake
     example: PlantedRun
@@ -66,7 +66,7 @@ def about(name: str) -> MistakePage:
 
 
 def judge(example: PlantedRun) -> Report:
-    """What `check` says of an example, its arrays read as those of any program."""
+    """Check an example, its arrays read as those of any program."""
     if not example.by_arrays:
         return check(example.wrong)
     beside = {name: each for name, each in example.given.items() if name == "key_lengths"}

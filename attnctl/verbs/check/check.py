@@ -66,7 +66,7 @@ def check(
     unknown = unknown_names(seen.reading.trace) if seen.intent.trace is not trace else []
     if nothing_checked(seen.walk.steps.values()):
         blank = [name for name in seen.walk.steps if name in unfilled]
-        raise AttnError(nothing_filled(blank) if blank else nothing_to_compare(trace, unknown))
+        raise AttnError(say_nothing_filled(blank) if blank else say_nothing_to_compare(trace, unknown))
     diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
     if seen.reading.left_out and any(finding.mistake is None for finding in findings):
         seen = best_reading(with_shown_mask(whole, strictness), strictness)
@@ -87,15 +87,15 @@ def check(
 def diagnose(
     seen: Walked, unfilled: Collection[str], *, pairs: bool
 ) -> tuple[Diagnosis, tuple[Finding, ...]]:
-    """What explains the wrong steps of a walk, and what is found of every one."""
-    steps = shown(seen.walk.steps, seen.intent.trace, unfilled)
+    """Explain the wrong steps of a walk; with the findings of every one."""
+    steps = steps_to_report(seen.walk.steps, seen.intent.trace, unfilled)
     diagnosis = Diagnosis(seen.record, seen.walk, steps, pairs)
     unasked = seen.reading.unasked
-    return diagnosis, tuple(not_asked(seen.walk, unasked) if unasked else diagnosis.findings())
+    return diagnosis, tuple(name_unasked(seen.walk, unasked) if unasked else diagnosis.findings())
 
 
-def not_asked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
-    """That everything agrees with an option that nobody gave: a finding for each."""
+def name_unasked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
+    """Say of each option that nobody gave that everything agrees with it."""
     known = {mistake.name: mistake for mistake in CATALOGUE}
     first = walk.wrong[0]
     for each in unasked:
@@ -106,7 +106,7 @@ def not_asked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
         yield Finding(first, walk.gap(first), each.mistake, words.replace("{}", each.option), fix)
 
 
-def shown(
+def steps_to_report(
     steps: Mapping[str, Checked], recorded: Iterable[str], unfilled: Collection[str]
 ) -> dict[str, Checked]:
     """The steps to report: those up to the last one that is there, or should be filled in."""
@@ -119,11 +119,11 @@ def shown(
     return out
 
 
-def nothing_filled(unfilled: Sequence[str]) -> str:
+def say_nothing_filled(unfilled: Sequence[str]) -> str:
     return f"nothing is filled in yet; write numbers for null in {', '.join(unfilled)}"
 
 
-def nothing_to_compare(trace: Trace, unknown: Sequence[str]) -> str:
+def say_nothing_to_compare(trace: Trace, unknown: Sequence[str]) -> str:
     has = ", ".join(trace) or "nothing"
     lost = f" (no step is called {', '.join(unknown)}: --name THEIRS=OURS renames)" if unknown else ""
     wanted = "give a step and what it is computed from, like Q, K and scores"
@@ -151,9 +151,9 @@ class Diagnosis:
         while wrong := [name for name in self.walk.wrong if (name, "") not in self.done]:
             search, fit, also = self.search(wrong[0])
             if fit is None or any((wrong[0], mistake.name) in self.done for mistake, _ in fit.mistakes):
-                yield self.unexplained(search)
+                yield self.leave_unexplained(search)
             else:
-                yield from self.explained(wrong[0], fit, also)
+                yield from self.explain(wrong[0], fit, also)
 
     def search(self, first: str) -> tuple[Search, Fit | None, list[Fit]]:
         """Search a wrong step: where that was done, what explains it, and what else does.
@@ -188,7 +188,7 @@ class Diagnosis:
         return Search.begin(sample.record, sample.walk, first, named, sample.words)
 
     def verify(self, first: str, fit: Fit, sample: Sample) -> Fit | None:
-        """What explains a part of a step, with the walk of all; None where all shows something else."""
+        """Walk all of a record with a fit found in a part; None where all shows something else."""
         derivation, explained = sample.part.widen(fit.walk.derivation), set(self.walk.wrong) - {first}
         try:
             whole = Walker(self.record).walk(derivation, self.walk)
@@ -200,7 +200,7 @@ class Diagnosis:
             return None
         return replace(fit, walk=whole)
 
-    def explained(self, first: str, fit: Fit, also: Sequence[Fit]) -> Iterator[Finding]:
+    def explain(self, first: str, fit: Fit, also: Sequence[Fit]) -> Iterator[Finding]:
         """One finding for each mistake; from here on the derivation is the one that makes them."""
         for number, (mistake, detail) in enumerate(fit.mistakes):
             self.done.add((first, mistake.name))
@@ -208,7 +208,7 @@ class Diagnosis:
             yield Finding(first, self.walk.gap(first), mistake.name, *spoken(mistake, detail), others)
         self.walk = fit.walk
 
-    def unexplained(self, search: Search) -> Finding:
+    def leave_unexplained(self, search: Search) -> Finding:
         """A step that no known mistake explains; forgotten, where what follows is right without it."""
         first, gap = search.case.first, self.walk.gap(search.case.first)
         self.done.add((first, ""))
@@ -237,5 +237,5 @@ def name_other_fits(fit: Fit) -> str:
 
 
 def spoken(mistake: Mistake, detail: str) -> tuple[str, str]:
-    """What the mistake is and what to write instead, with what was found of it."""
+    """The words of a mistake and of its fix, with the detail that was found of it."""
     return mistake.words.replace("{}", detail), mistake.fix.replace("{}", detail)

@@ -35,8 +35,9 @@ class UnfilledDump:
     def handed_out(self) -> frozenset[str]:
         """The steps that stood on the sheet, rounded: what follows is worked out from what is written."""
         blank = self.trace.header.get("blank")
-        rounded = "rounded" in self.trace.header and isinstance(blank, list)
-        return frozenset(self.trace) - frozenset(map(str, blank)) if rounded else frozenset()
+        if "rounded" not in self.trace.header or not isinstance(blank, list):
+            return frozenset()
+        return frozenset(self.trace) - frozenset(map(str, blank))
 
 
 def read(source: str, rename: Mapping[str, str]) -> UnfilledDump:
@@ -70,7 +71,7 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
 
 
 def read_pipe(source: str) -> bytes | None:
-    """What came through standard input, if the source says so."""
+    """Read standard input, if the source says so."""
     try:
         if source != "-":
             return None

@@ -1,4 +1,4 @@
-"""What can be said of a wrong step that no known mistake explains: how it is related to the right one."""
+"""Hints on a wrong step that no known mistake explains: its relation to the right one, its wrong places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from attnctl.math.ops import Given
 from attnctl.mistakes.fit import in_digits
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.mistakes.softmax import dropped_later
-from attnctl.verbs.check.places import few, spread
 from attnctl.verbs.check.search import Search
 
 MOST_DECIMALS = 8
@@ -26,6 +25,11 @@ SAME = 1e-3
 
 MOST_COMPARED = 100_000_000
 """Numbers that looking for each slice among the others may compare."""
+
+MOST_LISTED = 8
+
+PURE = 0.98
+"""Share of the numbers of a part that differ when all of it is said to be wrong."""
 
 NOT_ALL_TRIED = (
     "Not every pair of mistakes was tried, nor every number that might explain it: there are too many."
@@ -39,26 +43,25 @@ def hint(search: Search) -> str:
 
 
 def relate(search: Search) -> str:
-    """How found and expected numbers of a search are related, and where they differ."""
     case = search.case
     relation = (
-        factor(case)
-        or offset(case)
-        or other_array(case)
-        or other_place(case)
-        or by_axis(case)
-        or sums(case)
-        or dropout(case)
+        relate_by_factor(case)
+        or relate_by_offset(case)
+        or find_other_array(case)
+        or find_other_places(case)
+        or relate_by_axis(case)
+        or tell_sums(case)
+        or find_dropout(case)
     )
-    where = few(case)
+    where = locate(case)
     if relation:
         return f"{relation} {where}".strip()
     tried = NOT_ALL_TRIED if case.effort.exceeded else ""
-    return f"{where or spread(case)} {tried}".strip()
+    return f"{where or compare_spread(case)} {tried}".strip()
 
 
 def agrees_as_printed(record: Record, walk: Walk) -> str:
-    """That everything agrees if the numbers were rounded when they were written down."""
+    """Say so, if everything agrees once the numbers are taken as rounded when they were written down."""
     steps = [record.trace[step.name] for step in walk.derivation if follows_from_others(step, record)]
     if record.strictness != Strictness() or all(on_grid(each, FLOAT32.bits) for each in steps):
         return ""
@@ -71,15 +74,14 @@ def agrees_as_printed(record: Record, walk: Walk) -> str:
 
 
 def follows_from_others(step: Step, record: Record) -> bool:
-    """Whether a step is recorded and should follow from others."""
     return step.name in record and not isinstance(step.op, Given)
 
 
 # --- one number for all ---
 
 
-def factor(case: WrongStep) -> str:
-    """That every number is the same multiple of what it should be."""
+def relate_by_factor(case: WrongStep) -> str:
+    """Say so, if every number is the same multiple of the right one."""
     found, right, error = finite(case)
     large = np.abs(right) > 100 * error
     if large.sum() < 2 or not told_in_numbers(case):
@@ -92,7 +94,7 @@ def factor(case: WrongStep) -> str:
 
 
 def told_in_numbers(case: WrongStep) -> bool:
-    """Whether the differences are all between finite numbers, not in what is hidden."""
+    """True if the differences are all between finite numbers, not in what is hidden."""
     return bool(np.isfinite(case.expected.value - case.found)[case.differs].all())
 
 
@@ -103,7 +105,7 @@ def finite(case: WrongStep) -> tuple[Array, Array, Array]:
     return case.found[told], case.expected.value[told], case.expected.error[told] + slack
 
 
-def offset(case: WrongStep) -> str:
+def relate_by_offset(case: WrongStep) -> str:
     found, right, error = finite(case)
     if found.size < 2 or not told_in_numbers(case):
         return ""
@@ -117,8 +119,8 @@ def offset(case: WrongStep) -> str:
 # --- other arrays ---
 
 
-def other_array(case: WrongStep) -> str:
-    """That the numbers, or the differences, are those of another array or its transpose."""
+def find_other_array(case: WrongStep) -> str:
+    """Say so, if the numbers, or the differences, are those of another array or its transpose."""
     right = case.expected.value
     for what, numbers in (
         ("The difference equals", case.found - right),
@@ -160,7 +162,7 @@ def fits_into(array: Array, numbers: Array) -> Array | None:
 
 
 def same(numbers: Array, others: Array) -> bool:
-    """Whether two arrays are the same but for a small part."""
+    """True for two arrays that are equal but for a small part."""
     size = float(np.square(numbers).sum())
     return bool(size > 0 and np.square(numbers - others).sum() < SAME**2 * size)
 
@@ -168,8 +170,8 @@ def same(numbers: Array, others: Array) -> bool:
 # --- other places ---
 
 
-def other_place(case: WrongStep) -> str:
-    """That along an axis each slice is another one of what it should be."""
+def find_other_places(case: WrongStep) -> str:
+    """Say so, if along an axis each slice is another one of the right numbers."""
     axes = case.record.trace.steps[case.first].axes
     if not np.isfinite(case.found).all():
         return ""
@@ -201,8 +203,8 @@ def nearest(found: Array, right: Array) -> list[int] | None:
     return places
 
 
-def by_axis(case: WrongStep) -> str:
-    """That the factor, or the offset, is one and the same in each head or row."""
+def relate_by_axis(case: WrongStep) -> str:
+    """Say so, if the factor, or the offset, is one number in each head or row."""
     axes = case.record.trace.steps[case.first].axes
     told = np.isfinite(case.found) & np.isfinite(case.expected.value)
     if not told_in_numbers(case):
@@ -214,16 +216,18 @@ def by_axis(case: WrongStep) -> str:
             norm = np.square(right).sum(axis=sizes, keepdims=True)
             ratios = (found * right).sum(axis=sizes, keepdims=True) / np.where(norm == 0, 1, norm)
             if same(found, ratios * right):
-                return f"By {words}, the numbers are a multiple of what they should be: {span(ratios)}."
+                return (
+                    f"By {words}, the numbers are a multiple of what they should be: {spell_span(ratios)}."
+                )
             counts = told.sum(axis=sizes, keepdims=True)
             gaps = np.where(told, found - right, 0.0).sum(axis=sizes, keepdims=True) / np.maximum(counts, 1)
             if same(found - right, np.where(told, gaps, 0.0)):
-                return f"By {words}, the numbers are off by one amount: {span(gaps)}."
+                return f"By {words}, the numbers are off by one amount: {spell_span(gaps)}."
     return ""
 
 
-def dropout(case: WrongStep) -> str:
-    """That the rows that see few keys are made of weights with dropout; the others do not tell."""
+def find_dropout(case: WrongStep) -> str:
+    """Say so, if the rows that see few keys are made of weights with dropout; the others do not tell."""
     if found := dropped_later(case):
         return (
             f"Where few keys are seen, dropout (p = {found.p}) after the weights were written down gives "
@@ -232,7 +236,7 @@ def dropout(case: WrongStep) -> str:
     return ""
 
 
-def span(values: Array) -> str:
+def spell_span(values: Array) -> str:
     """All of a few numbers, or the least and the greatest."""
     flat = values.reshape(-1)
     if flat.size <= 8:
@@ -240,8 +244,8 @@ def span(values: Array) -> str:
     return f"{flat.min():.4g} to {flat.max():.4g}"
 
 
-def sums(case: WrongStep) -> str:
-    """What the rows of attention weights sum to, where it is not 1."""
+def tell_sums(case: WrongStep) -> str:
+    """The sums of the rows of attention weights, where they are not 1."""
     if case.first != "attention_weights" or not np.isfinite(case.found).all():
         return ""
     rows = case.found.sum(axis=-1)
@@ -249,4 +253,98 @@ def sums(case: WrongStep) -> str:
         return ""
     columns = case.found.sum(axis=-2)
     also = " Columns sum to 1." if np.abs(columns - 1).max() < SAME else ""
-    return f"Rows sum to {span(rows)} instead of 1.{also}"
+    return f"Rows sum to {spell_span(rows)} instead of 1.{also}"
+
+
+# --- where the wrong numbers are ---
+
+
+def locate(case: WrongStep) -> str:
+    """Name the places of the wrong numbers, if they are not everywhere."""
+    return locate_alone(case) or locate_band(case) or locate_some(case)
+
+
+def locate_alone(case: WrongStep) -> str:
+    """Say so, if all of them are in one head, row or column."""
+    axes = case.record.trace.steps[case.first].axes
+    places = np.argwhere(case.differs)
+    if len(places) < 2:
+        return ""
+    alone = [
+        f"{axis} {places[0, at]}"
+        for at, axis in enumerate(axes)
+        if case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all()
+    ]
+    return f"All of them are at {', '.join(alone)}." if alone else ""
+
+
+def locate_band(case: WrongStep) -> str:
+    """Say so, if it is distance from the diagonal that tells them from the others."""
+    axes = case.record.trace.steps[case.first].axes
+    if axes[-2:] != ("query", "key"):
+        return ""
+    wrong, able = (over_heads(each) for each in (case.differs, telling_numbers(case)))
+    queries, keys = wrong.shape
+    ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None]
+    for said, distance in (("key − query", ahead), ("|query − key|", np.abs(ahead))):
+        least, most = int(distance[wrong].min()), int(distance[wrong].max())
+        inside = (distance >= least) & (distance <= most)
+        if not inside[able].all() and wrong[inside & able].mean() > PURE:
+            return f"They are where {said} is {spell_range(least, most, distance)}."
+    return ""
+
+
+def over_heads(differs: Array) -> Array:
+    """True where any head has it, (query, key)."""
+    return np.asarray(differs.reshape(-1, *differs.shape[-2:]).any(axis=0))
+
+
+def telling_numbers(case: WrongStep) -> Array:
+    """The numbers that say something: not those of hidden keys, where they are as they should be."""
+    right = case.expected.value
+    return np.asarray(case.differs | (np.isfinite(right) & (right != 0)))
+
+
+def spell_range(least: int, most: int, distance: Array) -> str:
+    """0, 1 to 3, 4 or more."""
+    if least == most:
+        return str(least)
+    if most == distance.max():
+        return f"{least} or more"
+    return f"{most} or less" if least == distance.min() else f"{least} to {most}"
+
+
+def locate_some(case: WrongStep) -> str:
+    """Which heads, rows or columns have any, if not all do."""
+    axes = case.record.trace.steps[case.first].axes
+    said = []
+    for at, axis in enumerate(axes):
+        others = tuple(other for other in range(len(axes)) if other != at)
+        has = np.flatnonzero(case.differs.any(axis=others))
+        if 0 < len(has) < np.count_nonzero(telling_numbers(case).any(axis=others)):
+            said.append(f"{axis} {list_places(has)}")
+    return f"They are at {', '.join(said)} only." if said else ""
+
+
+def list_places(places: Array) -> str:
+    """1, 4 and 5; 3 to 9; the first of many."""
+    if len(places) > 2 and (np.diff(places) == 1).all():
+        return f"{places[0]} to {places[-1]}"
+    shown = [str(place) for place in places[:MOST_LISTED]]
+    if len(places) > MOST_LISTED:
+        return f"{', '.join(shown)} and {len(places) - MOST_LISTED} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def compare_spread(case: WrongStep) -> str:
+    """Compare the differences with the numbers, where nothing else is to be said."""
+    told = np.isfinite(case.found) & np.isfinite(case.expected.value)
+    found, right = case.found[told], case.expected.value[told]
+    if found.size < 2 or not np.ptp(right) or not np.ptp(found):
+        return "Nothing relates it to what it should be."
+    off = float(np.sqrt(np.mean(np.square(found - right))) / np.std(right))
+    alike = float(np.corrcoef(found, right)[0, 1])
+    return (
+        f"The wrong numbers are everywhere: the differences are {off:.2g} times the spread of the right "
+        f"ones, and found and right numbers correlate by {alike:.2f}."
+    )

@@ -1,4 +1,4 @@
-"""What anyone's arrays were meant to be: the reading of a dump, what was intended, and the walk over it."""
+"""The meaning of anyone's arrays: a reading of them, what was intended, and the walk over it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def walk_over(
 
 
 def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
-    """The same without the steps that nothing asks for, where all others can still be judged.
+    """Leave out the steps that nothing asks for, where all others can still be judged.
 
     Where they cannot, what nothing asks for is taken as it is.
     """
@@ -82,7 +82,7 @@ def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
 
 
 def with_shown_mask(whole: Walked, strictness: Strictness) -> Walked:
-    """The same where masked scores that nothing asks for show which keys are hidden."""
+    """Hide the keys that masked scores which nothing asks for show to be hidden."""
     if MASKED not in whole.intent.unasked:
         return whole
     trace, mask = whole.reading.trace, whole.intent.trace[MASKED] > AS_GOOD_AS_HIDDEN
@@ -96,7 +96,7 @@ def judged_steps(walk: Walk) -> set[str]:
 
 
 def best_reading(first: Walked, strictness: Strictness) -> Walked:
-    """What agrees, where something is wrong or cannot be judged; or else what is nearest."""
+    """The reading that agrees, where something is wrong or cannot be judged; or else the nearest."""
     walk, look = first.walk, Looking(strictness)
     if not walk.wrong and all(step.verdict is not Verdict.NOT_CHECKABLE for step in walk.steps.values()):
         return first
@@ -152,7 +152,7 @@ def is_wrong_in(part: Part, name: str) -> bool:
 
 
 def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
-    """How someone's names and layouts were read, and what was left out."""
+    """The notes on how someone's names and layouts were read, and on what was left out."""
     read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
     if read:
         yield f"Read {', '.join(read)}."

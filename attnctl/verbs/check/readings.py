@@ -137,7 +137,7 @@ def last_of(reading: Reading, walk: Walk) -> str | None:
 
 
 def mends(walk: Walk, whole: Walk, reading: Reading) -> bool:
-    """Whether what was wrong agrees in a reading.
+    """True if what was wrong agrees in a reading.
 
     A step may go by another name there. With more heads, weights averaged over them are left out.
     """
@@ -173,7 +173,7 @@ def by_names(reading: Reading, derivation: Derivation) -> Iterator[Reading]:
 
 
 def misnames(trace: Trace, named: Mapping[str, str]) -> int:
-    """How many arrays that hold −∞ go by the name of scores that never do."""
+    """Count the arrays that hold −∞ and go by the name of scores that never do."""
     plain = set(SCORES) - HIDE
     return sum(named.get(name, name) in plain and bool(np.isneginf(trace[name]).any()) for name in trace)
 
@@ -183,7 +183,7 @@ CLEARLY = 0.5
 
 
 def distance(reading: Reading, trace: Trace, walk: Walk | None) -> tuple[float, ...]:
-    """How far a reading is from what the arrays of the trace hold: wrong steps, and how wrong they are."""
+    """The distance of a reading from the arrays of the trace: wrong steps, and how wrong they are."""
     if walk is None:
         return (inf,)
     there = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
@@ -225,7 +225,7 @@ def as_linear(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
 
 
 def square(array: Array) -> bool:
-    """Whether this is one matrix with as many rows as columns."""
+    """True for one matrix with as many rows as columns."""
     return array.ndim == 2 and array.shape[0] == array.shape[1]
 
 
@@ -306,7 +306,7 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
 
 
 def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:
-    """The same arrays with an option that was not given, or two."""
+    """Read the same arrays with an option that was not given, or two."""
     trace = first.trace
     masks = [(settings, ())] if hides(settings) else [(settings, ()), causal(settings)]
     turns = [(None, ()), *((turn, (said,)) for turn, said in rotations(settings, sizes))]
@@ -346,7 +346,7 @@ def with_names(first: Reading, settings: Settings) -> Iterator[Reading]:
 
 
 def hides(settings: Settings) -> bool:
-    """Whether a rule that hides keys was asked for."""
+    """True if a rule that hides keys was asked for."""
     return settings.mask is not None or any(isinstance(rule, VisibilityRule) for rule in settings.rules)
 
 

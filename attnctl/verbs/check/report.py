@@ -1,4 +1,4 @@
-"""What a check found, as values: for people, for scripts, for Python."""
+"""The findings of a check, as values: for people, for scripts, for Python."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Report(Displayed):
 
     @property
     def agrees(self) -> bool | None:
-        """Whether every recorded step is right; None where none is wrong and some could not be judged.
+        """True if every recorded step is right; None where none is wrong and some could not be judged.
 
         An exercise with blanks that are not filled in does not agree.
         """
@@ -161,7 +161,7 @@ class Report(Displayed):
         }
 
     def step_dict(self, step: Checked) -> dict[str, Any]:
-        """What was found of one step."""
+        """The findings of one step."""
         if step.gap is None:
             return {"verdict": step.verdict.value}
         gap = step.gap

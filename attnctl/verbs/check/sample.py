@@ -37,7 +37,7 @@ TELLING = 200
 
 @dataclass(frozen=True)
 class Rows(Op):
-    """So many rows of an array, the first ones; nothing is rounded."""
+    """The first rows of an array; nothing is rounded."""
 
     exact = True
     count: int = 0

@@ -64,7 +64,7 @@ class Fit:
 
     @property
     def tier(self) -> tuple[int, int, bool]:
-        """What makes a fit a good one: few steps left unexplained, few mistakes, numbers that show it."""
+        """The rank of a fit by few steps left unexplained, few mistakes, and numbers that show it."""
         return len(self.walk.wrong), len(self.mistakes), not self.certain
 
     @property
@@ -132,7 +132,7 @@ class Search:
         return rank_fits(list(found.values()), self.floor)
 
     def exactly(self, fit: Fit) -> bool:
-        """Whether a fit leaves so little that no fitted number could leave less."""
+        """True for a fit that leaves so little that no fitted number could leave less."""
         precise = self.record.precision(self.case.first).bits >= FLOAT32.bits
         by_rounding = 0.0 if fit.walk.wrong else fit.rounding
         return precise and fit.misfit <= max(ROUNDING * self.floor, by_rounding)
@@ -188,7 +188,7 @@ class Search:
         )
 
     def may_be_half(self, value: Array) -> bool:
-        """Whether a plant may be one of two mistakes: it leaves alone most of what is right."""
+        """True for a plant that may be one of two mistakes: it leaves alone most of what is right."""
         untouched = ~self.case.differs & ~free(self.case.expected.error)
         moved = np.abs(value - self.case.expected.value) > 4 * self.case.expected.error
         return bool((moved & untouched).sum() <= self.case.differs.sum() / 4)
@@ -215,7 +215,7 @@ class Search:
         return Fit(mistakes, whole, reproduced and exact, self.case.misfit(value), scatter)
 
     def near(self, value: Array, part: float) -> bool:
-        """Whether a value explains all but a part of the differences that can be told in numbers."""
+        """True for a value that explains all but a part of the differences that can be told in numbers."""
         found, right = self.case.found, self.case.expected.value
         told = self.case.differs & np.isfinite(found)
         if not told.any():

@@ -92,7 +92,7 @@ def flowing(text: str, screen: Screen, style: str = "", name: str | None = None)
 def sentences(
     report: Report, finding: Finding, before: str | None, screen: Screen
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong, what it is, what to write instead, what else there is to say; each with its style."""
+    """The sentences on a finding, each with its style: the step, the mistake, the fix, other hints."""
     gap = finding.gap
     far = f"{distance(gap)} at {place(report, finding.step, gap, screen)}"
     if before is None:
@@ -137,7 +137,7 @@ def label_token(tokens: list[str], at: int, screen: Screen) -> str:
 
 
 def conclusion(report: Report) -> str:
-    """What can be said where no step is wrong."""
+    """The sentence where no step is wrong."""
     said = agreement(report)
     if report.not_filled:
         return f"not done yet: {', '.join(report.not_filled)} not filled in. What is filled in {said}."
@@ -147,7 +147,7 @@ def conclusion(report: Report) -> str:
 
 
 def agreement(report: Report) -> str:
-    """That everything judged is right, and how much that is; empty where nothing could be judged."""
+    """The sentence on what agrees, and how much that is; empty where nothing could be judged."""
     gaps = [step.gap for step in report.steps.values() if step.gap and step.verdict is Verdict.AGREES]
     if not gaps:
         return ""
@@ -171,7 +171,7 @@ def remedy(untold: Unjudged) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """So many digits that count."""
+    """A number in so many digits that count."""
     if isnan(value):
         return "NaN"
     text = "∞" if isinf(value) else f"{abs(value):.{digits}g}"
@@ -195,7 +195,7 @@ def columns(screen: Screen, rows: Sequence[Sequence[Span]], count: int) -> Listi
 
 
 def step_row(report: Report, step: Checked, screen: Screen) -> list[Span]:
-    """What one step has to show: dim where nothing could be checked."""
+    """The row of one step: dim where nothing could be checked."""
     sign, ascii_sign, style = MARKS.get(step.verdict, ("–", "-", "aside"))
     wrong = step.verdict is Verdict.WRONG
     texts = [verdict_words(step), "", "", "", "", ""]
