@@ -41,6 +41,7 @@ REFUSED = [
      ["--heads: x is not", "--scale: nan is not", "--precision: 18 is too large", "--max-memory: 'lots'", "--head: nothing is not"]),
     (["run", "I love AI", "--theta", "5"], ["--theta: only rotary positions have that; add --positions rope"]),
     (["run", "I love AI", "--d-model", "1000000000"], ["of memory, more than", "--max-memory"]),
+    (["run", "a b c " * 999, "--max-memory", "100M"], ["--step output takes ", "--cost says what each step does"]),
     (["run", "I love AI", "--max-memory", "lots"], ["--max-memory: 'lots' is not a size"]),
     (["run", "I love AI", "--step", "score"], ["no step 'score' here; there are embeddings"]),
     (["run", "I love AI", "--head", "2"], ["head 2"]),

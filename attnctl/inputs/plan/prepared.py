@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.vocab import PAD
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant
-from attnctl.math.engine.cost import Cost, cost, peak, require
+from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
 from attnctl.math.engine.execute import Outcome, carry_out
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.math.rules import Padding, PerBatch, Rule
@@ -58,11 +59,23 @@ class Prepared:
         """
         require_steps(keep or (), [step.name for step in self.derivation])
         edits = self.what_if.changes(self.derivation, self.header) if self.what_if else None
-        require(peak(self.costs(keep), SCRATCH_BYTES), "this run", self.max_memory)
+        self.require_memory(keep)
         outcome = carry_out(
             self.derivation, self.given, self.dtype, edits=edits, keep=keep, progress=progress
         )
         return self.record(outcome)
+
+    def require_memory(self, keep: Collection[str] | None) -> None:
+        """Raise AttnError where keeping these steps takes too much, with what the last one alone takes."""
+        needed, last = peak(self.costs(keep), SCRATCH_BYTES), self.derivation.steps[-1].name
+        try:
+            require(needed, "this run", self.max_memory)
+        except AttnError as error:
+            least = peak(self.costs([last]), SCRATCH_BYTES)
+            if least >= needed:
+                raise
+            instead = f"--step {last} takes {size_text(least)}; --cost says what each step does"
+            raise AttnError(f"{problem}. {instead}" for problem in error.problems) from None
 
     def record(self, outcome: Outcome) -> Trace:
         """The trace of these values."""
