@@ -9,9 +9,7 @@ from attnctl.base.trace import Trace
 from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.frames import id_frames
-from attnctl.drawing.show.glance import glance, opening
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.looks import look_lines
 from attnctl.drawing.show.sheet import checked_heads, load_sheet
 from attnctl.drawing.show.step import step_lines
 from attnctl.drawing.show.view import View, steps_of
@@ -60,6 +58,9 @@ def first_screen(
     trace: Trace, chosen: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
     """What was run, steps side by side, a sentence a head; returns whether all is shown."""
+    from attnctl.drawing.show.glance import glance, opening
+    from attnctl.drawing.show.looks import look_lines
+
     whole = yield from opening(trace, screen)
     whole &= yield from glance(trace, chosen, screen, view, heads)
     if any(step.name == WEIGHTS for step in chosen):
