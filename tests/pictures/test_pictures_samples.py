@@ -10,7 +10,7 @@ from attnctl.cli.program import program
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "samples" / "pictures"
 PAGE = (FOLDER / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
-PICTURES = sorted(path for path in FOLDER.glob("*.svg") if path.stem != "explore")
+PICTURES = sorted(path for path in FOLDER.glob("*.svg") if path.stem not in {"explore", "first"})
 
 
 @pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.name)
@@ -33,3 +33,8 @@ def test_the_picture_of_the_explorer_is_shown_and_asks_for_nothing():
     assert "](samples/pictures/explore.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert "url(http" not in drawn
     assert len(drawn) < 30_000
+
+
+def test_the_picture_of_a_page_is_shown():
+    assert "](samples/pictures/page.png)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (FOLDER / "page.png").stat().st_size < 200_000
