@@ -153,6 +153,8 @@ def step():
         assert "Q_sharpened" in shell("run", *asked, "--cost")[1]
     by_keyword = attnctl.run(SENTENCE, heads=2, sharpen=0.5)
     assert attnctl.load("config.json").config == by_keyword.config
+    back = attnctl.run(SENTENCE, heads=2, sharpen=0.5, backward=True)
+    np.testing.assert_allclose(back["d_Q"], sharper(back["d_Q_sharpened"], 0.5), atol=1e-12)
     assert by_keyword.config["sharpen"] == 0.5
     assert "sharpen" not in attnctl.run(SENTENCE).config
     assert "sharpen" in shell("config", "schema")[1]

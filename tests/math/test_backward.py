@@ -110,3 +110,29 @@ def test_a_loss_of_the_log_sum_exp_too():
     slope = (loss(arrays["Q"] + step) - loss(arrays["Q"] - step)) / 2
     assert slope == pytest.approx((trace["d_Q"] * step).sum(), rel=1e-6)
     assert "d_masked_scores_through_logsumexp" in trace
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"causal": True, "softcap": 2.0}, {"window": (30, 5), "positions": "rope"}, {"positions": "alibi"}],
+    ids=str,
+)
+def test_gradients_are_the_same_where_no_scores_are_kept(options):
+    rng = np.random.RandomState(0)
+    arrays = {"Q": rng.standard_normal((2, 740, 4)), "d_output": rng.standard_normal((2, 740, 4))}
+    arrays |= {name: rng.standard_normal((1, 740, 4)) for name in "KV"}
+    keep = ["d_V", "d_Q", "d_K"]
+    lean = attnctl.attend(arrays, backward=True, keep=keep, **options)
+    whole = attnctl.attend(arrays, backward=True, **options)
+    assert set(lean) == set(keep)
+    for name in keep:
+        np.testing.assert_allclose(lean[name], whole[name], rtol=0, atol=1e-12)
+
+
+def test_what_gradients_take_is_said_before():
+    """Where a gradient has no tiles (a sink's), all that is by query and key counts."""
+    arrays = {name: np.zeros((1, 50, 4)) for name in "QKV"}
+    lean = attnctl.cost(arrays, keep=["d_Q"], backward=True)
+    whole = attnctl.cost({**arrays, "sink": np.zeros(1)}, keep=["d_sink"], backward=True)
+    assert [each.name for each in lean if each.kept] == ["d_Q"]
+    assert all(each.kept for each in whole)

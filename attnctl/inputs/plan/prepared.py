@@ -14,8 +14,9 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.vocab import PAD
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant
+from attnctl.math.engine.back import needs_whole
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
-from attnctl.math.engine.execute import Outcome, carry_out
+from attnctl.math.engine.execute import Outcome, carry_out, steps_needed
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.math.rules import Padding, PerBatch, Rule
 
@@ -47,8 +48,12 @@ class Prepared:
         return self.variant.derivation
 
     def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
-        """The cost of each step, before any is computed. An edit works on whole steps: all are held."""
-        keep = None if self.what_if else keep
+        """The cost of each step, before any is computed. An edit works on whole steps: all are held.
+
+        So are they where gradients need the whole of scores.
+        """
+        if self.what_if or (keep and needs_whole(steps_needed(self.derivation, keep), keep)):
+            keep = None
         shapes = {name: array.shape for name, array in self.given.items()}
         return cost(self.derivation, shapes, np.dtype(self.dtype).itemsize, keep)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
+from attnctl.math.engine.back import back_stretch, fill_backward, in_turn
 from attnctl.math.engine.overflow import Found, in_range, n_by_n, overflow
 from attnctl.math.engine.tiles import Progress, Stretch, after_head, blockwise, stretch_of
 from attnctl.math.names import TABLE, WEIGHTS
@@ -58,14 +59,20 @@ def carry_out(
     safe = False
     # Given arrays first: a mask stands after the scores it is about, and blocks read both.
     ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
+    back = back_stretch(steps, keep) if keep is not None and stretch else []
     with np.errstate(all="ignore"):
-        for step in ordered:
+        for step in in_turn(ordered, back):
             if stretch and step is stretch[0]:
                 safe = not edits and in_range(stretch, values)
                 if keep is not None and not edits and large(values, step, tile):
-                    tiled = laid_out(steps, stretch, values, {*keep, *read_outside(steps, stretch)}, safe)
+                    forward = [each for each in steps if each not in back]
+                    tiled = laid_out(steps, stretch, values, {*keep, *read_outside(forward, stretch)}, safe)
                     empty = blockwise(tiled, tile, progress)
                     values.update(tiled.kept)
+            if tiled and step in back:
+                if step is back[0]:
+                    values.update(fill_backward(tiled, back, values))
+                continue
             if tiled and step in stretch:
                 continue
             value = value_of(step, values, given, dtype)

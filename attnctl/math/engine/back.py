@@ -1,0 +1,128 @@
+"""The backward pass a tile of queries at a time: no gradient by scores is ever whole.
+
+A tile makes its scores and weights again from Q and K, as FlashAttention-2 does (Dao 2023, algorithm 2),
+with the ops of the derivation; what is by query it fills, what is by key it adds to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.engine import blas
+from attnctl.math.engine.tiles import FEWEST_FOR_THREADS, Lead, Stretch, after_head, cores, in_order
+from attnctl.math.names import TABLE
+from attnctl.math.ops import Given, LogSumExp, MatMul, RowWise
+from attnctl.math.steps import Step
+
+
+def is_n_by_n(step: Step) -> bool:
+    """True for a step that is computed for each query and key."""
+    return step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
+
+
+def of_scores(steps: Iterable[Step]) -> list[Step]:
+    """The gradients that have, or read, numbers for each query and key."""
+    scores = {step.name for step in steps if is_n_by_n(step)}
+    return [step for step in steps if TABLE[step.name].gradient and {step.name, *step.inputs} & scores]
+
+
+def back_stretch(steps: Sequence[Step], keep: Collection[str]) -> list[Step]:
+    """These gradients, where tiles will do for all of them.
+
+    No numbers for each query and key may be kept, and what reads them has a row for each query or key.
+    """
+    back = of_scores(steps)
+    rows = [step for step in back if not is_n_by_n(step)]
+    fits = all("head" in step.axes and after_head(step)[:1] in {("query",), ("key",)} for step in rows)
+    return back if fits and not any(is_n_by_n(step) and step.name in keep for step in steps) else []
+
+
+def needs_whole(steps: Sequence[Step], keep: Collection[str]) -> bool:
+    """Whether gradients need all the numbers by query and key at once."""
+    return bool(of_scores(steps)) and not back_stretch(steps, keep)
+
+
+def in_turn(steps: Sequence[Step], back: Sequence[Step]) -> list[Step]:
+    """The steps, those of the stretch one after another once all that they read is there."""
+    names = {step.name for step in back}
+    after = set(names)
+    for step in steps:
+        if after & set(step.inputs):
+            after.add(step.name)
+    before = [step for step in steps if step.name not in after]
+    return [*before, *back, *(step for step in steps if step.name in after - names)]
+
+
+def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, Array]) -> dict[str, Array]:
+    """The gradients of a stretch that are by query or by key, heads over the machine's cores."""
+    cells = [step for step in forward.steps if not isinstance(step.op, (LogSumExp, MatMul))]
+    bare = replace(forward, steps=cells, kept={})
+    lead, sizes = forward.lead, {"query": forward.queries, "key": forward.keys}
+    made = {step.name for step in (*cells, *back)} | forward.outside.keys()
+    outside = {
+        name: np.broadcast_to(values[name], (*lead, *values[name].shape[-len(own) :]))
+        for step in back
+        for name in step.inputs
+        if name not in made and (own := rows_of(name))
+    }
+    wide = np.result_type(forward.dtype, np.float32)
+    columns = {step.name: values_size(step, values, forward) for step in back if not is_n_by_n(step)}
+    out = {
+        step.name: np.zeros((*lead, sizes[after_head(step)[0]], columns[step.name]), wide)
+        for step in back
+        if not is_n_by_n(step)
+    }
+
+    def work(head: Lead) -> None:
+        with np.errstate(all="ignore"):
+            for start in range(0, forward.queries, bare.whole_rows()):
+                rows = slice(start, min(start + bare.whole_rows(), forward.queries))
+                cuts = {"query": rows, "key": bare.visible_keys(head, rows)}
+                tile(bare, back, head, cuts, outside, out)
+
+    scores = prod(lead) * forward.queries * forward.keys
+    with blas.alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
+        list(in_order(work, list(np.ndindex(*lead)), cores() if alone else 1))
+    return {name: array.astype(forward.dtype, copy=False) for name, array in out.items()}
+
+
+def tile(
+    forward: Stretch,
+    back: Sequence[Step],
+    head: Lead,
+    cuts: Mapping[str, slice],
+    outside: Mapping[str, Array],
+    out: Mapping[str, Array],
+) -> None:
+    """Carry out the lines of these queries and keys of one head, and put in place what they add."""
+    at = forward.block(head, cuts["query"].start, cuts["key"].start)
+    here = {
+        name: forward.cut(array, forward.axes[name], head, cuts) for name, array in forward.outside.items()
+    }
+    here |= {name: forward.cut(array, rows_of(name), head, cuts) for name, array in outside.items()}
+    for step in (*forward.steps, *back):
+        op = step.op.block(at) if isinstance(step.op, RowWise) else step.op
+        made = op.apply(*(here[name] for name in step.inputs))
+        if step.name in out:
+            forward.cut(out[step.name], after_head(step), head, cuts)[...] += made
+        else:
+            here[step.name] = made
+
+
+def rows_of(name: str) -> tuple[str, ...]:
+    """The axes that one head has of an array that gradients read; all of them where no head has its own."""
+    axes = TABLE[name].axes
+    return axes[axes.index("head") + 1 :] if "head" in axes else axes
+
+
+def values_size(step: Step, values: Mapping[str, Array], forward: Stretch) -> int:
+    """The columns of a gradient: those of the row-wise input that it is a sum of."""
+    known = {**forward.outside, **values}
+    last = next(name for name in reversed(step.inputs) if name in known and TABLE[name].axes[-1] != "key")
+    return int(known[last].shape[-1])
