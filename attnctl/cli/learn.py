@@ -57,7 +57,6 @@ def learn(
             "Carry out a program of your own whenever it is saved, and check its arrays (a .py, which is "
             "begun where there is none; or a dump).",
             metavar="FILE",
-            writes=True,
         ),
     ] = None,
     json: Annotated[bool, option("Print the list, or the grades, as JSON.", "--json")] = False,
@@ -68,6 +67,7 @@ def learn(
     are words. In a pipe the lesson is printed.
 
     Exit codes, with --answers: 0 all are right; 1 some are not, or are missing; 2 some cannot be told.
+    With --watch in a pipe the program is checked once: 0 right, 1 not right yet.
     """
     from attnctl.verbs.learn import lessons
     from attnctl.verbs.learn.progress import OWN, read_progress

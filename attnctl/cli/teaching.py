@@ -169,20 +169,24 @@ class Lecture:
 
 
 def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
-    """A learner's program, graded whenever it is saved, until it is right."""
+    """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.store import write_text
     from attnctl.verbs.learn.program import begin_program, look_again
     from attnctl.verbs.learn.view import space_paragraphs, verdict_lines
 
-    output, trace = output_for(sys.stdout, os.environ), lesson.run()
+    output, trace, watched = output_for(sys.stdout, os.environ), lesson.run(), sys.stdout.isatty()
     screen = screen_of(output)
     if path.endswith(".py") and not Path(path).exists():
         write_text(begin_program(lesson, trace), path)
         say(f"{path} has what the lesson gives.")
-    say(f"Edit {path} and save it: it is checked again each time. Ctrl-C ends.")
+        if not watched:
+            return Exit.OK
+    if watched:
+        say(f"Edit {path} and save it: it is checked again each time. Ctrl-C ends.")
     for tries, _ in enumerate(look_again(path), start=1):
-        say("", f"{path}, {strftime('%H:%M:%S')}")
+        if watched:
+            say("", f"{path}, {strftime('%H:%M:%S')}")
         printed, verdict = grade_file(lesson, path, trace)
         if printed:
             say(*printed.splitlines())
@@ -191,6 +195,8 @@ def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
             note(progress, name, lesson.name, tries)
             print_lines(space_paragraphs(lesson.reveal, screen), output)
             break
+        if not watched:
+            return Exit.DIFFERS
     return Exit.OK
 
 

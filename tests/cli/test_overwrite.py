@@ -19,8 +19,10 @@ from attnctl.verbs.learn.lesson import lessons_folder
 
 MODELS = Path(__file__).parent.parent / "models" / "checkpoints"
 
-READING = {"--answers", "--claims", "--config", "--file", "--from", "--model", "--replay", "--xfail"}
-"""The options that name a file or a folder and write none."""
+READING = {
+    "--answers", "--claims", "--config", "--file", "--from", "--model", "--replay", "--watch", "--xfail",
+}  # fmt: skip
+"""The options that name a file or a folder and write over none."""
 
 OF_MODEL = (
     "m/config.json m/model-1.safetensors m/model.safetensors.index.json m/tokenizer.json m/vocab.json"

@@ -127,6 +127,15 @@ def test_what_is_there_is_not_begun_anew(sit, tmp_path, monkeypatch):
     assert "mine.py has what the lesson gives" not in screen
 
 
+def test_where_nobody_watches_it_is_checked_once(call):
+    assert call("learn", "--watch", "mine.py") == (0, "mine.py has what the lesson gives.\n", "")
+    assert call("learn", "--watch", "mine.py") == (1, "Next is Q: Q = X W_Q.\n", "")
+    with Path("mine.py").open("a") as stream:
+        stream.write(TEN_LINES)
+    done = call("learn", "--watch", "mine.py")
+    assert (done.code, done.out.partition("\n")[0]) == (0, "Right.")
+
+
 def test_a_program_that_does_not_end_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(own, "SECONDS", 0.5)
     (tmp_path / "mine.py").write_text("while True: pass")
