@@ -1,13 +1,19 @@
 """The first screen: steps side by side, nothing lost, copies in a line, a sentence a head."""
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import render_traces as traces
 from render_golden import FULL, first, piped, terminal
+from rich.cells import cell_len
 
-from attnctl import run
+from attnctl import load, run
+from attnctl.base.trace import Trace
+
+VARIANTS = Path(__file__).parent.parent.parent / "samples" / "variants"
 
 WIDTHS = [60, 80, 100, 140]
 
@@ -100,3 +106,29 @@ def test_what_is_large_stands_alone_and_says_what_is_left_out():
 @pytest.mark.parametrize("trace", [first(), traces.crossed(), traces.grouped()], ids=lambda t: t.sentence)
 def test_a_pipe_gets_one_step_below_the_other(trace):
     assert piped(trace) == piped(trace, FULL)
+
+
+def test_arrays_of_any_shape_and_without_formulas_are_shown():
+    shapes = {"b_O": (3,), "W_O": (3, 3), "key_lengths": (), "X": (0, 4), "Q": (2, 2, 3, 2), "V": (1, 2)}
+    axes = ("batch", "head", "query", "d_k")
+    parts = [
+        traces.foreign(name, np.ones(shape), *axes[4 - len(shape) :]) for name, shape in shapes.items()
+    ]
+    steps = {name: replace(step, formula="") for part in parts for name, step in part.steps.items()}
+    arrays = {name: array for part in parts for name, array in part.arrays.items()}
+    for width in (20, 60, 140):
+        text = terminal(Trace(steps, arrays), width)
+        assert "─ Q[1,1] ─" in text or "batch 1 · head 1" in text
+        assert " = " not in text.replace("b_O   ", "")
+        assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("path", sorted(VARIANTS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.sample(4)
+def test_every_kind_of_attention_fits_and_is_shown(path):
+    trace = load(path)
+    for width in (40, 80, 140):
+        text = terminal(trace, width)
+        assert max(map(cell_len, text.splitlines())) <= width
+        for name in trace:
+            assert name in text

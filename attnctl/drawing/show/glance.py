@@ -165,8 +165,8 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
     several = max(trace[step.name].shape[:-2], default=1) > 1
 
     def named(axis: int, labels: Sequence[str]) -> Sequence[str]:
-        counted = len(labels) <= FEW and trace.tokens_along(step.name, axis) is None
-        return [""] * len(labels) if counted and len(step.axes) > 1 else labels
+        counted = len(step.axes) > 1 and len(labels) <= FEW and trace.tokens_along(step.name, axis) is None
+        return [""] * len(labels) if counted else labels
 
     def caption(index: Sequence[int]) -> str:
         return screen.ours(step.name + f"[{','.join(map(str, index))}]" * several)
@@ -210,12 +210,12 @@ def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> Block:
     titles: dict[str, list[str]] = {}
     for each in run:
         titles.setdefault(each.step.formula, []).append(each.title)
-    said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items()]
+    said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items() if formula]
     said += [(note, "aside") for each in run for note in each.notes]
     above = flow(said, screen)
     below = [line for each in run for line in copy_lines(each.step, copies, screen)]
-    widths = (sum(cells(text) for text, _ in line) for line in above + below)
-    return Block([*above, frame, *below], max(frame.width, *widths))
+    widths = [sum(cells(text) for text, _ in line) for line in above + below]
+    return Block([*above, frame, *below], max([frame.width, *widths]))
 
 
 def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:

@@ -23,6 +23,8 @@ MOST_HEADS = 8
 ULPS = 8
 """Numbers that differ by no more than so many units in the last place are the same for a person."""
 
+UNBROKEN = "\N{NO-BREAK SPACE}"
+
 WORD = re.compile(r"[\w'’-]*\w[\w'’-]*")
 """A token that stands in a sentence as it is."""
 
@@ -68,7 +70,9 @@ def look_lines(trace: Trace, screen: Screen, heads: Sequence[int] | None) -> Ite
             continue
         own = weights[lead][row]
         said = f"{name.row(WEIGHTS, (*lead, row))} looks most at {name.keys(find_ties(own))}"
-        yield from screen.flow([(f"{said}, {percent(float(own.max()))}", "")], "")
+        share = percent(float(own.max())).replace(" ", UNBROKEN)
+        for line in screen.flow([(f"{said}, {share}", "")], ""):
+            yield [(text.replace(UNBROKEN, " "), style) for text, style in line]
     if len(leads) > MOST_HEADS:
         yield [(screen.ours(f"… and {plural(len(leads) - MOST_HEADS, 'head')} more"), "aside")]
 

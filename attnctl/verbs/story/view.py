@@ -13,7 +13,7 @@ from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, fold_text
 from attnctl.drawing.show.glance import one_table
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.looks import MOST_KEYS, Namer, name_of, percent
+from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, percent
 from attnctl.drawing.show.sheet import heads_of
 from attnctl.drawing.show.view import formula_of, shape_of
 from attnctl.verbs.story.chapters import Chapter, Story, plainly
@@ -40,8 +40,6 @@ WIDEST = 80
 
 NARROWEST = 36
 """Cells of the words beside a table, at least."""
-
-UNBROKEN = "\N{NO-BREAK SPACE}"
 
 LEAST_TOLD = 0.00005
 """A share below it is not said."""
