@@ -195,7 +195,6 @@ class Runner:
 
     def of_hidden(self, source: ModelInput) -> list[Trace]:
         """The trace of one layer on what came into it."""
-        d = self.model.description
         if len(self.wanted.layers) != 1:
             raise AttnError("--layer: `hidden` is what came into one layer; name that one")
         hidden, memory = (self.rows(each) for each in (source.hidden, source.memory))
@@ -203,8 +202,6 @@ class Runner:
         if self.wanted.cross and memory is None:
             raise AttnError("memory: missing; cross-attention reads what the encoder made")
         (index,) = self.wanted.layers
-        if self.wanted.cross and hidden.shape[-1] != d["width"]:
-            raise AttnError(f"hidden: expected {d['width']} columns")
         trace = self.trace(self.model.layer(index), hidden, memory, {}, self.wanted.cross)
         return [select_steps(trace, self.keep)]
 

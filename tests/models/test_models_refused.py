@@ -10,7 +10,8 @@ import pytest
 from checkpoints import ROOT
 
 from attnctl.base.errors import AttnError
-from attnctl.models.run import ModelInput, run_model
+from attnctl.models.run import ModelInput, require_rows, run_model
+from attnctl.models.source import open_model
 
 IDS = ModelInput(ids=(3, 4, 5, 6))
 
@@ -323,3 +324,14 @@ def test_what_does_not_fit_memory_is_refused(llama):
 
     with pytest.raises(AttnError, match="of memory, more than"):
         run_model(str(llama), IDS, "1", Settings(dtype="float32", max_memory=100))
+
+
+def test_a_sequence_that_does_not_fit_is_refused_before_anything_is_made():
+    model = open_model(str(ROOT / "gpt-oss"))
+    # Six rows of width 16, two of the network's 24, four of the 4 heads' 6 columns, each number 4 bytes.
+    need = 4 * (6 * 16 + 2 * 24 + 4 * 4 * 6)
+    model.max_memory = 1000 * need
+    require_rows(model, 1000)
+    model.max_memory -= 1
+    with pytest.raises(AttnError, match=r"^1000 tokens through gpt_oss \(937\.5 KiB\)"):
+        require_rows(model, 1000)
