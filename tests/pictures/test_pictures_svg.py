@@ -119,6 +119,7 @@ def test_hostile_tokens_are_text():
         "svg",
         "title",
         "desc",
+        "style",
         "defs",
         "pattern",
         "rect",
@@ -134,6 +135,18 @@ def test_hostile_tokens_are_text():
     titles = [each.text for each in root_of(picture).iter(f"{SVG}title")]
     assert titles.count("</text><script>alert(1)</script>") == 2, "what was cut is whole in its title"
     assert all(ord(char) >= 32 or char in "\n\t" for char in picture.svg)
+
+
+def test_dark_paper_is_a_media_query_about_this_picture_alone():
+    root = root_of(attnctl.run("I love AI", causal=True).plot())
+    (style,) = root.iter(f"{SVG}style")
+    query, _, rules = style.text.partition("{")
+    assert query.strip() == "@media (prefers-color-scheme: dark)"
+    selectors = re.findall(r"([^{}]+)\{", rules)
+    assert selectors
+    assert all(each.strip().startswith(f"#{root.get('id')}") for each in selectors)
+    papers = [each for each in root.iter(f"{SVG}rect") if each.get("class") == "paper"]
+    assert [each.get("fill") for each in papers] == ["#ffffff", "#ffffff"]
 
 
 def test_what_is_hidden_is_apart_and_the_legend_says_so():

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from unicodedata import east_asian_width
 
-from attnctl.drawing.pictures.scale import BLUE, HATCH, INK, PAPER, TWO_HUES
+from attnctl.drawing.pictures.scale import BLUE, FAINT, HATCH, INK, PAPER, TWO_HUES
 
 MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
 """The border around everything, the height of a line and of its font."""
+
+AT_NIGHT = (
+    "@media (prefers-color-scheme: dark) { #own { fill: #e8ebee } #own .paper { fill: #14181d } "
+    f"#own [fill='{FAINT}'] {{ fill: #a3adb8 }} }}"
+)
+"""Light letters on dark paper, where a reader wants that; shades are the same, with their own ink."""
 
 RAMPS = {"one": BLUE, "two": TWO_HUES}
 """The gradients that a drawing may fill with; there is `hatched`, too."""
@@ -57,7 +63,7 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
     width, height = size
     hatching = element(
         "pattern",
-        element("rect", width=5.0, height=5.0, fill=PAPER)
+        element("rect", width=5.0, height=5.0, fill=PAPER, class_="paper")
         + element("rect", width=1.2, height=5.0, fill=HATCH),
         id=f"{own}-hatched",
         width=5.0,
@@ -66,7 +72,7 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
         patternTransform="rotate(45)",
     )
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" id="{own}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{own}-title {own}-desc" '
         f'font-family="{FAMILY}" font-size="{number(TEXT)}" fill="{INK}">'
     )
@@ -74,8 +80,9 @@ def document(own: str, title: str, said: str, body: str, size: tuple[int, int]) 
         head,
         element("title", escape_xml(title) or " ", id=f"{own}-title"),
         element("desc", escape_xml(said) or " ", id=f"{own}-desc"),
+        element("style", AT_NIGHT.replace("#own", f"#{own}")),
         element("defs", hatching + "".join(gradient(f"{own}-{each}", RAMPS[each]) for each in RAMPS)),
-        element("rect", width=float(width), height=float(height), fill=PAPER),
+        element("rect", width=float(width), height=float(height), fill=PAPER, class_="paper"),
         body,
         "</svg>\n",
     ]
@@ -122,7 +129,7 @@ def attributes(given: dict[str, object]) -> str:
     for name, value in given.items():
         if value is not None:
             text = number(value) if isinstance(value, float) else escape_xml(str(value))
-            out.append(f' {name.replace("_", "-")}="{text}"')
+            out.append(f' {name.rstrip("_").replace("_", "-")}="{text}"')
     return "".join(out)
 
 
