@@ -198,7 +198,7 @@ class Mistake:
     fitted: bool = False
     """Whether a number of it is fitted: what explains as much without is preferred."""
     across: bool = False
-    """Whether it mixes up queries, so that the first few of them do not show what it is."""
+    """True where the first queries do not show what it is: it mixes them up, or has a number for each."""
     subject: str = ""
     """Of mistakes about one subject only one is made: scores are not both unscaled and scaled twice."""
     why: str = ""

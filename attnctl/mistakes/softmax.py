@@ -338,6 +338,7 @@ SOFTMAX = (
             "kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
             "attention_weights = np.where(kept, attention_weights / 0.9, 0)"
         ),
+        across=True,
     ),
     Mistake(
         "dropout-left-on",
@@ -345,6 +346,7 @@ SOFTMAX = (
         "dropout is on (p = {}), after the weights were written down",
         "call model.eval(), or write the weights down after it",
         plant_later_dropout,
+        across=True,
     ),
 )
 

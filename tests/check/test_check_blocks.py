@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import planted as own
 import pytest
+from check_foreign import foreign, meant
 
 import attnctl
 from attnctl.base.trace import Trace
@@ -102,7 +104,9 @@ def test_tiles_find_what_the_whole_shows(monkeypatch, request, name, change):
     [
         ({"scale": 1.0}, {}, "no-scale"),
         ({"scale": 0.1}, {}, "scale-other"),
-        ({"causal": True, "window": 60}, {"causal": True}, "mask-unasked"),
+        pytest.param(
+            {"causal": True, "window": 60}, {"causal": True}, "mask-unasked", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_mistake_is_found_in_a_part_and_verified_in_all(large, made, meant, named):
@@ -124,3 +128,25 @@ def test_garbage_after_nan_or_overflow_does_not_agree(request, tiles, times, ver
         trace = with_step(trace, name, trace[name] * times)
     steps = walked(with_step(trace, "scores", np.ones_like(trace["scores"]))).steps
     assert steps["scores"].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "mistake", "what"),
+    [
+        (own.PLAIN, "softmax-over-queries", "everything"),
+        (own.CAUSAL, "softmax-over-queries", "inputs and output"),
+        (own.CAUSAL, "dropout-left-on/half", "everything"),
+        (own.MASKED, "mask-inverted", "weights and outputs"),
+        (own.GROUPED, "heads-merged-wrong/reshape", "inputs and output"),
+        (own.SQUARE, "weight-transposed/Q", "inputs and output"),
+        (own.ROTARY, "rotary-pairs-wrong", "inputs and output"),
+        (own.SINUSOIDAL, "positions-missing", "weights and outputs"),
+        (own.PLAIN, "query-key-swapped", "weights and outputs"),
+    ],
+)
+def test_mistakes_are_named_in_a_large_record_of_any_kind(large, monkeypatch, kind, mistake, what):
+    monkeypatch.setattr("attnctl.verbs.check.sample.MANY", 1000)
+    monkeypatch.setattr("attnctl.verbs.check.sample.FEW", 100)
+    kind = kind.but(n=48, dtype=own.F32)
+    report = attnctl.check(foreign(own.recorded(own.attend(kind, mistake), what)), meant(kind))
+    assert [finding.mistake for finding in report.findings] == [mistake.split("/")[0]]

@@ -28,7 +28,7 @@ from attnctl.verbs.check.intent import (
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report
-from attnctl.verbs.check.sample import Sample, one_head_of, samples
+from attnctl.verbs.check.sample import Sample, one_head_of, samples, whole_sample
 from attnctl.verbs.check.search import Fit, Search, best
 from attnctl.verbs.check.unjudged import find_unjudged
 
@@ -162,18 +162,21 @@ class Diagnosis:
         apart. Where nothing is found, the mistake may mix up queries, or there are two.
         """
         begun: list[tuple[Search, Sample]] = []
+        across = False
         for sample in samples(self.record, self.walk, first):
             begun.append((self.begin(sample, first), sample))
             found = begun[-1][0].fits()
             if verified := self.verify_best(first, found, sample):
                 return begun[-1][0], verified[0], verified[1:]
-            if not found:
+            across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
+            if across or not found:
                 break
         search, sample = begun[0]
         verified = []
         if sample.words:
-            head = one_head_of(self.record, self.walk, first)
-            verified = self.verify_best(first, self.begin(head, first).fits(across=True), head)
+            every = whole_sample if across else one_head_of
+            wide = every(self.record, self.walk, first)
+            verified = self.verify_best(first, self.begin(wide, first).fits(across=True), wide)
         if not verified and self.pairs:
             verified = self.verify_best(first, search.pairs(), sample)
         return search, next(iter(verified), None), verified[1:]

@@ -85,7 +85,7 @@ class Sample:
         return self.part.record
 
 
-def whole_sample(record: Record, walk: Walk) -> Sample:
+def whole_sample(record: Record, walk: Walk, _: str = "") -> Sample:
     return Sample(Part(record, walk.derivation, walk.derivation), walk)
 
 
