@@ -177,3 +177,15 @@ def test_a_command_imports_what_it_needs_and_no_more(args, without):
 def test_importing_attnctl_imports_no_numpy():
     code = "import attnctl, sys; print('numpy' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_no_two_classes_have_one_name():
+    """But the trace of the API, which is the one that has been read or run, with its views."""
+    names = {}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                names.setdefault(node.name, []).append(dotted(path))
+    assert {name: places for name, places in names.items() if len(places) > 1} == {
+        "Trace": ["base.trace", "traces"]
+    }

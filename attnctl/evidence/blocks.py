@@ -61,7 +61,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Sample:
+class RowSample:
     """Numbers of a few rows, and how far off a decent program would be there."""
 
     values: Array
@@ -71,14 +71,14 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Part:
+class TileFindings:
     """The findings of one tile."""
 
     tile: Tile
     gap: Gap
     beyond: float
     """How many times their scatter its numbers are off, as a root mean square."""
-    sample: Sample
+    sample: RowSample
     compared: bool = True
     """Whether not just any numbers would do."""
 
@@ -152,8 +152,8 @@ class Tiled:
             for start in range(0, queries, rows):
                 yield Tile(at, slice(start, min(start + rows, queries)))
 
-    def over_all(self, work: Callable[[Tile], Part], tiles: Sequence[Tile]) -> list[Part]:
-        def quietly(tile: Tile) -> Part:
+    def over_all(self, work: Callable[[Tile], TileFindings], tiles: Sequence[Tile]) -> list[TileFindings]:
+        def quietly(tile: Tile) -> TileFindings:
             with np.errstate(all="ignore"):
                 return work(tile)
 
@@ -180,13 +180,13 @@ class Tiled:
         )
         return record, place_step(self.step, at)
 
-    def part(self, tile: Tile, rows: int | None = None) -> Part:
+    def part(self, tile: Tile, rows: int | None = None) -> TileFindings:
         """Judge a tile; `rows` are those of the whole step, where all of it is off too far."""
         sample = self.sample(tile)
         near = self.clearly_right(tile, sample) if rows is None else None
         return near or self.judged(tile, sample, rows)
 
-    def sample(self, tile: Tile) -> Sample:
+    def sample(self, tile: Tile) -> RowSample:
         """The scatter of a few rows."""
         record, step = self.of(tile.middle())
         expected = self.expect(record, step)
@@ -197,9 +197,9 @@ class Tiled:
         )
         seen = value > 0
         ratio = sqrt(float((off[seen] / value[seen]).min(initial=np.inf)))
-        return Sample(expected.value[told], scatter[told], ratio if np.isfinite(ratio) else 0.0)
+        return RowSample(expected.value[told], scatter[told], ratio if np.isfinite(ratio) else 0.0)
 
-    def clearly_right(self, tile: Tile, sample: Sample) -> Part | None:
+    def clearly_right(self, tile: Tile, sample: RowSample) -> TileFindings | None:
         """The findings of a tile that is all clearly within rounding; None where that is not clear.
 
         A number may be off by its own rounding and by a part of what its row may be off by.
@@ -228,19 +228,19 @@ class Tiled:
             return None
         off = squares / told / np.where(row > 0, np.square(row), 1.0)
         beyond = sqrt(float(off[row > 0].mean())) if (row > 0).any() else 0.0
-        return Part(tile, shown, beyond, sample) if beyond < CLEARLY else None
+        return TileFindings(tile, shown, beyond, sample) if beyond < CLEARLY else None
 
-    def judged(self, tile: Tile, sample: Sample | None = None, rows: int | None = None) -> Part:
+    def judged(self, tile: Tile, sample: RowSample | None = None, rows: int | None = None) -> TileFindings:
         record, step = self.of(tile)
         expected = self.expect(record, step)
         with_shapes(step.name, record.trace[step.name], expected.value)
         judgement = judge_step(record, step.name, expected, rows)
         gap = gap_of(judgement, record.value(step.name), expected.value, None)
         compared = bool(np.isfinite(judgement.blurred))
-        return Part(tile, gap, judgement.beyond, sample or self.sample(tile), compared)
+        return TileFindings(tile, gap, judgement.beyond, sample or self.sample(tile), compared)
 
     @staticmethod
-    def whole_gap(tile: Tile, part: Part) -> Gap:
+    def whole_gap(tile: Tile, part: TileFindings) -> Gap:
         query, column = part.gap.at
         return replace(part.gap, at=(*tile.lead, tile.rows.start + query, column))
 

@@ -11,7 +11,7 @@ from attnctl.evidence.walk import Verdict, Walker
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.verbs.check.intent import find_intent
-from attnctl.verbs.check.sample import Rows, first_rows, one_head
+from attnctl.verbs.check.sample import FirstRows, first_rows, one_head
 
 N, ROWS = 12, 5
 OTHER_SIZES = {"padded": {"lengths": (12, 7, 3)}, "cross": {"keys": 15}, "bottom right": {"keys": 15}}
@@ -47,7 +47,7 @@ def test_the_first_rows_of_a_right_record_agree(kind, what):
     last = "attention_weights" if what == "weights" else "output"
     assert part.record.trace[last].shape[-2] == ROWS
     np.testing.assert_array_equal(part.record.trace[last], record.trace[last][..., :ROWS, :])
-    assert [step.name for step in part.derivation if isinstance(step.op, Rows)]
+    assert [step.name for step in part.derivation if isinstance(step.op, FirstRows)]
 
 
 @pytest.mark.parametrize("what", RECORDED)

@@ -55,7 +55,7 @@ class Small(NamedTuple):
         return alike and self.labels == other.labels and (len(bands) == 1 or max(bands) <= FEW_BANDS)
 
 
-class Block(NamedTuple):
+class GlanceBlock(NamedTuple):
     """The formulas of some steps, a table of them, and which steps are copies."""
 
     lines: Sequence[Line | Frame]
@@ -92,7 +92,7 @@ def glance(
     """What was given, then what came of it: all of these steps; returns whether each is shown whole."""
     copies = copies_of(trace, steps)
     copied = {step.name for found in copies.values() for step in found}
-    row: list[Block] = []
+    row: list[GlanceBlock] = []
     whole = True
     for run in runs_of(trace, [step for step in steps if step.name not in copied], screen, view, heads):
         block = None if isinstance(run, Step) else block_of(run, copies, screen)
@@ -205,7 +205,7 @@ def table_of(run: Sequence[Small]) -> Frame:
     return join([each.frame for each in run], labels=int(any(run[0].labels)))
 
 
-def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> Block:
+def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> GlanceBlock:
     frame = table_of(run)
     titles: dict[str, list[str]] = {}
     for each in run:
@@ -215,7 +215,7 @@ def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> Block:
     above = flow(said, screen)
     below = [line for each in run for line in copy_lines(each.step, copies, screen)]
     widths = [sum(cells(text) for text, _ in line) for line in above + below]
-    return Block([*above, frame, *below], max([frame.width, *widths]))
+    return GlanceBlock([*above, frame, *below], max([frame.width, *widths]))
 
 
 def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:
@@ -227,7 +227,7 @@ def flow(spans: Line, screen: Screen) -> list[Line]:
     return screen.flow([(screen.ours(text), style) for text, style in spans], screen.dot) if spans else []
 
 
-def on_shelf(row: Sequence[Block]) -> Iterator[Element]:
+def on_shelf(row: Sequence[GlanceBlock]) -> Iterator[Element]:
     if len(row) > 1:
         yield Shelf([each.lines for each in row], [each.width for each in row])
     else:

@@ -28,7 +28,7 @@ from attnctl.verbs.check.intent import (
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
 from attnctl.verbs.check.report import Finding, Report
-from attnctl.verbs.check.sample import Sample, one_head_of, samples, whole_sample
+from attnctl.verbs.check.sample import CheckedPart, one_head_of, samples, whole_sample
 from attnctl.verbs.check.search import Fit, Search, best
 from attnctl.verbs.check.unjudged import find_unjudged
 
@@ -161,7 +161,7 @@ class Diagnosis:
         Few rows tell most mistakes. What is found there and is not what all rows show, more rows tell
         apart. Where nothing is found, the mistake may mix up queries, or there are two.
         """
-        begun: list[tuple[Search, Sample]] = []
+        begun: list[tuple[Search, CheckedPart]] = []
         across = False
         for sample in samples(self.record, self.walk, first):
             begun.append((self.begin(sample, first), sample))
@@ -181,16 +181,16 @@ class Diagnosis:
             verified = self.verify_best(first, search.pairs(), sample)
         return search, next(iter(verified), None), verified[1:]
 
-    def verify_best(self, first: str, fits: list[Fit], sample: Sample) -> list[Fit]:
+    def verify_best(self, first: str, fits: list[Fit], sample: CheckedPart) -> list[Fit]:
         """Those of the best fits in a part that explain all of it."""
         fit, also = best(fits)
         return [wide for each in (fit, *also) if each and (wide := self.verify(first, each, sample))]
 
-    def begin(self, sample: Sample, first: str) -> Search:
+    def begin(self, sample: CheckedPart, first: str) -> Search:
         named = {name for _, name in self.done}
         return Search.begin(sample.record, sample.walk, first, named, sample.words)
 
-    def verify(self, first: str, fit: Fit, sample: Sample) -> Fit | None:
+    def verify(self, first: str, fit: Fit, sample: CheckedPart) -> Fit | None:
         """Walk all of a record with a fit found in a part; None where all shows something else."""
         derivation, explained = sample.part.widen(fit.walk.derivation), set(self.walk.wrong) - {first}
         try:

@@ -21,7 +21,7 @@ from attnctl.math.derivation import Derivation
 from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
-from attnctl.verbs.check.sample import Part, first_rows, samples
+from attnctl.verbs.check.sample import RecordPart, first_rows, samples
 
 NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
@@ -134,7 +134,7 @@ class Looking:
             return None
 
 
-def is_wrong_in(part: Part, name: str) -> bool:
+def is_wrong_in(part: RecordPart, name: str) -> bool:
     """True where a part of a step is off by far more than rounding, or is wrong when judged with care."""
     if name not in part.derivation:
         return False

@@ -36,7 +36,7 @@ TELLING = 200
 
 
 @dataclass(frozen=True)
-class Rows(Op):
+class FirstRows(Op):
     """The first rows of an array; nothing is rounded."""
 
     exact = True
@@ -48,7 +48,7 @@ class Rows(Op):
 
 
 @dataclass(frozen=True)
-class Part:
+class RecordPart:
     """A part of a record, and the derivation of the whole as it reads there."""
 
     record: Record
@@ -57,7 +57,7 @@ class Part:
 
     def widen(self, derivation: Derivation) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in the whole."""
-        source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, Rows)}
+        source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, FirstRows)}
         steps = [self.widen_step(step, source) for step in derivation if step.name not in source]
         there = {step.name for step in derivation}
         lost = [step for step in self.whole if step.name not in there]
@@ -72,10 +72,10 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Sample:
+class CheckedPart:
     """Part of a record, checked."""
 
-    part: Part
+    part: RecordPart
     walk: Walk
     words: str = ""
     """Which part it is; nothing where it is all there is."""
@@ -85,11 +85,11 @@ class Sample:
         return self.part.record
 
 
-def whole_sample(record: Record, walk: Walk, _: str = "") -> Sample:
-    return Sample(Part(record, walk.derivation, walk.derivation), walk)
+def whole_sample(record: Record, walk: Walk, _: str = "") -> CheckedPart:
+    return CheckedPart(RecordPart(record, walk.derivation, walk.derivation), walk)
 
 
-def samples(record: Record, walk: Walk, first: str) -> Iterator[Sample]:
+def samples(record: Record, walk: Walk, first: str) -> Iterator[CheckedPart]:
     """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
     axes, shape, searched = record.intended[first].axes, record.trace[first].shape, False
     if is_large(record, walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
@@ -97,19 +97,19 @@ def samples(record: Record, walk: Walk, first: str) -> Iterator[Sample]:
         while rows < shape[-2]:
             sample = checked(first_rows(record, walk.derivation, rows), walk, first)
             if sample:
-                yield Sample(sample.part, sample.walk, f"the first {rows} queries")
+                yield CheckedPart(sample.part, sample.walk, f"the first {rows} queries")
                 searched = True
             rows *= 4 if sample else 2
     if not searched:
         yield whole_sample(record, walk)
 
 
-def one_head_of(record: Record, walk: Walk, first: str) -> Sample:
+def one_head_of(record: Record, walk: Walk, first: str) -> CheckedPart:
     """All queries of one head, where that shows what is wrong; else all there is."""
     sample = (
         checked(one_head(record, walk.derivation), walk, first) if is_large(record, walk, first) else None
     )
-    return Sample(sample.part, sample.walk, "the first head") if sample else whole_sample(record, walk)
+    return CheckedPart(sample.part, sample.walk, "the first head") if sample else whole_sample(record, walk)
 
 
 def is_large(record: Record, walk: Walk, first: str) -> bool:
@@ -126,7 +126,7 @@ def largest_step(record: Record, walk: Walk, first: str) -> int:
     return max([*sizes, *(each.value.size for each in known if each)], default=0)
 
 
-def checked(part: Part, walk: Walk, first: str) -> Sample | None:
+def checked(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
     """A part, walked; None where it does not show the same mistake."""
     walker, told = Walker(part.record), walk.gap(first).differing
     if first not in part.derivation:
@@ -138,7 +138,7 @@ def checked(part: Part, walk: Walk, first: str) -> Sample | None:
         found = walker.walk(part.derivation, alone)
     except AttnError:  # steps of which this part does not tell
         return None
-    return Sample(part, found) if set(found.wrong) <= set(walk.wrong) else None
+    return CheckedPart(part, found) if set(found.wrong) <= set(walk.wrong) else None
 
 
 # --- parts ---
@@ -146,7 +146,7 @@ def checked(part: Part, walk: Walk, first: str) -> Sample | None:
 
 def widen_op(op: Any) -> Any:
     """An op, and the ops within it, of all rows where it is of the first ones."""
-    if isinstance(op, Rows):
+    if isinstance(op, FirstRows):
         return Copy()
     within = {each.name: getattr(op, each.name) for each in fields(op)}
     changed = {
@@ -157,7 +157,7 @@ def widen_op(op: Any) -> Any:
     return replace(op, **changed) if changed else op
 
 
-def first_rows(record: Record, derivation: Derivation, rows: int) -> Part:
+def first_rows(record: Record, derivation: Derivation, rows: int) -> RecordPart:
     """The first queries of every head, without what sums over queries."""
     later = follow(derivation, {SCORES})
     summed = follow(
@@ -169,17 +169,17 @@ def first_rows(record: Record, derivation: Derivation, rows: int) -> Part:
         if name not in summed
     }
     own, intended = (cut_rows(each, later, summed, rows) for each in (derivation, record.intended))
-    return Part(with_arrays(record, arrays, intended), own, derivation)
+    return RecordPart(with_arrays(record, arrays, intended), own, derivation)
 
 
-def one_head(record: Record, derivation: Derivation) -> Part:
+def one_head(record: Record, derivation: Derivation) -> RecordPart:
     """The first head alone, without what has the heads side by side."""
     arrays = {
         name: cut(record, name, {"head": 1, "batch": 1})
         for name in record.trace
         if SIDE_BY_SIDE not in axes_of(record, name)
     }
-    return Part(with_arrays(record, arrays, record.intended), derivation, derivation)
+    return RecordPart(with_arrays(record, arrays, record.intended), derivation, derivation)
 
 
 def follow(derivation: Derivation, names: Collection[str]) -> set[str]:
@@ -204,7 +204,7 @@ def cut_rows(
             name: f"first rows of {name}" for name in step.inputs if step.name in later and name in source
         }
         for name, new in short.items():
-            steps.setdefault(new, Step(new, Rows(rows), (name,), source[name].axes, "", ""))
+            steps.setdefault(new, Step(new, FirstRows(rows), (name,), source[name].axes, "", ""))
         inputs = tuple(short.get(name, name) for name in step.inputs)
         steps[step.name] = replace(step, inputs=inputs) if short else step
     return Derivation(tuple(steps.values()))

@@ -78,7 +78,7 @@ def survey(path: str) -> Corpus:
     return Corpus(path, digest.hexdigest(), newlines + (last != b"\n"))
 
 
-class Line(NamedTuple):
+class CorpusLine(NamedTuple):
     """A sentence and the number of its line, from 1; or what is `wrong` with the line."""
 
     number: int
@@ -86,7 +86,7 @@ class Line(NamedTuple):
     wrong: str = ""
 
 
-def lines_of(corpus: Corpus, span: range) -> Iterator[Line]:
+def lines_of(corpus: Corpus, span: range) -> Iterator[CorpusLine]:
     """The lines of a span that hold more than space, in order."""
     with open_found(corpus.path) as stream:
         for index in range(span.stop):
@@ -97,17 +97,17 @@ def lines_of(corpus: Corpus, span: range) -> Iterator[Line]:
             while too_long and data and not data.endswith(b"\n"):
                 data = stream.readline(LONGEST)
             if index >= span.start:
-                line = Line(index + 1, "", "longer than 1 MiB; write a sentence a line")
+                line = CorpusLine(index + 1, "", "longer than 1 MiB; write a sentence a line")
                 line = line if too_long else line_of(index + 1, data)
                 if line.wrong or line.text.strip():
                     yield line
 
 
-def line_of(number: int, data: bytes) -> Line:
+def line_of(number: int, data: bytes) -> CorpusLine:
     """A line; the newline that ends it, or carriage return and newline, is not part of it."""
     if b"\0" in data:
-        return Line(number, "", "a NUL byte; save it as UTF-8 text")
+        return CorpusLine(number, "", "a NUL byte; save it as UTF-8 text")
     try:
-        return Line(number, data.decode("utf-8").removesuffix("\n").removesuffix("\r"))
+        return CorpusLine(number, data.decode("utf-8").removesuffix("\n").removesuffix("\r"))
     except UnicodeDecodeError as error:
-        return Line(number, "", f"not UTF-8 at byte {error.start} of the line; save it as UTF-8")
+        return CorpusLine(number, "", f"not UTF-8 at byte {error.start} of the line; save it as UTF-8")

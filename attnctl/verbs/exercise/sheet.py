@@ -65,7 +65,7 @@ def step_text(trace: Trace, name: str, *, blank: bool) -> str:
 # --- what a person sees ---
 
 
-class Table(NamedTuple):
+class SheetTable(NamedTuple):
     """A matrix on a sheet, or the part of it that is as wide as paper: its numbers, or boxes."""
 
     caption: str
@@ -95,7 +95,7 @@ def shown(exercise: Exercise) -> list[str]:
     ]
 
 
-def tables_of(exercise: Exercise, name: str) -> Iterator[Table]:
+def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
     """The matrices of a step."""
     trace = exercise.trace
     sheet = sheet_of(load_sheet(trace, name), name, heads_of(trace))
@@ -104,7 +104,7 @@ def tables_of(exercise: Exercise, name: str) -> Iterator[Table]:
         matrix = sheet.array[index]
         for start in range(0, len(sheet.columns), COLUMNS):
             columns = range(start, min(start + COLUMNS, len(sheet.columns)))
-            yield Table(
+            yield SheetTable(
                 caption,
                 [sheet.columns[at] for at in columns],
                 sheet.rows,
@@ -235,7 +235,7 @@ def name_box(exercise: Exercise, *, typed: bool) -> str:
     )
 
 
-def table_html(each: Table, step: str, *, typed: bool) -> str:
+def table_html(each: SheetTable, step: str, *, typed: bool) -> str:
     caption = f"<caption>{escape(each.caption)}</caption>" if each.caption else ""
     columns = "".join(f'<th scope="col">{escape(column)}</th>' for column in each.columns)
     rows = []
@@ -250,7 +250,7 @@ def table_html(each: Table, step: str, *, typed: bool) -> str:
     return f"<table>{caption}<thead>{head}</thead>\n<tbody>{body}</tbody></table>"
 
 
-def blank_html(step: str, place: Cell, each: Table, *, typed: bool) -> str:
+def blank_html(step: str, place: Cell, each: SheetTable, *, typed: bool) -> str:
     if not typed:
         return '<td class="blank"></td>'
     at = " ".join(map(str, place))
