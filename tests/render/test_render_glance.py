@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from rich.cells import cell_len
 from attnctl import load, run
 from attnctl.base.trace import Trace
 
-VARIANTS = Path(__file__).parent.parent.parent / "samples" / "variants"
+SAMPLES = Path(__file__).parent.parent.parent / "samples"
+VARIANTS, PICTURE = SAMPLES / "variants", SAMPLES / "pictures" / "first.svg"
 
 WIDTHS = [60, 80, 100, 140]
 
@@ -132,3 +134,10 @@ def test_every_kind_of_attention_fits_and_is_shown(path):
         assert max(map(cell_len, text.splitlines())) <= width
         for name in trace:
             assert name in text
+
+
+def test_the_picture_of_the_readme_is_what_is_printed():
+    drawn = unescape(re.sub(r"<[^>]+>", "\n", PICTURE.read_text(encoding="utf-8"))).replace("\xa0", " ")
+    for line in terminal(first(), 100).splitlines():
+        for part in re.findall(r"[\w.,·%−√-]+", line):
+            assert part in drawn

@@ -161,6 +161,8 @@ def fits_beside(run: Sequence[Small], each: Small, screen: Screen) -> bool:
 
 def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Small | None:
     """A step that can be taken in at a glance; None where it cannot."""
+    if max(trace[step.name].shape[-2:], default=0) > screen.width // 2:  # a digit and a blank each
+        return None
     drawn = frames(load_sheet(trace, step.name), step.name, screen, view, heads)
     several = max(trace[step.name].shape[:-2], default=1) > 1
 
