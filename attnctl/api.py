@@ -11,7 +11,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace as AnyTrace
 from attnctl.base.values import BadValueError, shown, whole
 from attnctl.base.words import nearest
-from attnctl.inputs.config.fields import KEYWORDS, LAYOUT, laid
+from attnctl.inputs.config.fields import KEYWORDS, LAYOUT, lay_over
 from attnctl.inputs.config.settings import Settings, dotted_path
 from attnctl.inputs.plan.sentence import prepare as prepare_sentence
 from attnctl.inputs.plan.sentence import prepare_all as prepare_sentences
@@ -330,7 +330,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
     wanted = make_request(
         given=given,
-        always=lambda claimed: laid(claimed, on),
+        always=lambda claimed: lay_over(claimed, on),
         like=like,
         names=names or {},
         returns=returns,
@@ -371,7 +371,7 @@ def chosen(
     """
     base = settings or Settings()
     every = {"dtype": base.dtype, **options}  # NumPy knows types that have no steps
-    return laid(base, read_options(every, {name: READERS[name] for name in known}))
+    return lay_over(base, read_options(every, {name: READERS[name] for name in known}))
 
 
 def read_options(options: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:

@@ -126,11 +126,12 @@ def require_steps(wanted: Iterable[str], there: Sequence[str]) -> None:
     missing = [name for name in wanted if name not in there]
     if missing:
         raise MissingStep(
-            f"no step {name!r} here; there are {', '.join(there)}{meant(name, there)}" for name in missing
+            f"no step {name!r} here; there are {', '.join(there)}{suggest_step(name, there)}"
+            for name in missing
         )
 
 
-def meant(name: str, there: Sequence[str]) -> str:
+def suggest_step(name: str, there: Sequence[str]) -> str:
     """The steps most like a name that none has."""
     near = nearest(name, there)
     return f"; did you mean {one_of(near)}?" if near else ""

@@ -201,7 +201,7 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
     if port.model is None or port.layer is None:
         return None
     from attnctl.models.forward import embed_ids
-    from attnctl.models.intent import meant
+    from attnctl.models.intent import intent_of_layer
     from attnctl.models.run import wanted_layers
     from attnctl.models.source import open_model
 
@@ -212,7 +212,7 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
     found = open_model(name, wanted.part)
     (index,) = wanted.layers
     first = embed_ids(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
-    return meant(found, index, trace, wanted.cross, first)
+    return intent_of_layer(found, index, trace, wanted.cross, first)
 
 
 def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:

@@ -9,7 +9,7 @@ from typing import Any
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Given
 from attnctl.base.values import Path
-from attnctl.inputs.config.fields import FIELDS, IN_PARTS, laid
+from attnctl.inputs.config.fields import FIELDS, IN_PARTS, lay_over
 from attnctl.inputs.config.settings import Settings
 
 
@@ -25,7 +25,7 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
 
         base = load(config)
     given = put_together(flags, base) | {name: each for name, each in more.items() if each is not None}
-    return replace(laid(base, given), where=place_of_setting(base.where, given))
+    return replace(lay_over(base, given), where=place_of_setting(base.where, given))
 
 
 WHOLE = {

@@ -52,7 +52,7 @@ def usual_names(names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def meant(
+def intent_of_layer(
     model: Model, index: int, trace: Trace, cross: bool = False, first: Array | None = None
 ) -> Intent:
     """Someone's arrays in our layout beside the model's weights, and the derivation of the layer.

@@ -79,7 +79,9 @@ def decode(kind: Any, data: Any, path: str, depth: int = 0) -> Any:
             return NOT_FINITE[data]
         if type(data) is option:
             return data
-    raise AttnError(f"{path}: expected {' or '.join(map(spoken, options))}, found {shown(data)}")
+    raise AttnError(
+        f"{path}: expected {' or '.join(map(describe_type, options))}, found {show_value(data)}"
+    )
 
 
 def kinds_of(option: Any) -> list[Any]:
@@ -94,7 +96,7 @@ def record(kinds: dict[str, type], data: Any, path: str, depth: int = 0) -> Any:
     if depth > DEEPEST:
         raise AttnError(f"{path[:60]}…: rules within rules, more than {DEEPEST} deep")
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        raise AttnError(f'{path}: expected an object with a "name", found {shown(data)}')
+        raise AttnError(f'{path}: expected an object with a "name", found {show_value(data)}')
     name = data["name"]
     if name not in kinds:
         some = ", ".join(list(kinds)[:MOST_NAMED]) + ", …" * (len(kinds) > MOST_NAMED)
@@ -121,15 +123,15 @@ def number(data: int, path: str) -> float:
     try:
         return float(data)
     except OverflowError:
-        raise AttnError(f"{path}: {shown(data)} is too large for a number") from None
+        raise AttnError(f"{path}: {show_value(data)} is too large for a number") from None
 
 
 def under(path: str, key: str) -> str:
     """The path of a key in an object: $.steps.Q, or $.steps['a b'] where it is no plain word."""
-    return f"{path}.{key}" if key.isidentifier() and len(key) <= 40 else f"{path}[{shown(key)}]"
+    return f"{path}.{key}" if key.isidentifier() and len(key) <= 40 else f"{path}[{show_value(key)}]"
 
 
-def spoken(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
     """A type in words."""
     words = {
         str: "a string",
@@ -141,7 +143,7 @@ def spoken(kind: Any) -> str:
     return words.get(kind, "null" if kind is type(None) else "a list")
 
 
-def shown(data: Any) -> str:
+def show_value(data: Any) -> str:
     """A value of JSON for a message: short."""
     if isinstance(data, dict):
         return "an object"

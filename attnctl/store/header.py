@@ -19,7 +19,7 @@ from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Unstated
-from attnctl.store.codec import decode, op_of, plain, shown, under
+from attnctl.store.codec import decode, op_of, plain, show_value, under
 from attnctl.store.limits import raise_first
 
 WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -122,7 +122,9 @@ def check_schema(header: dict[str, Any], place: str) -> None:
     schema = header.get("schema")
     if schema != SCHEMA:
         if isinstance(schema, str):
-            raise AttnError(f"{place}: a dump of schema {shown(schema)}; this attnctl reads {SCHEMA!r}")
+            raise AttnError(
+                f"{place}: a dump of schema {show_value(schema)}; this attnctl reads {SCHEMA!r}"
+            )
         raise AttnError(f'{place}: not a dump: no "schema" that says {SCHEMA!r}')
 
 
@@ -150,7 +152,7 @@ def step_of(name: str, data: Any, array: Shaped | None, above: Container[str]) -
     """Read one step of a dump, held to the array it describes."""
     path = under("$.steps", name)
     if not isinstance(data, dict):
-        raise AttnError(f"{path}: expected an object, found {shown(data)}")
+        raise AttnError(f"{path}: expected an object, found {show_value(data)}")
     if array is None:
         raise AttnError(f"{path}: this step has no numbers")
     step = foreign_step(name, array)
@@ -179,7 +181,7 @@ def check_inputs(name: str, inputs: tuple[str, ...], above: Container[str], path
     """A step reads what stands above it, or what attnctl knows but this dump leaves out."""
     for at, each in enumerate(inputs):
         if each == name or (each not in above and each not in TABLE):
-            raise AttnError(f"{path}.inputs[{at}]: no step {shown(each)} above this one")
+            raise AttnError(f"{path}.inputs[{at}]: no step {show_value(each)} above this one")
 
 
 def check_shape(shape: tuple[int, ...], place: str) -> None:
@@ -194,7 +196,7 @@ def shown_shape(value: Any) -> str:
     """(3, 4) -> '3 × 4'."""
     if not isinstance(value, tuple):
         return str(value)
-    return " × ".join(map(shown, value[: MOST_AXES + 1])) or "one number"
+    return " × ".join(map(show_value, value[: MOST_AXES + 1])) or "one number"
 
 
 # --- arrays of others ---

@@ -14,7 +14,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
-from attnctl.store.codec import shown, under
+from attnctl.store.codec import show_value, under
 from attnctl.store.header import check_schema, collect_problems
 from attnctl.store.limits import hold, raise_first
 from attnctl.store.members import assemble_trace
@@ -98,7 +98,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         counted = Counter(key for key, _ in pairs)
         twice = next(key for key, count in counted.items() if count > 1)
-        raise AttnError(f"the key {shown(twice)} stands twice in one object")
+        raise AttnError(f"the key {show_value(twice)} stands twice in one object")
     if isinstance(found.get("data"), list) and "dtype" in found:
         found["data"] = Packed(found)
     return found
@@ -117,7 +117,7 @@ class Packed:
 def trace_of(value: Any, rename: Mapping[str, str] | None, place: str) -> Trace:
     """A dump, or arrays by name."""
     if not isinstance(value, dict):
-        raise AttnError(f"{place}: not a dump: expected an object, found {shown(value)}")
+        raise AttnError(f"{place}: not a dump: expected an object, found {show_value(value)}")
     told = "schema" in value or "steps" in value
     if told:
         check_schema(value, place)

@@ -13,7 +13,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.names import TABLE
-from attnctl.store.codec import shown
+from attnctl.store.codec import show_value
 from attnctl.store.header import Shaped, check_schema, foreign_step, rebuild
 from attnctl.store.limits import MOST_PROBLEMS, raise_first
 
@@ -39,10 +39,10 @@ class Arrays(Mapping[str, Array]):
         try:
             return found.load()
         except MemoryError:
-            raise AttnError(f"{self.place}: {shown(name)}: not enough memory to load it") from None
+            raise AttnError(f"{self.place}: {show_value(name)}: not enough memory to load it") from None
         except (OSError, ValueError) as error:  # the file has changed since, or mapping it was refused
             raise AttnError(
-                f"{self.place}: {shown(name)}: cannot be read from its file any more: {error}"
+                f"{self.place}: {show_value(name)}: cannot be read from its file any more: {error}"
             ) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -76,10 +76,10 @@ def rename_arrays(names: Mapping[str, object], rename: Mapping[str, str], place:
     """Their name -> ours, for every array of a file."""
     unknown = [each for each in rename if each not in names]
     has = ", ".join(list(names)[:MOST_PROBLEMS])
-    raise_first([f"{place}: no array {shown(each)} to rename; it has {has}" for each in unknown])
+    raise_first([f"{place}: no array {show_value(each)} to rename; it has {has}" for each in unknown])
     ours = {each: rename.get(each, each) for each in names}
     twice = [each for each, count in Counter(ours.values()).items() if count > 1]
-    raise_first([f"{place}: two arrays would be called {shown(each)}" for each in twice])
+    raise_first([f"{place}: two arrays would be called {show_value(each)}" for each in twice])
     return ours
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
-from attnctl.store.codec import NOT_FINITE, shown
+from attnctl.store.codec import NOT_FINITE, show_value
 from attnctl.store.header import DTYPES, check_shape, shown_shape
 
 ALLOWED: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
@@ -42,7 +42,7 @@ def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
 def dtype_named(name: Any) -> np.dtype[Any]:
     names = {each.name: each for each in DTYPES}
     if not isinstance(name, str) or name not in names:
-        raise AttnError(f": dtype {shown(name)} is none of {', '.join(sorted(names))}")
+        raise AttnError(f": dtype {show_value(name)} is none of {', '.join(sorted(names))}")
     return names[name]
 
 
@@ -64,7 +64,7 @@ def shape_told(data: Any, shape: Any) -> Shape:
 
 def rows_of(data: Any, shape: Shape, at: Shape = ()) -> Iterator[list[Any]]:
     if not isinstance(data, list) or len(data) != shape[0]:
-        found = f"{len(data)} of them" if isinstance(data, list) else shown(data)
+        found = f"{len(data)} of them" if isinstance(data, list) else show_value(data)
         raise AttnError(f"{place(at)}: expected a list of {shape[0]}, found {found}")
     if len(shape) == 1:
         yield data
@@ -88,7 +88,7 @@ def check_numbers(rows: list[list[Any]], dtype: np.dtype[Any], shape: Shape) -> 
         for column, each in enumerate(row):
             if not is_number(each, dtype):
                 at = np.unravel_index(number * len(row) + column, shape) if shape else ()
-                raise AttnError(f"{place(at)}: {shown(each)} is not a number of type {dtype.name}")
+                raise AttnError(f"{place(at)}: {show_value(each)} is not a number of type {dtype.name}")
 
 
 def fits(row: list[int], dtype: np.dtype[Any]) -> bool:

@@ -13,7 +13,7 @@ from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
-from attnctl.store.codec import shown
+from attnctl.store.codec import show_value
 from attnctl.store.header import DTYPES, check_shape
 from attnctl.store.raw import File, array_from
 
@@ -102,11 +102,11 @@ def npy_header(stream: IO[bytes], place: str) -> Npy:
     except MALFORMED:
         raise AttnError(f"{place}: the array header is not one that np.save writes") from None
     if not all(type(n) is int and n >= 0 for n in shape):
-        raise AttnError(f"{place}: the shape {shown(shape)} is not one of whole numbers")
+        raise AttnError(f"{place}: the shape {show_value(shape)} is not one of whole numbers")
     check_shape(shape, place)
     if dtype.newbyteorder("=") not in DTYPES and dtype.kind != "S":  # S: the header of a dump of ours
         raise AttnError(
-            f"{place}: type {shown(str(dtype))}: only arrays of numbers, true and false are read"
+            f"{place}: type {show_value(str(dtype))}: only arrays of numbers, true and false are read"
         )
     return Npy(head.length, shape, dtype, fortran)
 

@@ -20,7 +20,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
-from attnctl.store.codec import shown
+from attnctl.store.codec import show_value
 from attnctl.store.header import whole
 from attnctl.store.limits import hold, room
 from attnctl.store.load_json import header_of
@@ -75,7 +75,7 @@ def check_name(name: str) -> None:
     """Refuse a name that a zip file would change, or that stands for the header."""
     half_pair = any("\ud800" <= each <= "\udfff" for each in name)
     if name == HEADER or "\0" in name or half_pair or len(name) > LONGEST_NAME:
-        raise AttnError(f"step {shown(name)}: this cannot be the name of an array in an .npz")
+        raise AttnError(f"step {show_value(name)}: this cannot be the name of an array in an .npz")
 
 
 def add(archive: ZipFile, name: str, array: Array) -> None:
@@ -108,7 +108,7 @@ class ArchivedArray:
     def __init__(self, file: File, info: ZipInfo, npy: Npy, recent: Recent) -> None:
         self.file, self.info, self.npy, self.recent = file, info, npy, recent
         self.shape, self.dtype = npy.shape, npy.dtype
-        self.place = f"{file.place}: {shown(name_of(info))}"
+        self.place = f"{file.place}: {show_value(name_of(info))}"
         self.checked = False
 
     def load(self) -> Array:
@@ -146,7 +146,9 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
         header = header_in(archive, infos.pop(HEADER, None), file.place)
         recent: Recent = deque(maxlen=RECENT)
         members = {
-            name: ArchivedArray(file, info, npy_of(archive, info, f"{file.place}: {shown(name)}"), recent)
+            name: ArchivedArray(
+                file, info, npy_of(archive, info, f"{file.place}: {show_value(name)}"), recent
+            )
             for name, info in infos.items()
         }
     return assemble_trace(header, members, rename, file.place)

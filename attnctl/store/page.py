@@ -21,7 +21,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.math import Array
-from attnctl.store.codec import decode, shown
+from attnctl.store.codec import decode, show_value
 from attnctl.store.header import DTYPES, check_shape
 from attnctl.store.limits import hold, room
 from attnctl.store.load_json import check_length, header_of
@@ -113,11 +113,11 @@ def read_page(data: bytes | bytearray, rename: Mapping[str, str] | None, place: 
     header = header_of(found[1], f"{place}: its description")
     if header.get("schema") != SCHEMA:
         raise AttnError(
-            f"{place}: a page of schema {shown(header.get('schema'))}; this attnctl reads {SCHEMA!r}"
+            f"{place}: a page of schema {show_value(header.get('schema'))}; this attnctl reads {SCHEMA!r}"
         )
     texts = {int(each[1]): each[2] for each in BLOCKS.finditer(data, found.end())}
     packed = [
-        packed_block(each, texts.get(number), f"{place}: block {number}")
+        pack_block(each, texts.get(number), f"{place}: block {number}")
         for number, each in enumerate(read_objects(header, "blocks", place))
     ]
     traces = read_objects(header, "traces", place)
@@ -130,17 +130,17 @@ def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
     """A list of objects in the description."""
     found = header.get(key)
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise AttnError(f"{place}: $.{key}: expected a list of objects, found {shown(found)}")
+        raise AttnError(f"{place}: $.{key}: expected a list of objects, found {show_value(found)}")
     return found
 
 
-def packed_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> PackedBlock:
+def pack_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> PackedBlock:
     """A block as the description has it."""
     if text is None:
         raise AttnError(f"{place}: missing")
     kind = decode(str, entry.get("dtype"), f"{place}: dtype")
     if kind not in {each.name for each in DTYPES}:
-        raise AttnError(f"{place}: {shown(kind)} is no type of number that a dump may hold")
+        raise AttnError(f"{place}: {show_value(kind)} is no type of number that a dump may hold")
     shape = decode(tuple[int, ...], entry.get("shape"), f"{place}: shape")
     if any(size < 0 for size in shape):
         raise AttnError(f"{place}: a negative size")
@@ -160,6 +160,6 @@ def trace_of(
     members = {}
     for name, number in blocks.items():
         if type(number) is not int or not 0 <= number < len(packed):
-            raise AttnError(f"{place}: {shown(name)}: no block {shown(number)}")
+            raise AttnError(f"{place}: {show_value(name)}: no block {show_value(number)}")
         members[name] = packed[number]
     return assemble_trace(dump, members, rename, place)

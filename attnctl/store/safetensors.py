@@ -16,7 +16,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
-from attnctl.store.codec import shown, under
+from attnctl.store.codec import show_value, under
 from attnctl.store.header import check_shape, collect_problems, whole
 from attnctl.store.limits import raise_first
 from attnctl.store.load_json import header_of
@@ -122,15 +122,15 @@ def tensor_of(name: str, data: Any, file: File, start: int) -> tuple[int, int, s
     """Read where an array begins and ends, its name, and itself."""
     path = under("$", name)
     if not isinstance(data, dict) or set(data) != {"dtype", "shape", "data_offsets"}:
-        raise AttnError(f"{path}: expected dtype, shape and data_offsets, found {shown(data)}")
+        raise AttnError(f"{path}: expected dtype, shape and data_offsets, found {show_value(data)}")
     dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise AttnError(f"{path}.dtype: {shown(dtype)} is none of {', '.join(DTYPES)}")
+        raise AttnError(f"{path}.dtype: {show_value(dtype)} is none of {', '.join(DTYPES)}")
     if not counts(shape):
-        raise AttnError(f"{path}.shape: expected sizes, found {shown(shape)}")
+        raise AttnError(f"{path}.shape: expected sizes, found {show_value(shape)}")
     check_shape(tuple(shape), f"{path}.shape")
     if not counts(offsets) or len(offsets) != 2:
-        raise AttnError(f"{path}.data_offsets: expected two offsets, found {shown(offsets)}")
+        raise AttnError(f"{path}.data_offsets: expected two offsets, found {show_value(offsets)}")
     begin, end = offsets
     tensor = Tensor(file, start + begin, dtype, tuple(shape))
     if end - begin != tensor.nbytes:

@@ -16,7 +16,7 @@ from attnctl.base.values import MOST_DIGITS, WHOLE, short
 from attnctl.base.words import did_you_mean, plural, quote
 from attnctl.math import Array
 from attnctl.math.engine.cost import available
-from attnctl.store.codec import shown
+from attnctl.store.codec import show_value
 from attnctl.store.limits import hold
 from attnctl.store.load_json import check_length, read_json, text_of
 from attnctl.store.members import assemble_trace
@@ -121,7 +121,7 @@ def stream_of(source: str, stdin: BinaryIO | None, *, named: bool) -> Iterator[B
         yield stdin
         return
     if "\0" in source:
-        raise AttnError(f"{shown(source)}: not the name of a file")
+        raise AttnError(f"{show_value(source)}: not the name of a file")
     with (open_input if named else open_found)(source) as stream:
         yield stream
 

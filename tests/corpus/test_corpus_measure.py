@@ -122,5 +122,5 @@ def test_the_identity_of_drawn_attention_moves_with_each_file_it_names(tmp_path)
 
 
 def test_a_sentence_is_counted_in_tokens():
-    taken = sources.DrawnAttention(Settings()).taken(3, "I love AI")
+    taken = sources.DrawnAttention(Settings()).take(3, "I love AI")
     assert (taken.line, taken.count, taken.content) == (3, 3, "I love AI")

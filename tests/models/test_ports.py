@@ -6,7 +6,7 @@ from checkpoints import ROOT
 from ports import PORTS, run
 
 from attnctl.inputs.plan.intended import anyones
-from attnctl.models.intent import meant
+from attnctl.models.intent import intent_of_layer
 from attnctl.models.source import open_model
 from attnctl.verbs.check.check import check
 
@@ -14,7 +14,7 @@ from attnctl.verbs.check.check import check
 def report_of(port, arrays):
     """What check says of a port's dump."""
     trace = anyones(arrays)
-    return check(trace, intent=meant(open_model(str(ROOT / port.name)), port.layer, trace))
+    return check(trace, intent=intent_of_layer(open_model(str(ROOT / port.name)), port.layer, trace))
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])

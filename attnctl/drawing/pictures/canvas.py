@@ -108,10 +108,10 @@ WIDE, NARROW = 1.0, 0.62
 
 def escape_xml(text: str) -> str:
     """Characters that mean something in XML as entities; those that it does not allow as U+FFFD."""
-    return "".join(char if allowed(char) else "\ufffd" for char in text).translate(ENTITIES)
+    return "".join(char if is_allowed(char) else "\ufffd" for char in text).translate(ENTITIES)
 
 
-def allowed(char: str) -> bool:
+def is_allowed(char: str) -> bool:
     """Whether XML 1.0 allows a character (section 2.2)."""
     code = ord(char)
     return char in "\t\n\r" or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000

@@ -92,7 +92,7 @@ class Picture(NamedTuple):
 
 def draw(figure: Figure) -> Picture:
     """The figure as an SVG document."""
-    plots = [plot.merged() for plot in figure.plots]
+    plots = [plot.merge_cells() for plot in figure.plots]
     canvas = Canvas(name_of(figure))
     canvas.line(cut(figure.title, 80), font_size=TITLE, full=figure.title)
     for words in figure.lines:

@@ -58,7 +58,7 @@ class Plot:
             return THUMBNAIL_SIDE
         return min(MOST_SIDE, max(1, isqrt(MOST_CELLS // max(1, len(self.panels)))))
 
-    def merged(self, rows: int = 0, columns: int = 0) -> Plot:
+    def merge_cells(self, rows: int = 0, columns: int = 0) -> Plot:
         """The plot with cells merged into blocks where there are more than so many; its notes then say so.
 
         Left out, as many as a picture holds.

@@ -57,7 +57,7 @@ def heat_lines(plot: Plot, screen: Screen) -> Iterator[Line]:
     label = min(LABEL, max(map(cells, plot.rows), default=0), screen.width // 4)
     room = max(8, screen.width - label - 1)
     side = room if len(plot.panels) == 1 else max(FEWEST, (room + GAP) // min(len(plot.panels), 3) - GAP)
-    merged = plot.merged(min(MOST_ROWS, max(FEWEST, side)), min(side, room))
+    merged = plot.merge_cells(min(MOST_ROWS, max(FEWEST, side)), min(side, room))
     scale = merged.scale()
     size = column_width(merged, room, screen)
     most = FEWEST if size > 2 and screen.width >= WIDE else LINES

@@ -194,7 +194,7 @@ def understood(
     the arrays do not show them. Our own names stand for themselves. Raises AttnError where a file
     has several layers and nobody says which, or not the one that is asked for.
     """
-    back = {name: forward for name in found if name not in TABLE and (forward := differentiated(name))}
+    back = {name: forward for name in found if name not in TABLE and (forward := variable_of(name))}
     if back:
         return with_gradients(found, back, layer, heads, kv_heads)
     out = Understood({name: found[name] for name in found if name in TABLE})
@@ -209,7 +209,7 @@ def understood(
     return out
 
 
-def differentiated(name: str) -> str:
+def variable_of(name: str) -> str:
     """What an array is the gradient by: q of q.grad, grad_q and dq; nothing where it is no gradient."""
     found = GRADIENT.fullmatch(name)
     if found is None:
@@ -242,14 +242,14 @@ def of_layer(names: Iterable[str], layer: int | None) -> list[str]:
     numbers = {name: int(place[1]) if (place := LAYER.search(name)) else None for name in names}
     there = sorted({number for name, number in numbers.items() if number is not None and row_of(name, ())})
     if layer is not None and layer not in there:
-        raise AttnError(f"--layer {layer}: the arrays are of {listed_layers(there)}")
+        raise AttnError(f"--layer {layer}: the arrays are of {list_layers(there)}")
     if layer is None and len(there) > 1:
-        raise AttnError(f"the arrays are of {listed_layers(there)}; --layer N says which to read")
+        raise AttnError(f"the arrays are of {list_layers(there)}; --layer N says which to read")
     wanted = {None, layer if layer is not None else there[0] if there else None}
     return [name for name, number in numbers.items() if number in wanted or not there]
 
 
-def listed_layers(layers: list[int]) -> str:
+def list_layers(layers: list[int]) -> str:
     """layers 0 to 11, or no layer."""
     if not layers:
         return "no layer by number"

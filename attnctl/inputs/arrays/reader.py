@@ -126,7 +126,7 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
         if reading is None:
             raise_all(misfits(shapes, settings))
             return AttnError(tried.misfit())
-        return laid_out(inputs, reading)
+        return lay_out(inputs, reading)
     except AttnError as error:
         return error
 
@@ -152,7 +152,7 @@ def read_any(found: Mapping[str, Array], settings: Settings, *, batch_first: boo
     refused: AttnError | None = None
     for changed, said in readings(arrays):
         try:
-            laid = laid_out(changed, search_layout(changed, settings, batch_first=batch_first))
+            laid = lay_out(changed, search_layout(changed, settings, batch_first=batch_first))
         except AttnError as error:
             refused = refused or error
         else:
@@ -313,7 +313,7 @@ def sizes_asked(settings: Settings) -> Sizes:
     return {axis: size for axis, size in said.items() if size is not None}
 
 
-def laid_out(arrays: Mapping[str, Array], reading: LayoutReading) -> Laid:
+def lay_out(arrays: Mapping[str, Array], reading: LayoutReading) -> Laid:
     """The arrays in our layout. Raises AttnError for masks and lengths that do not fit the others."""
     sizes = complete(reading.sizes, arrays)
     facts = facts_of(sizes)

@@ -280,7 +280,7 @@ def is_given(value: Any) -> bool:
     return value is not None and value is not False
 
 
-def laid(base: Settings, given: Mapping[str, Any]) -> Settings:
+def lay_over(base: Settings, given: Mapping[str, Any]) -> Settings:
     """The settings with these values, read already, laid over them, each by its keyword.
 
     A rule replaces its like. ALiBi is a rule that is asked for as positions: others replace it,

@@ -11,7 +11,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.forms import Form
 from attnctl.base.values import BadValueError, Json, Path, Problem, flow, json_path
 from attnctl.base.words import dims, plural
-from attnctl.inputs.config.fields import FIELDS, ROPE_OPTIONS, TOKENIZER, laid
+from attnctl.inputs.config.fields import FIELDS, ROPE_OPTIONS, TOKENIZER, lay_over
 from attnctl.inputs.config.rules import RULE_SETTINGS
 from attnctl.inputs.config.settings import FromFile, Settings, Weights
 from attnctl.inputs.config.tensors import WEIGHTS
@@ -66,7 +66,7 @@ CONFIG = ConfigForm(
     "attnctl config",
     "A run of attnctl: what to attend to, with which weights. Every key may be left out.",
     FIELDS.values(),
-    lambda given: laid(Settings(), given),
+    lambda given: lay_over(Settings(), given),
 )
 
 

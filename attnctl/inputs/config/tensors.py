@@ -39,7 +39,7 @@ def how_to_draw(left_out: Random) -> Form:
     )
 
 
-def drawn(left_out: Random) -> Form:
+def drawn_form(left_out: Random) -> Form:
     """{random: …}."""
     keys = [Setting("random", how_to_draw(left_out), "Numbers drawn from a seed.")]
     return Form("RandomSource", "Drawn.", keys, lambda given: given["random"], required=["random"])
@@ -59,7 +59,7 @@ FROM_FILE = Form(
 
 def source(rows: Reader, *known: str, expected: str, left_out: Random = Random()) -> Choice:  # noqa: B008
     """Rows of numbers, one of the `known` words, or where to get the numbers."""
-    word, random = words(*known), drawn(left_out)
+    word, random = words(*known), drawn_form(left_out)
     forms = [rows, *([word] if known else []), random, FROM_FILE]
 
     def pick(value: Any) -> Reader | None:
@@ -88,14 +88,14 @@ def or_by_head(whole: Choice, one: Reader, levels: int) -> Choice:
     each_head = ListOf(one, least=1)
 
     def pick(value: Any) -> Reader | None:
-        return each_head if nested(value) > levels else whole.pick(value)
+        return each_head if depth_of(value) > levels else whole.pick(value)
 
     return Choice(pick, [*whole.forms, each_head], whole.expected)
 
 
-def nested(value: Any) -> int:
+def depth_of(value: Any) -> int:
     """How many lists are around the first number."""
-    return 1 + nested(value[0]) if isinstance(value, list) and value else 0
+    return 1 + depth_of(value[0]) if isinstance(value, list) and value else 0
 
 
 TENSOR_BY_HEAD = or_by_head(TENSOR, MATRIX, 2)

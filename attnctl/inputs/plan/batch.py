@@ -37,7 +37,7 @@ def carry_out_batch(
         return [each.run(keep) for each in alone]
     lengths = tuple(len(each.header["tokens"]) for each in alone)
     require_steps(keep or (), [step.name for step in alone[0].derivation])
-    outcome = padded_pass(alone, lengths, keep, progress)
+    outcome = run_padded(alone, lengths, keep, progress)
     if outcome.overflow:  # whose it is, each says for itself
         return [each.run(keep) for each in alone]
     return [
@@ -63,7 +63,7 @@ def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, l
     return settings.with_(rules=(*settings.rules, *own)), filled
 
 
-def padded_pass(
+def run_padded(
     alone: Sequence[Prepared],
     lengths: tuple[int, ...],
     keep: Collection[str] | None,

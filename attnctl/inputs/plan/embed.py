@@ -50,7 +50,7 @@ def hint(vocab: Vocabulary, token: str) -> str:
     return "add it, or an [UNK], to the vocabulary"
 
 
-def shown_d_model(settings: Settings, vocab: Vocabulary) -> int | None:
+def d_model_of(settings: Settings, vocab: Vocabulary) -> int | None:
     """d_model, where the embeddings themselves say it."""
     match settings.embeddings:
         case "identity":

@@ -54,7 +54,7 @@ class Intent:
     """Recorded steps that nothing asks for -> the option that would."""
 
 
-def stated_intent(trace: Trace) -> Intent:
+def read_intent(trace: Trace) -> Intent:
     """A dump of ours that says itself how each of its steps came about."""
     sizes = {
         axis: size

@@ -89,7 +89,7 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
     vocab = embed.vocabulary(settings, [*sentences, context])
     given_weights = tensors.given_arrays(settings)
     shapes = {path: array.shape for path, array in given_weights.items()}
-    sizes = resolve(settings, embed.shown_d_model(settings, vocab), shapes)
+    sizes = resolve(settings, embed.d_model_of(settings, vocab), shapes)
     tokens = dict.fromkeys(chain(*sentences, context))
     most = max(len(tokens), *map(len, sentences))
     require(weight_bytes(sizes, most), "the embeddings and weights", settings.max_memory)

@@ -123,7 +123,7 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
     Raises AttnError with every matrix whose shape does not fit, each at its place.
     """
     raise_all(misfits(settings, sizes, given))
-    out = drawn(settings, sizes)
+    out = draw_missing(settings, sizes)
     for name, shape in fused_shapes(sizes).items():
         found = whole(settings, sizes, given, name, shape)
         if found is not None:
@@ -173,7 +173,7 @@ def whole(
             else stream(seed, "tensor", str(path[-1]), count=prod(shape))
         )
         heads = heads_of(name, sizes)
-        return fused_draw(own, shape, heads, tensor, sizes.d_model), description(tensor, seed)
+        return draw_fused(own, shape, heads, tensor, sizes.d_model), description(tensor, seed)
     return None
 
 
@@ -193,7 +193,7 @@ def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], na
             )
 
 
-def drawn(settings: Settings, sizes: Sizes) -> Named:
+def draw_missing(settings: Settings, sizes: Sizes) -> Named:
     """The weights that nobody wrote down, drawn as the run says (textbook order where it matters)."""
     how = settings.weights.random
     seed = first(how.seed, settings.seed)
@@ -207,7 +207,7 @@ def drawn(settings: Settings, sizes: Sizes) -> Named:
     for name, shape in shapes.items():
         rng = one or stream(seed, "tensor", name, count=prod(shape))
         heads = heads_of(name, sizes)
-        array = fused_draw(rng, shape, heads, how, sizes.d_model)
+        array = draw_fused(rng, shape, heads, how, sizes.d_model)
         out[name] = (split_heads(array, heads) if is_split(name) else array), text
     return out
 
@@ -238,7 +238,7 @@ def textbook(
     return out
 
 
-def fused_draw(rng: Numbers, shape: tuple[int, ...], heads: int, how: Random, d_model: int) -> Array:
+def draw_fused(rng: Numbers, shape: tuple[int, ...], heads: int, how: Random, d_model: int) -> Array:
     """A weight with its heads side by side, drawn whole or a head at a time."""
     if how.layout == "fused":
         return draw(rng, shape, how.distribution, d_model)

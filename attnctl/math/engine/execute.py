@@ -66,7 +66,7 @@ def carry_out(
                 safe = not edits and in_range(stretch, values)
                 if keep is not None and not edits and large(values, step, tile):
                     forward = [each for each in steps if each not in back]
-                    tiled = laid_out(steps, stretch, values, {*keep, *read_outside(forward, stretch)}, safe)
+                    tiled = lay_out(steps, stretch, values, {*keep, *read_outside(forward, stretch)}, safe)
                     empty = blockwise(tiled, tile, progress)
                     values.update(tiled.kept)
             if tiled and step in back:
@@ -131,7 +131,7 @@ def read_outside(steps: Iterable[Step], stretch: Sequence[Step]) -> set[str]:
     return {name for step in steps if step.name not in inside for name in step.inputs} & inside
 
 
-def laid_out(
+def lay_out(
     steps: Iterable[Step],
     stretch: Sequence[Step],
     values: Mapping[str, Array],

@@ -50,7 +50,7 @@ def overflow(
     """
     steps = [step for step in steps if not isinstance(step.op, Given)]
     hiding = may_be_hidden(steps, edited)
-    again = found_in_tiles(tiled, hiding) if tiled else {}
+    again = find_in_tiles(tiled, hiding) if tiled else {}
     for step in steps:
         hides = step.name in hiding
         cell = first_cell(values[step.name], hides=hides) if step.name in values else again.get(step.name)
@@ -84,7 +84,7 @@ def first_cell(array: Array, *, hides: bool) -> list[int] | None:
     return [int(at) for at in grown[0]] if len(grown) else None
 
 
-def found_in_tiles(stretch: Stretch, hiding: Collection[str]) -> dict[str, list[int]]:
+def find_in_tiles(stretch: Stretch, hiding: Collection[str]) -> dict[str, list[int]]:
     """The first cell of each n × n step of a stretch that grew too large, hidden or not."""
     steps = [step for step in stretch.steps if n_by_n(step)]
     bare = replace(stretch, steps=steps, kept={})

@@ -16,7 +16,7 @@ from attnctl.evidence.recompute import keep_digits, recompute, stretch, with_pro
 from attnctl.evidence.record import Record, Strictness, with_precisions
 from attnctl.evidence.walk import Checked, Verdict, Walk, Walker
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, stated_intent
+from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, read_intent
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.store.header import foreign_step
@@ -176,7 +176,7 @@ def with_short_factors(record: Record, walk: Walk) -> Record:
 
 def find_intent(trace: Trace, settings: Settings | None) -> Intent:
     if settings is None and is_stated(trace):
-        return stated_intent(trace)
+        return read_intent(trace)
     lengths = trace.config.get(KEY_LENGTHS)
     if settings is None:
         return derive_intent(trace, settings_of(trace), lengths)

@@ -28,7 +28,7 @@ from attnctl.base.setting import ATTENTION, Flag, Setting
 from attnctl.base.values import SIZE, BadValueError, Path, Plain, Reader, each, json_path, shown, words
 from attnctl.base.words import nearest
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.fields import FIELDS, KEYWORDS, laid, settings_with_flags
+from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.math.kind import BACKWARD, COTANGENT, KIND
 from attnctl.verbs.conform.conventions import AXES, KNOWN, MASK_SHAPE, MASKS, NOTHING, TYPES
@@ -117,7 +117,7 @@ ALWAYS_FORM = Form(
     "AlwaysForm",
     ALWAYS_ON,
     [setting for name, setting in ALWAYS.items() if name in KEYWORDS],
-    lambda given: laid(NOTHING, given),
+    lambda given: lay_over(NOTHING, given),
 )
 """The same in claims, where what flags give in parts is one key."""
 

@@ -86,7 +86,7 @@ class Work:
     def take(self, number: int, text: str, wrong: str) -> None:
         """Cut a line into tokens; measure those of its length when there are enough."""
         try:
-            taken = self.source.taken(number, text) if not wrong else None
+            taken = self.source.take(number, text) if not wrong else None
         except AttnError as error:
             wrong = "; ".join(error.problems)
         if wrong or taken is None:

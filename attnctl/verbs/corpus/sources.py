@@ -40,7 +40,7 @@ class WeightSource(Protocol):
     def identity(self) -> dict[str, Any]:
         """All that the numbers depend on beside the corpus, as plain data with hashes."""
 
-    def taken(self, line: int, text: str) -> Taken:
+    def take(self, line: int, text: str) -> Taken:
         """A sentence as tokens. Raises AttnError for what is none, or not for this source."""
 
     def at_once(self, count: int) -> int:
@@ -114,7 +114,7 @@ class TrainedModel:
             "dtype": self.model.dtype,
         }
 
-    def taken(self, line: int, text: str) -> Taken:
+    def take(self, line: int, text: str) -> Taken:
         from attnctl.models.batch import starts_of
 
         tokens = self.words.tokens(text)
@@ -153,7 +153,7 @@ class DrawnAttention:
             "dtype": self.settings.dtype,
         }
 
-    def taken(self, line: int, text: str) -> Taken:
+    def take(self, line: int, text: str) -> Taken:
         """A sentence whose tokens the settings know."""
         from attnctl.inputs.plan.embed import tokens_of, vocabulary
 

@@ -105,8 +105,8 @@ def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
         if not isinstance(step.op, MatMulT) or counts is None or min(counts) != 1:
             continue
         one, many = (alignment.a, alignment.b) if counts[0] == 1 else (alignment.b, alignment.a)
-        sums = summed_over_heads(many, name)
-        whole = summed_over_heads(one, name)
+        sums = sum_over_heads(many, name)
+        whole = sum_over_heads(one, name)
         if sums.shape == whole.shape and not measure(sums, whole, tolerance).differing:
             which = "BA" if one is alignment.a else "AB"
             said.append(
@@ -116,7 +116,7 @@ def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:
     return said
 
 
-def summed_over_heads(trace: Trace, name: str) -> Array:
+def sum_over_heads(trace: Trace, name: str) -> Array:
     at = trace.steps[name].axes.index(HEAD)
     total: Array = single(trace[name].sum(axis=at, dtype=np.float64), 2)
     return total

@@ -111,7 +111,7 @@ def configs(found: Difference, screen: Screen) -> Iterator[Line]:
     """The paths at which the configs differ, a line each; a terminal gets the first, with short values."""
     most = MOST_CONFIG_LINES if screen.fits else len(found.configs)
     for path, values in islice(found.configs.items(), most):
-        texts = [screen.ours(written(value)) for value in values]
+        texts = [screen.ours(value_text(value)) for value in values]
         if screen.fits:
             room = max(8, (screen.width - len(path) - 14) // 2)
             texts = [screen.short(text, room) for text in texts]
@@ -121,7 +121,7 @@ def configs(found: Difference, screen: Screen) -> Iterator[Line]:
         yield from fact("config", f"{rest} (--full shows them)", screen)
 
 
-def written(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value of a config as a dump has it."""
     return "–" if value is ABSENT else json.dumps(value, ensure_ascii=False, default=str)
 

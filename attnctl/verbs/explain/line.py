@@ -133,7 +133,7 @@ class Explainer:
                 return self.explain_edit(step, cell, EDITED.format(text))
         try:
             with np.errstate(all="ignore"):
-                found = self.worked_out(step, cell)
+                found = self.work_out(step, cell)
         except MISFIT as error:
             raise AttnError(
                 f"{self.spell(step, cell)}: the line that the dump gives for it does not fit its numbers "
@@ -150,7 +150,7 @@ class Explainer:
         value = float(self.trace[step][cell])
         return Explanation(line, cell, self.spell(step, cell), value, Number(value), notes=(note,))
 
-    def worked_out(self, step: str, cell: Cell) -> Explanation:
+    def work_out(self, step: str, cell: Cell) -> Explanation:
         """The explanation of a cell by the line it stands on."""
         line = self.trace.steps[step]
         inputs = self.inputs_of(line)

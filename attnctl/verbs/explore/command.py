@@ -9,7 +9,7 @@ from typing import Any
 
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.sheet import heads_of
-from attnctl.inputs.config.fields import ALIBI, FIELDS, ROPE, ROPE_OPTIONS, laid
+from attnctl.inputs.config.fields import ALIBI, FIELDS, ROPE, ROPE_OPTIONS, lay_over
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.math.derivation import Rotary
@@ -115,7 +115,7 @@ def flags(settings: Settings, base: Settings) -> list[str] | None:
         more, spelled = part(settings, base)
         given |= more
         words += spelled
-    return words if comparable(laid(base, given)) == comparable(settings) else None
+    return words if comparable(lay_over(base, given)) == comparable(settings) else None
 
 
 def comparable(settings: Settings) -> Settings:

@@ -13,7 +13,7 @@ from attnctl.base.trace import Trace
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import exactly
 from attnctl.evidence.walk import Walker
-from attnctl.inputs.plan.intended import stated_intent
+from attnctl.inputs.plan.intended import read_intent
 from attnctl.math import Array
 from attnctl.math.engine.execute import carry_out
 from attnctl.math.ops import Given
@@ -93,7 +93,7 @@ def steps_asked(lesson: Lesson, trace: Trace) -> list[str]:
 def case_of(trace: Trace, step: str) -> WrongStep:
     """The step as check would look at it, were all of it wrong, with nothing recorded between."""
     leaves = [name for name, each in trace.steps.items() if isinstance(each.op, Given)]
-    intent = stated_intent(trace)
+    intent = read_intent(trace)
     record = Record(intent.trace.select([*leaves, step]), intent.sizes, trace.derivation)
     walk = Walker(record).walk(trace.derivation)
     found = record.value(step)

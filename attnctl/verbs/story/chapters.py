@@ -93,7 +93,7 @@ def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
     """The steps one by one; those given, or projected, one after the other in the same way together."""
     group: list[Step] = []
     for step in steps:
-        if group and not made_alike(group[-1], step):
+        if group and not are_made_alike(group[-1], step):
             yield group
             group = []
         group.append(step)
@@ -101,7 +101,7 @@ def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
         yield group
 
 
-def made_alike(one: Step, other: Step) -> bool:
+def are_made_alike(one: Step, other: Step) -> bool:
     if isinstance(one.op, Project):
         alike = one.inputs[0] == other.inputs[0] and len(one.inputs) == len(other.inputs)
         return alike and isinstance(other.op, Project)
