@@ -17,6 +17,10 @@ from attnctl.evidence.rounding import Known, anything, carry_rounding, either, e
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Given, Softmax, Unstated
+from attnctl.math.ops.contraction import SumRows, SumTokens
+
+CANCELLED = 4.0
+"""Units of the sum of sizes that a sum of numbers which cancel may be off."""
 
 
 class Verdict(str, Enum):
@@ -117,6 +121,7 @@ class Walker:
             return Checked(name, Verdict.NOT_FILLED), expected
         judgement = judge_step(record, name, expected)
         gap = gap_of(judgement, record.value(name), expected.value, blank)
+        blurred = 0.0 if self.cancels(step, expected, values) else judgement.blurred
         known = record.known(name)
         if self.by_hand and name in record.strictness.handed_out:
             known = exactly(record.value(name))
@@ -125,9 +130,21 @@ class Walker:
             before = sum(each in record and values[each] is not None for each in filled_in)
             known = worked_on(record, name, expected, judgement.wrong, before)
         elif blank is None:  # it is in the record
-            return said_of(record, name, gap, judgement.blurred), None
+            return said_of(record, name, gap, blurred), None
         value = known if blank is None else either(blank, expected, known)
-        return said_of(record, name, gap, judgement.blurred), value
+        return said_of(record, name, gap, blurred), value
+
+    def cancels(self, step: Step, expected: Known, values: dict[str, Known | None]) -> bool:
+        """Whether a sum comes to nothing but rounding: it should be 0, however little that varies.
+
+        So is the gradient by b_K: softmax does not see what is added to all scores of a row.
+        """
+        if not isinstance(step.op, (SumRows, SumTokens)):
+            return False
+        terms = self.input(step.inputs[0], values)
+        assert terms is not None  # it has an expected value
+        most = CANCELLED * self.record.precision(step.name).unit * step.op.apply(np.abs(terms.value))
+        return bool((np.abs(expected.value) <= most).all())
 
     def expected_in(self, tile: Record, step: Step) -> Known:
         """The right value of a step in a tile, all of whose inputs are recorded."""

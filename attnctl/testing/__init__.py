@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,38 +10,52 @@ from typing import TYPE_CHECKING, Any
 from attnctl.api import check
 from attnctl.base.trace import Trace
 from attnctl.inputs.arrays.foreign import row_of
-from attnctl.math.names import OUTPUT
+from attnctl.inputs.plan.draw import stream
+from attnctl.math.names import OUTPUT, gradient_of, where
 
 if TYPE_CHECKING:
     from attnctl.math import Array
     from attnctl.verbs.check.report import Report
 
+GRADIENTS = where(lambda row: bool(row.gradient))
 
-def assert_attention(arrays: Trace | Mapping[str, Array], **options: Any) -> Report:
+
+def assert_attention(
+    arrays: Trace | Mapping[str, Array], *, backward: bool = False, **options: Any
+) -> Report:
     """Assert that every recorded step of attention is right; the report is the message, and is returned.
 
-    Arrays and options are those of `attnctl.check`. What cannot be told fails too. Raises
+    Arrays and options are those of `attnctl.check`; gradients among them are held to the backward
+    pass, and with `backward` there have to be some. What cannot be told fails too. Raises
     AssertionError with the report as text, and AttnError where there is nothing to compare.
     """
     __tracebackhide__ = True
     report = check(arrays, **options)
     if not report.agrees:
         raise AssertionError(str(report))
+    if backward and not any(each.gap for name, each in report.steps.items() if name in GRADIENTS):
+        raise AssertionError(f"no gradient was compared; record d_output and d_Q (or do, q.grad)\n{report}")
     return report
 
 
 def check_module(
-    module: Any, *inputs: Any, keywords: Mapping[str, Any] | None = None, **options: Any
+    module: Any,
+    *inputs: Any,
+    keywords: Mapping[str, Any] | None = None,
+    backward: bool = False,
+    **options: Any,
 ) -> Report:
     """Call an attention module of torch and check what it computed, step by step.
 
     `inputs` and `keywords` are those of its `forward`. Its weights are read by their names (those
     of nn.MultiheadAttention and of Hugging Face's models are known), what its projections give is
     recorded as they give it, and options say what was intended, as for `attnctl.check`; the
-    number of heads is the module's own where it says so. Raises AttnError where there is nothing
-    to compare.
+    number of heads is the module's own where it says so. With `backward` so are the gradients that
+    torch takes by its inputs, its weights and what its projections give, of a gradient by the output
+    drawn from N(0, 1). Raises AttnError where there is nothing to compare.
     """
     keywords = keywords or {}
+    inputs = with_gradients(inputs) if backward else inputs
     of_torch = hasattr(module, "in_proj_weight")
     read = ("query", "key", "value") if of_torch else ("hidden_states",)
     arrays = {**module.state_dict(), **dict(zip(read, inputs, strict=False)), **keywords}
@@ -52,10 +67,41 @@ def check_module(
     if projected:  # what the module returns may be normed, or have its input added
         del named["attn_output"]
     arrays |= {**inside, **named}
+    turned = [*read, "attn_output"]
+    if backward:
+        begun = inside[projected[0]] if projected else given[0]
+        leaves = dict(zip(read, inputs, strict=False))
+        if len({id(each) for each in inputs[1:3]}) > 1:  # K and V are made of two: neither is all of it
+            leaves = {read[0]: inputs[0]}
+        arrays |= differentiate(begun, {**dict(module.named_parameters()), **leaves, **inside})
+        turned += [gradient_of(OUTPUT), *(f"{name}.grad" for name in leaves)]
     if getattr(module, "batch_first", True) is False:
-        arrays |= batch_first({name: arrays[name] for name in (*read, "attn_output") if name in arrays})
+        arrays |= batch_first({name: arrays[name] for name in turned if name in arrays})
     tensors = {name: array for name, array in arrays.items() if is_tensor(array)}
     return check(tensors, **{**sizes(module), **options})
+
+
+def with_gradients(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copies of the tensors that gradients are taken by; one that is given twice is one tensor."""
+    leaf = {
+        id(each): each.detach().clone().requires_grad_()
+        for each in inputs
+        if is_tensor(each) and each.is_floating_point()
+    }
+    return tuple(leaf.get(id(each), each) for each in inputs)
+
+
+def differentiate(output: Any, by: Mapping[str, Any]) -> dict[str, Any]:
+    """The gradient that a backward pass of torch begins with, and those that it gives, as x.grad."""
+    torch = sys.modules["torch"]
+    drawn = stream(0, gradient_of(OUTPUT), count=output.numel()).standard_normal(tuple(output.shape))
+    begin = output.new_tensor(drawn)
+    wanted = {name: each for name, each in by.items() if each is not output and each.requires_grad}
+    found = torch.autograd.grad(output, list(wanted.values()), begin, allow_unused=True)
+    gradients = zip(wanted, found, strict=True)
+    return {gradient_of(OUTPUT): begin} | {
+        f"{name}.grad": each for name, each in gradients if each is not None
+    }
 
 
 @contextmanager

@@ -132,6 +132,46 @@ def test_the_projections_of_a_module_are_recorded():
     assert (report.agrees, report.first) == (False, "output")
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_the_gradients_of_a_module_are_checked(batch_first):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    module = torch.nn.MultiheadAttention(16, 4, batch_first=batch_first)
+    x, memory = torch.randn(2, 5, 16), torch.randn(2, 5, 16)
+    for inputs, by in (((x, x, x), "d_X"), ((x, memory, memory), "d_memory")):
+        report = attnctl.check_module(module, *inputs, backward=True)
+        assert report.agrees, str(report)
+        judged = {name for name, step in report.steps.items() if step.verdict.value == "agrees"}
+        assert judged >= {by, "d_W_Q", "d_W_K", "d_W_V", "d_W_O", "d_b_V", "d_b_O", "output"}
+    assert all(each.grad is None for each in (x, *module.parameters()))
+
+    class Doubled(torch.autograd.Function):
+        """Twice the gradient that it should give."""
+
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, d):
+            return 2 * d
+
+    class Wrong(torch.nn.MultiheadAttention):
+        def forward(self, query, key, value, **more):
+            return super().forward(query, Doubled.apply(key), value, **more)
+
+    wrong = attnctl.check_module(Wrong(16, 4, batch_first=batch_first), x, memory, memory, backward=True)
+    assert wrong.first == "d_memory"
+
+
+def test_gradients_that_were_asked_for_have_to_be_there():
+    arrays = own.attend(own.CAUSAL)
+    with pytest.raises(AssertionError, match="no gradient was compared"):
+        assert_attention(arrays, heads=2, causal=True, backward=True)
+    trace = attnctl.run("I love AI", backward=True)
+    assert assert_attention(trace, backward=True).agrees
+
+
 @pytest.mark.slow
 def test_modules_of_hugging_face_are_checked():
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
