@@ -274,6 +274,28 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     page.wait_for_function("location.hash.startsWith('#L0')")
 
 
+def test_members_of_a_batch_and_heads_without_weights_are_chosen(show, tmp_path):
+    draw = np.random.RandomState(0)
+    trace = attnctl.attend({name: draw.standard_normal((2, 3, 4, 2)) for name in "QKV"})
+    page = show(write([trace], tmp_path / "x.html"))
+    go(page, "#B0H1/2/3/attention_weights")
+    page.locator("[data-axis=batch]").select_option("1")
+    assert page.evaluate("location.hash") == "#B1H1/2/3/attention_weights"
+    value = trace["attention_weights"][1, 1, 2, 3]
+    assert page.locator("#proof .value").inner_text() == f"{value:.4f}".rstrip("0")
+    assert page.locator("#proof .where").inner_text().startswith("batch 1, head 1")
+    trace = attnctl.run("I love AI", heads=3, d_model=6).select(["X", "W_Q", "Q"])
+    page = show(write([trace], tmp_path / "q.html"))
+    go(page, "#H0/love/1/Q")
+    page.locator("[data-axis=head]").select_option("2")
+    assert page.evaluate("location.hash") == "#H2/love/1/Q"
+    assert proof(page, "Q")["figures"].endswith(f"= {forms(trace['Q'][2, 1, 1])}")
+
+
+def forms(value):
+    return f"{value:.4f}".rstrip("0")
+
+
 def test_two_heads_are_compared(show, tmp_path):
     trace = attnctl.run("I love AI", heads=3, d_model=6)
     page = show(write([trace], tmp_path / "x.html"))
@@ -327,6 +349,16 @@ def test_a_head_in_little_loses_no_column(show, tmp_path):
     spiked, even = (pixels(page, f"#map [role=radio]:nth-child({at}) canvas") for at in (1, 2))
     assert spiked[30].sum(axis=-1).min() < 200
     assert even.sum(axis=-1).min() > 650  # one scale for all heads: 0.005 is pale
+
+
+def test_heads_of_another_sentence_are_drawn(show, tmp_path):
+    page = show(write(attnctl.run_many(["I love AI", "AI loves me and you"], heads=2), tmp_path / "x.html"))
+    page.get_by_role("button", name="AI loves me and you").click()
+    page.wait_for_function("location.hash.startsWith('#T1')")
+    page.wait_for_timeout(100)
+    assert len(page.locator("#hero .word").all()) == 5
+    for at in (1, 2):
+        assert len(np.unique(pixels(page, f"#map [role=radio]:nth-child({at}) canvas"), axis=0)) > 1
 
 
 def test_toggles_change_what_is_shaded(show, tmp_path):

@@ -84,7 +84,7 @@ export class Lens {
     this.by("notes").replaceChildren(...view.notes.map((note) => make("li", {}, note)));
     this.hero.open(found);
     this.way.open(found);
-    this.map.open(number, this.layered);
+    if (this.map.open(number, this.layered) && this.locked) this.map.draw(this.mapShades());
     for (const [at, button] of [...this.by("traces").children].entries())
       button.ariaPressed = String(at === number);
     this.drawn = undefined;
@@ -225,7 +225,8 @@ export class Lens {
       matrix.mark(place, "here");
     }
     if (!step.shape.every(Boolean)) return this.by("proof").replaceChildren();
-    this.proof.show({ opened, step, cell, where: this.where(places), command: this.command(step, cell) });
+    const command = opened.trace.blocks[name] === undefined ? "" : this.command(step, cell);
+    this.proof.show({ opened, step, cell, where: this.where(places), command });
     const [row, column] = cell
       .slice(-2)
       .map((at, i) => opened.names(step, Math.max(0, cell.length - 2) + i)[at]);
@@ -264,6 +265,7 @@ export class Lens {
     const words = [];
     if (this.traces.length > 1 && !this.layered) words.push(this.traces[this.at].view.name);
     if (layer !== undefined && layer !== null) words.push(`layer ${layer}`);
+    if (places.batch !== undefined) words.push(`batch ${places.batch}`);
     if (heads > 1) words.push(`head ${places.head ?? 0}`);
     return words.join(", ");
   }
@@ -440,6 +442,7 @@ export class Lens {
         button.addEventListener("click", () => this.toggle(name));
         return button;
       });
+    const places = step.axes.slice(0, -2).map((axis, at) => this.places(step, axis, at));
     const save = make("button", { type: "button" }, "Save SVG");
     save.addEventListener("click", () => this.save());
     const copying = make("button", { type: "button", title: "all digits" }, "Copy as TSV");
@@ -447,7 +450,32 @@ export class Lens {
       await copy(this.panels.map(({ part }) => tsv(part)).join("\n"));
       this.say("Copied, with all digits.");
     });
-    return make("div", { class: "tools" }, ...buttons, make("span", { class: "gap" }), save, copying);
+    return make(
+      "div",
+      { class: "tools" },
+      ...places.flat(),
+      ...buttons,
+      make("span", { class: "gap" }),
+      save,
+      copying,
+    );
+  }
+
+  /** What chooses a place along an axis before those of a matrix, where the map does not: [] or [label]. */
+  places(step, axis, at) {
+    const many = step.shape[at];
+    if (many < 2 || (axis === "head" && this.opened.weights)) return [];
+    const select = make(
+      "select",
+      { "data-axis": axis },
+      ...Array.from({ length: many }, (_, place) => make("option", { value: place }, `${axis} ${place}`)),
+    );
+    select.value = this.opened.cell(step, this.locked.places)[at];
+    select.addEventListener("change", async () => {
+      await this.lock({ places: { ...this.locked.places, [axis]: Number(select.value) } });
+      document.querySelector(`[data-axis="${axis}"]`)?.focus();
+    });
+    return [make("label", {}, make("span", { class: "unseen" }, axis), select)];
   }
 
   toggle(name) {

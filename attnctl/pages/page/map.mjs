@@ -30,14 +30,15 @@ export class HeadMap {
     this.layers = new Set(traces.map(({ view }) => view.layer)).size;
   }
 
-  /** Every head of the page where its traces are layers, else those of one trace. */
+  /** Every head of the page where its traces are layers, else those of one trace; whether they are others. */
   open(trace, layered) {
     const shown = layered ? this.heads : this.heads.filter((each) => each.trace === trace);
-    if (this.shown?.length === shown.length && this.shown[0] === shown[0]) return;
+    if (this.shown?.length === shown.length && this.shown[0] === shown[0]) return false;
     this.shown = shown;
     this.layered = layered && this.layers > 1;
     this.element.hidden = shown.length < 2;
     this.build();
+    return true;
   }
 
   build() {

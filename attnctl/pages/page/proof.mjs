@@ -191,7 +191,7 @@ export class Proof {
       "div",
       { class: "tools" },
       this.copied(digits, make("code", {}, digits), "every digit"),
-      this.copied(command, make("code", {}, command), "the command"),
+      ...(command ? [this.copied(command, make("code", {}, command), "the command")] : []),
     );
   }
 
