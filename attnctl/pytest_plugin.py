@@ -92,7 +92,7 @@ class ConformFile(pytest.File):
 
 
 class ConformItem(pytest.Item):
-    """One feature of one target."""
+    """A test: one feature of one target."""
 
     def __init__(self, *, words: tuple[str, ...], feature: str, **of_pytest: Any) -> None:
         super().__init__(**of_pytest)

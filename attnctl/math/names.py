@@ -33,7 +33,7 @@ WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "co
 
 
 class Name(NamedTuple):
-    """One row of the table.
+    """A row of the table.
 
     `layouts` are those that `attend` documents, our own first, without a batch axis; `linear` is
     that of nn.Linear among them, `searched` those that only `check` and `explain` look for.
@@ -70,12 +70,12 @@ class Name(NamedTuple):
 
     @property
     def of_scores(self) -> bool:
-        """Whether it has a row of keys for each head and query."""
+        """True if it has a row of keys for each head and query."""
         return self.own == SCORES
 
     @property
     def broadcasts(self) -> bool:
-        """Whether it is handed in beside others, in any shape that broadcasts against them.
+        """True if it is handed in beside others, in any shape that broadcasts against them.
 
         So are masks, a sink and the weights of norms: the others say how large everything is. A
         gradient is as what it is by.
@@ -85,17 +85,17 @@ class Name(NamedTuple):
 
     @property
     def is_weight(self) -> bool:
-        """Whether it is a matrix or a bias that may be drawn or given; those of models alone are not."""
+        """True if it is a matrix or a bias that may be drawn or given; those of models alone are not."""
         return self.input and self.symbol in {"W", "b"}
 
     @property
     def by_head(self) -> bool:
-        """Whether each head has its own part of it."""
+        """True if each head has its own part of it."""
         return "head" in self.axes
 
     @property
     def is_split(self) -> bool:
-        """Whether it is a weight that each head has a part of."""
+        """True if it is a weight that each head has a part of."""
         return self.is_weight and self.by_head
 
 
@@ -288,7 +288,7 @@ def where(wanted: Callable[[Name], bool]) -> list[str]:
 
 
 def leaves() -> list[str]:
-    """What may be handed in."""
+    """The names that may be handed in."""
     return where(lambda row: row.leaf and not row.model)
 
 
@@ -308,5 +308,5 @@ def matrix_of(symbol: str) -> str:
 
 
 def bias_of(symbol: str) -> str:
-    """What is added when Q, K or V is made."""
+    """The bias that is added when Q, K or V is made."""
     return f"b_{symbol}"

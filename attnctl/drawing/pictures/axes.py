@@ -85,7 +85,7 @@ def digits(value: float, precision: int) -> str:
 
 
 def axes_of(plot: Plot, texts: Texts) -> tuple[Axis, Axis]:
-    """How large cells are, and which labels stand beside them: down and across."""
+    """The size of cells, and the labels beside them: down and across."""
     rows, columns = ([""] * len(each) if plot.beside else each for each in (plot.rows, plot.columns))
     if texts:
         widest = max(

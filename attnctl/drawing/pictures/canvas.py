@@ -112,7 +112,7 @@ def escape_xml(text: str) -> str:
 
 
 def is_allowed(char: str) -> bool:
-    """Whether XML 1.0 allows a character (section 2.2)."""
+    """True if XML 1.0 allows a character (section 2.2)."""
     code = ord(char)
     return char in "\t\n\r" or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
 

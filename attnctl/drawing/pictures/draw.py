@@ -120,7 +120,7 @@ def name_of(figure: Figure) -> str:
 
 
 def describe_plot(plot: Plot, scale: ColourScale) -> str:
-    """What a screen reader says of a plot: what it is, its ends, the largest number of each panel."""
+    """The words of a screen reader on a plot: its title, its ends, the largest number of each panel."""
     words = [
         f"{plot.title}: {'; '.join(plot.about)}; numbers from {plain(scale.low)} to {plain(scale.high)}."
     ]
@@ -173,7 +173,7 @@ def draw_plot(canvas: Canvas, plot: Plot, scale: ColourScale) -> None:
 
 
 def panels_in(width: float, across: Axis) -> int:
-    """How many panels fit side by side, at least one."""
+    """The number of panels that fit side by side, at least one."""
     return max(1, int((width + GAP) // (across.length + GAP)))
 
 

@@ -23,7 +23,7 @@ THUMBNAIL_SIDE = 72
 
 
 class Panel(NamedTuple):
-    """One matrix, (row, column), and what stands above it."""
+    """A matrix, (row, column), and the caption above it."""
 
     caption: str
     values: Array

@@ -49,7 +49,7 @@ class ColourScale:
         return ramp(self.anchors)
 
     def shares(self, values: Array) -> Array:
-        """How far along the scale each number is: from 0 to 1, or from −1 where there are two hues.
+        """The place of each number along the scale: from 0 to 1, or from −1 where there are two hues.
 
         What is hidden is −∞ (and so is 0 where there is a logarithm), what is strange NaN.
         """

@@ -210,7 +210,7 @@ def understood(
 
 
 def variable_of(name: str) -> str:
-    """What an array is the gradient by: q of q.grad, grad_q and dq; nothing where it is no gradient."""
+    """The array that this is the gradient by: q of q.grad, grad_q and dq; "" where it is no gradient."""
     found = GRADIENT.fullmatch(name)
     if found is None:
         return ""

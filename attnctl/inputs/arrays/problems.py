@@ -200,7 +200,7 @@ def heads_asked(name: str, settings: Settings) -> int:
 
 
 def refuse_split(name: str, shape: Shape, settings: Settings) -> str:
-    """That an array cannot be brought to (…, head, …)."""
+    """The message for an array that cannot be brought to (…, head, …)."""
     heads = heads_asked(name, settings)
     if TABLE[name].is_weight:
         expected = "(d_model, heads·d)" if TABLE[name].linear else "(heads·d,)"

@@ -33,7 +33,7 @@ class ConfigForm(Form):
     """The mapping that a config is."""
 
     def explain_unknown(self, key: Any, value: Any) -> Problem:
-        """What to say of a key that belongs below another one, or that nobody reads."""
+        """The message for a key that belongs below another one, or that nobody reads."""
         if isinstance(key, str) and key in ELSEWHERE:
             rule = isinstance(value, str) and value in RULES  # mask: causal
             return (key,), f"not a key of its own; write {f'rules: [{value}]' if rule else ELSEWHERE[key]}"

@@ -84,7 +84,7 @@ OFFSETS = source(VECTOR, expected="a vector; write numbers like [0.1, 0.2]")
 
 
 def or_by_head(whole: Choice, one: Reader, levels: int) -> Choice:
-    """The same, or that of each head, as a run shows it: a list around what has so many levels."""
+    """The array, or that of each head, as a run shows it: a list around what has so many levels."""
     each_head = ListOf(one, least=1)
 
     def pick(value: Any) -> Reader | None:
@@ -94,7 +94,7 @@ def or_by_head(whole: Choice, one: Reader, levels: int) -> Choice:
 
 
 def depth_of(value: Any) -> int:
-    """How many lists are around the first number."""
+    """The number of lists around the first number."""
     return 1 + depth_of(value[0]) if isinstance(value, list) and value else 0
 
 

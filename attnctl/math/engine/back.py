@@ -44,7 +44,7 @@ def back_stretch(steps: Sequence[Step], keep: Collection[str]) -> list[Step]:
 
 
 def needs_whole(steps: Sequence[Step], keep: Collection[str]) -> bool:
-    """Whether gradients need all the numbers by query and key at once."""
+    """True if gradients need all the numbers by query and key at once."""
     return bool(of_scores(steps)) and not back_stretch(steps, keep)
 
 

@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 class Cost(NamedTuple):
-    """One step's share: its shape, bytes where it is kept, floating-point operations, and growth."""
+    """The cost of one step: its shape, bytes where it is kept, floating-point operations, and growth."""
 
     name: str
     shape: Shape
@@ -34,7 +34,7 @@ class Cost(NamedTuple):
 def cost(
     derivation: Derivation, given: Mapping[str, Shape], itemsize: int, keep: Collection[str] | None = None
 ) -> list[Cost]:
-    """What each step takes, from the shapes of what is given alone."""
+    """The cost of each step, from the shapes of what is given alone."""
     shapes: dict[str, Shape] = {}
     out = []
     for step in derivation:

@@ -120,7 +120,7 @@ def steps_needed(derivation: Derivation, keep: Collection[str] | None) -> list[S
 
 
 def large(values: Mapping[str, Array], scores: Step, tile: tuple[int, int] | None) -> bool:
-    """Whether there are so many scores that tiles pay (they are forced where a size is given)."""
+    """True if there are so many scores that tiles pay (they are forced where a size is given)."""
     q, k = (values[name] for name in scores.inputs)
     return tile is not None or prod(q.shape[:-1]) * k.shape[-2] > FEWEST_FOR_TILES
 

@@ -79,12 +79,12 @@ def row_sums(e: Array) -> Array:
 
 
 def in_range(sums: Array) -> bool:
-    """Whether sums of exponentials are so far from the ends of their type that nothing was lost."""
+    """True if sums of exponentials are so far from the ends of their type that nothing was lost."""
     return bool(np.all((sums >= LEAST_SUM) & (sums <= root_of_largest(sums.dtype))))
 
 
 def values_fit(v: Array) -> bool:
-    """Whether values (…, key, d_v) can be summed by `plain_softmax`, times any sum that is in range.
+    """True if values (…, key, d_v) can be summed by `plain_softmax`, times any sum that is in range.
 
     Half precision holds the exponentials of too few scores.
     """
@@ -92,7 +92,7 @@ def values_fit(v: Array) -> bool:
 
 
 def divisor_of(v: Array) -> int:
-    """What `online_softmax` divides values (…, key, d_v) by while they are summed.
+    """The number that `online_softmax` divides values (…, key, d_v) by while they are summed.
 
     1, or the number of keys where a sum of so many of the largest value may overflow.
     """

@@ -68,7 +68,7 @@ class Stretch:
 
     @property
     def online(self) -> bool:
-        """Whether rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
+        """True if rows may be cut: it ends in softmax and A V, and the weights are not asked for."""
         last = tuple(type(step.op) for step in self.steps[-2:])
         return self.in_range and last == (Softmax, MatMul) and not {WEIGHTS, LOGSUMEXP} & self.kept.keys()
 
@@ -79,12 +79,12 @@ class Stretch:
 
     @cached_property
     def values_fit(self) -> bool:
-        """Whether the values leave scores the choice to be summed without their maximum."""
+        """True if the values leave scores the choice to be summed without their maximum."""
         return values_fit(self.values)
 
     @cached_property
     def divisor(self) -> int:
-        """What values are divided by while they are summed, so that sums do not overflow."""
+        """The number that values are divided by while they are summed, so that sums do not overflow."""
         return divisor_of(self.values)
 
     @property
@@ -93,11 +93,11 @@ class Stretch:
         return self.outside[self.steps[0].inputs[0]].dtype
 
     def whole_rows(self) -> int:
-        """How many queries at a time stay in cache where each has all of its keys."""
+        """The number of queries at a time that stay in cache where each has all of its keys."""
         return max(1, min(self.queries, TILE_SCORES // self.keys))
 
     def tile(self) -> tuple[int, int]:
-        """How many queries and keys at a time stay in cache; all keys where rows stay whole."""
+        """The numbers of queries and keys at a time that stay in cache; all keys where rows stay whole."""
         if not self.online:
             return self.whole_rows(), self.keys
         rows = min(self.queries, TILE_QUERIES)
@@ -111,7 +111,7 @@ class Stretch:
         return np.flatnonzero(~values[WEIGHTS].any(axis=-1))
 
     def fill_in_key_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Array:
-        """The same, with softmax and A V summed over tiles of so many keys."""
+        """Fill in rows with softmax and A V summed over tiles of so many keys."""
         outputs = self.kept[self.steps[-1].name][lead][rows]
         if self.values_fit:
             blind = plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs)
@@ -164,7 +164,7 @@ class Stretch:
         return values
 
     def block(self, lead: Lead, query: int, key: int = 0) -> Block:
-        """Where the scores of this head, from this query and key on, stand in the whole."""
+        """The place in the whole of the scores of this head, from this query and key on."""
         return Block(lead[0] if len(lead) > 1 else 0, lead[-1], self.lead[-1], query, key)
 
     @staticmethod
@@ -174,7 +174,7 @@ class Stretch:
 
     @property
     def may_hide(self) -> bool:
-        """Whether a row could see nothing."""
+        """True if a row could see nothing."""
         return any(isinstance(step.op, (Hide, Add)) for step in self.steps)
 
     def visible_keys(self, lead: Lead, rows: slice) -> slice:
@@ -247,7 +247,7 @@ def blockwise(
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

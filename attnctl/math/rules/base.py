@@ -25,7 +25,7 @@ PerBatch = int | tuple[int, ...]
 
 
 class Rule:
-    """One rule of a kind of attention: a frozen dataclass whose fields are its parameters."""
+    """A rule of a kind of attention: a frozen dataclass whose fields are its parameters."""
 
     name: ClassVar[str]
     """What it is called in a config, in a dump and in tables."""
@@ -54,12 +54,12 @@ class Rule:
 
     @property
     def said(self) -> str:
-        """What it asks for, a sentence."""
+        """A sentence on what it asks for."""
         values = {name: "any" if value is None else value for name, value in vars(self).items()}
         return self.words.format(name=self.name, **values)
 
     def of_member(self, member: int) -> Rule:
-        """The same rule for one member of the batch."""
+        """The rule as it is for one member of the batch."""
         return self
 
 
@@ -71,7 +71,7 @@ class VisibilityRule(Rule):
     """
 
     def allows(self, query: Positions, key: Positions) -> Mask:
-        """Who sees whom: (..., queries, 1), (keys,) -> (..., queries, keys)."""
+        """True where a query sees a key: (..., queries, 1), (keys,) -> (..., queries, keys)."""
         raise NotImplementedError
 
     def visible_to_any(self, first: int, last: int, keys: int) -> Span:
@@ -83,7 +83,7 @@ class VisibilityRule(Rule):
         return 0, 0
 
     def of_member(self, member: int) -> VisibilityRule:
-        """The same rule for one member of the batch."""
+        """The rule as it is for one member of the batch."""
         return self
 
 
@@ -93,7 +93,7 @@ def within(position: int, keys: int) -> int:
 
 
 def per_batch(value: PerBatch, axes: int = 3) -> Array:
-    """One number as it is; one for each member as (batch, 1, …), to broadcast against `axes` more axes."""
+    """A number as it is; one for each member as (batch, 1, …), to broadcast against `axes` more axes."""
     import numpy as np
 
     array = np.asarray(value)

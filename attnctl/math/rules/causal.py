@@ -29,9 +29,9 @@ class Causal(VisibilityRule):
         return key <= query
 
     def visible_to_any(self, first: int, last: int, keys: int) -> Span:
-        """What the last query sees."""
+        """The keys that the last query sees."""
         return 0, within(last + 1, keys)
 
     def visible_to_all(self, first: int, last: int, keys: int) -> Span:
-        """What the first query sees."""
+        """The keys that the first query sees."""
         return 0, within(first + 1, keys)

@@ -57,7 +57,7 @@ class AnyOf(Composed):
     between: ClassVar[str] = "or"
 
     def allows(self, query: Positions, key: Positions) -> Mask:
-        """One of them does."""
+        """True where one of them says so."""
         return reduce(lambda a, b: a | b, (rule.allows(query, key) for rule in self.rules))
 
     def visible_to_any(self, first: int, last: int, keys: int) -> Span:
@@ -84,11 +84,11 @@ class AllOf(Composed):
         return reduce(lambda a, b: a & b, (rule.allows(query, key) for rule in self.rules))
 
     def visible_to_any(self, first: int, last: int, keys: int) -> Span:
-        """What the spans have in common."""
+        """The keys that all of the spans hold."""
         return common(rule.visible_to_any(first, last, keys) for rule in self.rules)
 
     def visible_to_all(self, first: int, last: int, keys: int) -> Span:
-        """What the spans have in common."""
+        """The keys that all of the spans hold."""
         return common(rule.visible_to_all(first, last, keys) for rule in self.rules)
 
 
@@ -109,7 +109,7 @@ def hull(spans: Iterable[Span]) -> Span:
 
 
 def common(spans: Iterable[Span]) -> Span:
-    """What spans have in common."""
+    """The keys that all spans hold."""
     starts, stops = zip(*spans, strict=True)
     start = max(starts)
     return start, max(start, min(stops))

@@ -18,7 +18,7 @@ END: Json = {"anyOf": [{"type": "integer", "minimum": 0}, {"enum": [None, "inf"]
 
 
 def read_end(value: Any) -> int | None:
-    """How far a window reaches: a number of keys, or None without limit."""
+    """Read the reach of a window: a number of keys, or None without limit."""
     return None if is_unlimited(value) else KEYS(value)
 
 
