@@ -15,6 +15,9 @@ from attnctl.math.derivation import Derivation, Step
 
 SCHEMA = "attnctl/trace/1"
 
+KEPT_HEADS = "kept_heads"
+"""What a header says of a trace of some heads: by step the numbers of those that are there."""
+
 SHOWN_OF_A_SENTENCE = 60
 """Characters, in what a prompt shows of a trace."""
 
@@ -108,8 +111,42 @@ class Trace(Mapping[str, Array]):
 
     def labels(self, name: str, axis: int) -> list[str]:
         """The label of each index along an axis: tokens where the axis has them, else numbers."""
+        size, kept = self[name].shape[axis], self.kept_heads.get(name, [])
+        if self.steps[name].axes[axis] == "head" and len(kept) == size:
+            return list(map(str, kept))
         words = self.tokens_along(name, axis)
-        return [str(i) for i in range(self[name].shape[axis])] if words is None else words
+        return [str(i) for i in range(size)] if words is None else words
+
+    @property
+    def kept_heads(self) -> dict[str, list[int]]:
+        """The numbers of the heads that steps have, where only some are recorded."""
+        kept = self.header.get(KEPT_HEADS)
+        lists = kept.items() if isinstance(kept, dict) else ()
+        return {
+            name: each for name, each in lists if isinstance(each, list) and set(map(type, each)) == {int}
+        }
+
+    def select_heads(self, heads: Sequence[int], total: int) -> Trace:
+        """Only these of `total` heads, and no step that is made of several; the header says which.
+
+        Where heads share keys and values, those that these heads read.
+        """
+        arrays: dict[str, Array] = {}
+        kept: dict[str, list[int]] = {}
+        made_of_heads: set[str] = set()
+        for name, step in self.steps.items():
+            if "head" in step.axes:
+                axis = step.axes.index("head")
+                size = self[name].shape[axis]
+                kept[name] = list(dict.fromkeys(head * size // total for head in heads))
+                arrays[name] = self[name].take(kept[name], axis=axis)
+                made_of_heads.add(name)
+            elif made_of_heads & set(step.inputs):
+                made_of_heads.add(name)
+            else:
+                arrays[name] = self[name]
+        steps = {name: self.steps[name] for name in arrays}
+        return replace(self, steps=steps, arrays=arrays, header={**self.header, KEPT_HEADS: kept})
 
     def select(self, names: Sequence[str]) -> Trace:
         """Only these steps, in the order of the derivation.

@@ -116,13 +116,10 @@ def check(  # noqa: PLR0913  (a group of options each)
     Exit codes: 0 every recorded step was judged and agrees; 1 one is wrong, or a blank is not filled
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
-    from attnctl.cli.attend import renames
     from attnctl.cli.output import files_for
     from attnctl.formats import write_found
     from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.store.source import only_one
     from attnctl.verbs.check.check import check as check_trace
-    from attnctl.verbs.check.exercise import UnfilledDump, read
 
     raise_all(senseless(how))
     if how.about is not None:
@@ -132,12 +129,7 @@ def check(  # noqa: PLR0913  (a group of options each)
     asked = {**layout, **attention}
     raise_all(useless(model, config, asked))
     files, printed = files_for("check", output)
-    found = no_lone_word(source_of(source))
-    raise_all(found.unused({"--trace": trace, "--name": name}, {}))
-    if found.is_file:
-        exercise = read(found.path(trace), renames(name or []))
-    else:
-        exercise = UnfilledDump(only_one(found.traces({}, trace), source))
+    exercise = read_input(source, trace, name or [])
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
         return layers_checked(model.model, exercise.trace, how)
@@ -166,6 +158,25 @@ def check(  # noqa: PLR0913  (a group of options each)
     if report.agrees is None:
         return Exit.USAGE
     return Exit.OK if report.agrees else Exit.DIFFERS
+
+
+def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump:
+    """What is to be checked: a dump, or an exercise, or the run that is named."""
+    from attnctl.cli.attend import renames
+    from attnctl.store.source import only_one
+    from attnctl.verbs.check.exercise import UnfilledDump, read
+
+    found = no_lone_word(source_of(source))
+    raise_all(found.unused({"--trace": trace, "--name": names or None}, {}))
+    if found.is_file:
+        exercise = read(found.path(trace), renames(names))
+    else:
+        exercise = UnfilledDump(only_one(found.traces({}, trace), source))
+    if exercise.trace.kept_heads:
+        raise AttnError(
+            f"{source}: it was written with --head, and steps are made of all heads; leave that out"
+        )
+    return exercise
 
 
 def explain_mistake(name: str, source: str | None, *, as_json: bool) -> Exit:

@@ -144,7 +144,7 @@ class ViewOptions(NamedTuple):
     ] = None
     head: Annotated[
         tuple[int, ...] | None,
-        option("Only these heads, from 0, like 0,2 or 0-3. (Tables and pictures.)"),
+        option("Only these heads, from 0, like 0,2 or 0-3."),
         HEADS,
     ] = None
     precision: Annotated[

@@ -46,10 +46,21 @@ def emit(
         from attnctl.cli.progress import progress
 
         with progress("writing"):
-            write_all(kept, files, look_of(view) if any(map(is_picture, files)) else None)
+            pictures = [path for path in files if is_picture(path)]
+            write_all(of_heads(kept, view), [path for path in files if path not in pictures])
+            write_all(kept, pictures, look_of(view) if pictures else None)
         say_boxes(kept, files)
     if printed:
-        print_traces(kept, wanted, view)
+        print_traces(kept if wanted == "table" else of_heads(kept, view), wanted, view)
+
+
+def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:
+    """The traces as data has them: only the heads that --head names."""
+    if view.head is None:
+        return traces
+    from attnctl.drawing.show.sheet import heads_of
+
+    return [trace.select_heads(view.head, heads_of(trace)) for trace in traces]
 
 
 def files_for(verb: str, outputs: Sequence[str] | None) -> tuple[list[str], bool]:
@@ -115,15 +126,14 @@ def unused_options(view: ViewOptions, output: OutputOptions) -> list[str]:
     printed = wanted if not output.output or STDOUT in output.output else None
     pictures = [is_picture(path) for path in files]
     table, drawn = printed == "table" and not files, bool(pictures) and all(pictures) and printed is None
-    named = {"--head": view.head, "--precision": view.precision}
     if view.story:
         told = [] if table else ["--story: it is text on stdout; leave out other formats and -o"]
         return [*told, *no_story(view)]
-    out = [
-        f"{flag}: only tables and pictures have that; a dump keeps every head and digit"
-        for flag, value in named.items()
-        if value is not None and not (table or drawn)
-    ]
+    out = (
+        ["--precision: only tables and pictures have that; a dump keeps every digit"]
+        if view.precision is not None and not (table or drawn)
+        else []
+    )
     words = {"--full": view.full, "--heat": view.heat}
     out += [f"{flag}: only tables have that" for flag, value in words.items() if value and not table]
     if view.heat and table:

@@ -22,6 +22,9 @@ SUFFIXES = {
     **dict.fromkeys((".json", ".jsonl", ".npz", ".npy", ".safetensors", ".html"), DUMP),
     **dict.fromkeys((".yaml", ".yml"), CONFIG),
 }
+FOLDERS = ("/", "./", "../", "~/")
+"""What nobody begins a sentence of one word with."""
+
 SELECTION = re.compile(r"\[[^]]*\]$")
 """Which trace of a file is meant: s.jsonl[3]."""
 
@@ -133,7 +136,9 @@ def kind_of(text: str) -> str:
         return known or DUMP
     if any(character.isspace() for character in path):
         return SENTENCE
-    return CONFIG if text.startswith(EXAMPLE) else known or SENTENCE
+    if text.startswith(EXAMPLE):
+        return CONFIG
+    return known or (DUMP if text.startswith(FOLDERS) else SENTENCE)
 
 
 def without_what_follows(settings: Settings) -> Settings:

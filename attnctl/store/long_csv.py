@@ -46,10 +46,11 @@ def matrices(trace: Trace, name: str, before: list[str], *, batch: bool) -> Iter
         for axis in range(outer, array.ndim)
     ]
     rows, columns = ([[""], [""], *labels])[-2:]
+    leading = [trace.labels(name, axis) for axis in range(outer)]
     for index in product(*map(range, array.shape[:outer])):
-        told = list(zip(axes, index, strict=False))
-        member = ["/".join(str(i) for axis, i in told if axis == "batch")] if batch else []
-        heads = "/".join(str(i) for axis, i in told if axis != "batch")
+        told = [(axes[axis], leading[axis][i]) for axis, i in enumerate(index)]
+        member = ["/".join(label for axis, label in told if axis == "batch")] if batch else []
+        heads = "/".join(label for axis, label in told if axis != "batch")
         start = ",".join([*before, *member, cell(name), heads])
         yield from lines(array[index].reshape(len(rows), len(columns)), start, rows, columns)
 

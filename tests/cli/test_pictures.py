@@ -77,7 +77,6 @@ def test_a_page_opens_as_it_is_asked_to(dumps):
         (["--log"], "--log: only pictures and heat maps have that; write -o picture.svg, or add --heat"),
         (["--without-first", "-o", "x.json"], "--without-first: only pictures and heat maps have that"),
         (["--log", "-o", "x.svg", "-o", "x.npz"], "--log: only pictures and heat maps have that"),
-        (["--head", "0", "-o", "x.json"], "--head: only tables and pictures have that"),
         (["--full", "-o", "x.svg"], "--full: only tables have that"),
         (["--heat", "-o", "x.svg"], "--heat: only tables have that"),
         (["--heat", "--json"], "--heat: only tables have that"),

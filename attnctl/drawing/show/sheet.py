@@ -65,7 +65,7 @@ def with_sink(trace: Trace, name: str) -> Array:
 
 def heads_of(trace: Trace) -> int:
     """How many heads the trace has, by its config or by the first step that has heads of queries."""
-    stated = trace.config.get("heads")
+    stated = None if trace.kept_heads else trace.config.get("heads")
     if isinstance(stated, int) and stated > 0:
         return stated
     axes = {name: step.axes for name, step in trace.steps.items() if "head" in step.axes}
@@ -93,7 +93,8 @@ def sheet_of(
     )
 
     def word(axis: int, place: int) -> str:
-        return place_word(axes, axis, place, few=array.shape[axis] < total)
+        shown = int(trace.labels(name, axis)[place]) if axes[axis] == "head" else place
+        return place_word(axes, axis, shown, few=array.shape[axis] < total)
 
     def labels(axis: int) -> Sequence[str]:
         tokens = trace.tokens_along(name, axis)
