@@ -60,9 +60,9 @@ def test_what_the_first_page_leaves_out_is_counted_and_there(call, path):
 
 def test_options_stand_in_sections(call):
     page = call("run", "--help-all").out
-    titles = re.findall(r"^([A-Z][a-z ]+):$", page, re.MULTILINE)
+    titles = re.findall(r"^([A-Z][a-z -]+):$", page, re.MULTILINE)
     assert titles == [
-        "Arguments", "Options", "Sentence", "A trained model", "Attention", "Gradients", "Memory and cost",
+        "Arguments", "Options", "Sentence", "A trained model", "Attention", "Log-sum-exp and gradients", "Memory and cost",
         "What if", "What to show", "Output", "Examples",
     ]  # fmt: skip
     assert page.index("Output:") < page.index("--format") < page.index("Examples:")
