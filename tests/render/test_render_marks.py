@@ -138,7 +138,7 @@ def test_shades_follow_the_largest_weight_shown(weights, levels):
 
 @pytest.mark.parametrize(
     ("system", "codes"),
-    [("truecolor", r"38;2;\d+;\d+;\d+;48;2;"), ("256", r"48;5;\d+m"), ("standard", r"\x1b\[7m")],
+    [("truecolor", r"38;2;\d+;\d+;\d+;48;2;"), ("256", r"48;5;\d+m"), ("standard", r"\x1b\[1m 0.")],
 )
 def test_shades_are_in_the_colours_the_terminal_has(system, codes):
     text = terminal(traces.small(), 80, system, View(steps=("attention_weights",)))

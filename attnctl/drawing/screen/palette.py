@@ -52,8 +52,8 @@ COLD = {
 INKS = {"dark": 2 * ("#ffffff",) + 6 * ("#000000",), "light": 4 * ("#000000",) + 4 * ("#ffffff",)}
 """The colour of the digits on each blue."""
 
-THEMED = (*4 * ("",), "bold", "bold", "reverse", "reverse")
-"""Of 8 or 16 colours a theme may make anything, so the ramp has but its own two, exchanged."""
+THEMED = (*4 * ("",), *4 * ("bold",))
+"""Of 8 or 16 colours a theme may make anything, so the ramp has none."""
 
 
 def ramp(color_system: str, background: str) -> tuple[str, ...]:

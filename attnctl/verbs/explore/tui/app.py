@@ -17,6 +17,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from attnctl.base.errors import AttnError
+from attnctl.drawing.screen.background import background
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math import Cell
@@ -463,6 +464,7 @@ def explore(walk: ExplorerState, precision: int = 4, encoding: str = "utf-8") ->
 
     A bug is raised, and a signal takes effect, when the terminal is as it was.
     """
+    background(os.environ, ask=True)  # while nobody else reads what the terminal answers
     app = Explorer(walk, precision, encoding)
     app.run()
     if app.error is not None:

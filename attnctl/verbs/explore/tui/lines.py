@@ -22,7 +22,7 @@ styles_known = lru_cache(maxsize=4)(styles_for)
 @lru_cache(maxsize=512)
 def style_of(name: str, system: str) -> Style:
     """The style of a name; several are joined by +. Without colours words keep bold, italic and reverse."""
-    known = styles_known(system or "standard")
+    known = styles_known(system or "standard", ask=True)
     out = Style()
     for each in name.split("+"):
         if system or not each.startswith(("heat", "shade")):
