@@ -22,6 +22,7 @@ from attnctl.cli.options import (
     findings_option,
     option,
 )
+from attnctl.cli.source import HELP, source_of
 
 if TYPE_CHECKING:
     from attnctl.verbs.exercise import Exercise, HandIn
@@ -70,14 +71,13 @@ class SheetOptions(NamedTuple):
 @command(
     app,
     "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html",
-    "attnctl exercise make example:i-love-ai --blank scores --seed-from Ann -o Ann.json",
+    "attnctl exercise make 'the cat sat' --heads 2 --blank scores --seed-from Ann -o Ann.json",
     "attnctl exercise make task.yaml --blank scores --decimals 2 --students roster.csv -o sheets/",
 )
 def make(
     *,
-    config: Annotated[
-        str, typer.Argument(help="The run: a YAML config, or example:NAME.", metavar="CONFIG")
-    ],
+    source: Annotated[str | None, typer.Argument(help=HELP, metavar="SOURCE")] = None,
+    config: ConfigOption = None,
     sheet: SheetOptions,
     more: SentenceOptions,
     attention: AttentionOptions,
@@ -94,14 +94,13 @@ def make(
     from attnctl.cli.output import wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
-    from attnctl.cli.settings import settings_from
     from attnctl.verbs import exercise
     from attnctl.verbs.exercise.make import DECIMALS as USUAL
 
     raise_all(senseless(sheet, output or []))
     if (sheet.seed_from or sheet.students) and "seed" in attention | more:
         raise AttnError("--seed: the name of a student gives it; leave out --seed")
-    settings = settings_from(config, {**more, **attention})
+    settings = source_of(source, config).settings({**more, **attention})
     steps = wanted_steps(sheet.blank) or []
     names = exercise.read_roster(sheet.students) if sheet.students else [sheet.seed_from]
     decimals = USUAL if sheet.decimals is None else sheet.decimals

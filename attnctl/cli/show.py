@@ -29,7 +29,7 @@ def show(
 ) -> None:
     """Render a dump again, whole or in part: the same tables as the run gave.
 
-    The blanks of an exercise are shown as NaN.
+    The blanks of an exercise are shown as ____.
     """
     from attnctl.cli.output import emit, unused_options
     from attnctl.cli.program import complain
@@ -44,5 +44,5 @@ def show(
             read_to_show(found.path(trace)) if found.is_file else (found.traces({}, trace), False)
         )
     if blanks:
-        complain("NaN stands for what is still to be filled in")
+        complain("____ stands for what is still to be filled in")
     emit(traces, output, view)

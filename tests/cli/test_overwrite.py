@@ -60,7 +60,10 @@ SCENES = {
     },
     "config init": {"-c c.json --force": "c.json"},
     "examples": {},  # what is installed has no name that a person gives
-    "exercise make": {"c.json --blank scores": "c.json w.json e.json"},
+    "exercise make": {
+        "-c c.json --blank scores": "c.json w.json e.json",
+        "d.json --blank scores": "d.json",
+    },
     "exercise grade": {
         "sheet.json -c heads.json": "sheet.json heads.json",
         "sheet.json --json": "sheet.json",
@@ -134,7 +137,7 @@ def stocked(tmp_path_factory):
         "run 'I love AI' -o d.json",
         "attend a.json -o b.json",
         "stats --file s.json --shard 1/1 -o part.json",
-        "exercise make heads.json --blank scores -o sheet.json",
+        "exercise make -c heads.json --blank scores -o sheet.json",
         "run --model m --layer 0 --ids 4,5 -o x.json --step X",
     ]
     with chdir(folder):

@@ -78,6 +78,28 @@ def test_paper_has_a_box_in_each_blank_and_the_given_numbers(make, tmp_path):
     assert "head_outputs: `Z = A V`" in text
 
 
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_a_sheet_that_is_shown_has_boxes_too(call, make, form):
+    make("-o", "sheet.json")
+    done = call("show", "sheet.json", "--step", "scores,Q", "--format", form)
+    assert done.out.count("____") == 32
+    assert "NaN" not in done.out
+    assert "____ stands for what is still to be filled in" in done.err
+
+
+def test_any_source_becomes_an_exercise(call, make):
+    sentence = json.loads(call("exercise", "make", "the cat sat down", "--blank", "scores").out)
+    assert sentence["tokens"] == ["the", "cat", "sat", "down"]
+    by_option, by_name = (
+        call("exercise", "make", *args, "--blank", "scores").out
+        for args in (("-c", "example:i-love-ai"), ("example:i-love-ai",))
+    )
+    assert by_option == by_name
+    call("run", "-c", "example:i-love-ai", "-o", "run.json")
+    of_dump = json.loads(call("exercise", "make", "run.json", "--blank", "scores").out)
+    assert of_dump["steps"]["Q"]["data"] == json.loads(by_name)["steps"]["Q"]["data"]
+
+
 HOSTILE = "</script><img src=x onerror=alert(1)> | `x` <b>&amp;"
 
 

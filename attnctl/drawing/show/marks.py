@@ -17,6 +17,9 @@ from attnctl.math import Array
 from attnctl.math.names import MASK, WEIGHTS
 from attnctl.math.ops import Block, Hide
 
+BOX = "____"
+"""What stands where a number is still to be filled in."""
+
 Index = tuple[int, ...]
 
 
@@ -38,6 +41,9 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
     array, op = trace[name], trace.steps[name].op
     if array.dtype == bool:
         return seen(array, screen)
+    blank = trace.header.get("blank")
+    if isinstance(blank, list) and name in blank and np.isnan(array).any():
+        return unfilled(array)
     if isinstance(op, Hide):
         return hidden(trace, name, op, screen)
     if name != WEIGHTS:
@@ -53,6 +59,15 @@ def blind_rows(count: int) -> str:
     if count == 1:
         return "1 row sees nothing: its weights are zero"
     return f"{count} rows see nothing: their weights are zero"
+
+
+def unfilled(array: Array) -> Marks:
+    """A box in each blank of an exercise."""
+
+    def codes(index: Index) -> Codes:
+        return lambda rows, columns: np.isnan(part(np.atleast_2d(array[index]), rows, columns)).astype(int)
+
+    return Marks((NUMBER, CellStyle(BOX, "aside")), codes)
 
 
 def seen(array: Array, screen: Screen) -> Marks:

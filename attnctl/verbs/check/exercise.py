@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attnctl.base.errors import AttnError
@@ -67,7 +67,9 @@ def read_to_show(source: str) -> tuple[list[Trace], bool]:
         exercise = read_exercise(source, data, {}, keep=True)
         if exercise is None:
             raise
-        return [exercise.trace], True
+        trace = exercise.trace
+        blank = trace.header.get("blank", sorted(exercise.begun))
+        return [replace(trace, header={**trace.header, "blank": blank})], True
 
 
 def read_pipe(source: str) -> bytes | None:

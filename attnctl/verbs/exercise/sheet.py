@@ -14,6 +14,7 @@ from attnctl.drawing.screen.text import safe, visible
 from attnctl.drawing.show.frames import number_format
 from attnctl.drawing.show.headline import facts
 from attnctl.drawing.show.markdown import code, inline, table
+from attnctl.drawing.show.marks import BOX
 from attnctl.drawing.show.sheet import heads_of, load_sheet, sheet_of
 from attnctl.drawing.show.view import formula_of
 from attnctl.math import Array, Cell
@@ -33,7 +34,6 @@ COLUMNS = 8
 
 TASK = "Fill in every blank, to {} decimals; the last may be off by one."
 HIDDEN = "A hidden score is −∞: write -inf."
-BOX = "____"
 
 
 # --- JSON ---
