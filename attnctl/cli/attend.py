@@ -70,7 +70,8 @@ def attend(  # noqa: PLR0913  (a group of options each)
 
     The file holds Q, K and V, or X (and memory for the keys) with W_Q, W_K, W_V [W_O, b_Q b_K b_V
     b_O]; beside them, where wanted, mask, bias, sink (a number for each head), Q_norm_weight and
-    K_norm_weight (with --qk-norm), past_key, past_value and key_lengths.
+    K_norm_weight (with --qk-norm), past_key, past_value and key_lengths; with --backward d_output (or do,
+    grad_output), the gradient to begin with.
 
     Arrays are (n, d), (head, n, d), (batch, head, n, d), or (n, heads·d) and (batch, n, heads·d)
     with --heads; (batch, n, head, d) where nothing else fits. --layout says which where sizes do not

@@ -35,6 +35,11 @@ def test_where_gradients_begin(tmp_path, call):
     np.savez(tmp_path / "d.npz", mine=2 * drawn)
     np.savez(tmp_path / "other.npz", a=drawn, b=drawn)
     assert (begun("--cotangent", str(tmp_path / "d.npz")) == 2 * drawn).all()
+    np.savez(tmp_path / "qkv.npz", q=np.eye(3), k=np.eye(3), v=np.eye(3), do=np.full((3, 3), 2.0))
+    attend = ("attend", str(tmp_path / "qkv.npz"), "--backward", "--json", "--step", "d_head_outputs")
+    for arguments, value in (((), 2), (("--cotangent", "ones"), 1)):
+        found = json.loads(call(*attend, *arguments).out)["steps"]["d_head_outputs"]["data"]
+        assert np.unique(found) == [value], "a file's own, unless another is asked for"
     for arguments, said in {
         ("--backward", "--cotangent", str(tmp_path / "other.npz")): "and no d_output; give the gradient",
         (

@@ -34,7 +34,7 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
     name = gradient_of(root_of(forward))
     shapes = {each: array.shape for each, array in arrays_of(named).items()}
     shape = next(each.shape for each in cost(forward, shapes, 1) if gradient_of(each.name) == name)
-    if name not in named:
+    if name not in named or settings.cotangent:  # what is asked for goes before what a file brings
         named = {**named, name: begin(settings, name, shape)}
     found = named[name][0].shape
     if found != shape:

@@ -19,7 +19,7 @@ class MatMulT(RowWise):
 
     signature = "(..., query, d), (..., key, d) -> (..., query, key)"
     words = (
-        "Each query is multiplied by each key, column by column, and the products are added up: one score."
+        "Each row of {0} is multiplied by each row of {1}, column by column, and the products are added up."
     )
 
     def apply(self, q: Array, k: Array, *, out: Array | None = None) -> Array:
