@@ -100,6 +100,13 @@ def test_the_cell_of_a_config_s_own_sentence(folder):
     assert "= 1·2 + 2·2 = 6" in one.out
 
 
+@pytest.mark.parametrize("name", [*INPUTS, "example:one-matrix", "we like it"])
+def test_an_exercise_is_made_of_every_kind_of_input(folder, name):
+    done = folder("exercise", "make", name, "--blank", "scores", "-o", "task.json")
+    assert done.code == 0
+    assert folder("check", "task.json", "--json").code == 1, "it is not filled in"
+
+
 # --- the last run ---
 
 RUNS = [
