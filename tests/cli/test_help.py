@@ -31,8 +31,6 @@ def test_every_example_is_understood(call, args):
     """Each runs, or stops at a file that only the reader has: no option or example of it is unknown."""
     for example in examples_in(call(*args, "--help").out):
         words = shlex.split(re.split(r" (?:&&|\|\||>|\|) ", example)[0])
-        if "--watch" in words:  # it goes on until it is interrupted
-            continue
         done = call(*words[1:])
         lacking = "No such file|no such file|cannot be read|needs a terminal"
         assert done.code == 0 or re.search(lacking, done.err), done.err

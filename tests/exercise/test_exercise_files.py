@@ -96,6 +96,13 @@ def test_what_cannot_be_read_is_two_and_the_others_are_graded(tmp_path, text):
     assert "bad.json" in err
 
 
+def test_a_page_that_is_handed_in_says_what_to_do(tmp_path):
+    made("--blank", "scores", "-o", str(tmp_path / "sheet.html"))
+    code, _, err = call("exercise", "grade", str(tmp_path / "sheet.html"))
+    assert code == 2
+    assert "sheet.html: a page: open it, press Save to hand in, and give the .json that it saves" in err
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -131,7 +131,10 @@ def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
             named = student if isinstance(student, str) and student.strip() else None
             return grade_sheet(file, exercise, named, asked)
     except AttnError as error:
-        return HandIn(file, Path(file).stem, error="; ".join(error.problems))
+        why = "; ".join(error.problems)
+        if file.endswith(".html"):
+            why = "a page: open it, press Save to hand in, and give the .json that it saves"
+        return HandIn(file, Path(file).stem, error=why)
 
 
 def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: Assignment) -> HandIn:

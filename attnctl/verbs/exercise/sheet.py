@@ -139,6 +139,11 @@ def formula_on(step: Step) -> str:
     return visible(" · ".join([said, *(each.said for each in rules)]))
 
 
+def name_of(step: Step) -> str:
+    """What stands before a formula that does not begin with its own name."""
+    return "" if formula_of(step).startswith(f"{step.name} ") else f"{step.name}: "
+
+
 def said_alone(exercise: Exercise) -> set[str]:
     """The steps that have a formula and no table: what a later blank follows from, and given copies."""
     needed: set[str] = set()
@@ -165,7 +170,7 @@ def markdown_lines(exercise: Exercise) -> Iterator[str]:
     yield from (f"Name: {name}", "", f"**{task_of(exercise)}**", "")
     for step in exercise.steps:
         if step.name in way:
-            yield from (f"{step.name}: {code(visible(formula_of(step)))}", "")
+            yield from (f"{name_of(step)}{code(formula_on(step))}", "")
         if step.name not in tables:
             continue
         blank = step.name in exercise.blank
@@ -218,7 +223,7 @@ def article_lines(exercise: Exercise, *, typed: bool) -> Iterator[str]:
     yield f'<p class="task">{escape(task_of(exercise))}</p>'
     for step in exercise.steps:
         if step.name in way:
-            yield f'<p class="way">{step.name}: {escape(visible(formula_of(step)))}</p>'
+            yield f'<p class="way">{name_of(step)}{escape(formula_on(step))}</p>'
         if step.name in tables:
             kind = ' class="fill"' if step.name in exercise.blank else ""
             formula = f"<span>{escape(formula_on(step))}</span>"
