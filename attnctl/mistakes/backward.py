@@ -345,8 +345,8 @@ BACKWARD = (
         ),
         why="Kernels count in base 2, where exp is quicker, and others read what they wrote as base e.",
         example="top = scaled_scores.max(axis=-1, keepdims=True)\n"
-        "logsumexp = top + np.log(np.exp(scaled_scores - top).sum(axis=-1, keepdims=True))\n"
-        "again = np.exp(scaled_scores - logsumexp / np.log(2))\n"
+        "base_e = top + np.log(np.exp(scaled_scores - top).sum(axis=-1, keepdims=True))\n"
+        "again = np.exp(scaled_scores - base_e / np.log(2))\n"
         "d_V = np.swapaxes(again, -1, -2) @ d_head_outputs\n"
         "d_scaled_scores = again * (d_attention_weights - delta[..., None])",
         meant="backward",
