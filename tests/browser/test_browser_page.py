@@ -257,6 +257,13 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     page = show(write(traces, tmp_path / "x.html"))
     heads = page.locator("#map [role=radio]")
     assert heads.count() == 6
+    before = page.evaluate("location.hash")
+    page.get_by_role("radio", name="layer 2, head 1").hover()
+    where = "document.querySelector('#proof .where').textContent.startsWith('{}')"
+    page.wait_for_function(where.format("layer 2, head 1"))
+    page.mouse.move(700, 5)
+    page.wait_for_function(where.format("layer 0"))
+    assert page.evaluate("location.hash") == before
     page.get_by_role("radio", name="layer 2, head 1").click()
     page.wait_for_function("location.hash.startsWith('#L2H1/')")
     assert page.title().endswith("· tiny layer 2")
@@ -511,6 +518,10 @@ def test_a_diff_shows_a_b_and_what_parts_them(show, tmp_path):
     (one, other) = (each[name][0, 0, 2] for each in (a, b))
     delta = cell_of(page, f"{name}, head 0, B − A", 0, 2)
     assert delta.text_content() == f"{other - one:.2f}".replace("-", "−")
+    go(page, "#T1H0/I/AI/masked_scores")
+    page.get_by_role("button", name="A: I love AI").click()
+    page.wait_for_function("location.hash.startsWith('#T0')")
+    assert page.locator("[aria-current=step]").inner_text().startswith("attention_weights")
     go(page, "#T1H0/I/AI/attention_weights")
     assert page.locator("figcaption").all_inner_texts() == ["A", "B", "B − A"]
     assert delta.text_content() == f"{other - one:.2f}".replace("-", "−")

@@ -70,12 +70,15 @@ export class Lens {
     return new Set([...(look.log || many ? ["log"] : []), ...(look.first ? ["first"] : [])]);
   }
 
-  /** Make the numbers of a trace those that are looked at. */
+  /** Make the numbers of a trace those that are looked at; false where others were asked for meanwhile. */
   async open(number) {
     if (!this.known.has(number))
       this.known.set(number, opened(this.traces[number], this.blocks, this.page.words));
+    this.turn = (this.turn ?? 0) + 1;
+    const { turn } = this;
     const found = await this.known.get(number);
-    if (this.opened === found) return;
+    if (turn !== this.turn) return false; // another was asked for since
+    if (this.opened === found) return true;
     [this.opened, this.at] = [found, number];
     const { view } = this.traces[number];
     this.by("facts").textContent = [this.traces.length > 1 ? view.name : "", ...view.facts]
@@ -88,6 +91,7 @@ export class Lens {
     for (const [at, button] of [...this.by("traces").children].entries())
       button.ariaPressed = String(at === number);
     this.drawn = undefined;
+    return true;
   }
 
   /** Go where the address says; whether it says anything. */
@@ -95,7 +99,7 @@ export class Lens {
     const wanted = parsed(this.traces, location.hash);
     if (!wanted) return false;
     if (this.locked && location.hash === this.address) return true;
-    await this.open(wanted.trace);
+    if (!(await this.open(wanted.trace))) return true;
     const places = placesOf(wanted, this.opened);
     if (!places) return false;
     if (!this.locked) this.toggles = this.usual();
@@ -120,7 +124,8 @@ export class Lens {
   /** Stay on a cell: other places, another step, another trace. */
   async lock(change, how = "push") {
     const next = { ...this.locked, ...change };
-    if (next.trace !== this.at) await this.open(next.trace);
+    if (!(await this.open(next.trace))) return;
+    if (!this.opened.step(next.step)) Object.assign(next, this.opened.opening()); // this trace has no such step
     this.locked = next;
     this.render(next);
     this.remember(how);
@@ -156,8 +161,7 @@ export class Lens {
 
   async head(trace, head, how) {
     if (how === "leave") {
-      if (this.at !== this.locked.trace) await this.open(this.locked.trace);
-      return this.render(this.locked);
+      return (await this.open(this.locked.trace)) && this.render(this.locked);
     }
     if (how === "also") {
       this.also = this.also === head || head === this.locked.places.head ? undefined : head;
@@ -165,8 +169,7 @@ export class Lens {
     }
     const places = { ...this.locked.places, head };
     if (how === "lock") return this.lock({ trace, places });
-    if (trace !== this.at) return undefined; // another layer is opened by a click
-    return this.render({ ...this.locked, places });
+    return (await this.open(trace)) && this.render({ ...this.locked, places });
   }
 
   cellActed(step, lead, [row, column], how) {
