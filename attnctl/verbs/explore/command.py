@@ -27,7 +27,7 @@ PLAIN = (
 
 
 def commands(walk: ExplorerState) -> list[str]:
-    """What to type for the matrix that is shown, and for the arithmetic of the cell."""
+    """The commands to type for the matrix that is shown, and for the arithmetic of the cell."""
     made = walk.layer.made
     if made is None:
         return of_file(walk)

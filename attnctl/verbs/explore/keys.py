@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class KeyBinding(NamedTuple):
-    """What a key does: the names of the keys, the action, how the foot and the help say it."""
+    """A key's names, its action, and its words in the foot and in the help."""
 
     keys: str
     action: str

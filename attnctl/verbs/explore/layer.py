@@ -15,7 +15,7 @@ from attnctl.verbs.explore.source import TraceSource
 
 
 class Changed(NamedTuple):
-    """What edits did to one step: how many of its cells differ, of how many, and by how much at most."""
+    """The change that edits made to one step: in how many of its cells, and by how much at most."""
 
     cells: int
     total: int
@@ -32,7 +32,7 @@ class Changed(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What made a trace: with which settings, and in which layer the edits among them were made."""
+    """The settings that made a trace, and the layer in which the edits among them were made."""
 
     source: TraceSource
     settings: Settings
@@ -40,7 +40,7 @@ class Made(NamedTuple):
 
 
 class TracedLayer:
-    """One trace, with what explains its cells.
+    """A trace, and the explanations of its cells.
 
     `before` is the same trace without edits, where there are any. `made` is None for a trace that
     was only read: then `words` name its file, and `meant` says what anyone's arrays were meant to be.
@@ -68,7 +68,7 @@ class TracedLayer:
         return self.made.settings.edits if self.made else ()
 
     def explained(self, step: str, cell: Cell) -> Node:
-        """How a cell came about; a node without an explanation says why not."""
+        """Explain a cell; a node without an explanation says why not."""
         return self.explainer.tree(step, cell, 1)
 
     def old(self, step: str) -> Array | None:
@@ -79,12 +79,12 @@ class TracedLayer:
         return array if array.shape == self.trace[step].shape else None
 
     def difference(self, step: str) -> Array | None:
-        """What the edits added to each number of a step; None where nothing was edited."""
+        """The amount that edits added to each number of a step; None where nothing was edited."""
         old = self.old(step)
         return None if old is None else subtract(self.trace[step], old)
 
     def compared(self, step: str) -> Changed | None:
-        """What the edits did to a step; None where nothing was edited."""
+        """The change that edits made to a step; None where nothing was edited."""
         difference = self.difference(step)
         if difference is None:
             return None

@@ -63,7 +63,7 @@ class Matrix:
         return int(self.values.shape[1])
 
     def labels(self, axis: int, width: int) -> list[str]:
-        """What stands beside each place along an axis: tokens, told apart and visible, or numbers."""
+        """The label of each place along an axis: tokens, told apart and visible, or numbers."""
         if axis < 0 or self.ndim == 0:
             return [""]
         tokens = self.trace.tokens_along(self.step, axis)
@@ -109,7 +109,7 @@ class Matrix:
         return {}
 
     def format(self, mode: str) -> NumberFormat:
-        """How numbers are written in this mode: the same decimals and width for every cell."""
+        """The number format of this mode: the same decimals and width for every cell."""
         if mode not in self.formats:
             shown = self.shown(mode)
             ascii_only = self.screen.ascii_only
@@ -134,7 +134,7 @@ class Matrix:
         return max([self.format(mode).width, self.widest_label, *words]) + 2
 
     def row(self, mode: str, row: int, columns: range, cell: int) -> list[Line]:
-        """What stands in these cells of a row, each as wide as a column: its text and its style."""
+        """The text and style of these cells of a row, each as wide as a column."""
         if mode == HEAT:
             return self.heat_row(row, columns, cell)
         width = cell - 2

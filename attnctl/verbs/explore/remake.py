@@ -42,7 +42,7 @@ def laid_out(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> tuple
 
 
 def made_by(layer: TracedLayer) -> Made:
-    """What made a trace; for one of a file what carries it out again.
+    """The settings that made a trace; for one of a file, those that carry it out again.
 
     Raises AttnError with the reason where nothing does.
     """

@@ -90,7 +90,7 @@ class OfModel(TraceSource):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """How each layer that is shown is asked for: 3, decoder.1."""
+        """The name by which each layer that is shown is asked for: 3, decoder.1."""
         part, dot, _ = self.layers.split(",")[0].strip().rpartition(".")
         return tuple(f"{part}{dot}{trace.header['layer']}" for trace in self.first())
 
@@ -130,7 +130,7 @@ class OfFile(TraceSource):
 
 
 def again(trace: Trace, words: tuple[str, ...]) -> TraceSource:
-    """What carries a recorded trace out again and comes to the same numbers.
+    """The settings that carry a recorded trace out again and come to the same numbers.
 
     Raises AttnError with the reason where nothing does.
     """
@@ -172,12 +172,12 @@ def candidates(trace: Trace, words: tuple[str, ...]) -> Sequence[TraceSource]:
 
 
 def same(recorded: Trace, found: Trace) -> bool:
-    """Whether every recorded step came to the same numbers again, but for the last bits."""
+    """True if every recorded step came to the same numbers again, but for the last bits."""
     return all(name in found and close(recorded[name], found[name]) for name in recorded)
 
 
 def close(a: Any, b: Any) -> bool:
-    """Whether two arrays have one shape and agree to within a few units of the last place."""
+    """True if two arrays have one shape and agree to within a few units of the last place."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if a.dtype == bool:

@@ -23,7 +23,7 @@ GUTTER, PLAIN_GUTTER = " ▘▖▌", " '.:"
 
 @dataclass(frozen=True)
 class Entry:
-    """One step: its name, its picture as levels, the pixels that are lit, what is said of it."""
+    """A step in the list: its name, its picture as levels, the pixels that are lit, a remark."""
 
     name: str
     levels: Array
@@ -108,7 +108,7 @@ def pixel(at: int, size: int, pixels: int) -> int:
 
 
 def change(layer: TracedLayer, step: str) -> tuple[str, str]:
-    """What edits changed in a step, shortest and short: ("6%", "6% changed, 0.68")."""
+    """The share of a step that edits changed, shortest and short: ("6%", "6% changed, 0.68")."""
     changed = layer.changed(step)
     if changed is None or not changed.cells:
         return "", ""

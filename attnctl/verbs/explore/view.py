@@ -35,7 +35,7 @@ OPERAND, CHOSEN = "operand", "chosen"
 
 
 def title(walk: ExplorerState, screen: Screen) -> Parts:
-    """What is looked at: the sentence, or the file, and how many traces there are."""
+    """The sentence, or the file, and the number of its traces."""
     header = walk.trace.header
     made = walk.layer.made
     words = made.source.words if made else walk.layer.words
@@ -77,7 +77,7 @@ def heading(walk: ExplorerState, screen: Screen) -> list[Parts]:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How the cell came about, as `explain` says it, and which operand Enter follows."""
+    """The explanation of the cell, as `explain` has it, and the operand that Enter follows."""
 
     walk: ExplorerState
     screen: Screen
@@ -113,7 +113,7 @@ class Arithmetic:
         return self.screen.ours(number_for_people(value, self.precision))
 
     def chosen(self) -> Parts:
-        """What Enter follows."""
+        """The operand that Enter follows."""
         walk = self.walk
         back = [TextSpan("  Backspace goes back", "aside", "return")] if walk.history else []
         if not walk.operands:
@@ -158,13 +158,13 @@ class Arithmetic:
         }
 
     def pattern(self, text: str) -> re.Pattern[str]:
-        """What finds every operand in a text, the longest first: of a long sum few are shown."""
+        """A pattern that finds every operand in a text, the longest first: of a long sum few are shown."""
         names = sorted((name for name in self.numbers if name in text), key=len, reverse=True)
         return re.compile(r"(?<![\w])(?:" + "|".join(map(re.escape, names)) + ")" if names else r"(?!)")
 
 
 def cell_speller(step: str, cell: Cell, words: Sequence[Sequence[str] | None]) -> str:
-    """How the arithmetic spells a cell; of a long sum there are thousands."""
+    """A function that spells a cell of the arithmetic; of a long sum there are thousands."""
     return f"{step}[{','.join([str(at) if own is None else own[at] for own, at in zip(words, cell)])}]"  # noqa: B905
 
 

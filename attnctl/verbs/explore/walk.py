@@ -40,7 +40,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ExplorerState:
-    """Where one stands in which traces, the places before it, what is shown, which operand is chosen."""
+    """The place in the traces, the places before it, what is shown, and the operand that is chosen."""
 
     layers: tuple[TracedLayer, ...]
     place: Place
@@ -73,7 +73,7 @@ class ExplorerState:
 
     @property
     def empty(self) -> bool:
-        """Whether the step has no cells."""
+        """True if the step has no cells."""
         return self.array.size == 0
 
     @property
@@ -158,7 +158,7 @@ def jump(walk: ExplorerState, place: Place) -> ExplorerState:
 
 
 def back(walk: ExplorerState) -> ExplorerState:
-    """Where one was before the last jump. Raises AttnError at the beginning."""
+    """Go back to the place before the last jump. Raises AttnError at the beginning."""
     if not walk.history:
         raise AttnError("nothing to go back to")
     last = replace(walk, place=walk.history[-1], history=walk.history[:-1])
@@ -223,7 +223,7 @@ def follow(walk: ExplorerState) -> ExplorerState:
 
 
 def no_operand(walk: ExplorerState) -> str:
-    """Why there is nothing to follow from a cell."""
+    """The reason why there is nothing to follow from a cell."""
     if walk.node is not None and walk.node.why_not:
         return walk.node.why_not
     return "nothing was read for this cell: it was given, or it is what it is"
@@ -283,7 +283,7 @@ def shown(walk: ExplorerState, mode: str) -> ExplorerState:
 
 
 def summary(walk: ExplorerState) -> str:
-    """What the edits did to the step that is shown, "" where nothing was edited."""
+    """The change that edits made to the step that is shown, "" where nothing was edited."""
     changed = walk.layer.changed(walk.step)
     if changed is None:
         return ""

@@ -285,7 +285,7 @@ class Explorer(App[None]):
         self.attempt(follow)
 
     def action_return(self) -> None:
-        """Where one was before."""
+        """Go back to the place before."""
         self.attempt(go.back)
 
     def action_operand(self, by: int) -> None:

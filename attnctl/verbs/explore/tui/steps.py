@@ -57,7 +57,7 @@ class Steps(ScrollView, can_focus=False):
         self.into_view()
 
     def render_line(self, y: int) -> Strip:
-        """One line of one step: which rows are read, the picture, the name or what is known of it."""
+        """Draw one line of one step: the mark of rows that are read, the picture, the name or a remark."""
         width = self.scrollable_content_region.width
         number, part = divmod(y + self.scroll_offset.y, self.height)
         if number >= len(self.entries):
