@@ -316,7 +316,8 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. Raises
     AttnError where the function cannot be called, and for names that there are not.
     """
-    from attnctl.verbs.conform.claims import ALWAYS_FORM, ARRAYS, make_request
+    from attnctl.verbs.conform.claims import make_request
+    from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
     from attnctl.verbs.conform.run import run as run_suite
     from attnctl.verbs.conform.target import make_target
 

@@ -44,6 +44,12 @@ def did_you_mean(word: str, known: Sequence[str], otherwise: str) -> str:
     return f"did you mean {one_of(near)}?" if near else otherwise
 
 
+def suggest(word: str, known: Sequence[str]) -> str:
+    """'did you mean a?', or 'there are a, b, c' where no known word is near."""
+    near = nearest(word, known, most=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+
+
 def quote(text: str) -> str:
     """A text for a message: in quotes, escaped as Python escapes it, and short."""
     return repr(text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…")

@@ -13,8 +13,8 @@ from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
 from attnctl.cli.options import SECTIONS, command, findings_option, option
-from attnctl.verbs.conform.claims import ALWAYS, ARRAYS, TARGET
 from attnctl.verbs.conform.conventions import USUAL
+from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.call import Target

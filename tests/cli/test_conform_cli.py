@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import attnctl
-from attnctl.verbs.conform.claims import ARRAYS
+from attnctl.verbs.conform.declared import ARRAYS
 
 KERNELS = Path(__file__).parent.parent / "conform" / "kernels_here.py"
 QUICK = ("--quick", "--dtype", "float64", "--feature", "attention")

@@ -8,8 +8,8 @@ import pytest
 
 import attnctl
 from attnctl.verbs.conform import results
-from attnctl.verbs.conform.claims import ALWAYS_FORM
 from attnctl.verbs.conform.conventions import AXES, MASKS
+from attnctl.verbs.conform.declared import ALWAYS_FORM
 from attnctl.verbs.conform.diagnosis import Cause
 from attnctl.verbs.conform.layout import lay_out, read_back
 

@@ -1,4 +1,4 @@
-"""What is declared of a target, by options and in files, and the request that is made of it all.
+"""The files in which a target is declared, and the request that they and options make.
 
 `--claims FILE` is YAML:
 
@@ -23,133 +23,15 @@ from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input
-from attnctl.base.forms import Form
-from attnctl.base.setting import ATTENTION, Flag, Setting
-from attnctl.base.values import SIZE, BadValueError, Path, Plain, Reader, each, json_path, shown, words
-from attnctl.base.words import nearest
+from attnctl.base.values import BadValueError, Path, json_path, shown
+from attnctl.base.words import suggest
 from attnctl.inputs.config import yaml
-from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
-from attnctl.inputs.config.settings import SINUSOIDAL, Settings
-from attnctl.math.kind import BACKWARD, COTANGENT, KIND
-from attnctl.verbs.conform.conventions import AXES, KNOWN, MASK_SHAPE, MASKS, NOTHING, TYPES
+from attnctl.inputs.config.settings import Settings
+from attnctl.verbs.conform.conventions import KNOWN, MASK_SHAPE, TYPES
+from attnctl.verbs.conform.declared import FORM, Declared, find_senseless
 from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
 from attnctl.verbs.conform.library import LIBRARIES, Library
-
-TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
-
-
-def list_unusual(settings: Settings) -> dict[str, Any]:
-    """Return the settings that are not as usual, as a config has them."""
-    usual = NOTHING.to_dict()
-    return {name: value for name, value in settings.to_dict().items() if usual.get(name) != value}
-
-
-def read_layout(value: Any) -> str:
-    """The axes of Q, K and V, and those of the output where they are others: bhnd, bhnd:bnhd."""
-    parts = value.split(":") if isinstance(value, str) else [value]
-    if len(parts) > 2:
-        raise BadValueError(f"{shown(value)} is not IN or IN:OUT; write axes like bhnd, or bhnd:bnhd")
-    return ":".join(map(words(*AXES), parts))
-
-
-def read_sizes(value: Any) -> tuple[int, ...]:
-    """A number, several with commas between them, or a list of them."""
-    parts = [Plain(part.strip()) for part in value.split(",")] if isinstance(value, str) else value
-    return tuple(sorted(set(each(parts if isinstance(parts, list) else [parts], SIZE))))
-
-
-ARRAYS = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "layout",
-            Reader(read_layout, {}, f"<{'|'.join(AXES)}>[:OUT]"),
-            "The axes of its arrays (batch, head, n, d), :OUT those of its output where they are others; "
-            "left out, found out.",
-            "bhnd",
-            Flag("--layout", TARGET),
-        ),
-        Setting(
-            "head_sizes",
-            Reader(read_sizes, {}, "N,…"),
-            "The only head sizes that it takes.",
-            [64, 128],
-            Flag("--head-sizes", TARGET),
-        ),
-        Setting(
-            "multiple_of",
-            SIZE,
-            "It takes numbers of queries and keys that are multiples of this.",
-            16,
-            Flag("--multiple-of", TARGET),
-        ),
-        Setting(
-            "mask_shape",
-            words(*MASKS),
-            "The axes of its mask (m keys); left out, found out.",
-            "bhnm",
-            Flag("--mask-shape", TARGET),
-        ),
-    )
-}
-"""The options that say what arrays it takes, by keyword."""
-
-
-SAID_OTHERWISE = (FIELDS["dtype"], BACKWARD, COTANGENT)
-"""The settings that the cases have of their own: the type, and that a call goes forward."""
-
-
-def list_always() -> Iterator[Setting]:
-    """The settings of attention, under their keywords, as a section of their own."""
-    of_kind = {each.keyword: each for each in KIND.values() if each is not None}
-    for name, setting in {**settings_with_flags(ATTENTION), **of_kind}.items():
-        if setting.flag and setting not in SAID_OTHERWISE:
-            # The cases say how many heads, too, where nothing is fixed.
-            more = "" if name in {"heads", "kv_heads"} else setting.flag.more
-            yield replace(setting, name=name, flag=replace(setting.flag, group=ALWAYS_ON, more=more))
-
-
-ALWAYS = {setting.name: setting for setting in list_always()}
-"""The options of `attend` that may be always on, by keyword."""
-
-ALWAYS_FORM = Form(
-    "AlwaysForm",
-    ALWAYS_ON,
-    [setting for name, setting in ALWAYS.items() if name in KEYWORDS],
-    lambda given: lay_over(NOTHING, given),
-)
-"""The same in claims, where what flags give in parts is one key."""
-
-FORM = Form(
-    "DeclaredForm",
-    TARGET,
-    [*ARRAYS.values(), Setting("always", ALWAYS_FORM, "Attention that is always on.")],
-)
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The arrays that a target takes, and the attention that is always on in it."""
-
-    layout: str | None = None
-    head_sizes: tuple[int, ...] = ()
-    multiple_of: int = 1
-    mask_shape: str | None = None
-    always: Settings = NOTHING
-
-    def override(self, given: Mapping[str, Any], always: Settings) -> Declared:
-        return replace(self, **given, always=always)
-
-
-def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Name the settings that have no meaning for a function of Q, K and V."""
-    if always.positions == SINUSOIDAL or isinstance(always.positions, list):
-        yield ("positions",), "such positions are added to X, and a target is given Q, K and V"
-    heads, kv_heads = always.heads, always.kv_heads
-    if heads and kv_heads and heads % kv_heads:
-        yield ("kv_heads",), f"{kv_heads} cannot be shared by {heads} heads; write a divisor of {heads}"
-
 
 Problems = Iterator[tuple[Path, str]]
 
@@ -162,7 +44,7 @@ class Claims:
     without: tuple[str, ...] = ()
     conventions: Mapping[str, str] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
-    declared: Declared = Declared()
+    declared: Declared = Declared()  # noqa: RUF009  (frozen)
 
 
 @dataclass(frozen=True)
@@ -291,17 +173,11 @@ def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list
     ]
 
 
-def suggest(name: str, known: Sequence[str]) -> str:
-    """Name the nearest known word, or all of them."""
-    near = nearest(name, known, most=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-
-
 @dataclass(frozen=True)
 class Request:
     """A run of the suite as it is asked for."""
 
-    declared: Declared = Declared()
+    declared: Declared = Declared()  # noqa: RUF009  (frozen)
     """The arrays it takes and the attention always on, by options and claims."""
     returns: tuple[str, ...] = ()
     """The outputs that are declared."""

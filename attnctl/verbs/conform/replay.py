@@ -17,8 +17,8 @@ from attnctl.drawing.screen.text import shell_line
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.verbs.conform.case import Case, Problem
-from attnctl.verbs.conform.claims import list_unusual
 from attnctl.verbs.conform.conventions import Conventions
+from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import Cause, make_intent
 from attnctl.verbs.conform.judge import HIDDEN, compare_output
 from attnctl.verbs.conform.suite import CaseResult, Suite

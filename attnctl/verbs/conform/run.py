@@ -12,8 +12,9 @@ from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, MISSED, RATE, Target, chance_missed
 from attnctl.verbs.conform.case import Case
-from attnctl.verbs.conform.claims import Request, list_unusual
+from attnctl.verbs.conform.claims import Request
 from attnctl.verbs.conform.conventions import FLOAT_MASK, OUTPUT_TYPE, TRUTHS
+from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, diagnose
 from attnctl.verbs.conform.extra_outputs import describe_extras, judged_places, recognise_extras
 from attnctl.verbs.conform.features import ATTENTION, BASE, INPUTS_KEPT, LENGTHS, REPEATABLE, SMALL, Feature

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.words import nearest
+from attnctl.base.words import suggest
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import Case, Problem
 from attnctl.verbs.conform.library import Library
@@ -124,12 +124,7 @@ def read_signature(
         inputs: tuple[str, ...] = ()
     else:
         inputs = find_inputs(parameters, renames)
-    known = {*OPTIONS, *PARTS, *INPUTS, *SIZES, PACKED}
-    for theirs, ours in renames.items():
-        if ours not in known:
-            near = nearest(ours, sorted(known), most=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-            raise AttnError(f"--map {theirs}={ours}: attnctl has no {ours}; {hint}")
+    refuse_renames(renames)
     names = [each.name for each in parameters]
     keywords = find_keywords(names, library, renames)
     must = [each.name for each in parameters if each.required]
@@ -149,6 +144,14 @@ def read_signature(
         if name in keywords.values()
     )
     return CallSignature(inputs, keywords, required, library, bool(packed), sizes, off)
+
+
+def refuse_renames(renames: Mapping[str, str]) -> None:
+    """Raise AttnError for a name of ours that there is not."""
+    known = sorted({*OPTIONS, *PARTS, *INPUTS, *SIZES, PACKED})
+    for theirs, ours in renames.items():
+        if ours not in known:
+            raise AttnError(f"--map {theirs}={ours}: attnctl has no {ours}; {suggest(ours, known)}")
 
 
 def find_packed(names: Sequence[str], renames: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.verbs.conform.call import Answer, Target, have_same_bits, make_call, read_output
 from attnctl.verbs.conform.case import Case, Problem
-from attnctl.verbs.conform.claims import Declared, Request
+from attnctl.verbs.conform.claims import Request
 from attnctl.verbs.conform.conventions import (
     MASK_KIND,
     MASK_KINDS,
@@ -23,6 +23,7 @@ from attnctl.verbs.conform.conventions import (
     USUAL,
     Conventions,
 )
+from attnctl.verbs.conform.declared import Declared
 from attnctl.verbs.conform.extra_outputs import judge_extras
 from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
 from attnctl.verbs.conform.layout import SizeLimits, axes_in, packings
