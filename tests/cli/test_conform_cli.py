@@ -314,6 +314,6 @@ def test_a_command_refuses_by_its_exit_code(call, tmp_path):
 
 
 def test_every_declaration_is_an_option_and_a_claim(call):
-    words = call("conform", "--help").out
+    words = call("conform", "--help-all").out
     for setting in ARRAYS.values():
         assert setting.flag.name in words
