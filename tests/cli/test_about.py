@@ -47,8 +47,8 @@ def test_the_page_as_json(call):
     ("args", "message"),
     [
         (["--about", "no-scal"], '--about: no mistake "no-scal"; did you mean no-scale?'),
-        (["x.npz", "--about", "no-scale"], "--about: a page on a mistake needs no DUMP; leave it out"),
-        ([], "no DUMP; give one, or --about MISTAKE"),
+        (["x.npz", "--about", "no-scale"], "--about: a page on a mistake needs no SOURCE; leave it out"),
+        ([], "no SOURCE; give one, or --about MISTAKE"),
     ],
 )
 def test_what_is_no_page(call, args, message):
