@@ -23,8 +23,11 @@ try:  # hashlib loads OpenSSL for the same digest: 4 MB and 4 ms of every run
 except ImportError:
     sha256 = import_module("hashlib").sha256
 
-FEW = 2**13
-"""Up to so many numbers are drawn without `numpy.random`: its import takes as long, and 3 MB."""
+FEW = 2**11
+"""Up to so many numbers, 2 ms, a tensor is drawn without `numpy.random`, whose import takes 10 ms and 3 MB.
+
+Their number alone decides, so that a tensor is drawn in one way whatever was imported before.
+"""
 
 
 class FewNumbers:
