@@ -201,7 +201,8 @@ def test_an_exercise_is_shown_with_its_blanks(path):
     for source, stdin in ((str(path), None), ("-", io.TextIOWrapper(io.BytesIO(path.read_bytes())))):
         out, err = io.StringIO(), io.StringIO()
         assert program(["show", source], stdin=stdin, stdout=out, stderr=err) == 0
-        assert "NaN" in out.getvalue()
+        assert "____" in out.getvalue()
+        assert "NaN" not in out.getvalue()
         assert "still to be filled in" in err.getvalue()
 
 
