@@ -54,6 +54,9 @@ OTHERS = {
         "I love AI", edits=["attention_weights[0,love,AI] = 0.5"], renormalize=True
     ),
     "float32": lambda: attnctl.run("I love AI", heads=2, positions="rope", dtype="float32", seed=4),
+    "backward": lambda: attnctl.run(
+        "I love AI", heads=2, kv_heads=1, backward=True, positions="rope", softcap=3.0, causal=True
+    ),
     "spoilt": spoilt,
     "foreign": foreign,
     "some steps": lambda: attnctl.run("I love AI", keep=["scores", "attention_weights", "output"]),

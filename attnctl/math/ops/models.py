@@ -162,11 +162,11 @@ class Buckets(Placed):
             distance = np.maximum(-ahead, 0)
         exact = count // 2
         # float32, as every implementation has it: the edges of buckets depend on it.
-        far = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(max(exact, 1)))
-        growth = (far / np.float32(log(self.furthest / max(exact, 1))) * np.float32(count - exact)).astype(
-            int
-        )
-        return start + np.where(distance < exact, distance, np.minimum(exact + growth, count - 1))
+        near = max(exact, 1)
+        far = np.log(np.maximum(distance, 1).astype(np.float32) / np.float32(near))
+        whole = np.float32(log(max(self.furthest, near + 1) / near))
+        growth = (far / whole * np.float32(count - exact)).astype(int)
+        return start + np.where(distance < exact, distance, np.minimum(exact + growth, max(count, 1) - 1))
 
     def apply(self, s: Array, table: Array, *, out: Array | None = None) -> Array:
         query, key = self.positions(s.shape)
