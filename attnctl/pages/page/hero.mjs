@@ -16,10 +16,15 @@ export class Hero {
   /** `act(query, key, how)` is called for words that are pointed at, left or chosen. */
   constructor(element, act) {
     Object.assign(this, { element, act });
-    new ResizeObserver(() => this.draw()).observe(element);
+    this.boxes = new Map(); // where words are, until the sentence is laid out anew
+    new ResizeObserver(() => {
+      this.boxes.clear();
+      this.draw();
+    }).observe(element);
   }
 
   open(opened) {
+    this.boxes.clear();
     const [queries, keys] = opened.sides();
     const { tokens, keyTokens, special } = opened.view;
     const same = queries.length === keys.length && queries.every((word, at) => word === keys[at]);
@@ -88,23 +93,37 @@ export class Hero {
       button.ariaPressed = String(at === query);
     });
     this.element.title = label;
-    const { offsetTop, offsetHeight } = this.queries.buttons[query];
+    if (this.element.classList.contains("small")) this.reveal(this.queries.buttons[query]);
+    this.draw();
+  }
+
+  /** Scroll a long sentence to a word. */
+  reveal({ offsetTop, offsetHeight }) {
     const { scrollTop, clientHeight } = this.element;
     if (offsetTop < scrollTop || offsetTop + offsetHeight > scrollTop + clientHeight) {
       this.element.scrollTop = offsetTop - clientHeight / 2;
     }
-    this.draw();
+  }
+
+  /** Where a word is in the sentence. */
+  box(button) {
+    if (!this.boxes.has(button)) {
+      const frame = this.element.getBoundingClientRect();
+      const { left, top, width, bottom } = button.getBoundingClientRect();
+      const up = frame.top - this.element.scrollTop;
+      this.boxes.set(button, {
+        x: left - frame.left + width / 2,
+        top: top - up,
+        bottom: bottom - up,
+      });
+    }
+    return this.boxes.get(button);
   }
 
   draw() {
     if (!this.shown || this.element.hidden) return;
     const { query, weights, key, also } = this.shown;
-    const frame = this.element.getBoundingClientRect();
-    const box = (button) => {
-      const { left, top, width, bottom } = button.getBoundingClientRect();
-      const up = frame.top - this.element.scrollTop;
-      return { x: left - frame.left + width / 2, top: top - up, bottom: bottom - up };
-    };
+    const box = (button) => this.box(button);
     const thick = this.element.classList.contains("small") ? 1.5 : 6;
     const from = box(this.queries.buttons[query]);
     const path = (given, most, kind) => (at) =>
