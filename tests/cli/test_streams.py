@@ -174,7 +174,6 @@ main()
         "attnctl.cli.app",
         "attnctl.cli.run",
         "numpy",
-        "numpy.random",
     ],
 )
 def test_an_interrupt_of_an_import_is_130_and_no_traceback(workplace, name):

@@ -46,14 +46,14 @@ def test_messages_escape_what_they_repeat(workplace, token, shown):
     (workplace.folder / "c.yaml").write_text("vocab: [I]\n")
     for args in (
         ["run", "-c", "c.yaml", "--", token],
-        ["show", token],
+        ["show", f"{token}.npz"],
         [token],
         ["run", "I", "--step", token],
     ):
         done = workplace.run(*args)
         assert (done.returncode, done.stdout) == (2, b"")
         assert token not in done.stderr.decode()
-    assert shown.encode() in workplace.run("show", token).stderr
+    assert shown.encode() in workplace.run("show", f"{token}.npz").stderr
 
 
 def test_json_gives_every_token_back(workplace):
