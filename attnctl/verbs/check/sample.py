@@ -14,7 +14,6 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
-from attnctl.evidence.blocks import MANY
 from attnctl.evidence.recompute import stretch
 from attnctl.evidence.record import Record
 from attnctl.evidence.walk import Walk, Walker
@@ -25,6 +24,9 @@ from attnctl.math.ops import Copy, Op
 SCORES = "scores"
 SIDE_BY_SIDE = "heads·d_v"
 """The axis of heads side by side."""
+
+MANY = 2**17
+"""Numbers of a step, or of what it is computed from, above which a mistake is looked for in a part."""
 
 FEW = 2**16
 """Numbers of scores in a sample, where so many show what is wrong."""
