@@ -169,6 +169,12 @@ ELSEWHERE = {
     ("cli/__init__.py", "os.fdopen"): "nothing: /dev/null",
     ("cli/program.py", "os.open"): "nothing: /dev/null",
     ("cli/explore.py", "os.open"): "the terminal",
+    ("cli/commands.py", "formatter.write_text"): "no file: a formatter of help",
+    ("cli/last.py", "open"): "the last run, in the user's state folder",
+    ("cli/last.py", "os.open"): "the same",
+    ("cli/last.py", "path.read_bytes"): "the same",
+    ("drawing/screen/background.py", "os.open"): "the terminal",
+    ("verbs/exercise/page/__init__.py", "(files(__name__) / name).read_text"): "installed with attnctl",
 }
 """What opens files beside the place where they are noted, each with why it may."""
 
