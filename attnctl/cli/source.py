@@ -138,7 +138,7 @@ def kind_of(text: str) -> str:
         return SENTENCE
     if text.startswith(EXAMPLE):
         return CONFIG
-    return known or (DUMP if text.startswith(FOLDERS) else SENTENCE)
+    return known or (DUMP if text in {".", ".."} or text.startswith(FOLDERS) else SENTENCE)
 
 
 def without_what_follows(settings: Settings) -> Settings:

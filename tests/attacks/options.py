@@ -79,7 +79,7 @@ OTHERS = {
     "a_folder_for_a_dump": (("show", "."), "directory"),
     "a_device_for_a_dump": (("show", "/dev/null"), "empty"),
     "a_dump_that_is_not_there": (("show", "none\x1b[31m.json"), "\\x1b[31m"),
-    "a_name_too_long": (("show", "x" * 5000), "too long"),
+    "a_name_too_long": (("show", "x" * 5000 + ".json"), "too long"),
     "a_link_to_itself": (("show", "loop.json"), "symbolic links"),
 }  # fmt: skip
 OPTIONS |= {name: Attack(name.replace("_", " "), args, says=says) for name, (args, says) in OTHERS.items()}

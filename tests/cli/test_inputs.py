@@ -60,7 +60,7 @@ def test_two_of_them_compare(folder, a):
         ("d.json[0]", "dump"), ("none.npz", "dump"), ("none.jsonl[I love AI]", "dump"), ("my.yaml", "config"),
         ("none.yml", "config"), ("example:none", "config"), ("example: one", "sentence"), ("AI", "sentence"),
         ("and/or", "sentence"), ("I love AI.", "sentence"), ("edit my.yaml", "sentence"), ("a\0b", "sentence"),
-        (".", "sentence"), ("x" * 5000, "sentence"), ("", "sentence"), ("plain", "dump"),
+        (".", "dump"), ("./none", "dump"), ("x" * 5000, "sentence"), ("", "sentence"), ("plain", "dump"),
     ],
     ids=lambda value: value[:20],
 )  # fmt: skip
