@@ -184,7 +184,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
                 yield found
                 return
         reach = extremes(step.name, array)
-        if reach is not None:
+        if reach is not None and not isinstance(step.op, Given | Merge | Repeat):
             yield reach
 
     # --- who sees whom ---
