@@ -1,5 +1,7 @@
 """A part of a record is a record of its own: what is found there reads in the whole as it was planted."""
 
+from dataclasses import replace
+
 import numpy as np
 import planted as own
 import pytest
@@ -11,7 +13,7 @@ from attnctl.evidence.walk import Verdict, Walker
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.verbs.check.intent import find_intent
-from attnctl.verbs.check.sample import FirstRows, first_rows, one_head
+from attnctl.verbs.check.sample import FirstRows, first_rows, one_head, samples
 
 N, ROWS = 12, 5
 OTHER_SIZES = {"padded": {"lengths": (12, 7, 3)}, "cross": {"keys": 15}, "bottom right": {"keys": 15}}
@@ -102,3 +104,18 @@ def test_one_head_has_nothing_of_the_others():
     assert part.record.trace["attention_weights"].shape == (1, N, N)
     assert "output" in part.record
     assert "concat" not in part.record
+
+
+@pytest.mark.parametrize(
+    ("wrong_from", "words"), [(0, ["the first 3 queries"]), (5, ["the first 6 queries"]), (8, [""])]
+)
+def test_a_part_grows_until_it_shows_what_is_wrong(monkeypatch, wrong_from, words):
+    for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
+        monkeypatch.setattr(f"attnctl.verbs.check.sample.{name}", value)
+    record = recorded(own.PLAIN.but(n=N), "everything")
+    weights = record.trace["attention_weights"].copy()
+    weights[:, wrong_from:] *= 1.01
+    arrays = {**record.trace, "attention_weights": weights}
+    record = replace(record, trace=replace(record.trace, arrays=arrays))
+    found = samples(record, walked(record), "attention_weights")
+    assert [sample.words for sample in found] == words
