@@ -73,7 +73,7 @@ def rule():
     code, schema = shell("config", "schema")
     assert code == 0
     assert "block_local" in schema
-    assert "--block-local N" in shell("run", "--help")[1]
+    assert "--block-local N" in shell("run", "--help-all")[1]
     assert "block_local: 4" in shell("config", "init", "-c", "c.yaml")[1]
     code, shown = shell("show", "flag.npz")
     assert code == 0
@@ -160,7 +160,7 @@ def step():
     assert "sharpen" in shell("config", "schema")[1]
     assert "is multiplied by a number that grows with its position." in story()
     assert "sharpen: 0.5" in shell("config", "init", "-c", "c.yaml")[1]
-    assert "--sharpen X" in shell("run", "--help")[1]
+    assert "--sharpen X" in shell("run", "--help-all")[1]
     assert " · sharpen 0.5 · " in shell("show", "config.json")[1]
     code, told = shell("explain", "config.json", "Q_sharpened[0,cat,1]", "--json")
     value = json.loads(told)

@@ -109,8 +109,8 @@ class WrongStep:
 
     def source(self, name: str) -> str:
         """The step of which this one has but some rows; itself, where it has all of its own."""
-        step = self.derivation[name]
-        return step.inputs[0] if getattr(step.op, "exact", False) else name
+        op = self.op(name)
+        return self.derivation[name].inputs[0] if getattr(op, "exact", False) else name
 
     def size(self, axis: str) -> int | None:
         """The size of an axis, as far as anything recorded shows it."""

@@ -223,7 +223,7 @@ def test_line_ends_marks_and_blank_lines_are_no_words(run, tmp_path, data):
         (["--file", "c.txt", "--dask", "everywhere"], "--dask: 'everywhere' is no cluster"),
         (["--file", "c.txt", "--dask", "0"], "--dask: '0' is no cluster"),
         (["--file", "c.txt", "--rollout"], "--rollout: means nothing for a corpus"),
-        (["--file", "c.txt", "x.json"], "DUMP: means nothing for a corpus"),
+        (["--file", "c.txt", "x.json"], "SOURCE: means nothing for a corpus"),
         (["--file", "c.txt", "--trace", "1"], "--trace: means nothing for a corpus"),
         (["merge", "whole.json", "-c", "x.yaml"], "-c: merge takes parts as they are"),
         (["--file", "c.txt", "-c", "none.yaml"], "none.yaml"),

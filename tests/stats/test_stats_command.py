@@ -71,7 +71,7 @@ def test_arrays_of_others(dumps):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["no-such-file"], "no-such-file: cannot be read"),
+        (["no-such-file.json"], "no-such-file.json: cannot be read"),
         (
             ["a.json", "--format", "markdown"],
             "--format markdown: statistics are written as table, json or csv",
@@ -79,7 +79,7 @@ def test_arrays_of_others(dumps):
         (["a.json", "--json", "--precision", "3"], "--precision: only tables have that"),
         (["a.json", "--format", "csv", "--rollout"], "--rollout: a matrix has no place in this CSV"),
         (["a.json", "many.jsonl", "--rollout"], "layer 2: not the sentence of layer 0"),
-        ([], "DUMP"),
+        ([], "SOURCE"),
     ],
 )
 def test_what_makes_no_sense_is_refused(dumps, args, said):
