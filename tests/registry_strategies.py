@@ -69,7 +69,7 @@ def examples(draw, kind):
     """An op of this class, and inputs of any shapes that its signature has; scores may be hidden."""
     op = draw(instances(kind))
     signature = parse(op.signature)
-    least = 1 if (LEAD,) in signature.takes else 0
+    least = 1 if (LEAD,) in (*signature.takes, signature.gives) else 0
     lead = tuple(draw(st.lists(st.integers(1, 2), min_size=least, max_size=2)))
     sizes = {}
     random = np.random.RandomState(draw(st.integers(0, 2**32 - 1)))

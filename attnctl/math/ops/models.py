@@ -74,7 +74,7 @@ class SinkSoftmax(RowWise):
 class SinkBack(Backward):
     """−Σ over queries of the sink's share times δ: it takes weight and gives no value for it."""
 
-    signature = "(..., head, query, key), (..., head, query) -> (head)"
+    signature = "(..., head, query, n), (..., head, query) -> (head)"
     words = "The share that the sink takes of each row is multiplied by {1}; the sum of a head, taken off."
 
     def apply(self, a: Array, delta: Array) -> Array:
@@ -276,7 +276,7 @@ class GateBack(Backward):
     words = "{0} are multiplied by {1} and by the slope of the sigmoid at {2}."
 
     def apply(self, d: Array, x: Array, gate: Array) -> Array:
-        grown = np.exp(-gate)
+        grown = np.exp(-np.abs(gate))  # the slope is even, and this does not overflow
         return d * x * grown / np.square(1 + grown)
 
     def form(self, cell: Places, d: Input, x: Input, gate: Input) -> Term:
