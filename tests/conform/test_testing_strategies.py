@@ -70,7 +70,7 @@ def without(rule):
 def test_a_wrong_kernel_is_found(rule, kernel, right):
     sizes = strategies.shapes(most_keys=9, most_queries=9, most_heads=2, most_columns=8)
 
-    @settings(FEW, phases=[Phase.generate], report_multiple_bugs=False)
+    @settings(FEW, max_examples=100, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
     @given(strategies.inputs(sizes, strategies.rules(*filter(None, [rule]))))
     def law(case):
         case.hold(kernel(right, case))
