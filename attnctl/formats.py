@@ -63,17 +63,23 @@ FINDINGS = {
         Format("html", ".html", "attnctl.verbs.exercise.sheet:write_page", binary=True),
         Format("markdown", ".md", "attnctl.verbs.exercise.sheet:write_markdown", text=True),
     ),
+    "model": (
+        FOUND_JSON,
+        Format("html", ".html", "attnctl.pages.tables:write_model", binary=True),
+    ),
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
         Format("svg", ".svg", "attnctl.verbs.stats.picture:write_svg", text=True, picture=True),
         Format("png", ".png", "attnctl.verbs.stats.picture:write_png", binary=True, picture=True),
+        Format("html", ".html", "attnctl.pages.tables:write_stats", binary=True),
     ),
 }
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
-pair), `verbs.exercise.Exercise` and `HandIn` (one for each student), `verbs.stats.StatsResult`.
+pair), `verbs.exercise.Exercise` and `HandIn` (one for each student), `verbs.models.about.About`,
+`verbs.stats.StatsResult`.
 """
 
 

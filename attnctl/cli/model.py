@@ -8,12 +8,17 @@ from typing import Annotated
 
 import typer
 
-from attnctl.cli.options import command, option
+from attnctl.cli.options import command, findings_option, option
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@command(app, "attnctl model path/to/checkpoint", "attnctl model path/to/checkpoint --json")
+@command(
+    app,
+    "attnctl model path/to/checkpoint",
+    "attnctl model path/to/checkpoint --json",
+    "attnctl model path/to/checkpoint -o model.html",
+)
 def model(
     *,
     folder: Annotated[
@@ -21,23 +26,30 @@ def model(
         typer.Argument(metavar="DIR", help="What save_pretrained wrote, or the id of a model on the hub."),
     ],
     json_: Annotated[bool, option("Print it as JSON.", "--json")] = False,
+    output: Annotated[list[str] | None, findings_option("model")] = None,
 ) -> None:
     """Say what a checkpoint is: its family, each layer's window, rope and network, and its size.
 
     Nothing is computed and no tensor is read. Refused by name: an unknown model_type, quantised
     weights, a kind of rope that is not understood, pickles.
     """
+    from attnctl.cli.output import files_for
     from attnctl.cli.progress import progress
+    from attnctl.formats import write_found
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.about import about
 
+    files, printed = files_for("model", output)
     with progress("reading"):
         found = about(folder)
+    write_found("model", [found], files)
+    if not printed:
+        return
     if json_:
         print_json(found.to_dict(), indent=1)
         return
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.models.view import model_lines
 
-    output = output_for(sys.stdout, os.environ)
-    print_lines(model_lines(found, screen_of(output)), output)
+    stdout = output_for(sys.stdout, os.environ)
+    print_lines(model_lines(found, screen_of(stdout)), stdout)

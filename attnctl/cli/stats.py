@@ -92,6 +92,7 @@ SOURCES = "Dumps, configs (.yaml), example:NAME, last, - for stdin, or sentences
     "attnctl stats dump.json",
     "attnctl stats all.jsonl --trace 'I love AI'",
     "attnctl stats layer-0.npz layer-1.npz --rollout --json",
+    "attnctl stats dump.json -o heads.html",
     "attnctl stats --model DIR --file corpus.txt --shard 3/8 -o part-3.json",
     "attnctl stats merge part-*.json -o whole.json",
 )
@@ -217,8 +218,8 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     with progress("random tokens") as moved:
         found = battery(name, open_model(name).rows("embed"), settings, moved)
     more = {"texts": len(texts), "battery": battery_data(found)}
-    if texts or out.wanted == "json":
-        give(StatsResult(report, more=more), out, how)
+    told = out if texts or out.wanted == "json" else out._replace(printed=False)
+    give(StatsResult(report, more=more), told, how)
     if out.printed and out.wanted == "table":
         from attnctl.drawing.screen.output import output_for, print_lines, screen_of
 

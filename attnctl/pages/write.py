@@ -39,6 +39,8 @@ EXPORT = re.compile(r"^export ((?:async )?(?:const|class|function\*?) (\w+))", r
 RAMPS = {"up": BLUE, "down": ORANGE}
 """From 0 to the largest number, and to the most negative one."""
 
+NOTHING = "'none'"
+
 PLACE = re.compile(r"{{(\w+)}}")
 
 MOST_PLAIN, MOST_DRAWN = 5_000, 200_000
@@ -205,9 +207,13 @@ def drawn(trace: Trace) -> str:
         write_svg([trace], stream)
     except AttnError:  # a step that no picture shows
         return ""
-    return (
-        f'<img alt="" src="data:image/svg+xml;base64,{b64encode(encode_page(stream.getvalue())).decode()}">'
-    )
+    return image(stream.getvalue())
+
+
+def image(svg: str, words: str = "") -> str:
+    """An SVG as an image that a page holds; `words` say what is in it."""
+    data = b64encode(encode_page(svg)).decode()
+    return f'<img alt="{escape(words)}" src="data:image/svg+xml;base64,{data}">'
 
 
 # --- what every page has ---
@@ -234,10 +240,13 @@ def module(name: str) -> str:
 
 
 @cache
-def policy() -> str:
-    """What the page may do: run its own script, use its own style, and nothing else."""
-    hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (script(), asset("style.css"))]
+def policy(*, runs: bool = True) -> str:
+    """What the page may do: use its own style, run its own script where it has one, and nothing else."""
+    style, own = (
+        f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+        for text in (asset("style.css"), script())
+    )
     return (
-        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        f"default-src 'none'; script-src {own if runs else NOTHING}; style-src {style}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )

@@ -109,7 +109,7 @@ def read_page(data: bytes | bytearray, rename: Mapping[str, str] | None, place: 
     check_length(len(data), place)
     found = DESCRIPTION.search(data)
     if found is None:
-        raise AttnError(f"{place}: not a dump: a page, but not one that attnctl wrote")
+        raise AttnError(f"{place}: not a dump: a page without a trace in it")
     header = header_of(found[1], f"{place}: its description")
     if header.get("schema") != SCHEMA:
         raise AttnError(

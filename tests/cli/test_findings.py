@@ -7,7 +7,10 @@ import pytest
 
 from attnctl.formats import FINDINGS
 
+MODEL = str(Path(__file__).parent.parent / "models" / "checkpoints" / "qwen2")
+
 VERBS = {"check": ["check", "a.json"], "diff": ["diff", "a.json", "b.json"], "stats": ["stats", "a.json"]}
+WRITTEN = {**VERBS, "model": ["model", MODEL]}
 
 
 @pytest.fixture
@@ -17,19 +20,19 @@ def dumps(call):
     return call
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", WRITTEN)
 def test_a_file_holds_what_stdout_would(dumps, verb):
-    printed = dumps(*VERBS[verb], "--json")
-    assert dumps(*VERBS[verb], "-o", "found.json") == (printed.code, "", "")
+    printed = dumps(*WRITTEN[verb], "--json")
+    assert dumps(*WRITTEN[verb], "-o", "found.json") == (printed.code, "", "")
     assert json.loads(Path("found.json").read_text()) == json.loads(printed.out)
-    both = dumps(*VERBS[verb], "--json", "-o", "again.json", "-o", "-")
+    both = dumps(*WRITTEN[verb], "--json", "-o", "again.json", "-o", "-")
     assert both.out == printed.out
     assert Path("again.json").read_bytes() == Path("found.json").read_bytes()
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", WRITTEN)
 def test_a_suffix_without_a_writer_is_refused_with_all_that_there_are(dumps, verb):
-    done = dumps(*VERBS[verb], "-o", "found.json", "-o", "found.xyz")
+    done = dumps(*WRITTEN[verb], "-o", "found.json", "-o", "found.xyz")
     assert done.code == 2
     assert "found.xyz" in done.err
     assert all(each.suffix in done.err for each in FINDINGS[verb])

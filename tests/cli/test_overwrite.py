@@ -46,6 +46,7 @@ SCENES = {
         "hidden.json --model m --layer 0": "hidden.json m/config.json",
     },
     "diff": {"d.json lines.json[0]": "d.json lines.json"},
+    "model": {"m": OF_MODEL},
     "stats": {
         "d.json lines.json": "d.json lines.json",
         "--file s.json -c c.json": "s.json c.json w.json e.json",

@@ -94,7 +94,8 @@ def draw(figure: Figure) -> Picture:
     """The figure as an SVG document."""
     plots = [plot.merge_cells() for plot in figure.plots]
     canvas = Canvas(name_of(figure))
-    canvas.line(cut(figure.title, 80), font_size=TITLE, full=figure.title)
+    if figure.title:
+        canvas.line(cut(figure.title, 80), font_size=TITLE, full=figure.title)
     for words in figure.lines:
         canvas.line(words, fill=FAINT)
     said = []

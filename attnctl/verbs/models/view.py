@@ -22,6 +22,8 @@ SHORT = {
 }
 DOT = "·"
 
+LAYER_HEADINGS = ("layer", "window", "rope", "scale", "network")
+
 
 def map_lines(
     heads: Sequence[HeadProfile], tokens: Sequence[str], model: str, screen: Screen
@@ -67,23 +69,41 @@ def cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
 def model_lines(about: About, screen: Screen) -> Iterator[Line]:
     """The lines about a checkpoint: its family, its layers, its size."""
     for d in about.parts:
-        name = f"{d.family} {d.part}".rstrip()
-        facts = [
-            plural(len(d.layers), "layer"),
-            plural(d["heads"], "head"),
-            *([f"{d['kv_heads']} kv heads"] if d["kv_heads"] != d["heads"] else []),
-            f"width {d['width']}",
-            f"head size {d['d_k']}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
-            f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",
-            *(extra_facts(d)),
-        ]
-        yield [(screen.ours(name), "sentence")]
-        yield from screen.flow([(screen.ours(fact), "dim") for fact in facts], screen.dot)
+        yield [(screen.ours(named(d)), "sentence")]
+        yield from screen.flow([(screen.ours(fact), "dim") for fact in facts_of(d)], screen.dot)
         yield from layer_table(d, screen)
         yield []
-    yield [(f"{about.parameters:,} parameters in {size_text(about.bytes)}, {about.types}", "")]
-    for tokens, size in about.trace_bytes.items():
-        yield [(f"one layer's trace of {tokens} tokens: {size_text(size)}", "")]
+    for line in size_lines(about):
+        yield [(line, "")]
+
+
+def named(d: Description) -> str:
+    """The family of a stack, and which part of the model it is."""
+    return f"{d.family} {d.part}".rstrip()
+
+
+def size_lines(about: About) -> list[str]:
+    """The size of a checkpoint, and of one layer's trace."""
+    return [
+        f"{about.parameters:,} parameters in {size_text(about.bytes)}, {about.types}",
+        *(
+            f"one layer's trace of {tokens} tokens: {size_text(size)}"
+            for tokens, size in about.trace_bytes.items()
+        ),
+    ]
+
+
+def facts_of(d: Description) -> list[str]:
+    """A stack in a few words each: its sizes, and the parts that attention has besides."""
+    return [
+        plural(len(d.layers), "layer"),
+        plural(d["heads"], "head"),
+        *([f"{d['kv_heads']} kv heads"] if d["kv_heads"] != d["heads"] else []),
+        f"width {d['width']}",
+        f"head size {d['d_k']}" + (f", values {d['d_v']}" if d["d_v"] != d["d_k"] else ""),
+        f"{d['act']} {'gated ' if d['gated'] else ''}network of {d['intermediate']}",
+        *(extra_facts(d)),
+    ]
 
 
 def extra_facts(d: Description) -> list[str]:
@@ -108,15 +128,21 @@ def norm_places(d: Description) -> str:
     return "before and after each part" if "attention_out_norm" in d.inner else "before each part"
 
 
-def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
-    """A row for each run of layers that are alike."""
-    rows = [["layer", "window", "rope", "scale", "network"]]
+def layer_rows(d: Description) -> list[list[str]]:
+    """A row for each run of layers that are alike, below `LAYER_HEADINGS`."""
+    rows = []
     start = 0
     for index in range(1, len(d.layers) + 1):
         if index == len(d.layers) or d.layers[index] != d.layers[start]:
             span = str(start) if index - start == 1 else f"{start}-{index - 1}"
             rows.append([span, *layer_cells(d, d.layers[start])])
             start = index
+    return rows
+
+
+def layer_table(d: Description, screen: Screen) -> Iterator[Line]:
+    """The layers of a stack as aligned text."""
+    rows = [[*LAYER_HEADINGS], *layer_rows(d)]
     widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
         text = "  ".join(

@@ -165,6 +165,11 @@ class StatsReport:
         pairs = {pair: Tally.total(dump.pairs[pair] for dump in self.dumps) for pair in self.dumps[0].pairs}
         return DumpStats("all", heads, pairs)
 
+    @property
+    def compared(self) -> bool:
+        """True if heads of a dump were held against each other."""
+        return any(dump.pairs for dump in self.dumps)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data, ready for JSON."""
         whole = self.aggregate

@@ -65,7 +65,7 @@ class StatsTable:
         groups = list(report.dumps)
         whole = report.aggregate if len(groups) > 1 else None
         groups += [whole] if whole else []
-        compared = any(group.pairs for group in groups)
+        compared = report.compared
         names = ["head", *HEADINGS.values(), "largest", *(["nearest"] if compared else [])]
         bodies, widths = self.fitting(groups, names)
         yield self.line(names, widths, "label")
@@ -132,20 +132,24 @@ class StatsTable:
         return [(GAP.join([*texts, row[-1]]), style)]
 
     def notes(self, group: DumpStats) -> Iterator[Line]:
-        """Lines on measures that mean nothing here, on rows that see nothing or do not sum to 1."""
-        if all(head.tallies["distance"] is None for head in group.heads):
-            words = "queries have no place among the keys: dist, prev and self mean nothing"
+        for words in notes_on(group):
             yield from self.screen.flow([(self.screen.ours(f"      {words}"), "aside")], " ")
-        for words, counts in (
-            ("rows that see nothing", [head.empty_rows for head in group.heads]),
-            (
-                "rows that do not sum to 1, taken as shares of what they do",
-                [h.uneven_rows for h in group.heads],
-            ),
-        ):
-            if any(counts):
-                told = ", ".join(f"{count} of head {at}" for at, count in enumerate(counts) if count)
-                yield from self.screen.flow([(self.screen.ours(f"      {words}: {told}"), "aside")], " ")
+
+
+def notes_on(group: DumpStats) -> Iterator[str]:
+    """Sentences on measures that mean nothing here, on rows that see nothing or do not sum to 1."""
+    if all(head.tallies["distance"] is None for head in group.heads):
+        yield "queries have no place among the keys: dist, prev and self mean nothing"
+    for words, counts in (
+        ("rows that see nothing", [head.empty_rows for head in group.heads]),
+        (
+            "rows that do not sum to 1, taken as shares of what they do",
+            [head.uneven_rows for head in group.heads],
+        ),
+    ):
+        if any(counts):
+            told = ", ".join(f"{count} of head {at}" for at, count in enumerate(counts) if count)
+            yield f"{words}: {told}"
 
 
 def rollout_lines(found: StatsResult, screen: Screen, precision: int | None) -> Iterator[Element]:

@@ -1,0 +1,191 @@
+"""Pages of tables, which run no script: what each head does, and what a checkpoint is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from html import escape
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import IO, Any
+
+from attnctl.base.errors import AttnError
+from attnctl.base.words import number_text
+from attnctl.drawing.pictures.draw import draw
+from attnctl.drawing.pictures.plot import Figure
+from attnctl.drawing.screen.text import distinct, token_text, visible
+from attnctl.drawing.show.headline import beginning
+from attnctl.pages.describe import model_name
+from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, PLACE, asset, encode_page, image, policy
+from attnctl.verbs.models.about import About
+from attnctl.verbs.models.view import LAYER_HEADINGS, facts_of, layer_rows, named, size_lines
+from attnctl.verbs.stats import DumpStats, HeadStats, StatsReport, StatsResult
+from attnctl.verbs.stats.picture import plots_of
+from attnctl.verbs.stats.view import HEADINGS, LEGEND, notes_on
+
+HEADING = "What each head does"
+FACTS = "means over rows of weights · hover for all digits"
+PICTURED = "Heat maps of {}; the tables below have these numbers."
+ROLLED = "Rollout: how much of each token (across) has reached each place (down)"
+BATTERY = "{tokens} random tokens twice in a row, {draws} draws; heads with {enough:.0%} or more"
+
+Cell = str | tuple[str, str]
+"""What stands in a cell, and where there is more, all digits of it."""
+
+
+def write_stats(found: Sequence[StatsResult], stream: IO[bytes]) -> None:
+    """A page of statistics: their picture, a table for each dump, and what the columns mean.
+
+    Raises AttnError for more dumps than a page holds.
+    """
+    count = sum(len(each.report.dumps) for each in found)
+    if count > MOST_TRACES:
+        raise AttnError(f"{count} dumps: a page holds {MOST_TRACES}; pick one with --trace, or write .csv")
+    shown = [without_folders(each) for each in found]
+    body = [part for each in shown for part in stats_parts(each)]
+    names = [visible(dump.name) for each in shown for dump in each.report.dumps]
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    title = " · ".join([HEADING, *(name + more for name in names[:1])])
+    stream.write(page(title, HEADING, FACTS, body))
+
+
+def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
+    """A page of checkpoints: a table for each part, and their sizes."""
+    names = " · ".join(visible(model_name(each.name)) for each in found)
+    body = []
+    for each in found:
+        for part in each.parts:
+            rows = [(span, *cells) for span, *cells in layer_rows(part)]
+            body.append(table(named(part), LAYER_HEADINGS, rows, [" · ".join(facts_of(part))], words=True))
+        body.append(f"<section>{paragraphs(size_lines(each)[1:])}</section>")
+    sizes = " · ".join(size_lines(each)[0] for each in found)
+    stream.write(page(f"{names} · {sizes}", names, sizes, body))
+
+
+def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
+    """A page of these parts, which are HTML; the other texts are not."""
+    told = {
+        "policy": policy(runs=False),
+        "style": asset("style.css"),
+        "title": escape(title),
+        "heading": escape(heading),
+        "facts": escape(facts),
+        "body": "\n".join(body),
+    }
+    return encode_page(PLACE.sub(lambda place: told[place[1]], asset("tables.html")))
+
+
+# --- statistics ---
+
+
+def stats_parts(found: StatsResult) -> Iterator[str]:
+    """What a battery calls the heads, pictures of the measures, tables, and what their columns mean."""
+    if "battery" in found.more:
+        yield battery_table(found.more["battery"])
+    plots = plots_of(found)
+    for some in filter(None, (plots[:1], plots[1:])):
+        titles = ", ".join(plot.title for plot in some)
+        picture = image(draw(Figure("", (), some)).svg, PICTURED.format(titles))
+        yield f'<section class="scroll" tabindex="0" aria-label="{escape(titles)}">{picture}</section>'
+    groups = list(found.report.dumps)
+    whole = found.report.aggregate if len(groups) > 1 else None
+    for group in [*groups, *([replace(whole, name="all together")] if whole else [])]:
+        yield group_table(group)
+    if found.rolled is not None and found.rolled.size <= MOST_PLAIN:
+        words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
+        rows = [(word, *map(number, row)) for word, row in zip(words, found.rolled.tolist(), strict=True)]
+        yield table(ROLLED, ["", *words], rows)
+    meanings = {word: means for word, means in LEGEND.items() if word != "nearest" or found.report.compared}
+    terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in meanings.items())
+    yield f'<section><dl class="terms">{terms}</dl></section>'
+
+
+def group_table(group: DumpStats) -> str:
+    """The heads of a dump, or of all."""
+    names = ["head", *HEADINGS.values(), "largest", *(["nearest"] if group.pairs else [])]
+    rows = []
+    for at, head in enumerate(group.heads):
+        near = group.nearest(at)
+        nearest = (f"{near[0]} at {near[1]:.2f}", number_text(near[1])) if near else "–"
+        row = (str(at), *map(number, head.means.values()), largest(head), nearest)
+        rows.append(row[: len(names)])
+    said, rest = beginning(group.sentence or "")
+    more = f" … {rest} more characters" if rest else ""
+    return table(group.name, names, rows, [*([said + more] if said else []), *notes_on(group)])
+
+
+def number(value: float | None) -> Cell:
+    return "–" if value is None else (f"{value:.2f}", number_text(value))
+
+
+def largest(head: HeadStats) -> Cell:
+    """`0.91 love→AI`."""
+    if head.largest is None:
+        return "–"
+    places = head.largest.tokens or tuple(map(str, head.largest.at[-2:]))
+    return f"{head.largest.value:.2f} {'→'.join(map(token_text, places))}", number_text(head.largest.value)
+
+
+def battery_table(found: dict[str, Any]) -> str:
+    """Layers down, heads across: what the battery calls each head."""
+    heads = {(each["layer"], each["head"]): " ".join(each["names"]) for each in found["heads"]}
+    layers, columns = (sorted({place[axis] for place in heads}) for axis in (0, 1))
+    rows = [(f"layer {at}", *(heads.get((at, head)) or "·" for head in columns)) for at in layers]
+    notes = [f"{name}: {means}" for name, means in found["definitions"].items()]
+    return table(BATTERY.format_map(found), ["", *map(str, columns)], rows, notes, words=True)
+
+
+def without_folders(found: StatsResult) -> StatsResult:
+    """Statistics whose dumps are named without the folders of this machine."""
+    names = [
+        each.name if each.name == each.sentence else file_name(each.name) for each in found.report.dumps
+    ]
+    named = zip(found.report.dumps, distinct(names), strict=True)
+    return replace(found, report=StatsReport(tuple(replace(each, name=name) for each, name in named)))
+
+
+def file_name(path: str) -> str:
+    """`/home/me/a.json` -> `a.json`; a path from here stays."""
+    away = (
+        PurePosixPath(path).is_absolute() or PureWindowsPath(path).drive or ".." in re.split(r"[\\/]", path)
+    )
+    return re.split(r"[\\/]", path)[-1] if away else path
+
+
+# --- HTML ---
+
+
+def table(
+    caption: str,
+    names: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    notes: Sequence[str] = (),
+    *,
+    words: bool = False,
+) -> str:
+    """A table with a heading for each row and column, and notes below; it scrolls by itself."""
+    head = "".join(f'<th scope="col">{text(name)}</th>' if name else "<td></td>" for name in names)
+    body = "\n".join(
+        f'<tr><th scope="row">{text(str(first))}</th>{"".join(map(cell, rest))}</tr>'
+        for first, *rest in rows
+    )
+    kind = "texts" if words else "numbers"
+    return (
+        f'<section class="scroll" tabindex="0" aria-label="{text(caption)}"><table class="{kind}">'
+        f"<caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+        f"{paragraphs(notes)}</section>"
+    )
+
+
+def cell(shown: Cell) -> str:
+    if isinstance(shown, str):
+        return f"<td>{text(shown)}</td>"
+    return f'<td title="{shown[1]}">{text(shown[0])}</td>'
+
+
+def paragraphs(lines: Sequence[str]) -> str:
+    return "".join(f'<p class="note">{text(line)}</p>' for line in lines)
+
+
+def text(words: str) -> str:
+    return escape(visible(words))
