@@ -218,8 +218,8 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     with progress("random tokens") as moved:
         found = battery(name, open_model(name).rows("embed"), settings, moved)
     more = {"texts": len(texts), "battery": battery_data(found)}
-    told = out if texts or out.wanted == "json" else out._replace(printed=False)
-    give(StatsResult(report, more=more), told, how)
+    shown = out if texts or out.wanted == "json" else out._replace(printed=False)
+    give(StatsResult(report, more=more), shown, how)
     if out.printed and out.wanted == "table":
         from attnctl.drawing.screen.output import output_for, print_lines, screen_of
 

@@ -11,21 +11,20 @@ from typing import IO, Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import number_text
-from attnctl.drawing.pictures.draw import draw
+from attnctl.drawing.pictures.draw import describe_plot, draw
 from attnctl.drawing.pictures.plot import Figure
 from attnctl.drawing.screen.text import distinct, token_text, visible
 from attnctl.drawing.show.headline import beginning
 from attnctl.pages.describe import model_name
 from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, PLACE, asset, encode_page, image, policy
 from attnctl.verbs.models.about import About
-from attnctl.verbs.models.view import LAYER_HEADINGS, facts_of, layer_rows, named, size_lines
+from attnctl.verbs.models.view import LAYER_HEADINGS, facts_of, layer_rows, size_lines, stack_name
 from attnctl.verbs.stats import DumpStats, HeadStats, StatsReport, StatsResult
 from attnctl.verbs.stats.picture import plots_of
 from attnctl.verbs.stats.view import HEADINGS, LEGEND, notes_on
 
 HEADING = "What each head does"
 FACTS = "means over rows of weights · hover for all digits"
-PICTURED = "Heat maps of {}; the tables below have these numbers."
 ROLLED = "Rollout: how much of each token (across) has reached each place (down)"
 BATTERY = "{tokens} random tokens twice in a row, {draws} draws; heads with {enough:.0%} or more"
 
@@ -56,7 +55,9 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
     for each in found:
         for part in each.parts:
             rows = [(span, *cells) for span, *cells in layer_rows(part)]
-            body.append(table(named(part), LAYER_HEADINGS, rows, [" · ".join(facts_of(part))], words=True))
+            body.append(
+                table(stack_name(part), LAYER_HEADINGS, rows, [" · ".join(facts_of(part))], words=True)
+            )
         body.append(f"<section>{paragraphs(size_lines(each)[1:])}</section>")
     sizes = " · ".join(size_lines(each)[0] for each in found)
     stream.write(page(f"{names} · {sizes}", names, sizes, body))
@@ -64,7 +65,7 @@ def write_model(found: Sequence[About], stream: IO[bytes]) -> None:
 
 def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
     """A page of these parts, which are HTML; the other texts are not."""
-    told = {
+    places = {
         "policy": policy(runs=False),
         "style": asset("style.css"),
         "title": escape(title),
@@ -72,7 +73,7 @@ def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
         "facts": escape(facts),
         "body": "\n".join(body),
     }
-    return encode_page(PLACE.sub(lambda place: told[place[1]], asset("tables.html")))
+    return encode_page(PLACE.sub(lambda place: places[place[1]], asset("tables.html")))
 
 
 # --- statistics ---
@@ -85,7 +86,8 @@ def stats_parts(found: StatsResult) -> Iterator[str]:
     plots = plots_of(found)
     for some in filter(None, (plots[:1], plots[1:])):
         titles = ", ".join(plot.title for plot in some)
-        picture = image(draw(Figure("", (), some)).svg, PICTURED.format(titles))
+        said = " ".join(describe_plot(plot, plot.scale()) for plot in some)
+        picture = image(draw(Figure("", (), some)).svg, said)
         yield f'<section class="scroll" tabindex="0" aria-label="{escape(titles)}">{picture}</section>'
     groups = list(found.report.dumps)
     whole = found.report.aggregate if len(groups) > 1 else None
@@ -95,9 +97,15 @@ def stats_parts(found: StatsResult) -> Iterator[str]:
         words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
         rows = [(word, *map(number, row)) for word, row in zip(words, found.rolled.tolist(), strict=True)]
         yield table(ROLLED, ["", *words], rows)
-    meanings = {word: means for word, means in LEGEND.items() if word != "nearest" or found.report.compared}
+    if groups:
+        yield legend(compared=found.report.compared)
+
+
+def legend(*, compared: bool) -> str:
+    """The meaning of each column; `compared` says that heads were held against each other."""
+    meanings = {word: means for word, means in LEGEND.items() if word != "nearest" or compared}
     terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in meanings.items())
-    yield f'<section><dl class="terms">{terms}</dl></section>'
+    return f'<section><dl class="terms">{terms}</dl></section>'
 
 
 def group_table(group: DumpStats) -> str:
@@ -140,8 +148,8 @@ def without_folders(found: StatsResult) -> StatsResult:
     names = [
         each.name if each.name == each.sentence else file_name(each.name) for each in found.report.dumps
     ]
-    named = zip(found.report.dumps, distinct(names), strict=True)
-    return replace(found, report=StatsReport(tuple(replace(each, name=name) for each, name in named)))
+    pairs = zip(found.report.dumps, distinct(names), strict=True)
+    return replace(found, report=StatsReport(tuple(replace(each, name=name) for each, name in pairs)))
 
 
 def file_name(path: str) -> str:

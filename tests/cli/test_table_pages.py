@@ -207,7 +207,9 @@ def test_a_page_of_a_model_has_what_stdout_says(call, family):
 
 def test_without_texts_the_battery_is_written(call):
     assert call("stats", "--model", QWEN, "-o", "x.html", "-o", "x.json") == (0, "", "")
-    (table,) = Page(Path("x.html").read_text()).tables
+    found = Page(Path("x.html").read_text())
+    (table,) = found.tables
+    assert "entropy" not in found.text, "no legend without its columns"
     heads = json.loads(Path("x.json").read_text())["battery"]["heads"]
     cells = [cell for row in table["rows"][1:] for cell, _ in row[1:]]
     assert cells == [" ".join(head["names"]) or "·" for head in heads]

@@ -69,7 +69,7 @@ def cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
 def model_lines(about: About, screen: Screen) -> Iterator[Line]:
     """The lines about a checkpoint: its family, its layers, its size."""
     for d in about.parts:
-        yield [(screen.ours(named(d)), "sentence")]
+        yield [(screen.ours(stack_name(d)), "sentence")]
         yield from screen.flow([(screen.ours(fact), "dim") for fact in facts_of(d)], screen.dot)
         yield from layer_table(d, screen)
         yield []
@@ -77,7 +77,7 @@ def model_lines(about: About, screen: Screen) -> Iterator[Line]:
         yield [(line, "")]
 
 
-def named(d: Description) -> str:
+def stack_name(d: Description) -> str:
     """The family of a stack, and which part of the model it is."""
     return f"{d.family} {d.part}".rstrip()
 
