@@ -7,6 +7,7 @@ from typing import get_type_hints
 import numpy as np
 from hypothesis import strategies as st
 
+import attnctl.math.derivation  # noqa: F401  (an op registers itself where it is imported)
 from attnctl.base.errors import AttnError
 from attnctl.math.ops import Block, LayerNorm, RMSNorm
 from attnctl.math.ops.base import LEAD, parse

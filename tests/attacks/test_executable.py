@@ -109,7 +109,7 @@ def carried_out(attack, folder, good):
     path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-c", LIMITED, "bash", "attnctl", *attack.args],
-        cwd=folder, env={"PATH": path, "HOME": str(folder), "LC_ALL": "C.UTF-8"},
+        cwd=folder, env={"PATH": path, "HOME": str(folder), "LC_ALL": "C.UTF-8", "ATTNCTL_LAST": "off"},
         input=attack.stdin, capture_output=True, check=False, timeout=10 * SECONDS,
     )  # fmt: skip
     after = snapshot(folder)
