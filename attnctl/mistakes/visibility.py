@@ -40,7 +40,7 @@ def hiding(case: WrongStep, rules: Sequence[VisibilityRule], offset: PerBatch = 
 
 
 def kept_rules(hide: Hide) -> list[VisibilityRule]:
-    """The rules that do not depend on where a query stands."""
+    """The rules but for the causal one and windows, in place of which others are tried."""
     return [rule for rule in hide.rules if not isinstance(rule, (Causal, Window))]
 
 

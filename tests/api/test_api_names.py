@@ -35,6 +35,7 @@ SENTENCE = "I love AI"
 def test_dir_shows_the_verbs_and_no_modules():
     assert set(dir(attnctl)) == VERBS | {"Trace", "AttnError", "__version__"}
     assert all(callable(getattr(attnctl, name)) for name in VERBS)
+    assert set(attnctl.__all__) == {*attnctl.HOMES, "__version__"}
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def why_unfounded(record: Record, walk: Walk, name: str) -> Unjudged:
     step = walk.derivation[name]
     if isinstance(step.op, Unstated):
         why = "nothing says how it came about"
-        option = f"; no option asks for it, as {step.op.option} does" if step.op.option else ""
+        option = f"; {step.op.option} would, and was not given" if step.op.option else ""
         return Unjudged(name, why + option, (), "Say so by the options, or leave it out")
     missing = tuple(each for each in step.inputs if each not in record and walk.values.get(each) is None)
     return Unjudged(name, "what it is computed from is not recorded", missing)
