@@ -56,3 +56,23 @@ def test_every_sample_sentence_runs(workplace):
     assert len(done.stdout.splitlines()) == len(
         (ROOT / "samples" / "sentences.txt").read_text().splitlines()
     )
+
+
+def test_someone_who_scripts(workplace):
+    done = workplace.shell("samples/scripter.sh")
+    assert (done.returncode, done.stderr) == (0, b"")
+    weights, *entropies, code, verdict, percent, agrees = done.stdout.decode().splitlines()
+    assert weights == "0.026\t0.065\t0.91"
+    assert entropies == ["'-[0],1.314", "'-[1],1.426", "'-[2],1.366", "all,1.369"]
+    assert (code, percent, agrees) == ("exit 1", "91", "true")
+    assert verdict == "differ: attention_weights is the first of 4 that differ (15 steps compared)"
+
+
+def test_someone_who_errs_is_told_what_to_write(workplace):
+    done = workplace.shell("samples/erring.sh")
+    assert (done.returncode, done.stdout) == (0, b"")
+    said = done.stderr.decode().splitlines()
+    slips = (ROOT / "samples" / "erring.sh").read_text().count("\nerr attnctl")
+    assert len(said) == slips
+    assert all(line.startswith("attnctl: ") for line in said)
+    assert sum("did you mean" in line or "there are" in line or "writes one" in line for line in said) >= 7
