@@ -31,8 +31,12 @@ async function start() {
     document.querySelector("main").hidden = false;
     const lens = new Lens(page, new Blocks(page.blocks, (number) => by(`b${number}`).textContent), by);
     traceButtons(by("traces"), page.traces, (trace) => lens.lock({ trace }));
-    whenColoursChange(() => lens.redraw());
-    await lens.start();
+    const started = lens.start();
+    whenColoursChange(async () => {
+      await started; // a notebook may say its theme before there is anything to draw again
+      lens.redraw();
+    });
+    await started;
   }
   document.documentElement.dataset.ready = "yes";
 }
