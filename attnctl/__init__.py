@@ -92,7 +92,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What completion offers: the verbs, and no modules."""
+    """Offer the verbs to completion, and no modules."""
     return __all__
 
 

@@ -1,4 +1,4 @@
-"""How a value shows itself, as text and in notebooks, without importing what draws it.
+"""Values that show themselves as text and in notebooks, without importing what draws them.
 
 Values stand below their views. The package registers the views by name when it is imported.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong, and the exit code that says so."""
+"""The errors a user may meet, and the exit code of each."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class CheckOptions(NamedTuple):
-    """How far off a number may be, and how the answer is given."""
+    """The tolerance of a check, and the form of its answer."""
 
     decimals: Annotated[
         int | None,
@@ -161,7 +161,7 @@ def check(  # noqa: PLR0913  (a group of options each)
 
 
 def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump:
-    """What is to be checked: a dump, or an exercise, or the run that is named."""
+    """Read the dump or exercise to check, or carry out the run that is named."""
     from attnctl.cli.attend import renames
     from attnctl.store.source import only_one
     from attnctl.verbs.check.exercise import UnfilledDump, read
@@ -208,7 +208,7 @@ def useless(model: PortOptions, config: str | None, attention: Given) -> list[st
 
 
 def intent_of(port: PortOptions, trace: Trace) -> Any:
-    """What the layer of a model means, None where no model is given."""
+    """Return the intent of a model's layer; None where no model is given."""
     if port.model is None or port.layer is None:
         return None
     from attnctl.models.forward import embed_ids
@@ -269,7 +269,7 @@ def senseless(how: CheckOptions) -> list[str]:
 
 
 def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
-    """What was intended, by the options over the dump's own config; None where only the dump says it."""
+    """Lay the options over the dump's own config; None where nothing but the dump says what was meant."""
     if not (config or attention):
         return None
     from attnctl.cli.settings import settings_from
@@ -279,7 +279,7 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
 
 
 def strictness(how: CheckOptions, exercise: UnfilledDump) -> Strictness:
-    """How far off a number may be; an exercise may say itself to how many decimals it is filled in."""
+    """Derive the tolerance; an exercise may say to how many decimals it is filled in."""
     from attnctl.evidence.record import Strictness
 
     decimals, own = how.decimals, exercise.trace.header.get("decimals")

@@ -1,4 +1,4 @@
-"""How commands parse, suggest and show their help: options in sections, examples, the terminal's width."""
+"""Typer commands of our own: options in sections, examples in the help, the terminal's width."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def usage_word(argument: Any) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """What a line has room for: up to the first full stop, semicolon, bracket or list."""
+    """Cut a help text for a one-line list: at the first full stop, semicolon, bracket or list."""
     short = re.split(r"\. |; | \(", text, maxsplit=1)[0].rstrip(".")
     before, _, rest = short.partition(": ")
     return f"{before if len(before.split()) > 3 and rest else short}."

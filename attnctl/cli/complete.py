@@ -1,4 +1,4 @@
-"""How a word on the command line may go on: choices, steps, configs, cells of a dump."""
+"""Completion of words on the command line: choices, steps, configs, cells of a dump."""
 
 from __future__ import annotations
 

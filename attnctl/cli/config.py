@@ -70,7 +70,7 @@ def init(
 
 
 def beside(path: str) -> Callable[[str], str]:
-    """What makes a file's name relative to the folder of a path, as a config there has to name it."""
+    """Return the function that names a file as a config in the folder of `path` has to name it."""
     folder = os.path.dirname(path)  # noqa: PTH120  pathlib would rewrite ./x
     return lambda file: file if not folder or os.path.isabs(file) else os.path.relpath(file, folder)  # noqa: PTH117
 

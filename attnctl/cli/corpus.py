@@ -57,7 +57,7 @@ def given_of(how: CorpusOptions) -> dict[str, bool]:
 
 
 def is_part(path: str) -> bool:
-    """Whether a file has the statistics of a corpus to the last digit, not a table or a picture of them."""
+    """True for a file that has all digits of a corpus's statistics, not for a table or picture of them."""
     from attnctl.formats import FINDINGS
     from attnctl.store.files import format_for
 
@@ -65,7 +65,6 @@ def is_part(path: str) -> bool:
 
 
 def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions) -> Job:
-    """What is to be measured."""
     from attnctl.cli.settings import settings_from
     from attnctl.inputs.config.settings import Settings
     from attnctl.verbs.corpus import Job
@@ -99,7 +98,7 @@ def measure(job: Job, cluster: str | None, files: Sequence[str]) -> CorpusPart |
 
 
 def is_complete(path: str, empty: CorpusPart) -> bool:
-    """Whether a file holds this very part already."""
+    """True where the file holds this very part already."""
     from attnctl.verbs.corpus import read_part
 
     if not Path(path).is_file():
@@ -136,7 +135,6 @@ def write_part(part: CorpusPart, path: str) -> None:
 
 
 def print_headline(part: CorpusPart) -> None:
-    """What was measured, above the table."""
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.corpus.view import headline
 

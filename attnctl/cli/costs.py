@@ -1,4 +1,4 @@
-"""What runs would cost, as a table or JSON."""
+"""The cost of runs, as a table or JSON."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class ComparisonOptions(NamedTuple):
-    """What to compare, and what counts as different."""
+    """The steps to compare, and the difference that counts."""
 
     step: Annotated[
         str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")

@@ -43,7 +43,7 @@ GRADE_FORMATS = ("table", "json", "csv", "gradescope", "otter")
 
 
 class SheetOptions(NamedTuple):
-    """What is to be filled in, by whom, and to how many decimals."""
+    """The steps to be filled in, the students, and the decimals of a sheet."""
 
     blank: Annotated[
         str | None, option("The steps to be filled in, separated by commas.", metavar="STEP,…")
@@ -117,7 +117,7 @@ def make(
 
 
 def senseless(sheet: SheetOptions, output: list[str]) -> Iterator[str]:
-    """What must be said, and what cannot be said together."""
+    """Yield a problem for each option that is missing, and for options that exclude each other."""
     if sheet.blank is None:
         yield "--blank: which steps are to be filled in? like --blank scores,attention_weights"
     if sheet.seed_from is not None and not sheet.seed_from.strip():
@@ -177,7 +177,7 @@ def is_folder(target: str) -> bool:
 
 
 class TaskOptions(NamedTuple):
-    """What was to be done, whatever the sheets say."""
+    """The task that the teacher set, whatever the sheets say."""
 
     blank: Annotated[
         str | None, option("With -c: the steps that were to be filled in.", metavar="STEP,…")
@@ -188,7 +188,7 @@ class TaskOptions(NamedTuple):
 
 
 class GradeOptions(NamedTuple):
-    """How the grades are given."""
+    """The form of the grades."""
 
     format: Annotated[
         str | None,
@@ -265,7 +265,7 @@ def grade(
 
 
 class Places(NamedTuple):
-    """Where grades go: files of all of them, a file for each hand-in, and stdout."""
+    """The places grades go to: files of all of them, a file for each hand-in, and stdout."""
 
     together: list[str]
     apart: list[str]

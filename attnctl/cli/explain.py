@@ -36,7 +36,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class ExplainOptions(NamedTuple):
-    """How much of an explanation to show."""
+    """The depth and length of an explanation."""
 
     depth: Annotated[int | None, option("Lines of the derivation to go back, as a tree (1)."), whole(1)] = (
         None

@@ -91,7 +91,7 @@ def text_of(traces: Sequence[Trace]) -> str:
 
 
 def is_of_a_sentence(trace: Trace) -> bool:
-    """Whether its config has all that it takes to carry it out again."""
+    """True where the dump's config has all that it takes to carry it out again."""
     patched = any("@" in str(edit) for edit in trace.config.get("edits", ()))
     return bool(trace.config.get("vocab")) and "model" not in trace.header and not patched
 

@@ -21,7 +21,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class InsteadOptions(NamedTuple):
-    """What is done in place of a lesson."""
+    """The things `learn` can do in place of a lesson."""
 
     list_them: Annotated[bool, option("List the lessons, and which are done.", "--list")] = False
     hint: Annotated[bool, option("Print the hints of the lesson.", "--hint")] = False
@@ -233,7 +233,7 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
 
 
 def verdict_of(lesson: Lesson, given: dict[str, Any], path: str) -> AnswerVerdict | None:
-    """What is said of the answer to a lesson; None where there is none."""
+    """Grade the answer to a lesson; None where no answer was given."""
     from attnctl.verbs.learn import grade
 
     if lesson.name not in given:

@@ -89,7 +89,7 @@ def model_settings(flags: Given, max_memory: int | None) -> Any:
 
 
 def sources_of(model: ModelOptions, sentences: Sequence[str], context: str | None) -> "list[ModelInput]":
-    """What the model is run on: each sentence, or ids.
+    """Return what the model is run on: each sentence, or ids.
 
     Raises AttnError where there is neither, or both.
     """
@@ -154,7 +154,7 @@ def print_model_costs(
 def print_map(
     name: str, sources: "Sequence[ModelInput]", settings: Any, view: ViewOptions, output: OutputOptions
 ) -> None:
-    """What each head of each layer does on this text."""
+    """Print the map of a model: a name for each head of each layer on this text."""
     from attnctl.cli.output import chosen_format, emit
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress

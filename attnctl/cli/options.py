@@ -128,7 +128,7 @@ MemoryOption = Annotated[
 
 
 class CostOptions(NamedTuple):
-    """What a run may take, and what it would."""
+    """The memory a run may take, and whether to print its cost instead."""
 
     max_memory: MemoryOption = None
     cost: Annotated[
@@ -137,7 +137,7 @@ class CostOptions(NamedTuple):
 
 
 class ViewOptions(NamedTuple):
-    """What to show of a trace, and how."""
+    """The part of a trace to show, and its form."""
 
     step: Annotated[
         str | None, option("Only these steps, by name, separated by commas.", metavar="NAME,…")
@@ -177,7 +177,7 @@ class ViewOptions(NamedTuple):
 
 
 class OutputOptions(NamedTuple):
-    """Where a trace goes."""
+    """The format and the files a trace is written to."""
 
     format: Annotated[
         str | None,
@@ -217,7 +217,7 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """What messages call it: --d-model, or its shortest name: -o."""
+        """The flag that messages use: --d-model, or its shortest name: -o."""
         info = self.parameter.annotation.__metadata__[0]
         names = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str)]
         return min(names, key=len, default=f"--{self.parameter.name.replace('_', '-')}")
@@ -334,7 +334,7 @@ def read_all(options: list[Option], texts: Given) -> Given:
 
 
 def gather(annotation: Any, options: list[Option], values: Given) -> Any:
-    """What a command takes for one parameter: a value, a named tuple, or the settings that are given."""
+    """Build the value of one parameter: itself, a named tuple, or the settings that are given."""
     mine = {each.parameter.name: values[each.parameter.name] for each in options}
     if hasattr(annotation, "_field_defaults"):
         return annotation(**mine)

@@ -165,7 +165,6 @@ def no_story(view: ViewOptions) -> Iterator[str]:
 
 
 def look_of(view: ViewOptions) -> Look:
-    """How pictures are drawn."""
     from attnctl.drawing.show.picture import Look
 
     steps = wanted_steps(view.step)
@@ -234,7 +233,6 @@ def warn(traces: Sequence[Trace]) -> None:
 
 
 def table_view(view: ViewOptions) -> View:
-    """How tables are drawn."""
     from attnctl.drawing.show.tables import View
 
     steps = wanted_steps(view.step)

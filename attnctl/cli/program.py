@@ -110,7 +110,7 @@ def not_utf_8(args: list[str]) -> Iterator[str]:
 
 
 def usage(error: TyperException, args: list[str]) -> str:
-    """What was wrong with the command line, and where its help is."""
+    """Report a usage error on stderr, and the command whose help explains it."""
     from attnctl.cli.app import COMMANDS
 
     context = getattr(error, "ctx", None)
@@ -125,7 +125,7 @@ def usage(error: TyperException, args: list[str]) -> str:
 
 
 def what_is_wrong(error: TyperException) -> str:
-    """What was wrong with the command line; the options most like one that there is not."""
+    """Say what is wrong with the command line, with the options most like an unknown one."""
     option = getattr(error, "option_name", None)
     context = getattr(error, "ctx", None)
     if not hasattr(error, "possibilities") or option is None or context is None:

@@ -1,4 +1,4 @@
-"""What takes longer than half a second says so: on stderr, and only on a terminal."""
+"""Progress of work that takes longer than half a second: on stderr, and only on a terminal."""
 
 from __future__ import annotations
 

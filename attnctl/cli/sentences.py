@@ -12,7 +12,7 @@ from attnctl.cli.source import CONFIG, DUMP, SENTENCE, NamedInput, kind_of, sour
 
 
 class RunRequest(NamedTuple):
-    """What `run` is asked to run: what its settings come from, and the sentences beside it."""
+    """A run as `run` is asked for it: the source of its settings, and the sentences beside it."""
 
     source: NamedInput
     sentences: list[str]

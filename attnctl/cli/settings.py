@@ -51,7 +51,7 @@ def put_together(flags: Given, base: Settings) -> Given:
 
 
 def place_of_setting(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Path], str]:
-    """Where a value was written: as a flag, or wherever the config has it."""
+    """Return the place a value was written at: its flag, or its line in the config."""
     configured = base is not Settings().where
 
     def where(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a positional SOURCE names, in every verb: a dump, a config, an example, the last run, a sentence."""
+"""The positional SOURCE of every verb: a dump, a config, an example, the last run, or a sentence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HELP = "A dump, a config (.yaml), example:NAME, last (the run before), - for std
 
 
 class NamedInput(NamedTuple):
-    """What is read, or run; `config` is what the settings of a run are laid over."""
+    """A dump to read or a run to carry out; the settings of a run are laid over those of `config`."""
 
     kind: str
     text: str | None
@@ -95,7 +95,7 @@ class NamedInput(NamedTuple):
     def traces(
         self, flags: Given, trace: str | None = None, rename: Mapping[str, str] | None = None
     ) -> list[Trace]:
-        """What there is to look at: the traces of the dump, or the one of the run."""
+        """Return the traces of the dump, or the one of the run."""
         return [self.run(flags)] if self.is_run else self.read(trace, rename)
 
     def unused(self, of_files: Given, of_runs: Given) -> Iterator[str]:
@@ -114,7 +114,7 @@ class NamedInput(NamedTuple):
 
 
 def source_of(text: str | None, config: str | None = None) -> NamedInput:
-    """What a word of the command line names; left out, the sentence of the config.
+    """Resolve a SOURCE of the command line; left out, it is the sentence of the config.
 
     Raises AttnError for a config beside another one.
     """
@@ -127,7 +127,7 @@ def source_of(text: str | None, config: str | None = None) -> NamedInput:
 
 
 def kind_of(text: str) -> str:
-    """Whether this is a file that is there, or named like one; `example:NAME`; or else a sentence."""
+    """Tell the kind of a SOURCE: a file that is there or is named like one, an example, or a sentence."""
     if text == STANDARD_INPUT or is_last(text):
         return DUMP
     path = SELECTION.sub("", text) if not is_file(text) else text
@@ -168,5 +168,5 @@ def is_last(text: str) -> bool:
 
 
 def is_file(path: str) -> bool:
-    """Whether something is there that can be read: a file, a pipe, a device."""
+    """True for anything that can be read: a file, a pipe, a device."""
     return os.path.exists(path) and not os.path.isdir(path)  # noqa: PTH110, PTH112  (never raise)

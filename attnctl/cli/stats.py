@@ -37,7 +37,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 class StatsOptions(NamedTuple):
-    """What to measure, and how to write it."""
+    """The measures to take, and the form they are written in."""
 
     rollout: Annotated[
         bool, option("Take the dumps as layers of one sentence and roll attention out.", "--rollout")
@@ -65,7 +65,7 @@ class StatsOptions(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Where statistics go: the format of stdout, files, and whether stdout has them at all."""
+    """The destinations of statistics: the format of stdout, files, and whether stdout has them at all."""
 
     wanted: str
     files: list[str]

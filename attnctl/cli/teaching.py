@@ -201,7 +201,7 @@ def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
 
 
 def grade_file(lesson: Lesson, path: str, trace: Trace) -> tuple[str, AnswerVerdict]:
-    """What a program prints, and what its arrays are worth; a dump's alone."""
+    """Grade a dump, or the arrays of a program that is run; returns what the program printed, too."""
     from attnctl.verbs.learn import AnswerVerdict, grade
     from attnctl.verbs.learn.program import run_program
 

@@ -26,7 +26,7 @@ class Unconverted:
 
 
 def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
-    """What the shell gave; Typer sees to what is missing, and to options with a callback."""
+    """Return the word the shell gave; Typer handles what is missing, and options with a callback."""
     missing = value in (None, ())
     if (missing and parameter.required) or (parameter.callback and not missing):
         return convert(context, value)
@@ -34,7 +34,7 @@ def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, va
 
 
 def completions(parameter: Any, otherwise: Callable[[Any, str], Any], context: Any, incomplete: str) -> Any:
-    """How a word of this parameter may go on; left to Typer where nothing is known of it."""
+    """Complete a word of this parameter; Typer does where nothing is known of it."""
     from attnctl.cli.complete import words
 
     found = words(parameter.name, parameter.metavar, context.params, incomplete)

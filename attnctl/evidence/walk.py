@@ -135,7 +135,7 @@ class Walker:
         return said_of(record, name, gap, blurred), value
 
     def cancels(self, step: Step, expected: Known, values: dict[str, Known | None]) -> bool:
-        """Whether a sum comes to nothing but rounding: it should be 0, however little that varies.
+        """True for a sum that comes to nothing but rounding: it should be 0, however little that varies.
 
         So is the gradient by b_K: softmax does not see what is added to all scores of a row.
         """

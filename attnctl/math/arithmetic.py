@@ -193,7 +193,7 @@ ROUNDINGS = 4
 
 
 def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
-    """What the expression comes to as `code` writes it, and how far off a machine may honestly be.
+    """Evaluate the expression as `code` writes it, with how far off a machine may honestly be.
 
     The second is a running error analysis (Higham 2002, sections 2.1 and 3.3) for numbers whose
     unit of rounding is `eps` and whose smallest is `tiny`, whatever the order in which sums were
@@ -232,7 +232,7 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
 
 
 def uncertainty(number: Number | Rest, eps: float, tiny: float) -> float:
-    """How far off a number may be before anything is done with it; one that was read is what it is."""
+    """Return the error a number has before anything is done with it; one that was read has none."""
     if isinstance(number, Rest):
         return eps * abs(number.value) + tiny
     return 0.0 if number.source else eps * (abs(number.value) + number.spread) + tiny

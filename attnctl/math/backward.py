@@ -46,7 +46,7 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
 
 
 def root_of(steps: Container[str]) -> str:
-    """What the loss is a function of: the output, or where nothing projects it, that of the heads."""
+    """Return the step the loss is a function of: the output, or the heads' where nothing projects it."""
     return OUTPUT if OUTPUT in steps else HEAD_OUTPUTS
 
 

@@ -81,14 +81,14 @@ class Rotary:
 
     @property
     def formula(self) -> str:
-        """How far a row is turned."""
+        """The words of a formula for the angle of a row."""
         angle = "pos · frequency" if self.frequencies else "pos · θ^(−2i/d)"
         return f"turned by {angle}" + (f", times {self.factor:g}" if self.factor != 1 else "")
 
 
 @dataclass(frozen=True)
 class LayerParts:
-    """What the attention of a layer of a trained model has besides: its norms and what surrounds it.
+    """The parts that the attention of a trained model's layer has besides: its norms and what surrounds it.
 
     `norm` makes X of `hidden`, `latent_norm` brings the latent rows to one scale, `output_norm` the
     output before it is added to `hidden` (to X where `from_norm`), times `residual`.
@@ -104,7 +104,7 @@ class LayerParts:
 
 @dataclass(frozen=True)
 class Variant(Kind):
-    """What kind of attention to derive.
+    """The kind of attention to derive.
 
     `given` names the arrays that will be handed in (with how each came about, as its formula);
     what is not given is derived. `offset` is the number of keys that precede query 0.
@@ -255,7 +255,7 @@ def rotations(v: Variant, at: Latest) -> Lines:
 
 
 def norms_of_rotated(v: Variant, at: Latest) -> Lines:
-    """The same norms, where they come after the rotation."""
+    """The norms of Q and K, where they come after the rotation."""
     if v.qk_norm is not None and v.qk_norm.after_rotation:
         yield from head_norms(v, at, v.qk_norm)
 
@@ -316,7 +316,7 @@ def attention(v: Variant, at: Latest) -> Lines:
 
 
 def biases(v: Variant, at: Latest) -> Lines:
-    """What is added to the scores: ALiBi's slopes, a given bias."""
+    """Terms added to the scores: ALiBi's slopes, a given bias."""
     if any(isinstance(rule, Alibi) for rule in v.rules):
         name = "alibi_scores" if "bias" in v.given else "biased_scores"
         yield line(name, Slope(v.offset), (at["S"],), "S − slope · |query − key|")
@@ -330,7 +330,7 @@ def biases(v: Variant, at: Latest) -> Lines:
 
 
 def masking(v: Variant, at: Latest) -> Lines:
-    """What is hidden: every visibility rule and the given mask at once."""
+    """Scores hidden by every visibility rule and the given mask at once."""
     rules = tuple(rule for rule in v.rules if isinstance(rule, VisibilityRule))
     mask = ("mask",) if "mask" in v.given else ()
     yield from given(v, "mask")
@@ -400,7 +400,7 @@ def derive(v: Variant) -> Derivation:
 
 
 def with_batch(step: Step) -> Step:
-    """The same line with a leading batch axis, where the batch has one of it for each member."""
+    """Return the line with a leading batch axis, where the batch has one of it for each member."""
     if names.TABLE[step.name].once or step.axes[0] == "batch":
         return step
     return Step(step.name, step.op, step.inputs, ("batch", *step.axes), step.formula, step.symbol)

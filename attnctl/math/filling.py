@@ -42,7 +42,7 @@ EPS = 2.0**-52
 
 
 def filler(form: Term, inputs: Sequence[Array]) -> Callable[[Cell], Expr]:
-    """What makes the arithmetic of any cell from its form."""
+    """Return the function that makes the arithmetic of any cell from its form."""
     make = Filling(inputs).expression(form)
     return lambda cell: make(dict(enumerate(cell)))
 
@@ -67,7 +67,7 @@ class Filling:
         return lambda at: found.value if isinstance(found := make(at), Number) else evaluate(found, 0.0)[0]
 
     def place(self, place: Place) -> Callable[[At], int]:
-        """What finds the whole number that a place is."""
+        """Return the function that finds the whole number that a place is."""
         if not isinstance(place, Term):
             return lambda _: place
         match place.kind, place.parts:
@@ -89,7 +89,7 @@ class Filling:
         return lambda at: tuple([each(at) for each in found])
 
     def condition(self, term: Term) -> Callable[[At], bool]:
-        """What tells whether a condition holds."""
+        """Return the function that tells whether a condition holds."""
         match term.kind, term.parts:
             case "<", (left, right):
                 a, b = self.place(left), self.place(right)

@@ -1,4 +1,4 @@
-"""What a person may ask of attention itself, each with its setting: config key, flag, keyword, help.
+"""The settings of attention itself, each with its config key, flag, keyword and help.
 
 A step that somebody asks for has its field here; `Settings` and a `Variant` both have all of them,
 under one name, and `attnctl.inputs.plan.variant` hands them on. NumPy is not imported: help texts list
@@ -43,7 +43,7 @@ class HeadNorm:
 
     @property
     def flags(self) -> str:
-        """How a person asks for it: --qk-norm rms --qk-norm-eps 1e-05."""
+        """The flags that ask for it: --qk-norm rms --qk-norm-eps 1e-05."""
         asked = {name: value for name, value in vars(self).items() if value not in (None, False)}
         words = [f"--qk-norm {asked.pop('kind')}"]
         for name, value in asked.items():
@@ -146,7 +146,7 @@ COTANGENT = Setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What a person may ask of attention itself."""
+    """The kind of attention a person asks for: a field for each setting."""
 
     scale: float | None = field(default=None, metadata={"setting": SCALE})
     rules: tuple[Rule, ...] = ()

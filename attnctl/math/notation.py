@@ -120,7 +120,7 @@ def largest(i: Term, body: Term, *others: Term) -> Term:
 
 
 def known(body: Term) -> Term:
-    """What something comes to, as one number whose arithmetic is not written.
+    """Return a term as one number whose arithmetic is not written.
 
     As the largest, it is worked out once a cell: it may not read at the index of a sum around it.
     """

@@ -1,4 +1,4 @@
-"""What a config.json describes: one description of a model, whatever wrote it.
+"""The description of a model that a config.json gives, the same whatever program wrote it.
 
 Reads what transformers 4 wrote (`rope_theta`, `rope_scaling`) and what 5 writes (`rope_parameters`,
 nested by type of layer; `layer_types`). What is not understood is refused by name.

@@ -1,4 +1,4 @@
-"""What an entry of a family of models is made of."""
+"""The noun for a family of models, and the parts of an entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a layer of a model is meant to compute, held beside someone's arrays: what `check --model` walks."""
+"""The intent of a model's layer, held beside someone's arrays: `check --model` walks it."""
 
 from __future__ import annotations
 

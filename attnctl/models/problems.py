@@ -1,4 +1,4 @@
-"""What a config.json says that cannot be, or that the family of the model does not read."""
+"""Find what a config.json says that cannot be, or that the family of the model does not read."""
 
 from __future__ import annotations
 

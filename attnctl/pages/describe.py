@@ -1,4 +1,4 @@
-"""What a page says of a trace: its steps with their arithmetic, cost and addresses, as JSON data."""
+"""Describe a trace for a page: its steps with their arithmetic, cost and addresses, as JSON data."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def layer_of(trace: Trace) -> int | None:
 
 
 def model_name(path: str) -> str:
-    """What a model is called: the last folder of its path that says so."""
+    """Name a model by the last folder of its path that says something."""
     parts = [each for each in re.split(r"[\\/]", path) if each]
     names = [each.rpartition("--")[2] for each in parts if each.startswith("models--")]
     said = [each for each in parts if each.lower() not in UNSAID]
@@ -255,7 +255,7 @@ def what_heads_do(trace: Trace) -> list[dict[str, Any]] | None:
 
 
 def explainer_of(trace: Trace) -> Explainer:
-    """What explains the cells of a trace; of a file that makes no sense as attention, its numbers alone."""
+    """Return an explainer of the trace; of a file that is not attention it has the numbers alone."""
     try:
         return Explainer(trace)
     except AttnError:
@@ -266,7 +266,7 @@ def explainer_of(trace: Trace) -> Explainer:
 
 
 def fits(explainer: Explainer, step: Step, inputs: Sequence[Array]) -> bool:
-    """Whether the arithmetic of a step goes with its numbers, as in a dump of others it may not."""
+    """True where the arithmetic of a step goes with its numbers, as in others' dumps it may not."""
     shape = explainer.trace[step.name].shape
     if 0 in shape:
         return False

@@ -1,4 +1,4 @@
-"""What check, conform and diff find, as pages: their words above the matrices, the cells meant marked."""
+"""Findings of check, conform and diff as pages: their words above the matrices, their cells marked."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def diff_pieces(found: Sequence[Difference]) -> Iterator[bytes]:
 
 
 def beside(found: Difference, name: str, side: str, other: str) -> CellMark | None:
-    """Where a step differs, in the places of one side; None where the two do not stand side by side."""
+    """Map the cells where a step differs to one side; None where they do not stand beside each other."""
     alignment = found.alignment
     assert alignment is not None
     try:

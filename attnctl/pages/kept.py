@@ -1,4 +1,4 @@
-"""What a page keeps of a trace, so that it stays small enough to be mailed and to open at once."""
+"""Choose the steps a page keeps of a trace, so that it can be mailed and opens at once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Kept:
 
 
 def kept(traces: Sequence[Trace]) -> list[Kept]:
-    """What one page keeps of these traces: all of them have the same room."""
+    """Choose what one page keeps of these traces: all of them have the same room."""
     return [kept_of(trace, ROOM // max(1, len(traces))) for trace in traces]
 
 

@@ -1,4 +1,4 @@
-"""What notebooks show of traces, findings, explanations and statistics."""
+"""Traces, findings, explanations and statistics as notebooks show them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ new MutationObserver(tell).observe(document.body, { attributes: true });
 
 
 def bundle(shown: Any) -> dict[str, str]:
-    """What a notebook is given, by kind: the page in a frame, and text.
+    """Return the two forms a notebook chooses from: the page in a frame, and text.
 
     The frame lets the page run its own script and nothing else: no network, no cookies, no access
     to the notebook. Inside its tag stands a picture for where frames are taken out. An explanation is

@@ -80,7 +80,7 @@ def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
 
 
 def stats_parts(found: StatsResult) -> Iterator[str]:
-    """What a battery calls the heads, pictures of the measures, tables, and what their columns mean."""
+    """List the parts of a statistics page: names of heads, pictures, tables, the meaning of columns."""
     if "battery" in found.more:
         yield battery_table(found.more["battery"])
     plots = plots_of(found)

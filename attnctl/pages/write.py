@@ -65,7 +65,7 @@ Marks = Mapping[str, CellMark]
 
 @dataclass(frozen=True)
 class PageFinding:
-    """What a verb found, above the matrices: a title, its words as they are printed, its marks."""
+    """A finding above the matrices of a page: a title, its words as they are printed, its marks."""
 
     title: str
     text: str
@@ -241,7 +241,7 @@ def module(name: str) -> str:
 
 @cache
 def policy(*, runs: bool = True) -> str:
-    """What the page may do: use its own style, run its own script where it has one, and nothing else."""
+    """Return the page's content security policy: its own style and script, and nothing else."""
     style, own = (
         f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
         for text in (asset("style.css"), script())

@@ -1,4 +1,4 @@
-"""What a file format is: its names, and the function that writes it."""
+"""The file formats: their names, and the function that writes each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people do with a trace: each verb with its view beside it."""
+"""The verbs: what people do with a trace, each with its view beside it."""

@@ -1,4 +1,4 @@
-"""How large the cells of a plot are, which of them have digits, and which labels stand beside them."""
+"""The sizes of a plot's cells, which of them have digits, and the labels that stand beside them."""
 
 from __future__ import annotations
 

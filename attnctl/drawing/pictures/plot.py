@@ -1,4 +1,4 @@
-"""What is drawn: matrices side by side with one scale, and the blocks that large ones are merged into."""
+"""Plots: matrices side by side on one scale, and the blocks that large ones are merged into."""
 
 from __future__ import annotations
 

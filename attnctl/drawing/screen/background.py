@@ -1,4 +1,4 @@
-"""Whether a terminal is dark or light: as it is said, as the environment has it, or as it answers."""
+"""Detect a dark or light terminal: from an option, the environment, or the terminal's own answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def background(environ: Mapping[str, str], *, ask: bool) -> str:
 
 @lru_cache(maxsize=1)
 def background_of_terminal() -> str:
-    """What the terminal answers when it is asked for its colour."""
+    """Ask the terminal for its background colour."""
     found = ANSWER.search(ask_terminal())
     if found is None:
         return DARK

@@ -1,4 +1,4 @@
-"""What of a matrix is shown where: whole, in column blocks, or head … tail with the count left out."""
+"""Fit a matrix to a width: whole, in column blocks, or head … tail with the count left out."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ CHUNK = 2**15
 
 
 class CellStyle(NamedTuple):
-    """How a cell is shown: its number, or this word instead, in this style."""
+    """The style of a cell, and a word that replaces its number."""
 
     word: str | None = None
     style: str = ""
@@ -74,7 +74,7 @@ class Columns(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Grid:
-    """What the matrices of one frame have in common; labels are ready for the screen."""
+    """The labels and format common to the matrices of one frame, ready for the screen."""
 
     screen: Screen
     row_labels: Sequence[str]

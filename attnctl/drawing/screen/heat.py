@@ -100,7 +100,7 @@ def column_width(plot: Plot, room: int, screen: Screen) -> int:
 
 @dataclass(frozen=True)
 class Map:
-    """How the maps of one plot are drawn."""
+    """The layout common to the heat maps of one plot."""
 
     screen: Screen
     plot: Plot

@@ -45,7 +45,7 @@ class Listing:
         return not self.screen.fits or self.width <= self.screen.width
 
     def fitted(self, column: int, rest: int | None = None) -> Listing:
-        """The same in the width of a terminal, with nothing left out.
+        """Return the listing in the width of a terminal, with nothing left out.
 
         Where there is no room for all columns, those from `rest` on (all after `column`) are
         stacked below `column`; where that is not enough, its texts are folded.
@@ -56,7 +56,7 @@ class Listing:
         return stacked if stacked.fits else stacked.folded(column)
 
     def stacked(self, column: int, rest: int) -> Listing:
-        """The same with the texts from `rest` on in a line below those of `column`."""
+        """Return the listing with the texts from `rest` on in a line below those of `column`."""
 
         def stack(texts: Sequence[str]) -> list[str]:
             first, *between = texts[: rest - column]
@@ -66,7 +66,7 @@ class Listing:
         return self.rewrite_texts(column, stack)
 
     def folded(self, column: int) -> Listing:
-        """The same with the texts of this column folded as far as it takes."""
+        """Return the listing with the texts of this column folded as far as it takes."""
         room = max(NARROWEST, self.screen.width - self.width + self.widths[column])
 
         def fold(texts: Sequence[str]) -> list[str]:
@@ -76,7 +76,7 @@ class Listing:
         return self.rewrite_texts(column, fold)
 
     def rewrite_texts(self, column: int, rewrite: Callable[[Sequence[str]], list[str]]) -> Listing:
-        """The same with other texts from this column on; styles stay."""
+        """Return the listing with other texts from this column on; styles stay."""
         titles = [[*line[:column], *rewrite(line[column:])] for line in self.titles]
         rows = []
         for row in self.rows:

@@ -18,7 +18,7 @@ HUGE = 1e6
 
 
 class NumberFormat(NamedTuple):
-    """How the numbers of one matrix are written: a % conversion and the width all of them take.
+    """A % conversion for the numbers of one matrix, and the width all of them take.
 
     Rows are written by a template, a single % operation each: the quickest there is in Python.
     """
@@ -91,5 +91,5 @@ def extremes(finite: Array, conversion: str) -> list[float]:
 
 
 def has(array: Array, value: float) -> bool:
-    """Whether the value (NaN too) is anywhere in the array."""
+    """True where the value (NaN too) is anywhere in the array."""
     return bool((np.isnan(array) if np.isnan(value) else array == value).any())

@@ -1,4 +1,4 @@
-"""Where lines and tables go: to a Rich console on a terminal, as plain text everywhere else.
+"""Print lines and tables: to a Rich console on a terminal, as plain text everywhere else.
 
 Rich is imported only when there is a console. A pipe or a file needs none of it, which is a fifth
 of the time that a short run takes.
@@ -41,7 +41,7 @@ def text_of_view(show: Callable[[Any, PlainOutput], None], value: Any) -> str:
 
 
 def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | PlainOutput:
-    """What to print on for this stream: NO_COLOR, FORCE_COLOR, COLUMNS and TERM as people expect them."""
+    """Open an output for a stream; NO_COLOR, FORCE_COLOR, COLUMNS and TERM act as people expect."""
     forced = environ.get("FORCE_COLOR", "") not in {"", "0", "false"}
     if stream.isatty() or forced:
         from rich.console import Console
@@ -66,7 +66,7 @@ def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | PlainOut
 
 
 def screen_of(output: Console | PlainOutput) -> Screen:
-    """How wide it is, whether it is a terminal, which characters and colours it has."""
+    """Describe the console's screen: its width, whether it is a terminal, its characters and colours."""
     if isinstance(output, PlainOutput):
         return Screen(output.width, encoding=output.stream.encoding or "utf-8")
     colours = output.color_system is not None and not output.no_color

@@ -1,4 +1,4 @@
-"""What is drawn on: how wide it is, whether views must fit it, what it can spell and colour."""
+"""The screen that views draw on: its width, whether they must fit it, its characters and colours."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Screen(NamedTuple):
 
     @property
     def ascii_only(self) -> bool:
-        """Whether box drawing and symbols must do without Unicode."""
+        """True where box drawing and symbols must do without Unicode."""
         return not self.encoding.lower().startswith("utf")
 
     @property

@@ -134,7 +134,7 @@ def encodable(text: str, encoding: str) -> str:
 
 
 def fits(char: str, encoding: str) -> bool:
-    """Whether the encoding has this character."""
+    """True where the encoding has this character."""
     try:
         char.encode(encoding)
     except UnicodeEncodeError:

@@ -79,7 +79,7 @@ class Frames:
         return self.grid.screen.width - self.grid.frame_width - 1
 
     def count_shown(self, block: Pieces, lines: int, across: int = 1) -> int:
-        """How many matrices to show, where `across` of them take so many lines; never all but one."""
+        """Count the matrices to show, where `across` of them take so many lines; never all but one."""
         limit = MAX_LINES if self.whole(block) else FEW_LINES
         few, total = across * max(1, limit // lines), len(self.panels)
         few = min(few, MAX_PANELS - 1)
@@ -177,7 +177,7 @@ def sample_numbers(sheet: Sheet, rows: Pieces, columns: Pieces, most: int) -> Ar
 
 
 def number_format(sample: Array, precision: int, screen: Screen) -> NumberFormat:
-    """How these numbers are written; truths are written as words, so any format does."""
+    """Choose the format of these numbers; truths are written as words, so any format does."""
     if sample.dtype == bool:
         return NumberFormat("d", 1)
     return matrix_format(sample, precision, ascii_only=screen.ascii_only)

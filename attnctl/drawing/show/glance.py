@@ -44,7 +44,7 @@ class Small(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What came to be how: `attention_weights A = softmax over keys`."""
+        """The title of a step's table: `Q_rotated Q`, or its name alone where the symbol is the name."""
         unlike = self.step.inputs and self.step.symbol != self.step.name
         return f"{self.step.name} {self.step.symbol}" if unlike else self.step.name
 
@@ -89,7 +89,7 @@ def ids_of(trace: Trace, screen: Screen) -> str:
 def glance(
     trace: Trace, steps: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
-    """What was given, then what came of it: all of these steps; returns whether each is shown whole."""
+    """Show the given steps, then the ones that follow; returns whether each is shown whole."""
     copies = copies_of(trace, steps)
     copied = {step.name for found in copies.values() for step in found}
     row: list[GlanceBlock] = []

@@ -1,4 +1,4 @@
-"""What was run, in a line or two: the sentence, the kind of attention, the tokens and their ids."""
+"""The headline of a trace: its sentence, the kind of attention, the tokens and their ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = 240
 
 
 def facts(trace: Trace) -> list[str]:
-    """What kind of attention it is, as far as the config says."""
+    """List what the config says of the kind of attention."""
     config = trace.config
     if not config:
         return []

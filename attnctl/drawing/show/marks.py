@@ -1,4 +1,4 @@
-"""What is said of a cell beyond its number: how large a weight is, which rule hid a score."""
+"""Marks on cells beyond their numbers: how large a weight is, which rule hid a score."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
 
 
 def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
-    """Whether a mask of this shape is one of such scores: in anyone's dump it need not be."""
+    """True for a mask of the shape of one of these scores, which in anyone's dump it need not have."""
     ends = zip(reversed(mask), reversed(scores), strict=False)
     return len(mask) <= len(scores) and all(size in {1, whole} for size, whole in ends)
 

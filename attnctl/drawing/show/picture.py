@@ -30,7 +30,7 @@ KEY = "key"
 
 @dataclass(frozen=True)
 class Look:
-    """How traces are drawn.
+    """The scale, colours and size that traces are drawn with.
 
     `steps` None is attention weights, or what there is instead; `brief` adds the result.
     `without_first` leaves out the first key, which often takes most of the attention.

@@ -37,7 +37,7 @@ class Sheet(NamedTuple):
     ask: tuple[int, ...] = ()
 
     def left_out(self, shown: int) -> str:
-        """What to say of the matrices after the first `shown` ones, and how to see them."""
+        """Say how many matrices follow the first `shown` ones, and how to see them."""
         rest = len(self.indices) - shown
         if not self.ask:
             return f"… {rest} more, {self.captions[shown]} and on"
@@ -64,7 +64,7 @@ def with_sink(trace: Trace, name: str) -> Array:
 
 
 def heads_of(trace: Trace) -> int:
-    """How many heads the trace has, by its config or by the first step that has heads of queries."""
+    """Count the heads of a trace, by its config or by the first step that has heads of queries."""
     stated = None if trace.kept_heads else trace.config.get("heads")
     if isinstance(stated, int) and stated > 0:
         return stated
@@ -74,7 +74,7 @@ def heads_of(trace: Trace) -> int:
 
 
 def checked_heads(trace: Trace, heads: Sequence[int] | None) -> int:
-    """How many heads the trace has. Raises AttnError naming each of `heads` that is not there."""
+    """Count the heads of a trace. Raises AttnError naming each of `heads` that is not there."""
     total = heads_of(trace)
     there = f"heads 0 to {total - 1}" if total > 1 else "head 0 only" if total else "none"
     wrong = [head for head in heads or () if not 0 <= head < total]

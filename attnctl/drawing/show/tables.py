@@ -57,7 +57,7 @@ def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
 def first_screen(
     trace: Trace, chosen: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
-    """What was run, steps side by side, a sentence a head; returns whether all is shown."""
+    """Print the headline, steps side by side, a sentence a head; returns whether all is shown."""
     from attnctl.drawing.show.glance import glance, opening
     from attnctl.drawing.show.looks import look_lines
 
@@ -71,7 +71,7 @@ def first_screen(
 def column(
     trace: Trace, chosen: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
-    """What was run, and one step below the other; returns whether all is shown."""
+    """Print the headline and one step below the other; returns whether all is shown."""
     lines = list(headline(trace, screen, full=view.full))
     yield from lines
     whole = yield from id_frames(trace, screen, full=view.full)

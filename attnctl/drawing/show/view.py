@@ -10,7 +10,7 @@ from attnctl.math.names import WEIGHTS, result_in
 
 @dataclass(frozen=True)
 class View:
-    """What to show of a trace: which steps (None: all) and heads, how many decimals, how much of it.
+    """The part of a trace to show: which steps (None: all) and heads, how many decimals, how much of it.
 
     `brief` is attention weights and result only; `full` shortens nothing on a terminal. `heat` draws
     heat maps instead of numbers, by logarithm or without the first key if asked.

@@ -1,4 +1,4 @@
-"""What is handed in beside others, in any shape that broadcasts: masks, a sink, the weights of norms."""
+"""Arrays given beside Q, K and V, in any shape that broadcasts: masks, a sink, the weights of norms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run asks of its arrays and knows of them, wherever they come from."""
+"""The facts a run asks of its arrays and knows of them, wherever they come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why arrays cannot be attended over: what is missing, not finite, or does not go together."""
+"""Find why arrays cannot be attended over: missing, not finite, or of shapes that do not go together."""
 
 from __future__ import annotations
 

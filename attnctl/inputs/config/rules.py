@@ -1,4 +1,4 @@
-"""How a config writes rules: each as its own class says, and tables of who sees whom."""
+"""Rules in a config: each written as its own class says, and tables of who sees whom."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to run, as plain values: the nouns that a YAML file, flags and keyword arguments all become.
+"""The settings of a run as plain values, which a YAML file, flags and keyword arguments all become.
 
 Nothing here reads a file or checks sizes: `config.yaml` reads, `config.fields` says how each setting is
 read, `attnctl.inputs.plan` checks that everything fits together and makes arrays of it.

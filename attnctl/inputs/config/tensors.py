@@ -1,4 +1,4 @@
-"""How the numbers of a tensor are given: rows, a word, drawn, or from a file."""
+"""Readers of a tensor's numbers: rows, a word, drawn, or from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the backward pass begins: the gradient of the loss by what attention gives."""
+"""The start of the backward pass: the gradient of the loss by what attention gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What someone's arrays were meant to be: the derivation that options and names ask for."""
+"""Derive what someone's arrays were meant to be, from options and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands between settings and a trace: the kind of attention and the arrays it starts from."""
+"""A prepared run, between settings and a trace: the kind of attention and the arrays it starts from."""
 
 from __future__ import annotations
 

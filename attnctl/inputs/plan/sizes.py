@@ -1,4 +1,4 @@
-"""How large everything is: what a run says, what its matrices show, and whether they agree."""
+"""Sizes of everything: those a run states, those its matrices show, and whether they agree."""
 
 from __future__ import annotations
 

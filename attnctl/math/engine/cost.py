@@ -1,4 +1,4 @@
-"""What a run would cost, and whether it fits, before it runs: shapes, bytes, operations, growth, memory."""
+"""Cost of a run before it runs: shapes, bytes, operations, growth, and whether it fits in memory."""
 
 from __future__ import annotations
 

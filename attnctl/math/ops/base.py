@@ -66,7 +66,7 @@ class Op:
 
     @property
     def words(self) -> str:
-        """What happens at the step, a sentence: {0}, {1}, … are the names of inputs, {op} is the op.
+        """A sentence on what happens at the step: {0}, {1}, … are the names of inputs, {op} is the op.
 
         {name} and {formula} are those of the step. What is in [ ] is said where its inputs are there.
         """
@@ -98,7 +98,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Block:
-    """Where a block of scores stands in the whole: member of the batch, head (of so many), query, key."""
+    """A block of scores in the whole: its member of the batch, head (of so many), first query and key."""
 
     member: int = 0
     head: int = 0
@@ -120,7 +120,7 @@ class RowWise(Op):
     """
 
     def block(self, at: Block) -> RowWise:
-        """The same op for the block of scores that starts here."""
+        """Return the same op for the block of scores that starts here."""
         return self
 
 

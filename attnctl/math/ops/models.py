@@ -40,7 +40,7 @@ class SinkSoftmax(RowWise):
     at: Block | None = None
 
     def block(self, at: Block) -> SinkSoftmax:
-        """The same op for the block of scores that starts here."""
+        """Return the same op for the block of scores that starts here."""
         return replace(self, at=at)
 
     def apply(self, s: Array, sink: Array, *, out: Array | None = None) -> Array:
@@ -349,7 +349,7 @@ class OwnColumns(Backward):
         return d[..., : own.shape[-1]]
 
     def form(self, cell: Places, d: Input, own: Input) -> Term:
-        """The same cell."""
+        """d at the same cell: the first columns stand where they stood."""
         return d.at(*cell)
 
 

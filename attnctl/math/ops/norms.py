@@ -59,7 +59,7 @@ class Norm(Op):
         return wide / root, root
 
     def factor(self, weight: Array) -> Array:
-        """What rows are multiplied by."""
+        """The weight that rows are multiplied by; some models store it less one."""
         return beside(weight) + 1 if self.plus_one else beside(weight)
 
     def form(self, cell: Places, x: Input, *factors: Input) -> Term:
@@ -161,7 +161,7 @@ class NormBack(Backward):
 
     @property
     def words(self) -> str:
-        """What of a change the norm undoes."""
+        """A sentence on which changes of its input the norm undoes."""
         both = "its mean, and what" if self.norm.centred else "what"
         return f"A norm undoes a change of a row's size: {both} of {{0}} lies along {{1}} is taken off."
 

@@ -27,7 +27,7 @@ class Placed(RowWise):
     at: Block | None = None
 
     def block(self, at: Block) -> RowWise:
-        """The same op for the block of scores that starts here."""
+        """Return the same op for the block of scores that starts here."""
         return replace(self, offset=of_member(self.offset, at.member), at=at)
 
     def positions(self, shape: Shape) -> tuple[Array, Array]:
@@ -102,7 +102,7 @@ class Hide(Placed):
         return f"Scores that may not be seen become −∞.{said}[ The given {{1}} says who sees whom.]"
 
     def block(self, at: Block) -> Hide:
-        """The same op for the block of scores that starts here."""
+        """Return the same op for the block of scores that starts here."""
         rules = tuple(rule.of_member(at.member) for rule in self.rules)
         return replace(self, rules=rules, offset=of_member(self.offset, at.member), at=at)
 
@@ -131,7 +131,7 @@ class Hide(Placed):
         return hidden
 
     def from_key(self, start: int) -> Hide:
-        """The same op for the columns of this block from `start` on."""
+        """Return the same op for the columns of this block from `start` on."""
         if self.at is None or start == 0:
             return self
         return replace(self, at=replace(self.at, key=self.at.key + start))

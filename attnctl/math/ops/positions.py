@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoids added to X, rotations of Q and K."""
+"""Positions of tokens: sinusoids added to X, rotations of Q and K."""
 
 from __future__ import annotations
 

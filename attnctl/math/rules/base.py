@@ -1,4 +1,4 @@
-"""What a rule is: who may attend to whom, or how scores bend.
+"""The nouns for rules: who may attend to whom, and how scores bend.
 
 Rules are functions of absolute positions, combined by "and", and evaluated for whatever block of
 positions is asked for: no (query, key) mask is ever built whole for them. `True` means *may

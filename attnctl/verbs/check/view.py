@@ -165,7 +165,7 @@ def agreement(report: Report) -> str:
 
 
 def remedy(untold: Unjudged) -> str:
-    """Why a step could not be judged, and what would help."""
+    """Say why a step could not be judged, and what would help."""
     wanted = f"Record {', '.join(untold.record)} too" if untold.record else untold.otherwise
     return f"{untold.step} cannot be judged: {untold.words}. {wanted}."
 

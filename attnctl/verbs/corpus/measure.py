@@ -1,4 +1,4 @@
-"""What the weights of sentences of one length add to the tally of a layer.
+"""Measure the weights of sentences of one length for the tally of a layer.
 
 Every number is a sentence's own: it comes of its own row of weights by operations on that row alone,
 whichever sentences stand beside it.

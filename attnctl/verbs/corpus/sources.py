@@ -1,4 +1,4 @@
-"""What turns a sentence into attention weights: a trained model, or the settings of a run."""
+"""Sources of attention weights for a sentence: a trained model, or the settings of a run."""
 
 from __future__ import annotations
 

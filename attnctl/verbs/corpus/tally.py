@@ -1,4 +1,4 @@
-"""What is kept of a corpus: sums that no order changes, counts, a histogram, the largest weights.
+"""The tally of a corpus: sums that no order changes, counts, a histogram, the largest weights.
 
 What a sentence adds to a sum is summed exactly (`math.fsum`), rounded to a multiple of 2^-60 and added
 as a whole number. So the sums are the same to the last digit in whatever order sentences come and

@@ -1,4 +1,4 @@
-"""Why outputs differ, split exactly: attended elsewhere, said something else, both.
+"""Split a difference of outputs exactly: attended elsewhere, said something else, both.
 
 Where head_outputs are A V, their change is ΔA·V + A·ΔV + ΔA·ΔV. A key that only one sentence has
 is one that nobody attended to in the other, so it belongs to ΔA·V. The parts go through concat and

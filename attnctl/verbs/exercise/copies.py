@@ -29,7 +29,7 @@ def with_copies(sheets: Sequence[HandIn]) -> list[HandIn]:
 
 
 def usual_task(sheets: Sequence[HandIn]) -> str | None:
-    """What was to be done on more than half of the sheets."""
+    """Return the task that more than half of the sheets were given; None where there is none."""
     told = [sheet.task for sheet in sheets if sheet.task]
     task, count = Counter(told).most_common(1)[0] if told else ("", 0)
     return task if 2 * count > len(told) else None
@@ -71,7 +71,7 @@ def same_numbers(sheets: Sequence[HandIn]) -> dict[int, list[str]]:
 
 
 def differ(one: HandIn, other: HandIn, step: str) -> bool:
-    """Whether two students were asked for different numbers at a step."""
+    """True where two students were asked for different numbers at a step."""
     if one.seed == other.seed or step not in one.expected or step not in other.expected:
         return False
     return not np.array_equal(one.expected[step], other.expected[step])

@@ -52,7 +52,7 @@ BY_CONFIG, BY_SEAL, BY_ITSELF = "config", "seal", "itself"
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a teacher says of an exercise, so that a hand-in need not be believed."""
+    """The task as the teacher states it, so that a hand-in need not be believed."""
 
     settings: Settings | None = None
     blank: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Assignment:
     """The key of seals."""
 
     def vouches(self, trace: Trace) -> str:
-        """Who says what was to be done on this sheet."""
+        """Return the source of a sheet's task: the teacher's config, its seal, or the sheet itself."""
         if self.settings is not None and self.blank:
             return BY_CONFIG
         return BY_SEAL if is_sealed(trace, self.key) else BY_ITSELF
@@ -180,7 +180,7 @@ def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: A
 
 
 def unvouched(header: Mapping[str, Any], vouched: str, asked: Assignment) -> list[str]:
-    """That nobody but a sheet says what was to be done on it."""
+    """Warn that nobody but the sheet itself says what its task was."""
     if vouched is not BY_ITSELF:
         return []
     why = "it has no seal"
@@ -290,7 +290,7 @@ def fitting(exercise: UnfilledDump, reference: Trace | None) -> tuple[Trace, dic
 def check_sheet(
     exercise: UnfilledDump, reference: Trace | None, strictness: Strictness, *, pairs: bool = True
 ) -> Report | None:
-    """What `check` says of a hand-in; None where nothing is filled in.
+    """Check a hand-in as `check` does; None where nothing is filled in.
 
     A blank step is looked for even where no other step needs it.
     """
@@ -353,14 +353,14 @@ def decimals_in(trace: Trace, blank: Any) -> int:
 
 
 def allow_for(mark: Mark, coarse: Mark, written: int, decimals: int | None) -> Mark:
-    """What is said of a step on a sheet that was written to fewer decimals than were asked for."""
+    """Mark a step anew on a sheet that was written to fewer decimals than were asked for."""
     if mark.verdict == WRONG and coarse.verdict == RIGHT:
         return Mark(mark.step, COARSE, words=f"right to {written} decimals, where {decimals} are asked for")
     return coarse if mark.verdict == WRONG and coarse.verdict == WRONG else mark
 
 
 def find_changes(trace: Trace, reference: Trace | None, blank: Sequence[str]) -> list[str]:
-    """What was given and is not what was handed out."""
+    """Find given numbers that are not those that were handed out."""
     if reference is None:
         return []
     given = [name for name in trace if name in reference and name not in blank]

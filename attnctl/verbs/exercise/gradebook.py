@@ -228,7 +228,7 @@ def otter_file(name: str, worth: int, passed: bool, says: str) -> dict[str, Any]
 
 
 def told(mark: Mark) -> str:
-    """What a student is told of a step: not what it should be."""
+    """Return a student's own words on a step, without the right answer."""
     if mark.verdict in {RIGHT, BLANK} and not mark.words:
         return mark.verdict
     cells = " ".join(slip.cell for slip in mark.slips)

@@ -26,7 +26,7 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class Exercise:
-    """What is handed out: the run without the steps that follow from the blank ones, and NaN in those."""
+    """A run without the steps that follow from the blank ones, and NaN in the blank ones."""
 
     trace: Trace
     blank: tuple[str, ...]

@@ -68,7 +68,7 @@ def names_in(text: str, path: str) -> list[tuple[int, str]]:
 
 
 def name_columns(titles: Sequence[str]) -> list[int]:
-    """Where names stand; empty where the first line is no line of titles."""
+    """Find the columns of names; empty where the first line is no line of titles."""
 
     def first(names: Sequence[str]) -> list[int]:
         return [at for at, title in enumerate(titles) if title in names][:1]

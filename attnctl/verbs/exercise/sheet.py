@@ -114,7 +114,7 @@ def tables_of(exercise: Exercise, name: str) -> Iterator[SheetTable]:
 
 
 def writer(array: Array, exercise: Exercise, name: str) -> Callable[[Any], str]:
-    """How the numbers of a step are written: not at all where they are to be filled in."""
+    """Return the function that writes a step's numbers, or leaves them out to be filled in."""
     if name in exercise.blank:
         return lambda _: ""
     if array.dtype == bool:
@@ -140,7 +140,7 @@ def formula_on(step: Step) -> str:
 
 
 def name_of(step: Step) -> str:
-    """What stands before a formula that does not begin with its own name."""
+    """Return the name to write before a formula that does not begin with it."""
     return "" if formula_of(step).startswith(f"{step.name} ") else f"{step.name}: "
 
 

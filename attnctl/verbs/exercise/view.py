@@ -28,7 +28,7 @@ MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Shared:
-    """What several of a class, or one of them, got wrong at a step."""
+    """A mistake of several students, or of one, at a step."""
 
     step: str
     mistake: str | None
@@ -42,7 +42,7 @@ class Shared:
 
 
 def find_shared(sheets: Sequence[HandIn]) -> list[Shared]:
-    """What a class got wrong, what most of them did first."""
+    """Find the mistakes of a class, the commonest first."""
     groups: dict[tuple[str, str | None], list[tuple[str, str]]] = {}
     for sheet in sheets:
         for mark in sheet.marks:
@@ -104,7 +104,7 @@ def row_of(sheet: HandIn, steps: Sequence[str], screen: Screen) -> list[Span]:
 
 
 def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
-    """What is to be said of a hand-in; what a mistake is, is told once for all where it is not `alone`."""
+    """Write the remarks on a hand-in; mistakes are explained once for all where it is not `alone`."""
     if sheet.error:
         yield f"{sheet.file} cannot be read."
     coarse = [mark for mark in sheet.marks if mark.verdict == COARSE]
@@ -125,7 +125,7 @@ def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
 
 
 def remark(mark: Mark, *, answers: bool = True) -> str:
-    """What is said of a step; nothing where it is right, or blank as a whole.
+    """Write the remark on a step; empty where it is right, or blank as a whole.
 
     With `answers` also what a wrong number should be.
     """

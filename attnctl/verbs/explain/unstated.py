@@ -1,4 +1,4 @@
-"""What a foreign dump does not say: the lines its numbers stand on, from what they were meant to be."""
+"""Explain the lines that a foreign dump does not state, from what they were meant to be."""
 
 from __future__ import annotations
 

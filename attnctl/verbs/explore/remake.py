@@ -1,4 +1,4 @@
-"""What if: the run carried out again with an edit, another rule or another seed."""
+"""Carry out a run again with an edit, another rule or another seed."""
 
 from __future__ import annotations
 

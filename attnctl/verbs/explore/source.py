@@ -1,4 +1,4 @@
-"""Where the traces come from, and whether they can be carried out again with other settings."""
+"""The traces to explore, and whether they can be carried out again with other settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer is, as an expression over the cells of a run: nobody types a number that can rot.
+"""Answers as expressions over the cells of a run: nobody types a number that can rot.
 
 `scores[0,love,AI]`, `sqrt(size(Q,d_k))`, `sum(A[0,I,:])`, `id[mice#2]`, `largest(A[0,love,:])`; with
 numbers, `+ - * /` and brackets.
@@ -48,7 +48,7 @@ Expression = Callable[[Trace], Value]
 
 
 def parse(text: str) -> Expression:
-    """What a text asks of a run. Raises AttnError where it means nothing."""
+    """Parse an expression over a run. Raises AttnError where it means nothing."""
     reader = ExpressionReader(text)
     found = reader.sum()
     reader.space()
@@ -231,7 +231,7 @@ def token_id(address: Address) -> Expression:
 
 
 def size_of(step: str, axis: str, trace: Trace) -> float:
-    """How many numbers a step has, or how many places along one of its axes."""
+    """Count the numbers of a step, or the places along one of its axes."""
     name = Address(step).spell_out(trace).step
     array = trace[name]
     if not axis:

@@ -30,7 +30,7 @@ FAR = 10.0
 
 @dataclass(frozen=True)
 class AnswerVerdict:
-    """What is said of an answer; `right` is None where it cannot be told."""
+    """The verdict on an answer; `right` is None where it cannot be told."""
 
     right: bool | None
     says: str
@@ -40,7 +40,7 @@ class AnswerVerdict:
 
 
 def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str = "") -> AnswerVerdict:
-    """What an answer is worth: a text as it was typed, or a matrix as nested lists.
+    """Grade an answer: a text as it was typed, or a matrix as nested lists.
 
     `trace` is the run of the lesson, where it is at hand; files are looked for in `folder`. Raises
     AttnError where the lesson itself is at fault.
@@ -99,7 +99,7 @@ def of_numbers(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: 
 
 
 def distance(typed: Typed, right: Array) -> str:
-    """How an answer differs that no known mistake gives; it does not lead to the right one."""
+    """Say how an answer differs that no known mistake gives, without leading to the right one."""
     finite = np.isfinite(right)
     if not (np.isfinite(typed.numbers) == finite).all():
         return "no known mistake gives it; hidden scores are -inf, all others are numbers"
@@ -221,20 +221,20 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
 
 def same(theirs: Trace, ours: Trace, name: str) -> bool:
-    """Whether what is given is ours, as far as it is there."""
+    """True where both traces agree on a step, or one of them does not have it."""
     if name not in theirs or name not in ours:
         return True
     return close(theirs, ours, name)
 
 
 def close(theirs: Trace, ours: Trace, name: str) -> bool:
-    """Whether two steps hold the same numbers, to the digits of float32."""
+    """True where two steps hold the same numbers, to the digits of float32."""
     a, b = np.squeeze(np.asarray(theirs[name])), np.squeeze(np.asarray(ours[name]))
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-4, atol=1e-4))
 
 
 def answers_for(lesson: Lesson, trace: Trace) -> Iterator[str]:
-    """What a right answer looks like, as it would be typed."""
+    """Yield right answers to a lesson, as they would be typed."""
     right = lesson.right(trace)
     if isinstance(right, Cells):
         yield from (Speller(trace)(right.step, cell) for cell in right.cells)

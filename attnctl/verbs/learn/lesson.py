@@ -81,7 +81,7 @@ class Lesson:
             raise self.refused(key, error) from None
 
     def right(self, trace: Trace) -> Value:
-        """What answers the question. Raises AttnError with the lesson's file and line."""
+        """Return the answer to the question. Raises AttnError with the lesson's file and line."""
         try:
             return self.answer.value(trace)
         except AttnError as error:

@@ -58,7 +58,7 @@ def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]
 
 
 def gives(typed: Typed, value: Value) -> bool:
-    """Whether a value is what was typed."""
+    """True where the value is what was typed, to its digits."""
     if isinstance(value, Cells | StepName):
         return False
     right = as_array(value)
@@ -66,7 +66,7 @@ def gives(typed: Typed, value: Value) -> bool:
 
 
 def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[WrongStep]) -> str:
-    """What is said of a mistake that gives what was typed; nothing where it does not."""
+    """Name the wrong step of a mistake that gives what was typed; empty where none does."""
     if mistake.fitted or not mistake.exact:
         return ""
     for case in cases:
@@ -117,7 +117,7 @@ def neighbours(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]:
 
 
 def beside(trace: Trace, step: str, cell: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The same step at row and column exchanged and elsewhere; steps of the same shape at this cell."""
+    """Yield near misses: row and column exchanged, this cell of steps of the same shape, other cells."""
     array = trace[step]
     if len(cell) >= 2:
         turned = (*cell[:-2], cell[-1], cell[-2])

@@ -1,4 +1,4 @@
-"""What a person has learned so far, in a file of their data folder."""
+"""The lessons a person has done, in a file of their data folder."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read_progress(path: Path | None = None) -> Progress:
 
 
 def done_in(data: Any) -> dict[str, dict[str, int]]:
-    """What a file says. Raises ValueError where it is not ours."""
+    """Read the lessons done from a file. Raises ValueError where it is not ours."""
     sets = data.get("done") if isinstance(data, dict) and data.get("schema") == SCHEMA else None
     if not isinstance(sets, dict):
         raise ValueError(SCHEMA)  # noqa: TRY004  (what is read, not what was passed)

@@ -1,4 +1,4 @@
-"""What a person types as an answer: numbers with the digits they are written to."""
+"""Answers as a person types them: numbers with the digits they are written to."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Typed:
     unit: float
 
     def could_be(self, right: Array) -> bool:
-        """Whether these are the right numbers, rounded at the last place that was typed."""
+        """True where these are the right numbers, rounded at the last place that was typed."""
         if right.shape != self.numbers.shape or not right.size:
             return False
         if (np.isneginf(right) != np.isneginf(self.numbers)).any():
@@ -46,12 +46,12 @@ class Typed:
         return bool((self.off(right) <= slack + enough * self.allowed(right)).all())
 
     def off(self, right: Array) -> Array:
-        """How far off each number is, where both are finite."""
+        """Return each number's error, 0 where not both are finite."""
         finite = np.isfinite(right)
         return np.abs(np.where(finite, self.numbers - np.where(finite, right, 0), 0))
 
     def allowed(self, right: Array) -> Array:
-        """How far off each number may be: to be rounded, and from three digits on by one in the last.
+        """Return each number's tolerance: rounding, and from three digits on one unit of the last.
 
         A whole number to which no decimals are typed is exact.
         """
@@ -60,7 +60,7 @@ class Typed:
         return np.where(whole, 0.0, by_one * self.unit)
 
     def size(self, right: Array) -> float:
-        """How large the numbers are, as a root mean square."""
+        """Return the root mean square of the finite numbers."""
         finite = right[np.isfinite(right)]
         return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
 
@@ -129,7 +129,7 @@ def split_rows(text: str) -> Any:
 
 
 def fit_shape(typed: Typed, shape: tuple[int, ...]) -> Typed:
-    """The same in a shape that only has axes of size 1 more or fewer."""
+    """Return the numbers in a shape that only has axes of size 1 more or fewer."""
     own = [size for size in typed.numbers.shape if size != 1]
     if own == [size for size in shape if size != 1]:
         return Typed(typed.numbers.reshape(shape), typed.unit)

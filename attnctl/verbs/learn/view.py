@@ -111,7 +111,6 @@ def narrow_screen(screen: Screen) -> Screen:
 
 
 def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:
-    """What is said of an answer."""
     if verdict.right:
         yield [("Right.", "name")]
         return

@@ -1,1 +1,1 @@
-"""What a trained model is, and what each of its heads does."""
+"""Describe a trained model, and what each of its heads does."""

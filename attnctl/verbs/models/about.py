@@ -1,4 +1,4 @@
-"""What a checkpoint is: its description, its size, and what one layer's trace would take."""
+"""Describe a checkpoint: its shape, its size, and what one layer's trace would take."""
 
 from __future__ import annotations
 

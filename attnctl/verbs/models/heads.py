@@ -1,4 +1,4 @@
-"""What each head of a model does on one text: a name for it, by a stated rule."""
+"""Name each head of a model by what it does on one text, by a stated rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each head of attention does, in numbers: per dump, over all of them, and through layers."""
+"""Measure the heads of attention: per dump, over all of them, and through layers."""
 
 from attnctl.verbs.stats.measure import MEASURES, measure_heads
 from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, StatsReport, StatsResult, Tally, merge

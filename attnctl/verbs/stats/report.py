@@ -1,4 +1,4 @@
-"""What was measured, as sums and counts: parts of a set of dumps merge to exactly what the whole gives.
+"""Measurements as sums and counts: parts of a set of dumps merge to exactly what the whole gives.
 
 A mean is kept as the sum and the number of rows it was taken over. Sums over dumps are rounded
 once, correctly (`math.fsum`), so no order and no division into parts changes a digit.

@@ -1,4 +1,4 @@
-"""What came out of a step, as values: each can be recomputed from the dump by anyone.
+"""Claims about the numbers of a step, as values: anyone can recompute each from the dump.
 
 Cells are full indices into a step, rows those without the last axis.
 """

@@ -1,4 +1,4 @@
-"""Who sees whom, read off the scores: −∞ is a key that its query does not see."""
+"""Read who sees whom off the scores: −∞ is a key that its query does not see."""
 
 from __future__ import annotations
 

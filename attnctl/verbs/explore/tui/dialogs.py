@@ -1,4 +1,4 @@
-"""What lies over the explorer for a moment: its help, the rules to switch, the shell commands."""
+"""Dialogs that lie over the explorer for a moment: its help, the rules to switch, the shell commands."""
 
 from __future__ import annotations
 
