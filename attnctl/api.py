@@ -96,6 +96,8 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     context_ids: Sequence[int] | None = None,
     hidden: Array | None = None,
     memory: Array | None = None,
+    backward: bool = False,
+    d_output: Array | None = None,
     edits: Sequence[str] = (),
     dtype: str = "float32",
     keep: Collection[str] | None = None,
@@ -106,16 +108,18 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     `model` is a folder that holds config.json and safetensors, or the id of one on the hub;
     `layer` is 3, -1, "0,2", "all", or of a decoder "decoder.1" and "cross.1". The sentence is cut
     by the model's own tokenizer; `ids` need none. `hidden` (token, width) is what came into the one
-    layer. Edits are made in the first of the layers and flow into the others. Raises AttnError with
-    what the model or the input is not.
+    layer. Edits are made in the first of the layers and flow into the others. `backward` gives the
+    gradients of one layer's attention, from `d_output` (token, width) or one that is drawn back to
+    `hidden`. Raises AttnError with what the model or the input is not.
     """
     from attnctl.models.run import ModelInput
     from attnctl.models.run import run_model as run_layers
 
     check_kept(keep)
     own, other = (None if each is None else tuple(each) for each in (ids, context_ids))
-    source = ModelInput(sentence, own, pair, context, other, hidden, memory)
-    settings = chosen(None, {"dtype": dtype, "edits": list(edits)} if edits else {"dtype": dtype})
+    source = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output)
+    asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
+    settings = chosen(None, {name: value for name, value in asked.items() if value is not None})
     return Traces(map(Trace.of, run_layers(fspath(model), source, str(layer), settings, keep, progress)))
 
 

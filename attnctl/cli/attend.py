@@ -25,7 +25,7 @@ from attnctl.cli.options import (
     option,
 )
 from attnctl.cli.source import DUMP, NamedInput
-from attnctl.math.names import HIDDEN, MEMORY
+from attnctl.math.names import HIDDEN, MEMORY, OUTPUT
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -122,6 +122,7 @@ def attend_in_model(
 ) -> None:
     """The attention of one layer of a model on what came into it."""
     from attnctl.cli.models import ModelOptions, model_settings, run_model, senseless
+    from attnctl.inputs.arrays.foreign import variable_of
     from attnctl.models.run import ModelInput
 
     if HIDDEN not in found:
@@ -133,8 +134,9 @@ def attend_in_model(
     settings = model_settings(
         {name: each for name, each in flags.items() if name != "config"}, cost.max_memory
     )
-    memory = found.get(MEMORY)
-    run_model(options, [ModelInput(hidden=found[HIDDEN], memory=memory)], settings, view, output)
+    begun = next((found[name] for name in found if variable_of(name) in {"o", "out", OUTPUT}), None)
+    source = ModelInput(hidden=found[HIDDEN], memory=found.get(MEMORY), d_output=begun)
+    run_model(options, [source], settings, view, output)
 
 
 def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:

@@ -11,11 +11,12 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import Given
 from attnctl.base.values import MOST, Plain, Reader, whole
 from attnctl.cli.options import SECTIONS, OutputOptions, ViewOptions, option
+from attnctl.math.kind import GRADIENT_SETTINGS
 
 if TYPE_CHECKING:
     from attnctl.models.run import ModelInput
 
-ALLOWED = {"dtype", "edits", "renormalize", "context", "max_memory"}
+ALLOWED = {"dtype", "edits", "renormalize", "context", "max_memory", *GRADIENT_SETTINGS}
 """The settings that a run of a model has; the rest the model says itself."""
 
 
@@ -74,10 +75,11 @@ def senseless(model: ModelOptions, flags: Given) -> list[str]:
             for flag, value in given.items()
             if value is not None
         ]
+    allowed = ALLOWED | ({"seed"} if flags.get("backward") else set())  # of d_output
     return [
         f"--{name.replace('_', '-')}: means nothing with --model; leave it out"
         for name, value in flags.items()
-        if name not in ALLOWED and value is not None
+        if name not in allowed and value is not None
     ]
 
 
@@ -175,6 +177,7 @@ def print_map(
         raise AttnError("a map is that of one sentence; add --layer, or give one")
     (source,) = sources
     given = {"--step": view.step, "--story": view.story}
+    given |= {f"--{asked}": getattr(settings, asked) for asked in GRADIENT_SETTINGS}
     raise_all(f"{flag}: a map has no steps; add --layer" for flag, value in given.items() if value)
     with progress("layers") as moved:
         traces = run.run_model(name, source, "all", settings, [WEIGHTS], moved)

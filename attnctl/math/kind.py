@@ -142,6 +142,8 @@ COTANGENT = Setting(
     ONES,
     Flag("--cotangent", GRADIENTS, metavar=f"{DRAWN}|{ONES}|FILE"),
 )
+GRADIENT_SETTINGS = ("backward", "cotangent", "logsumexp")
+"""The fields of `Kind` that a layer of a trained model has, too."""
 
 
 @dataclass(frozen=True, kw_only=True)

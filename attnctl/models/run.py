@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.base.edits import WhatIf
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace
 from attnctl.base.words import quote
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.prepared import Prepared
+from attnctl.inputs.plan.cotangent import with_gradients
+from attnctl.inputs.plan.prepared import Prepared, what_if_of
 from attnctl.math import Array
 from attnctl.math.engine.cost import require, size_text
-from attnctl.math.names import RESIDUAL, SINK_WEIGHTS, WEIGHTS, X
+from attnctl.math.kind import GRADIENT_SETTINGS
+from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of
 from attnctl.models.attention import prepare_attention, rules_of
 from attnctl.models.forward import Run, attend_plainly, embed_ids, final_norm, through
 from attnctl.models.layer import LayerTensors, Model
@@ -42,6 +43,7 @@ class ModelInput:
     context_ids: tuple[int, ...] | None = None
     hidden: Array | None = None
     memory: Array | None = None
+    d_output: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def run_model(
     model = part(wanted.part)
     if wanted.cross and not model.description.crosses:
         raise AttnError(f"--layer: {model.description.family} has no attention to another sequence")
-    runner = Runner(model, wanted, keep, what_if_of(settings), moved)
+    require_one_layer(wanted, settings)
+    runner = Runner(model, wanted, keep, settings, moved, source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
     tokens = tokens_of(name, source.text, source.ids, source.pair)
@@ -128,6 +131,7 @@ def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> lis
     """The attention of each layer that is asked for, to be costed: nothing is computed."""
     dtype, limit = settings.dtype, settings.max_memory
     wanted = wanted_layers(layers, lambda of: len(open_model(name, of).description.layers))
+    require_one_layer(wanted, settings)
     model = open_model(name, wanted.part, dtype, limit)
     model.checkpoint.looks = False
     count = len(tokens_of(name, source.text, source.ids, source.pair).ids)
@@ -137,9 +141,16 @@ def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> lis
     one, width = np.zeros(1, dtype), model.description["width"]
     hidden, memory = (np.broadcast_to(one, (rows, width)) for rows in (count, keys))
     return [
-        prepare_attention(model.layer(index), hidden, None, memory, cross=wanted.cross)
+        with_gradients(
+            prepare_attention(model.layer(index), hidden, None, memory, cross=wanted.cross), settings
+        )
         for index in wanted.layers
     ]
+
+
+def require_one_layer(wanted: Wanted, settings: Settings) -> None:
+    if settings.backward and len(wanted.layers) > 1:
+        raise AttnError("--backward: gradients are those of one layer's attention; name it: --layer 0")
 
 
 def tokens_of(
@@ -161,12 +172,6 @@ def memory_of(encoder: Model, tokens: Tokens) -> Array:
     return final_norm(encoder, hidden)
 
 
-def what_if_of(settings: Settings) -> WhatIf | None:
-    from attnctl.inputs.plan import prepared as plan
-
-    return plan.what_if_of(settings)
-
-
 @dataclass
 class Runner:
     """Takes one sequence through a model, keeping the traces of the layers that are asked for."""
@@ -174,8 +179,9 @@ class Runner:
     model: Model
     wanted: Wanted
     keep: Collection[str] | None
-    what_if: WhatIf | None
+    settings: Settings
     moved: Moved | None
+    d_output: Array | None = None
 
     def of_tokens(
         self, tokens: Tokens, memory: Array | None = None, context: Tokens | None = None
@@ -205,14 +211,14 @@ class Runner:
         trace = self.trace(self.model.layer(index), hidden, memory, {}, self.wanted.cross)
         return [select_steps(trace, self.keep)]
 
-    def rows(self, array: Array | None) -> Array | None:
-        """The rows that came into a layer, (token, width), in the model's type of number."""
+    def rows(self, array: Array | None, name: str = HIDDEN) -> Array | None:
+        """Rows that a file holds, (token, width), in the model's type of number."""
         if array is None:
             return None
         rows = array[0] if array.ndim == 3 and array.shape[0] == 1 else array
         width = self.model.description["width"]
         if rows.ndim != 2 or rows.shape[-1] != width or not len(rows):
-            raise AttnError(f"hidden: {array.shape}, expected (token, {width}), as config.json says")
+            raise AttnError(f"{name}: {array.shape}, expected (token, {width}), as config.json says")
         return rows.astype(self.model.dtype, copy=False)
 
     def traces(self, hidden: Array, memory: Array | None, header: dict[str, Any]) -> Iterator[Trace]:
@@ -253,10 +259,11 @@ class Runner:
         named = {"model": self.model.name, "family": d.family, "layer": tensors.index}
         if self.wanted.part:
             named["part"] = CROSS if cross else self.wanted.part
-        whole = {**header, **named, "config": config_of(tensors, self.model.dtype, cross)}
+        whole = {**header, **named, "config": config_of(tensors, self.settings, cross)}
         plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
-        if self.what_if and tensors.index == self.wanted.layers[0]:
-            plan = replace(plan, what_if=self.what_if)
+        plan = with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
+        if tensors.index == self.wanted.layers[0]:
+            plan = replace(plan, what_if=what_if_of(self.settings))
         keep = None if self.keep is None else {*self.keep, X, RESIDUAL}
         if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
             keep.add(SINK_WEIGHTS)  # tables show it as a column more
@@ -274,7 +281,7 @@ def select_steps(trace: Trace, keep: Collection[str] | None) -> Trace:
     return trace if keep is None else trace.select([name for name in trace if name in keep])
 
 
-def config_of(tensors: LayerTensors, dtype: str, cross: bool) -> dict[str, Any]:
+def config_of(tensors: LayerTensors, asked: Settings, cross: bool) -> dict[str, Any]:
     """The layer's attention as settings say it, as far as they can."""
     d, own = tensors.d, tensors.own
     said = Settings(
@@ -285,7 +292,8 @@ def config_of(tensors: LayerTensors, dtype: str, cross: bool) -> dict[str, Any]:
         d_v=d["d_v"],
         scale=own.scale,
         rules=() if cross else rules_of(d, own),
-        dtype=dtype,
+        dtype=tensors.model.dtype,
+        **{name: getattr(asked, name) for name in GRADIENT_SETTINGS},
     ).to_dict()
-    names = ("d_model", "heads", "kv_heads", "d_k", "d_v", "scale", "rules", "dtype")
+    names = ("d_model", "heads", "kv_heads", "d_k", "d_v", "scale", "rules", "dtype", *GRADIENT_SETTINGS)
     return {name: said[name] for name in names if name in said}

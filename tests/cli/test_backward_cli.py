@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import attnctl
+
+LLAMA = str(Path(__file__).parents[1] / "models/checkpoints/llama")
 
 
 @pytest.mark.parametrize("suffix", [".json", ".npz", ".safetensors"])
@@ -53,3 +56,32 @@ def test_where_gradients_begin(tmp_path, call):
     }.items():
         done = call("run", "I love AI", *arguments)
         assert (done.code, said in done.err) == (2, True), done.err
+
+
+def test_a_layer_goes_back_at_the_command_line(call, tmp_path):
+    run = ("run", "--model", LLAMA, "--ids", "1,2,3", "--backward")
+    file = str(tmp_path / "x.npz")
+    assert call(*run, "--layer", "1", "--seed", "3", "-o", file).code == 0
+    trace = attnctl.load(file)
+    assert attnctl.check(trace).agrees
+    assert (trace.config["backward"], list(trace)[-1]) == (True, "d_norm_weight")
+    np.savez(tmp_path / "rows.npz", hidden=trace["hidden"], do=trace["d_output"])
+    attend = ("attend", str(tmp_path / "rows.npz"), "--model", LLAMA, "--layer", "1", "--backward", "-o")
+    for arguments, same in (((), True), (("--cotangent", "ones"), False)):
+        assert call(*attend, file, *arguments).code == 0
+        assert np.array_equal(attnctl.load(file)["d_hidden"], trace["d_hidden"]) == same
+    assert "d_hidden" in call(*run, "--layer", "1", "--cost").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--layer", "0,1", "--backward"], "gradients are those of one layer's attention"),
+        (["--backward"], "--backward: a map has no steps; add --layer"),
+        (["--layer", "0", "--cotangent", "ones"], "say --backward, too"),
+        (["--layer", "0", "--seed", "1"], "--seed: means nothing with --model"),
+    ],
+)
+def test_what_has_no_gradients_says_so(call, arguments, said):
+    done = call("run", "--model", LLAMA, "--ids", "1,2,3", *arguments)
+    assert (done.code, said in done.err) == (2, True), done.err

@@ -11,12 +11,12 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.draw import stream
-from attnctl.inputs.plan.prepared import Named, arrays_of
+from attnctl.inputs.plan.prepared import Named, Prepared, arrays_of
 from attnctl.math import Array, Shape
 from attnctl.math.backward import root_of
 from attnctl.math.derivation import Variant
 from attnctl.math.engine.cost import cost
-from attnctl.math.kind import DRAWN
+from attnctl.math.kind import DRAWN, GRADIENT_SETTINGS
 from attnctl.math.names import OUTPUT, gradient_of
 
 
@@ -42,6 +42,19 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
             f"{name}: {dims(found)}, expected {dims(shape)}, the shape of what it is a gradient by"
         )
     return replace(kind, given={each: how for each, (_, how) in named.items()}), named
+
+
+def with_gradients(plan: Prepared, settings: Settings, d_output: Array | None = None) -> Prepared:
+    """A plan whose kind says nothing of gradients, with those that the settings ask for.
+
+    Raises AttnError as `with_cotangent` does.
+    """
+    asked = {name: getattr(settings, name) for name in GRADIENT_SETTINGS}
+    named = {name: (array, plan.variant.given[name]) for name, array in plan.given.items()}
+    if settings.backward and d_output is not None and not settings.cotangent:
+        named[gradient_of(OUTPUT)] = d_output, "given"
+    kind, named = with_cotangent(replace(plan.variant, **asked), named, settings)
+    return replace(plan, variant=kind, given=arrays_of(named))
 
 
 def begin(settings: Settings, name: str, shape: Shape) -> tuple[Array, str]:

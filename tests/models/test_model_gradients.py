@@ -1,0 +1,62 @@
+"""One layer of every family goes back: its gradients are the slopes of a loss."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from checkpoints import NAMES, ROOT, expected_of, folder_of
+
+import attnctl
+from attnctl.base.errors import AttnError
+from attnctl.math.backward import needed
+from attnctl.math.engine.execute import carry_out
+from attnctl.models.attention import prepare_attention
+from attnctl.models.families import FAMILIES
+from attnctl.models.source import open_model
+
+LLAMA = str(ROOT / "llama")
+
+
+def kinds_of_layers(folder, name):
+    """The parts of a checkpoint, and whether it is their attention to another sequence."""
+    there = expected_of(name)
+    for part in FAMILIES[json.loads((folder / "config.json").read_text())["model_type"]]:
+        if not part or f"{part}_hidden_0" in there:
+            model = open_model(str(folder), part, "float64")
+            yield from ((part, model, cross) for cross in {False, bool(model.description.crosses)})
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_of_every_family_are_slopes(name, tmp_path):
+    folder = folder_of(name, tmp_path)
+    rng = np.random.RandomState(0)
+    for part, model, cross in kinds_of_layers(folder, name):
+        hidden, memory, d = rng.standard_normal((3, 5, model.description["width"]))
+        rows = {"hidden": hidden, "memory": memory if cross else None}
+        layer = f"{'cross' if cross else part}.-1".lstrip(".")
+        (trace,) = attnctl.run_model(
+            folder, layer=layer, **rows, d_output=d, backward=True, dtype="float64"
+        )
+        last = model.layer(len(model.description.layers) - 1)
+        plan = prepare_attention(last, hidden, None, rows["memory"], cross=cross)
+        behind = needed(plan.derivation, ["output"])
+        for given in behind & plan.given.keys():
+            step = 1e-5 * rng.standard_normal(plan.given[given].shape)
+            ahead, back = (
+                carry_out(plan.derivation, {**plan.given, given: moved}, keep=["output"])
+                for moved in (plan.given[given] + step, plan.given[given] - step)
+            )
+            slope = ((ahead.values["output"] - back.values["output"]) / 2 * d).sum()
+            found = (trace[f"d_{given}"] * step).sum()
+            assert found == pytest.approx(slope, rel=1e-5, abs=1e-9), (layer, given)
+
+
+def test_a_gradient_of_another_shape_is_refused():
+    rows = np.ones((3, open_model(LLAMA).description["width"]))
+    with pytest.raises(AttnError, match="d_output: 2 × "):
+        attnctl.run_model(LLAMA, layer=0, hidden=rows, backward=True, d_output=rows[:2])
+    with pytest.raises(AttnError, match="d_output"):
+        attnctl.run_model(LLAMA, layer=0, hidden=rows, backward=True, d_output=rows[:, :2])
