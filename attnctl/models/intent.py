@@ -9,12 +9,13 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
+from attnctl.inputs.arrays.foreign import variable_of
 from attnctl.inputs.arrays.layout import search
 from attnctl.inputs.arrays.reader import as_array, complete
 from attnctl.inputs.plan.intended import Intent, aside
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant, derive
-from attnctl.math.names import HIDDEN, MEMORY, TABLE, X
+from attnctl.math.names import HIDDEN, MEMORY, TABLE, X, gradient_of
 from attnctl.math.ops import Unstated
 from attnctl.models.attention import bfloat16, prepare_attention
 from attnctl.models.layer import Model
@@ -46,7 +47,9 @@ def usual_names(names: Sequence[str]) -> dict[str, str]:
     theirs = {each: ours for ours, words in USUAL.items() for each in words.split()}
     found: dict[str, str] = {}
     for name in names:
-        ours = theirs.get(name.lower())
+        forward = variable_of(name).lower()
+        of_forward = forward if forward in TABLE else theirs.get(forward)
+        ours = theirs.get(name.lower()) or (gradient_of(of_forward) if of_forward else None)
         if name not in TABLE and ours and ours not in names and ours not in found.values():
             found[name] = ours
     return found
@@ -82,8 +85,9 @@ def intent_of_layer(
     ours = {name: reading.lay_out(name, array) for name, array in recorded.items()}
     whole = complete(reading.sizes, {X: 0, **recorded})
     plan = prepare_attention(model.layer(index), *rows_of(model, ours, whole, cross), cross=cross)
-    derivation = starting(plan.variant, ours)
-    weights = {name: plan.given[name] for name in derivation.given if name not in (HIDDEN, X, MEMORY)}
+    gradients = any(TABLE[name].gradient for name in ours)
+    derivation = starting(replace(plan.variant, backward=gradients), ours)
+    weights = {name: plan.given[name] for name in derivation.given if is_weight(name)}
     narrowed = narrowing(list(ours.values()))
     held = {**{name: narrowed(array) for name, array in weights.items()}, **ours}
     order = [step.name for step in derivation if step.name in held]
@@ -104,7 +108,7 @@ def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:
 
 def is_weight(name: str) -> bool:
     row = TABLE[name]
-    return row.leaf and row.once
+    return row.leaf and row.once and not row.gradient
 
 
 def rows_of(
