@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sysconfig
 import zlib
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
+import command_line
 import pytest
 import warm
+from command_line import working_in
 from hypothesis import settings
 
 from attnctl.cli.program import program
@@ -49,16 +50,6 @@ def pytest_collection_modifyitems(config, items):
                 test = getattr(item.obj, "__func__", item.obj)
                 few = settings(drawn, max_examples=FEW_EXAMPLES, derandomize=True)
                 test._hypothesis_internal_use_settings = few
-
-
-@contextmanager
-def working_in(folder):
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def text_stream(data=b""):
@@ -149,3 +140,22 @@ def workplace(tmp_path, request):
         return place
     path = os.pathsep.join([str(request.getfixturevalue("warm_commands")), place.environ["PATH"]])
     return replace(place, environ={**place.environ, "PATH": path}, warm=True)
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Run a command line in this process, in an empty folder; answers its code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for name in ("ATTNCTL_FORMAT", "COLUMNS", "FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*args, stdin=b"", **environ):
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        done = command_line.call(*args, stdin=stdin)
+        for name in environ:
+            monkeypatch.delenv(name)
+        return done
+
+    return run

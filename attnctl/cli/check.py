@@ -167,7 +167,7 @@ def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump
     from attnctl.verbs.check.exercise import UnfilledDump, read
 
     found = no_lone_word(source_of(source))
-    raise_all(found.unused({"--trace": trace, "--name": names or None}, {}))
+    raise_all(found.list_unused({"--trace": trace, "--name": names or None}, {}))
     if found.is_file:
         exercise = read(found.path(trace), renames(names))
     else:

@@ -65,4 +65,4 @@ def print_table(costs: Sequence[Cost]) -> None:
     )
     titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
     listing = Listing(screen_of(output), titles, rows, frozenset({0, 1, 2}))
-    print_lines(listing.fitted(2).lines(), output)
+    print_lines(listing.fit(2).lines(), output)

@@ -75,7 +75,7 @@ def explore(  # noqa: PLR0913  (a group of options each)
     else:
         asked = source_of(source, config)
         of_files = {"--trace": trace, "--name": name, "--layer": model.layer}
-        raise_all(asked.unused(of_files, by_flag({**more, **edits})))
+        raise_all(asked.list_unused(of_files, by_flag({**more, **edits})))
         if asked.is_run:
             found = of_sentence(asked, given)
         else:

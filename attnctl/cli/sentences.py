@@ -31,11 +31,11 @@ def find_run(words: Sequence[str], file: str | None, config: str | None) -> RunR
     if source.kind == DUMP and (config or file):
         raise AttnError(f"{source.text}: a dump says itself what was run; leave out -c and --file")
     given = list(words[1:] if named else words)
-    joined = [] if file else unquoted(given)
+    joined = [] if file else join_words(given)
     return RunRequest(source, gather_sentences([" ".join(joined)] if joined else given, file), joined)
 
 
-def unquoted(words: Sequence[str]) -> list[str]:
+def join_words(words: Sequence[str]) -> list[str]:
     """The words of a sentence that was given without quotes, or none."""
     several = len(words) > 1 and all(len(each.split()) == 1 and each != STANDARD_INPUT for each in words)
     return list(words) if several else []

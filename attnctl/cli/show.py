@@ -38,7 +38,7 @@ def show(
 
     raise_all(unused_options(view, output))
     found = source_of(source)
-    raise_all(found.unused({"--trace": trace}, {}))
+    raise_all(found.list_unused({"--trace": trace}, {}))
     with progress("reading"):
         traces, blanks = (
             read_to_show(found.path(trace)) if found.is_file else (found.traces({}, trace), False)

@@ -98,7 +98,7 @@ class NamedInput(NamedTuple):
         """Return the traces of the dump, or the one of the run."""
         return [self.run(flags)] if self.is_run else self.read(trace, rename)
 
-    def unused(self, of_files: Given, of_runs: Given) -> Iterator[str]:
+    def list_unused(self, of_files: Given, of_runs: Given) -> Iterator[str]:
         """A problem for each option that only files have, or only runs, by its flag."""
         for flag, value in (of_files if self.is_run else of_runs).items():
             if value is not None and value is not False:

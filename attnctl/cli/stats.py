@@ -182,7 +182,7 @@ def stats_of_dumps(
     layers: list[Trace] = []
     found: list[DumpStats] = []
     for asked in map(source_of, names):
-        raise_all(asked.unused({"--trace": trace, "--name": name}, {}))
+        raise_all(asked.list_unused({"--trace": trace, "--name": name}, {}))
         source, traces = asked.path(trace), asked.traces({}, trace, rename)
         for number, each in enumerate(traces):
             found.append(measure_heads(each, source if len(traces) == 1 else f"{source}[{number}]"))

@@ -200,7 +200,7 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
     added up. Overflow is infinity.
     """
 
-    def rounded(value: float, error: float) -> tuple[float, float]:
+    def round_result(value: float, error: float) -> tuple[float, float]:
         return value, error + ROUNDINGS * eps * abs(value) + tiny
 
     match expr:
@@ -213,19 +213,19 @@ def evaluate(expr: Expr, eps: float, tiny: float = 0.0) -> tuple[float, float]:
             return add_up([value for value, _ in found]), error + eps * len(parts) * size
         case Subtraction(left, right):
             (a, a_error), (b, b_error) = evaluate(left, eps, tiny), evaluate(right, eps, tiny)
-            return rounded(a - b, a_error + b_error)
+            return round_result(a - b, a_error + b_error)
         case Product(parts):
             product, error = evaluate(parts[0], eps, tiny)
             for part in parts[1:]:
                 value, slack = evaluate(part, eps, tiny)
                 carried = error * (abs(value) + slack) + slack * abs(product)
-                product, error = rounded(product * value, carried)
+                product, error = round_result(product * value, carried)
             return product, error
         case Quotient(above, below):
             (a, a_error), (b, b_error) = evaluate(above, eps, tiny), evaluate(below, eps, tiny)
             if b == 0:
                 return nan, inf
-            return rounded(a / b, (a_error + b_error * abs(a / b)) / abs(b))
+            return round_result(a / b, (a_error + b_error * abs(a / b)) / abs(b))
         case Call(name, inside):
             value, error = evaluate(inside, eps, tiny)
             return call_with_error(name, value, error, eps)

@@ -22,7 +22,7 @@ def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
     """
     by_name = {step.name: step for step in steps}
     roots = [root_of(by_name), *([LOGSUMEXP] if gradient_of(LOGSUMEXP) in given else [])]
-    reached = [step for step in steps if step.name in needed(steps, roots)]
+    reached = [step for step in steps if step.name in ancestors(steps, roots)]
     readers = {step.name: [each for each in reached if step.name in each.inputs] for step in reached}
     for root in roots:
         how = given.get(gradient_of(root), "given")
@@ -50,7 +50,7 @@ def root_of(steps: Container[str]) -> str:
     return OUTPUT if OUTPUT in steps else HEAD_OUTPUTS
 
 
-def needed(steps: Iterable[Step], wanted: Iterable[str]) -> set[str]:
+def ancestors(steps: Iterable[Step], wanted: Iterable[str]) -> set[str]:
     """These steps and all that they follow from."""
     found = set(wanted)
     for step in reversed(list(steps)):

@@ -74,7 +74,7 @@ class Blocks:
             self.arrays.append(array)
         return self.known[key]
 
-    def described(self) -> list[dict[str, Any]]:
+    def list_blocks(self) -> list[dict[str, Any]]:
         return [describe_block(array) for array in self.arrays]
 
 
@@ -111,7 +111,7 @@ class Describer:
         return plain(
             {
                 "name": name or "attention",
-                "called": called(trace),
+                "called": name_layer(trace),
                 "layer": layer,
                 "sentence": trace.sentence or "",
                 "context": trace.header.get("context"),
@@ -210,7 +210,7 @@ class Describer:
         ]
 
 
-def called(trace: Trace) -> str:
+def name_layer(trace: Trace) -> str:
     """`MiniLM layer 3`; nothing where no model was run."""
     model, layer = trace.header.get("model"), layer_of(trace)
     return " ".join(

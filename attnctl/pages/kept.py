@@ -40,7 +40,7 @@ class Kept:
     """‖V W_O‖ of each key, (head, key): what a weight is worth (Kobayashi et al. 2020, section 3)."""
 
 
-def kept(traces: Sequence[Trace]) -> list[Kept]:
+def keep(traces: Sequence[Trace]) -> list[Kept]:
     """Choose what one page keeps of these traces: all of them have the same room."""
     return [kept_of(trace, ROOM // max(1, len(traces))) for trace in traces]
 

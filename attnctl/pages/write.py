@@ -23,8 +23,8 @@ from attnctl.drawing.show.headline import beginning, facts
 from attnctl.drawing.show.picture import USUAL, Look
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.pages.describe import WORDS, Blocks, Describer, called
-from attnctl.pages.kept import Kept, kept
+from attnctl.pages.describe import WORDS, Blocks, Describer, name_layer
+from attnctl.pages.kept import Kept, keep
 from attnctl.store import page
 
 SCRIPTS = (
@@ -96,7 +96,7 @@ def pieces(
         raise AttnError(
             f"{len(traces)} traces: a page holds {MOST_TRACES}; pick one with --trace, or write .jsonl"
         )
-    shown = kept(traces)
+    shown = keep(traces)
     blocks = Blocks()
     describer = Describer(blocks)
     described = [describer.trace(each) for each in shown]
@@ -104,7 +104,7 @@ def pieces(
         add_finding(described, finding, blocks)
     marked = [at for at, marks in enumerate(finding.marks) if marks] if finding else []
     data = {
-        "blocks": blocks.described(),
+        "blocks": blocks.list_blocks(),
         "traces": described,
         "words": WORDS,
         "ramps": RAMPS,
@@ -136,7 +136,7 @@ def filled_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) ->
         case "script":
             return script()
         case "title":
-            return escape(" · ".join(filter(None, [heading, *map(called, traces_of(shown)[:1])])))
+            return escape(" · ".join(filter(None, [heading, *map(name_layer, traces_of(shown)[:1])])))
         case "heading":
             return escape(heading)
         case "facts":

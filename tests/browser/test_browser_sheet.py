@@ -1,24 +1,17 @@
 """A sheet in a browser: filled in, kept, saved, opened again, graded."""
 
-import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
-
-from attnctl.cli.program import program
+from command_line import call
 
 sys.path.append(str(Path(__file__).parents[1] / "exercise"))
 import classroom
 
 BLANK = "masked_scores,attention_weights,output"
 BOX = 'input[data-step="{}"][data-at="{}"]'
-
-
-def call(*args):
-    out = io.StringIO()
-    return int(program([str(arg) for arg in args], stdout=out, stderr=out)), out.getvalue()
 
 
 @pytest.fixture
@@ -62,7 +55,7 @@ def test_what_is_typed_is_saved_and_graded(sheet):
     assert page.text_content("#state").startswith("80 of 80 filled in; kept in this browser")
     path = saved(page, folder)
     assert path.name == "Ann.json"
-    code, said = call("exercise", "grade", path)
+    code, said, _ = call("exercise", "grade", path)
     assert (code, "1 of 1 hand-in all right" in said) == (0, True), said
 
 

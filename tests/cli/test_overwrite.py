@@ -2,13 +2,12 @@
 
 import io
 import json
-import os
 import shlex
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from command_line import working_in
 from commands import commands
 from typer.models import OptionInfo
 
@@ -141,23 +140,13 @@ def stocked(tmp_path_factory):
         "exercise make -c heads.json --blank scores -o sheet.json",
         "run --model m --layer 0 --ids 4,5 -o x.json --step X",
     ]
-    with chdir(folder):
+    with working_in(folder):
         for line in made:
             assert run(line)[0] == 0, line
         assert run("conform k.py:f --quick --dtype float64 --feature attention --save cases")[0] == 1
         next(Path("cases").iterdir()).rename("case.json")
         Path("lines.jsonl").rename("lines.json")
     return folder
-
-
-@contextmanager
-def chdir(folder):
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def run(line, stdin=None):
@@ -184,7 +173,7 @@ def test_what_is_read_is_not_overwritten(stocked, tmp_path, command, flag, line,
     folder = shutil.copytree(stocked, tmp_path / "work")
     before = contents(folder)
     options, dashes, called = line.partition("-- ")
-    with chdir(folder):
+    with working_in(folder):
         for number, path in enumerate(inputs.split()):
             link = Path(f"link-{number}.json")
             link.symlink_to(path)
@@ -200,7 +189,7 @@ def test_what_is_read_is_not_overwritten(stocked, tmp_path, command, flag, line,
 @pytest.mark.slow
 def test_a_failing_case_is_not_saved_over_what_was_read(stocked, tmp_path):
     line = "conform k.py:f --quick --dtype float64 --feature attention --save cases"
-    with chdir(shutil.copytree(stocked, tmp_path / "work")):
+    with working_in(shutil.copytree(stocked, tmp_path / "work")):
         assert run(line)[0] == 1
         (case,) = Path("cases").iterdir()
         shutil.copy("claims.json", case)

@@ -1,14 +1,12 @@
 """A class of thirty, handed out by name: solved, mistaken, copied, tampered with; graded in one command."""
 
 import csv
-import io
 import json
 
 import classroom
 import numpy as np
 import pytest
-
-from attnctl.cli.program import program
+from command_line import call
 
 RIGHT = [f"right {n}" for n in range(14)]
 MISTAKES = {
@@ -22,11 +20,6 @@ MISTAKES = {
     "heads": ({"merge": False}, "output", "heads-in-other-order"),
 }
 OTHERS = ["blank", "last blank", "half", "edited", "copy of right 0", "sheet of right 1", "zeros", "header"]
-
-
-def call(*args):
-    out, err = io.StringIO(), io.StringIO()
-    return int(program(list(args), stdout=out, stderr=err)), out.getvalue(), err.getvalue()
 
 
 def handed_out(folder, name):

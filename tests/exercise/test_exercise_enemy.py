@@ -1,7 +1,6 @@
 """What is blank is the teacher's word: sheets as a person makes them who would rather not do the work."""
 
 import copy
-import io
 import json
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -10,19 +9,14 @@ from pathlib import Path
 import classroom
 import numpy as np
 import pytest
+from command_line import call
 
-from attnctl.cli.program import program
 from attnctl.verbs.exercise import own_or_new_key
 from attnctl.verbs.exercise.seal import KEY
 
 CONFIG = classroom.CONFIG + "seed: 5\n"
 EASIER = "scores"
 """What the enemy would rather be asked for."""
-
-
-def call(*args):
-    out, err = io.StringIO(), io.StringIO()
-    return int(program(list(args), stdout=out, stderr=err)), out.getvalue(), err.getvalue()
 
 
 def made(config, blank, *more, home=None):

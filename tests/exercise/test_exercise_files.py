@@ -6,17 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import call
 
-from attnctl.cli.program import program
 from attnctl.verbs.exercise import HandIn, seed_from
 from attnctl.verbs.exercise.gradebook import harmless, write_csv
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "exercises"
-
-
-def call(*args):
-    out, err = io.StringIO(), io.StringIO()
-    return int(program(list(args), stdout=out, stderr=err)), out.getvalue(), err.getvalue()
 
 
 def made(*options):

@@ -1,22 +1,16 @@
 """How far a number may be off: by one in the last place asked for, and the same in `grade` and `check`."""
 
 import copy
-import io
 import json
 
 import classroom
 import numpy as np
 import pytest
+from command_line import call
 
-from attnctl.cli.program import program
 from attnctl.verbs import exercise
 
 STEPS = classroom.BLANK.split(",")
-
-
-def call(*args):
-    out, err = io.StringIO(), io.StringIO()
-    return int(program(list(args), stdout=out, stderr=err)), out.getvalue(), err.getvalue()
 
 
 def handed_out(folder, name="Ann", d_model=4, decimals=4):

@@ -17,7 +17,7 @@ ROWS = [["scores", "0.25", "[head 0, love, AI]", "1.5", "1.75"], ["output", "", 
 def drawn(width, titles=TITLES, rows=ROWS, column=2, fits=True):
     spans = [[(text, "") for text in row] for row in rows]
     listing = Listing(Screen(width, fits=fits), [titles], spans, frozenset({0, 2}))
-    return list(plain_text(listing.fitted(column).lines()))
+    return list(plain_text(listing.fit(column).lines()))
 
 
 def test_columns_stand_side_by_side_where_there_is_room():

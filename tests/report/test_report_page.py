@@ -16,7 +16,7 @@ import attnctl
 from attnctl import formats
 from attnctl.base.errors import AttnError
 from attnctl.pages.describe import model_name
-from attnctl.pages.kept import ROOM, by_blocks, kept, kept_of, value_norms
+from attnctl.pages.kept import ROOM, by_blocks, keep, kept_of, value_norms
 from attnctl.pages.write import pieces
 from attnctl.store import read
 from attnctl.store.header import whole
@@ -250,7 +250,7 @@ def test_the_weights_are_kept_before_the_rest():
 
 def test_where_there_is_no_room_weights_are_shown_by_blocks(tmp_path):
     trace = weights(12, 700)
-    (found,) = kept([trace])
+    (found,) = keep([trace])
     array, side = found.pictures["attention_weights"]
     assert (array.shape, side) == ((12, 234, 234), 3)
     assert len(found.trace) == 0

@@ -12,17 +12,12 @@ import termios
 import time
 
 import pytest
+from command_line import call
 from rich.console import Console
 
 import attnctl
-from attnctl.cli.program import program
 from attnctl.verbs.story import story
 from attnctl.verbs.story.view import show_story
-
-
-def call(*args):
-    out, err = io.StringIO(), io.StringIO()
-    return int(program(list(args), io.StringIO(), out, err)), out.getvalue(), err.getvalue()
 
 
 def test_a_story_in_a_pipe_is_text():

@@ -120,14 +120,14 @@ class Map:
         """Maps side by side: captions, labels of columns, then the rows."""
         gap, blank = " " * GAP, " " * (self.label + 1)
         if any(captions):
-            shown = [pad_right(self.fitted(each, self.width), self.width) for each in captions]
+            shown = [pad_right(self.fit_label(each, self.width), self.width) for each in captions]
             yield [(blank + gap.join(shown).rstrip(), "aside")]
         if any(self.plot.columns):
             names = pad_right(self.column_names(), self.width)
             yield [(blank + gap.join([names] * len(levels)).rstrip(), "label")]
         step = 2 if self.halved else 1
         for row in range(0, len(self.plot.rows), step):
-            words = self.fitted(self.plot.rows[row], self.label)
+            words = self.fit_label(self.plot.rows[row], self.label)
             line: Line = [(f"{pad_left(words, self.label)} ", "label")]
             for number, each in enumerate(levels):
                 line += [(gap + " " * (self.width - self.size * len(self.plot.columns)), "")] * (number > 0)
@@ -139,12 +139,12 @@ class Map:
         out = ""
         for at, name in enumerate(self.plot.columns):
             start = at * self.size
-            word = self.fitted(name, max(self.size - 1, WIDEST))
+            word = self.fit_label(name, max(self.size - 1, WIDEST))
             if start >= cells(out) + bool(out) and start + cells(word) <= self.width:
                 out = pad_right(out, start) + word
         return out
 
-    def fitted(self, label: str, width: int) -> str:
+    def fit_label(self, label: str, width: int) -> str:
         """A label in so many cells, whatever it is drawn on."""
         return self.screen._replace(fits=True).short(label.strip(), width)
 

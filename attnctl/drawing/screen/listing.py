@@ -44,7 +44,7 @@ class Listing:
     def fits(self) -> bool:
         return not self.screen.fits or self.width <= self.screen.width
 
-    def fitted(self, column: int, rest: int | None = None) -> Listing:
+    def fit(self, column: int, rest: int | None = None) -> Listing:
         """Return the listing in the width of a terminal, with nothing left out.
 
         Where there is no room for all columns, those from `rest` on (all after `column`) are
@@ -52,10 +52,10 @@ class Listing:
         """
         if self.fits:
             return self
-        stacked = self.stacked(column, column + 1 if rest is None else rest)
-        return stacked if stacked.fits else stacked.folded(column)
+        stacked = self.stack_below(column, column + 1 if rest is None else rest)
+        return stacked if stacked.fits else stacked.fold_column(column)
 
-    def stacked(self, column: int, rest: int) -> Listing:
+    def stack_below(self, column: int, rest: int) -> Listing:
         """Return the listing with the texts from `rest` on in a line below those of `column`."""
 
         def stack(texts: Sequence[str]) -> list[str]:
@@ -65,7 +65,7 @@ class Listing:
 
         return self.rewrite_texts(column, stack)
 
-    def folded(self, column: int) -> Listing:
+    def fold_column(self, column: int) -> Listing:
         """Return the listing with the texts of this column folded as far as it takes."""
         room = max(NARROWEST, self.screen.width - self.width + self.widths[column])
 

@@ -50,7 +50,7 @@ class Frames:
         if not self.panels:
             return True
         blocks = self.blocks()
-        shown = yield from self.stacked(blocks[0]) if len(blocks) == 1 else self.split(blocks)
+        shown = yield from self.print_stacked(blocks[0]) if len(blocks) == 1 else self.split(blocks)
         if shown < len(self.panels):
             words = self.grid.screen.ours(self.sheet.left_out(shown))
             yield from self.grid.screen.flow([("  ", ""), (words, "aside")], "")
@@ -85,7 +85,7 @@ class Frames:
         few = min(few, MAX_PANELS - 1)
         return few if self.fitted and few < total - 1 else total
 
-    def stacked(self, block: Pieces) -> Generator[Element, None, int]:
+    def print_stacked(self, block: Pieces) -> Generator[Element, None, int]:
         """As many matrices side by side as fit, then the next below; returns how many are shown."""
         width = self.grid.panel_width(self.sheet.captions, block) + 1
         across = max(1, (self.grid.screen.width - self.grid.frame_width) // width)

@@ -166,7 +166,7 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
     drawn = frames(load_sheet(trace, step.name), step.name, screen, view, heads)
     several = max(trace[step.name].shape[:-2], default=1) > 1
 
-    def named(axis: int, labels: Sequence[str]) -> Sequence[str]:
+    def hide_counts(axis: int, labels: Sequence[str]) -> Sequence[str]:
         counted = len(step.axes) > 1 and len(labels) <= FEW and trace.tokens_along(step.name, axis) is None
         return [""] * len(labels) if counted else labels
 
@@ -177,8 +177,8 @@ def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> S
         drawn,
         grid=replace(
             drawn.grid,
-            row_labels=named(-2, drawn.grid.row_labels),
-            column_labels=named(-1, drawn.grid.column_labels),
+            row_labels=hide_counts(-2, drawn.grid.row_labels),
+            column_labels=hide_counts(-1, drawn.grid.column_labels),
             gap=1,
         ),
         panels=tuple(

@@ -43,7 +43,7 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
         return seen(array, screen)
     blank = trace.header.get("blank")
     if isinstance(blank, list) and name in blank and np.isnan(array).any():
-        return unfilled(array)
+        return mark_blanks(array)
     if isinstance(op, Hide):
         return hidden(trace, name, op, screen)
     if name != WEIGHTS:
@@ -61,7 +61,7 @@ def blind_rows(count: int) -> str:
     return f"{count} rows see nothing: their weights are zero"
 
 
-def unfilled(array: Array) -> Marks:
+def mark_blanks(array: Array) -> Marks:
     """A box in each blank of an exercise."""
 
     def codes(index: Index) -> Codes:

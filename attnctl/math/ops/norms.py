@@ -42,14 +42,14 @@ class Norm(Op):
 
     def apply(self, x: Array, *factors: Array) -> Array:
         """(..., [head,] token, d)[, weight ([head,] d)[, bias ([head,] d)]] -> the same shape."""
-        out, _ = self.normed(x)
+        out, _ = self.normalize(x)
         if factors:
             out = out * self.factor(factors[0])
         if len(factors) > 1:
             out = out + beside(factors[1])
         return out.astype(x.dtype, copy=False)
 
-    def normed(self, x: Array) -> tuple[Array, Array]:
+    def normalize(self, x: Array) -> tuple[Array, Array]:
         """The rows without their weight, and the root that each was divided by."""
         wide = x.astype(np.result_type(x, np.float32), copy=False)
         if self.centred:
@@ -110,14 +110,14 @@ class RowTerms:
         """The sum over the row."""
         return total(self.h, total(self.i, body)) if self.norm.heads else total(self.i, body)
 
-    def centred(self, cell: Places) -> Term:
+    def center(self, cell: Places) -> Term:
         """A cell without the mean, where that is taken off."""
         return self.x.at(*cell) - self.mean if self.norm.centred else self.x.at(*cell)
 
     def parts(self, cell: Places) -> tuple[Term, Term]:
         """A cell, and the root that it is divided by."""
-        each = self.centred(self.row)
-        return self.centred(cell), call("sqrt", self.total(each * each) / self.count + self.norm.eps)
+        each = self.center(self.row)
+        return self.center(cell), call("sqrt", self.total(each * each) / self.count + self.norm.eps)
 
 
 def beside(factor: Array) -> Array:
@@ -167,7 +167,7 @@ class NormBack(Backward):
 
     def apply(self, d: Array, x: Array, *weight: Array) -> Array:
         axes = self.norm.over(x)
-        n, root = self.norm.normed(x)
+        n, root = self.norm.normalize(x)
         g = d.astype(n.dtype, copy=False)
         g = g * self.norm.factor(weight[0]) if weight else g
         rest = g - n * (g * n).mean(axis=axes, keepdims=True)
@@ -187,7 +187,7 @@ class NormBack(Backward):
 
         own, root = row.parts(cell)
         root = known(root)
-        along = known(row.total(g(row.row) * row.centred(row.row)) / row.count)
+        along = known(row.total(g(row.row) * row.center(row.row)) / row.count)
         rest = g(cell) - own * along / (root * root)
         if self.norm.centred:
             rest = rest - row.total(g(row.row)) / row.count
@@ -214,7 +214,7 @@ class NormWeightBack(Backward):
         return f"{rows}, {rows} -> {'(head, d)' if self.by_head else '(d)'}"
 
     def apply(self, d: Array, x: Array) -> Array:
-        product = d * self.norm.normed(x)[0]
+        product = d * self.norm.normalize(x)[0]
         own = {d.ndim - 1, *([d.ndim - 3] if self.by_head else [])}
         return product.sum(axis=tuple(set(range(d.ndim)) - own)).astype(d.dtype, copy=False)
 

@@ -186,7 +186,7 @@ def steps_listing(report: Report, screen: Screen) -> Listing:
     rows = [step_row(report, step, screen) for step in report.steps.values()]
     count = max(WHERE, *(at + 1 for row in rows for at, (text, _) in enumerate(row) if text))
     listing = columns(screen, rows, count)
-    return listing.fitted(WHERE) if count > WHERE else listing
+    return listing.fit(WHERE) if count > WHERE else listing
 
 
 def columns(screen: Screen, rows: Sequence[Sequence[Span]], count: int) -> Listing:

@@ -133,7 +133,7 @@ def steps_listing(found: Difference, screen: Screen) -> Listing:
     """Every step that was compared, in order, and the numbers where it differs most."""
     titles = ["step", "differ", "max abs", "max rel", "largest at", "A", "B"]
     rows = [step_row(name, step, screen) for name, step in found.steps.items()]
-    return Listing(screen, [titles], rows, left={0, 4}).fitted(4)
+    return Listing(screen, [titles], rows, left={0, 4}).fit(4)
 
 
 def step_row(name: str, step: StepDifference, screen: Screen) -> list[Span]:
@@ -185,7 +185,7 @@ def split_lines(found: Difference, screen: Screen) -> Iterator[Element]:
             [[(screen.ours(text), "" if at else "name") for at, text in enumerate(row)] for row in rows],
             left={0},
         )
-        .fitted(1, rest=len(shown) + 2)
+        .fit(1, rest=len(shown) + 2)
         .lines()
     )
     if last.norm:

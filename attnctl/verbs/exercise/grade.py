@@ -157,7 +157,7 @@ def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: A
     marks = [
         Mark(each.step, WRONG, words=unfit[each.step]) if each.step in unfit else each for each in marks
     ]
-    notes = find_changes(trace, reference, blank) or unvouched(trace.header, vouched, asked)
+    notes = find_changes(trace, reference, blank) or doubt_task(trace.header, vouched, asked)
     if vouched is BY_CONFIG and trace.header.get("decimals", decimals) != decimals:
         notes.append(
             f"it says {trace.header['decimals']!r} decimals, and is held to {decimals} (--decimals)"
@@ -179,7 +179,7 @@ def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: A
     )
 
 
-def unvouched(header: Mapping[str, Any], vouched: str, asked: Assignment) -> list[str]:
+def doubt_task(header: Mapping[str, Any], vouched: str, asked: Assignment) -> list[str]:
     """Warn that nobody but the sheet itself says what its task was."""
     if vouched is not BY_ITSELF:
         return []

@@ -12,7 +12,7 @@ from attnctl.drawing.screen.text import visible
 from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.exercise.grade import BLANK, RIGHT, WRONG, HandIn, Mark
 from attnctl.verbs.exercise.page import page
-from attnctl.verbs.exercise.view import SIGNS, find_shared, named, remark, remarks, steps_of, summary
+from attnctl.verbs.exercise.view import SIGNS, find_shared, name_mistake, remark, remarks, steps_of, summary
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a cell of a spreadsheet begins with where it is carried out: such a text gets a ' before it."""
@@ -50,7 +50,7 @@ def csv_text(sheets: Sequence[HandIn]) -> str:
 
 def wrong_at(mark: Mark) -> str:
     """A mistake, or the cells that are wrong."""
-    return named(mark) if mark.mistake else " ".join(slip.cell for slip in mark.slips)
+    return name_mistake(mark) if mark.mistake else " ".join(slip.cell for slip in mark.slips)
 
 
 def points(sheet: HandIn) -> int:
@@ -187,7 +187,7 @@ def gradescope_result(sheet: HandIn) -> dict[str, Any]:
             "score": int(mark.verdict == RIGHT),
             "max_score": 1,
             "status": "passed" if mark.verdict == RIGHT else "failed",
-            "output": told(mark),
+            "output": words_for(mark),
             "output_format": "text",
         }
         for mark in sheet.marks
@@ -210,7 +210,9 @@ def otter_result(sheet: HandIn) -> dict[str, Any]:
     doubted = bool(sheet.error or sheet.notes)
     notes = [sheet.error] if sheet.error else list(sheet.notes)
     files = [("the sheet", 0, not doubted, "\n".join(notes))]
-    files += [(mark.step, 1, mark.verdict == RIGHT and not doubted, told(mark)) for mark in sheet.marks]
+    files += [
+        (mark.step, 1, mark.verdict == RIGHT and not doubted, words_for(mark)) for mark in sheet.marks
+    ]
     return {"test_file_results": [otter_file(*each) for each in files]}
 
 
@@ -227,7 +229,7 @@ def otter_file(name: str, worth: int, passed: bool, says: str) -> dict[str, Any]
     return {"filename": name, "points": worth, "test_case_results": results}
 
 
-def told(mark: Mark) -> str:
+def words_for(mark: Mark) -> str:
     """Return a student's own words on a step, without the right answer."""
     if mark.verdict in {RIGHT, BLANK} and not mark.words:
         return mark.verdict

@@ -116,7 +116,7 @@ def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
             if mark.verdict == COARSE
             else remark(mark)
             if alone or not mark.mistake
-            else f"{mark.step}: {named(mark)}."
+            else f"{mark.step}: {name_mistake(mark)}."
         )
         if said:
             yield said
@@ -133,7 +133,7 @@ def remark(mark: Mark, *, answers: bool = True) -> str:
         return ""
     if mark.verdict == UNTOLD:
         return f"{mark.step}: cannot be told from what is written before it."
-    name = f" ({named(mark)})" if mark.mistake else ""
+    name = f" ({name_mistake(mark)})" if mark.mistake else ""
     slips = "; ".join(
         f"{each.cell} is {digits(each.found)} and should be {digits(each.expected)}"
         for each in mark.slips
@@ -142,7 +142,7 @@ def remark(mark: Mark, *, answers: bool = True) -> str:
     return f"{mark.step}: {mark.words or 'wrong'}{name}{': ' * bool(slips)}{slips}."
 
 
-def named(mark: Mark) -> str:
+def name_mistake(mark: Mark) -> str:
     return f"{mark.mistake}{'; also fits: ' * bool(mark.also)}{', '.join(mark.also)}"
 
 

@@ -59,15 +59,15 @@ class TracedLayer:
         self.trace = self.explainer.trace
         self.made, self.before = made, before
         self.steps = tuple(self.trace)
-        self.node = lru_cache(maxsize=256)(self.explained)
-        self.changed = lru_cache(maxsize=None)(self.compared)
+        self.node = lru_cache(maxsize=256)(self.explain)
+        self.changed = lru_cache(maxsize=None)(self.compare)
 
     @property
     def edits(self) -> tuple[str, ...]:
         """The edits that this trace was made with."""
         return self.made.settings.edits if self.made else ()
 
-    def explained(self, step: str, cell: Cell) -> Node:
+    def explain(self, step: str, cell: Cell) -> Node:
         """Explain a cell; a node without an explanation says why not."""
         return self.explainer.tree(step, cell, 1)
 
@@ -83,7 +83,7 @@ class TracedLayer:
         old = self.old(step)
         return None if old is None else subtract(self.trace[step], old)
 
-    def compared(self, step: str) -> Changed | None:
+    def compare(self, step: str) -> Changed | None:
         """The change that edits made to a step; None where nothing was edited."""
         difference = self.difference(step)
         if difference is None:

@@ -78,7 +78,7 @@ def run_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
 def standing(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
     """The walk at its places in the new traces: where a step is gone, at the one before it."""
 
-    def kept(place: Place) -> Place:
+    def restore(place: Place) -> Place:
         old, layer = before.layers[place.layer], walk.layers[place.layer]
         above = [*old.steps[: old.steps.index(place.step) + 1]]
         step = next((name for name in reversed(above) if name in layer.steps), layer.steps[0])
@@ -88,8 +88,8 @@ def standing(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
         return Place(place.layer, step, carry_place(from_here, layer.trace, step))
 
     mode = NUMBERS if walk.mode == DIFFERENCE and walk.layer.before is None else walk.mode
-    history = tuple(map(kept, walk.history))
-    return replace(walk, place=kept(walk.place), history=history, mode=mode, operand=0)
+    history = tuple(map(restore, walk.history))
+    return replace(walk, place=restore(walk.place), history=history, mode=mode, operand=0)
 
 
 # --- edits ---

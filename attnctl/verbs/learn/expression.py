@@ -53,7 +53,7 @@ def parse(text: str) -> Expression:
     found = reader.sum()
     reader.space()
     if reader.rest:
-        raise reader.refused(f"{quote(reader.rest)} at the end")
+        raise reader.refusal(f"{quote(reader.rest)} at the end")
     return found
 
 
@@ -71,7 +71,7 @@ class ExpressionReader:
         self.depth = 0
         self.read: list[Address] = []
 
-    def refused(self, what: str) -> AttnError:
+    def refusal(self, what: str) -> AttnError:
         """The error for what has no meaning."""
         return AttnError(f"{quote(self.text)}: {what}; {LIKE}")
 
@@ -104,7 +104,7 @@ class ExpressionReader:
         """A number, a cell, a function, or what stands in brackets."""
         self.depth += 1
         if self.depth > DEEPEST:
-            raise self.refused("too many brackets")
+            raise self.refusal("too many brackets")
         if self.take("-"):
             found = calculate("-", constant(0.0), self.factor())
         elif self.take("("):
@@ -114,23 +114,23 @@ class ExpressionReader:
             self.rest = self.rest[number.end() :]
             found = constant(float(number[0]))
         else:
-            found = self.named()
+            found = self.read_name()
         self.depth -= 1
         return found
 
     def close(self) -> None:
         if not self.take(")"):
-            raise self.refused("a ) is missing")
+            raise self.refusal("a ) is missing")
 
-    def named(self) -> Expression:
+    def read_name(self) -> Expression:
         """A function or a part of a step."""
         word = NAME.match(self.rest)
         if not word:
-            raise self.refused("a step, a number or a function is missing")
+            raise self.refusal("a step, a number or a function is missing")
         after = self.rest[word.end() :]
         if after.startswith("("):
             self.rest = after[1:]
-            return self.called(word[0])
+            return self.read_call(word[0])
         if after.startswith("["):
             address, self.rest = parse_start(self.rest)
         else:
@@ -140,7 +140,7 @@ class ExpressionReader:
         self.read.append(address)
         return lambda trace: part_of(address, trace)
 
-    def called(self, name: str) -> Expression:
+    def read_call(self, name: str) -> Expression:
         """A function of what stands in its brackets."""
         if name == "first_wrong":
             self.close()
@@ -155,20 +155,20 @@ class ExpressionReader:
         if name in PLACES:
             address = self.read[-1] if self.read else None
             if address is None:
-                raise self.refused(f"{name}() asks for a part of a step")
+                raise self.refusal(f"{name}() asks for a part of a step")
             return lambda trace: place_in(name, address, trace)
         if name in FUNCTIONS:
             function = FUNCTIONS[name]
             return lambda trace: float(function(numbers(inner(trace))))
         known = [*FUNCTIONS, *PLACES, "size", "first_wrong"]
-        raise self.refused(f"no function {name}(); there are {all_of(known)}")
+        raise self.refusal(f"no function {name}(); there are {all_of(known)}")
 
     def word(self) -> str:
         """A name of a step or an axis."""
         self.space()
         found = re.match(r"[^\s,()]+", self.rest)
         if not found:
-            raise self.refused("a name is missing")
+            raise self.refusal("a name is missing")
         self.rest = self.rest[found.end() :]
         return found[0]
 

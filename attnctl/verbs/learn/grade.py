@@ -106,7 +106,7 @@ def distance(typed: Typed, right: Array) -> str:
     if right.ndim == 0:
         return f"no known mistake gives it: it {direction(float(typed.numbers), float(right))}"
     off = typed.off(right)
-    wrong = off > typed.allowed(right)
+    wrong = off > typed.tolerance(right)
     count = int((wrong if wrong.any() else off > 0).sum())
     place = ", ".join(map(str, np.unravel_index(int(off.argmax()), off.shape)))
     return (
@@ -129,7 +129,7 @@ def direction(found: float, right: float) -> str:
 def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """The address of a cell."""
     if not isinstance(right, Cells):
-        raise lesson.refused("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
+        raise lesson.refusal("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
     address = parse_address(text_of(answer)).spell_out(trace)
     if address.step not in trace:
         raise AttnError(f"{quote(text_of(answer))} is no cell; write one like attention_weights[0,love,AI]")
@@ -152,7 +152,7 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """The name of a step."""
     if not isinstance(right, StepName):
-        raise lesson.refused("answer", AttnError("no step; write first_wrong()"))
+        raise lesson.refusal("answer", AttnError("no step; write first_wrong()"))
     name = Address(text_of(answer)).spell_out(trace).step
     if name not in trace:
         raise AttnError(f"no step {name!r} in this dump; there are {', '.join(trace)}")

@@ -78,16 +78,16 @@ class Lesson:
             assert self.settings is not None
             return prepare(self.settings).run()
         except AttnError as error:
-            raise self.refused(key, error) from None
+            raise self.refusal(key, error) from None
 
     def right(self, trace: Trace) -> Value:
         """Return the answer to the question. Raises AttnError with the lesson's file and line."""
         try:
             return self.answer.value(trace)
         except AttnError as error:
-            raise self.refused("answer", error) from None
+            raise self.refusal("answer", error) from None
 
-    def refused(self, key: str, error: AttnError) -> AttnError:
+    def refusal(self, key: str, error: AttnError) -> AttnError:
         """A problem of this lesson, with its place."""
         place = f"{self.file}:{self.lines.get(key, 1)} $.{key}"
         return AttnError(f"{place}: {problem}" for problem in error.problems)

@@ -51,7 +51,7 @@ def find_mistakes(lesson: Lesson, typed: Typed, trace: Trace) -> Iterator[Found]
         if named:
             return
         for mistake in mistakes:
-            said = made(mistake, lesson, typed, trace, cases)
+            said = name_step(mistake, lesson, typed, trace, cases)
             if said:
                 named.append((mistake.name, own.get(mistake.name) or said))
                 yield named[-1]
@@ -65,7 +65,9 @@ def gives(typed: Typed, value: Value) -> bool:
     return fit_shape(typed, right.shape).could_be(right)
 
 
-def made(mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[WrongStep]) -> str:
+def name_step(
+    mistake: Mistake, lesson: Lesson, typed: Typed, trace: Trace, cases: Sequence[WrongStep]
+) -> str:
     """Name the wrong step of a mistake that gives what was typed; empty where none does."""
     if mistake.fitted or not mistake.exact:
         return ""

@@ -43,14 +43,14 @@ class Typed:
             return False
         slack = np.maximum(NOTHING, NEARLY * np.abs(np.where(np.isfinite(right), right, 0)))
         enough = self.unit <= ENOUGH * self.size(right)
-        return bool((self.off(right) <= slack + enough * self.allowed(right)).all())
+        return bool((self.off(right) <= slack + enough * self.tolerance(right)).all())
 
     def off(self, right: Array) -> Array:
         """Return each number's error, 0 where not both are finite."""
         finite = np.isfinite(right)
         return np.abs(np.where(finite, self.numbers - np.where(finite, right, 0), 0))
 
-    def allowed(self, right: Array) -> Array:
+    def tolerance(self, right: Array) -> Array:
         """Return each number's tolerance: rounding, and from three digits on one unit of the last.
 
         A whole number to which no decimals are typed is exact.
@@ -96,17 +96,17 @@ def read_matrix(value: Any) -> Typed:
         data = split_rows(value)
     cells: list[Typed] = []
 
-    def nested(each: Any, depth: int) -> Any:
+    def to_lists(each: Any, depth: int) -> Any:
         if isinstance(each, Mapping):
             raise AttnError("a mapping where numbers are wanted; write rows, like [[0.1, 0.9], [0.5, 0.5]]")
         if isinstance(each, Sequence) and not isinstance(each, str):
             if depth > 4:
                 raise AttnError("too many brackets; write rows, like [[0.1, 0.9], [0.5, 0.5]]")
-            return [nested(one, depth + 1) for one in each]
+            return [to_lists(one, depth + 1) for one in each]
         cells.append(read_number(str(each)))
         return float(cells[-1].numbers)
 
-    rows = nested(data, 0)
+    rows = to_lists(data, 0)
     if not isinstance(rows, list) or not cells:
         raise AttnError("no matrix; write its rows, like [[0.1, 0.9], [0.5, 0.5]]")
     try:

@@ -70,7 +70,7 @@ def list_lines(lessons: Sequence[Lesson], done: Mapping[str, int], screen: Scree
             ]
         )
     titles = [["", "", "lesson", "about"]]
-    yield from Listing(screen, titles, rows, left=frozenset({1, 2, 3})).fitted(3).lines()
+    yield from Listing(screen, titles, rows, left=frozenset({1, 2, 3})).fit(3).lines()
     yield []
     finished = sum(lesson.name in done for lesson in lessons)
     yield [(f"{finished} of {plural(len(lessons), 'lesson')} done.", "")]
@@ -130,7 +130,7 @@ def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -
         says = "" if verdict is None or verdict.right else (verdict.mistake or verdict.says)
         rows.append([(screen.ours(name), "name"), (mark, ""), (screen.ours(says), "")])
     titles = [["lesson", "answer", "what it shows"]]
-    yield from Listing(screen, titles, rows, left=frozenset({0, 1, 2})).fitted(2).lines()
+    yield from Listing(screen, titles, rows, left=frozenset({0, 1, 2})).fit(2).lines()
     right = sum(verdict is not None and verdict.right is True for verdict in verdicts.values())
     yield []
     yield [(f"{right} of {plural(len(verdicts), 'lesson')} right.", "")]

@@ -1,0 +1,31 @@
+"""A command line carried out in the test's own process."""
+
+import io
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from attnctl.cli.program import program
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def call(*args, stdin=b""):
+    streams = io.TextIOWrapper(io.BytesIO(stdin)), io.StringIO(), io.StringIO()
+    code = program([str(each) for each in args], *streams)
+    return Done(int(code), streams[1].getvalue(), streams[2].getvalue())
+
+
+@contextmanager
+def working_in(folder):
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
