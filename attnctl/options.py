@@ -1,7 +1,7 @@
 """The options that `attnctl.run` and its like take, as keywords with types.
 
 The table of settings says what each is for and how it is read (`attnctl.inputs.config.fields.KEYWORDS`);
-names and types are written from it, for editors and type checkers.
+names and types are written from it by the tests, for editors and type checkers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Table = Array | Sequence[Sequence[float]]
 
 
-# [written by tests/option_types.py]
+# [written by the tests: tests/generated.py]
 class Options(TypedDict, total=False):
     """Settings, each as a config has it; what is None stays as it is."""
 

@@ -12,12 +12,15 @@ from pathlib import Path
 from unittest import mock
 
 import command_line
+import generated
 import pytest
 import warm
 from command_line import working_in
 from hypothesis import settings
 
 from attnctl.cli.program import program
+
+generated.write()  # before anything reads it; .ci/run sees that what is written is what is checked in
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ("configs", "samples")

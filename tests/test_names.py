@@ -15,7 +15,7 @@ from attnctl.inputs.arrays.reader import read_any, read_strictly
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import derivation, names
 from attnctl.math.derivation import Rotary, Variant, derive, line
-from attnctl.math.kind import HeadNorm
+from attnctl.math.kind import KIND, HeadNorm
 from attnctl.math.ops import Copy, Given, Sinusoid
 from attnctl.math.rules import RULES
 from attnctl.store import read_one
@@ -71,6 +71,10 @@ LEAVES = {
     "projected": ("Q", "K", "V"),
     "cached": ("Q", "K", "V", "past_key", "past_value", "W_O", "b_O"),
 }
+OF_GRADIENTS = {"backward", "cotangent"}
+ASKED = {name: each.at_example for name, each in KIND.items() if each and name not in OF_GRADIENTS}
+"""What may be asked of attention itself; gradients are lines of their own (tests/math/test_backward.py)."""
+
 BESIDE = [(), ("mask",), ("bias",), ("mask", "bias")]
 
 
@@ -102,6 +106,9 @@ def variants():
     ):
         given = dict.fromkeys((*start, *beside, names.SINK), "given")
         yield Variant(given, d_k=4, rotary=rotary, qk_norm=how, cache_unrotated=unrotated, logsumexp=True)
+
+    for start, (name, value) in product(LEAVES.values(), ASKED.items()):
+        yield Variant(dict.fromkeys(start, "given"), d_k=4, **{name: value})
 
 
 def unread(lines):
@@ -160,6 +167,7 @@ def everything(batch=()):
     yield normed, {"positions": Rotary(dims=4), "qk_norm": "layer", "cache_unrotated": True}
     own = {"W_K": numbers("kv_head d_model d_k"), "W_V": numbers("kv_head d_model d_v")}
     yield {"X": crossed["X"], **weights, **own, "W_O": beside["W_O"]}, {"positions": "sinusoidal"}
+    yield {**beside, **in_ours(names.PROJECTED, batch)}, {**ASKED, "positions": Rotary(dims=4)}
 
 
 def traces(batch=()):

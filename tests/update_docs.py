@@ -1,7 +1,4 @@
-"""Rewrite the output under every command of the documents, the schema that the configs name, and the
-types of keywords:
-python tests/update_docs.py
-"""
+"""Rewrite the output under every command of the documents: python tests/update_docs.py."""
 
 import os
 import re
@@ -11,7 +8,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import option_types
 from test_readme import DOCUMENTS, ROOT, split
 
 
@@ -47,10 +43,6 @@ def rewritten(block, folder):
 
 
 def main():
-    command = [sys.executable, "-m", "attnctl", "config", "schema"]
-    schema = subprocess.run(command, capture_output=True, check=True)
-    (ROOT / "configs" / "attnctl.schema.json").write_bytes(schema.stdout)
-    option_types.write()
     for document in DOCUMENTS:
         if not document.exists():
             continue

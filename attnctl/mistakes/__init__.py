@@ -8,8 +8,9 @@ An entry has its name, the steps where it shows, what it is, what to write inste
 programs that make it: `Mistake("no-softmax", (WEIGHTS,), "there is no softmax", "take softmax over keys
 (axis=-1)", instead(WEIGHTS, lambda _: Copy(), Softmax))`. A wrong op that is needed stands in
 `mistakes/wrong.py`. For its page (`check --about`) it says `why` people make it, and has lines of NumPy
-that do, `example`, on one of the kinds of attention of `mistakes/examples.py`. `tests/check/` plants the
-mistake as a person writes it, not with the catalogue's op.
+that do, `example`, on one of the kinds of attention of `mistakes/examples.py`: tests plant the mistake with
+these lines, written as people write them, not with the catalogue's op. `tests/check/planted.py` and
+`tests/check/trial/` are programs to plant it in, where it has more shapes than that.
 """
 
 from attnctl.mistakes.backward import BACKWARD

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from attnctl.inputs.config.rules import SETTABLE
 from attnctl.math import Array
 
 try:
@@ -28,11 +29,29 @@ if TYPE_CHECKING:
 BOUNDARIES = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
 """Lengths at which blocks of keys or queries begin and end: what is left over is where kernels err."""
 
+
+def values(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
+    """What a setting may be, small, by the JSON Schema of it: of several forms the one that says most."""
+    forms = schema.get("anyOf") or schema.get("oneOf")
+    if forms:
+        return values(next((each for each in forms if each.get("type") == "array"), forms[0]))
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    match schema["type"]:
+        case "boolean":
+            return st.just(value=True)
+        case "integer":
+            least = schema.get("minimum", 0)
+            return st.integers(least, min(least + 8, schema.get("maximum", least + 8)))
+        case "array":
+            least, most = schema.get("minItems", 1), schema.get("maxItems", 4)
+            return st.lists(values(schema["items"]), min_size=least, max_size=most).map(tuple)
+        case _:
+            return st.floats(0.5, 50)
+
+
 RULES: dict[str, SearchStrategy[Any]] = {
-    "causal": st.just(value=True),
-    "window": st.tuples(st.integers(0, 9), st.integers(0, 9)),
-    "dilation": st.integers(1, 4),
-    "softcap": st.floats(0.5, 50),
+    **{each.keyword: values(each.reader.schema) for each in SETTABLE if each.flag},
     "scale": st.floats(0.01, 1),
     "positions": st.just("alibi"),
 }

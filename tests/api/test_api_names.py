@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import numpy as np
-import option_types
 import pytest
 
 import attnctl
@@ -46,12 +45,6 @@ def test_a_module_of_the_same_name_does_not_hide_a_verb(module):
     verb = module.split(".")[-1]
     code = f"import attnctl.{module}, attnctl; print(attnctl.{verb}.__module__)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "attnctl.api\n"
-
-
-def test_options_are_written_from_the_table_of_settings():
-    """python tests/option_types.py writes the keyword of a new setting, with its type."""
-    (found,) = option_types.MARKS.findall(option_types.FILE.read_text())
-    assert found == option_types.written()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_an_example_that_there_is_not_is_refused_with_the_others(call, args):
 
 
 def test_the_configs_have_their_schema_beside_them():
-    """`python tests/update_docs.py` writes it again."""
+    """Every run of the tests writes it (tests/generated.py)."""
     assert json.loads((ROOT / "configs" / "attnctl.schema.json").read_text()) == json_schema()
     for path in CONFIGS:
         assert path.read_text().startswith("# yaml-language-server: $schema=attnctl.schema.json\n")

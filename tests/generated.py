@@ -1,15 +1,22 @@
-"""The types of keywords, from the table of settings: what stands between the marks of `attnctl/options.py`.
+"""What follows from the tables and is read as text: keywords with their types, and the schema of configs.
 
-python tests/option_types.py
+Type checkers and editors read files. Every run of the tests writes these two where they are not up to date
+(`conftest.py`); .ci/run fails where what they write is not checked in.
 """
 
+import os
 import re
 from pathlib import Path
 
 from attnctl.inputs.config.fields import KEYWORDS, LAYOUT
+from attnctl.inputs.config.schema import json_schema
+from attnctl.store.strict_json import json_text
 
-FILE = Path(__file__).parent.parent / "attnctl" / "options.py"
-MARKS = re.compile(r"(?<=# \[written by tests/option_types.py\]\n).*?(?=# \[to here\]\n)", re.DOTALL)
+ROOT = Path(__file__).parent.parent
+OPTIONS, SCHEMA = ROOT / "attnctl" / "options.py", ROOT / "configs" / "attnctl.schema.json"
+MARKS = re.compile(
+    r"(?<=# \[written by the tests: tests/generated.py\]\n).*?(?=# \[to here\]\n)", re.DOTALL
+)
 
 OBJECTS = {
     "vocab": "Sequence[str] | Mapping[str, int]",
@@ -52,7 +59,7 @@ def line(name, setting):
     return f"    {name}: {kind.replace(chr(39), chr(34))} | None\n"
 
 
-def written():
+def written_options():
     """The two classes of keywords."""
     options = [
         line(name, setting) for name, setting in KEYWORDS.items() if name not in {"sentence", LAYOUT.name}
@@ -72,8 +79,10 @@ class ArrayOptions(Options, total=False):
 
 
 def write():
-    FILE.write_text(MARKS.sub(lambda _: written(), FILE.read_text()))
-
-
-if __name__ == "__main__":
-    write()
+    """Write what is not up to date; several test processes may do so side by side."""
+    options = MARKS.sub(lambda _: written_options(), OPTIONS.read_text())
+    for path, text in ((OPTIONS, options), (SCHEMA, json_text(json_schema(), indent=2) + "\n")):
+        if path.read_text() != text:
+            fresh = path.with_suffix(f".{os.getpid()}")
+            fresh.write_text(text)
+            fresh.replace(path)
