@@ -43,14 +43,14 @@ def test_every_cell_evaluates_to_itself(options, dtype):
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_cell_of_every_shipped_config(path):
-    """Up to 40 cells of a step here; `slow` does without the limit."""
+    """Up to 40 cells of a step here, and 600 with `slow`."""
     assert check_cells(attnctl.run(settings=load(str(path))), most=40)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_really_every_cell_of_every_shipped_config(path):
-    assert check_cells(attnctl.run(settings=load(str(path))))
+def test_more_cells_of_every_shipped_config(path):
+    assert check_cells(attnctl.run(settings=load(str(path))), most=600)
 
 
 def test_a_batch_a_cache_and_lengths():
