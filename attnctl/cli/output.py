@@ -108,7 +108,7 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
     if not drawn:
         return
     from attnctl.cli.program import complain
-    from attnctl.drawing.pictures.render import lacking
+    from attnctl.drawing.pictures.png import lacking
 
     boxes = lacking(
         "".join(word for trace in traces for word in (trace.tokens or []) + (trace.key_tokens or []))

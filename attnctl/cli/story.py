@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 from attnctl.base.trace import Trace
-from attnctl.cli.keys import ask_key
+from attnctl.drawing.screen.output import say
 
 ENDS = {"q", "Q", "\x1b", "\x04", ""}
 """The keys that end a story: q, Escape, and the end of the input."""
@@ -30,3 +32,30 @@ def tell(traces: Sequence[Trace], steps: Sequence[Sequence[str] | None]) -> None
             if stepwise and at and ask_key("Enter: next step, q: end") in ENDS:
                 return
             print_lines([[], *chapter_lines(told, at, screen)], output)
+
+
+def ask_key(prompt: str) -> str:
+    """The key that a person presses after this prompt, which is gone then; "" at the end of the input."""
+    say("", prompt, end=" ")
+    try:
+        return read_key()
+    finally:
+        sys.stdout.write("\r\x1b[K\x1b[A")
+        sys.stdout.flush()
+
+
+def read_key() -> str:
+    """A key, without waiting for Enter; the first letter of a line where that cannot be had."""
+    try:
+        termios: Any = import_module("termios")  # Windows has none
+        tty: Any = import_module("tty")
+        stream = sys.stdin.fileno()
+        before = termios.tcgetattr(stream)
+    except (ImportError, OSError, ValueError):
+        line = sys.stdin.readline()
+        return line[:1] if line else ""
+    try:
+        tty.setcbreak(stream, termios.TCSANOW)  # a key that was pressed already counts
+        return sys.stdin.read(1)
+    finally:
+        termios.tcsetattr(stream, termios.TCSADRAIN, before)

@@ -8,7 +8,7 @@ import pytest
 from images import decoded
 
 import attnctl
-from attnctl.drawing.pictures import render
+from attnctl.drawing.pictures import png
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -51,7 +51,7 @@ def in_browser(picture, folder):
 @pytest.mark.parametrize("case", CASES)
 def test_a_browser_and_resvg_draw_alike(case, tmp_path, monkeypatch):
     pytest.importorskip("resvg_py")
-    monkeypatch.setattr(render, "ZOOM", 1)
+    monkeypatch.setattr(png, "ZOOM", 1)
     picture = CASES[case]()
     picture.save(tmp_path / "resvg.png")
     ours = decoded((tmp_path / "resvg.png").read_bytes())[..., :3].astype(int)

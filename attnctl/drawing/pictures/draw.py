@@ -31,8 +31,7 @@ from attnctl.drawing.pictures.canvas import (
     text_width,
 )
 from attnctl.drawing.pictures.plot import Figure, Panel, Plot
-from attnctl.drawing.pictures.png import palette_png
-from attnctl.drawing.pictures.render import png
+from attnctl.drawing.pictures.png import palette_png, png
 from attnctl.drawing.pictures.scale import (
     FAINT,
     HATCH,

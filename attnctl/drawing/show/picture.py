@@ -54,7 +54,7 @@ def write_svg(traces: Sequence[Trace], stream: TextIO, look: Look = USUAL) -> No
 
 def write_png(traces: Sequence[Trace], stream: IO[bytes], look: Look = USUAL) -> None:
     """Write traces as one PNG. Raises AttnError as `write_svg` does, and where resvg-py is missing."""
-    from attnctl.drawing.pictures.render import png
+    from attnctl.drawing.pictures.png import png
 
     stream.write(png(*draw(figure_of(traces, look))))
 

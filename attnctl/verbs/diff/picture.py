@@ -13,7 +13,7 @@ from attnctl.base.trace import Trace
 from attnctl.base.words import plural
 from attnctl.drawing.pictures.draw import draw
 from attnctl.drawing.pictures.plot import Figure, Plot
-from attnctl.drawing.pictures.render import png
+from attnctl.drawing.pictures.png import png
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show.picture import USUAL, plot_of
 from attnctl.drawing.show.sheet import heads_of

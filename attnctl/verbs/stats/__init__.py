@@ -1,8 +1,7 @@
 """Measure the heads of attention: per dump, over all of them, and through layers."""
 
-from attnctl.verbs.stats.measure import MEASURES, measure_heads
+from attnctl.verbs.stats.measure import MEASURES, measure_heads, rollout
 from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, StatsReport, StatsResult, Tally, merge
-from attnctl.verbs.stats.rollout import rollout
 
 __all__ = [
     "MEASURES",

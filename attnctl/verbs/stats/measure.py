@@ -20,7 +20,7 @@ al. 2019, section 6).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import fsum
@@ -216,3 +216,30 @@ def has_relative_rule(trace: Trace) -> bool:
         return False
     named = [next(iter(rule), None) if isinstance(rule, dict) else rule for rule in rules]
     return any(isinstance(name, str) and name in RULES and RULES[name].relative for name in named)
+
+
+def rollout(layers: Sequence[Trace]) -> Array:
+    """Attention through all the layers, first one first, (token, token); rows sum to 1.
+
+    Each layer is (A + I) / 2, A the mean over its heads and I the residual connection, its rows
+    made to sum to 1; layers multiply: R = Ã_L … Ã_2 Ã_1 (Abnar & Zuidema 2020, section 3).
+
+    Raises AttnError where layers are not all of one sentence, or queries are not its tokens.
+    """
+    out = None
+    for number, trace in enumerate(layers):
+        weights = weights_of(trace)
+        members, _, queries, keys = weights.shape
+        if members != 1 or queries != keys:
+            raise AttnError(
+                f"layer {number}: {members} × {queries} × {keys} (batch, query, key); rollout needs one "
+                "sentence that attends to itself"
+            )
+        if trace.tokens != layers[0].tokens or (out is not None and len(out) != queries):
+            raise AttnError(f"layer {number}: not the sentence of layer 0; give the layers of one sentence")
+        layer = (weights[0].mean(axis=0, dtype=np.float64) + np.eye(queries)) / 2
+        layer /= layer.sum(axis=-1, keepdims=True)
+        out = layer if out is None else layer @ out
+    if out is None:
+        raise AttnError("no layers to roll attention out over")
+    return out

@@ -11,7 +11,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import plural
 from attnctl.drawing.pictures.draw import draw
 from attnctl.drawing.pictures.plot import Figure, Panel, Plot
-from attnctl.drawing.pictures.render import png
+from attnctl.drawing.pictures.png import png
 from attnctl.drawing.screen.heat import heat_lines
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import distinct, token_text, visible
