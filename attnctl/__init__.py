@@ -15,48 +15,54 @@ __version__ = "0.1.0"
 TYPE_CHECKING = (
     False  # as in typing, which takes longer to import than all else here: an interrupt would hit it
 )
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is ours to export
     from typing import Any
 
-    from attnctl.api import (
-        attend,
-        check,
-        conform,
-        cost,
-        diff,
-        explain,
-        grade,
-        lessons,
-        load,
-        run,
-        run_many,
-        run_model,
-        stats,
-        story,
-    )
-    from attnctl.base.errors import AttnError
-    from attnctl.testing import check_module
-    from attnctl.traces import Trace
+    from attnctl.api import attend as attend
+    from attnctl.api import check as check
+    from attnctl.api import conform as conform
+    from attnctl.api import cost as cost
+    from attnctl.api import diff as diff
+    from attnctl.api import explain as explain
+    from attnctl.api import grade as grade
+    from attnctl.api import lessons as lessons
+    from attnctl.api import load as load
+    from attnctl.api import run as run
+    from attnctl.api import run_many as run_many
+    from attnctl.api import run_model as run_model
+    from attnctl.api import stats as stats
+    from attnctl.api import story as story
+    from attnctl.base.errors import AttnError as AttnError
+    from attnctl.testing import check_module as check_module
+    from attnctl.traces import Trace as Trace
+
+VERBS = {
+    "run": ("Look", "Tokenize a sentence, attend, show every step.", "api"),
+    "show": ("Look", "Render a dump again, whole or in part.", ""),
+    "explain": ("Look", "Show the arithmetic behind one cell.", "api"),
+    "explore": ("Look", "Walk through it all in the terminal.", ""),
+    "stats": ("Look", "Measure each head: entropy, distance, what it looks at.", "api"),
+    "model": ("Look", "Say what a trained model is, layer by layer.", ""),
+    "learn": ("Learn", "Take a lesson: predict a number, then see it revealed.", ""),
+    "exercise": ("Learn", "Make exercises of runs, and grade a class.", ""),
+    "check": ("Compare", "Recompute anyone's dump; name the first wrong step and why.", "api"),
+    "diff": ("Compare", "Compare two dumps: where they part, by how much, and why.", "api"),
+    "attend": ("Build", "Attend over arrays: Q K V, or X and weights.", "api"),
+    "conform": ("Build", "Hold someone's attention function to a suite of cases.", "api"),
+    "config": ("Files", "Write, check and describe YAML configs.", ""),
+    "examples": ("Files", "List the configs that are installed, or print one.", ""),
+}
+"""Every command in the order a newcomer meets them: its section of the help, its line there, and the module
+of its function in Python, where it has one. `attnctl.cli.NAME` holds its Typer app."""
 
 HOMES = {
-    "run": "api",
-    "run_many": "api",
-    "run_model": "api",
-    "attend": "api",
-    "load": "api",
-    "explain": "api",
-    "check": "api",
-    "conform": "api",
+    **{name: home for name, (_, _, home) in VERBS.items() if home},
+    **dict.fromkeys(("run_many", "run_model", "load", "story", "lessons", "grade", "cost"), "api"),
     "check_module": "testing",
-    "diff": "api",
-    "stats": "api",
-    "story": "api",
-    "lessons": "api",
-    "grade": "api",
-    "cost": "api",
     "Trace": "traces",
     "AttnError": "base.errors",
 }
+"""The module of each name of the Python API."""
 
 register_views(
     {
@@ -69,26 +75,7 @@ register_views(
     notebook="attnctl.pages.notebook:bundle",
 )
 
-__all__ = [
-    "AttnError",
-    "Trace",
-    "__version__",
-    "attend",
-    "check",
-    "check_module",
-    "conform",
-    "cost",
-    "diff",
-    "explain",
-    "grade",
-    "lessons",
-    "load",
-    "run",
-    "run_many",
-    "run_model",
-    "stats",
-    "story",
-]
+__all__ = [*HOMES, "__version__"]  # noqa: PLE0604  (all are texts)
 
 
 def __dir__() -> list[str]:

@@ -8,39 +8,8 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from attnctl import __version__
+from attnctl import VERBS, __version__
 from attnctl.cli.commands import ANY_WIDTH, Group
-
-GROUPS = {
-    "Look": {
-        "run": "Tokenize a sentence, attend, show every step.",
-        "show": "Render a dump again, whole or in part.",
-        "explain": "Show the arithmetic behind one cell.",
-        "explore": "Walk through it all in the terminal.",
-        "stats": "Measure each head: entropy, distance, what it looks at.",
-        "model": "Say what a trained model is, layer by layer.",
-    },
-    "Learn": {
-        "learn": "Take a lesson: predict a number, then see it revealed.",
-        "exercise": "Make exercises of runs, and grade a class.",
-    },
-    "Compare": {
-        "check": "Recompute anyone's dump; name the first wrong step and why.",
-        "diff": "Compare two dumps: where they part, by how much, and why.",
-    },
-    "Build": {
-        "attend": "Attend over arrays: Q K V, or X and weights.",
-        "conform": "Hold someone's attention function to a suite of cases.",
-    },
-    "Files": {
-        "config": "Write, check and describe YAML configs.",
-        "examples": "List the configs that are installed, or print one.",
-    },
-}
-"""Every command with its one line of help, in the order a newcomer meets them."""
-
-COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
-"""Every command; `attnctl.cli.NAME` holds its Typer app."""
 
 HELP = """Every number in attention, from the shell, and where yours goes wrong.
 
@@ -58,10 +27,10 @@ class Lazy(Group):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Every name, in the order a newcomer meets them."""
-        return list(COMMANDS)
+        return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in VERBS:
             return None
         loaded = get_command(import_module(f"attnctl.cli.{cmd_name}").app)
         loaded.name = cmd_name
@@ -76,10 +45,13 @@ class Lazy(Group):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The table of commands, without importing any."""
-        width = max(map(len, COMMANDS))
-        for title, commands in GROUPS.items():
+        width = max(map(len, VERBS))
+        for title in dict.fromkeys(section for section, _, _ in VERBS.values()):
+            lines = [
+                (f"{name:{width}}", line) for name, (section, line, _) in VERBS.items() if section == title
+            ]
             with formatter.section(title):
-                formatter.write_dl([(f"{name:{width}}", line) for name, line in commands.items()])
+                formatter.write_dl(lines)
 
 
 app = typer.Typer(

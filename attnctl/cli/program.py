@@ -111,10 +111,10 @@ def not_utf_8(args: list[str]) -> Iterator[str]:
 
 def usage(error: TyperException, args: list[str]) -> str:
     """Report a usage error on stderr, and the command whose help explains it."""
-    from attnctl.cli.app import COMMANDS
+    from attnctl import VERBS
 
     context = getattr(error, "ctx", None)
-    told = ["attnctl", *(arg for arg in args[:1] if arg in COMMANDS)]
+    told = ["attnctl", *(arg for arg in args[:1] if arg in VERBS)]
     path = context.command_path if context is not None else " ".join(told)
     hint = ""
     if any(arg.startswith("-") and " " in arg for arg in args):

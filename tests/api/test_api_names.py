@@ -1,8 +1,10 @@
 """What Python users see of attnctl: its verbs, their keywords, and what a trace can do."""
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,31 +12,20 @@ import pytest
 import attnctl
 from attnctl.options import ArrayOptions, Options
 
-VERBS = {
-    "run",
-    "run_many",
-    "attend",
-    "load",
-    "explain",
-    "check",
-    "check_module",
-    "conform",
-    "diff",
-    "stats",
-    "cost",
-    "story",
-    "lessons",
-    "grade",
-    "run_model",
-}
-
+SOURCE = Path(attnctl.__file__)
 SENTENCE = "I love AI"
 
 
 def test_dir_shows_the_verbs_and_no_modules():
-    assert set(dir(attnctl)) == VERBS | {"Trace", "AttnError", "__version__"}
-    assert all(callable(getattr(attnctl, name)) for name in VERBS)
-    assert set(attnctl.__all__) == {*attnctl.HOMES, "__version__"}
+    assert dir(attnctl) == sorted(attnctl.__all__)
+    names = [name for name in dir(attnctl) if name != "__version__"]
+    assert all(callable(getattr(attnctl, name)) for name in names)
+    assert {name for name in names if inspect.isclass(getattr(attnctl, name))} == {"Trace", "AttnError"}
+
+
+def test_type_checkers_know_every_name():
+    imports = re.findall(r"^    from attnctl\.(\S+) import (\w+) as \2$", SOURCE.read_text(), re.MULTILINE)
+    assert {name: module for module, name in imports} == attnctl.HOMES
 
 
 @pytest.mark.parametrize(

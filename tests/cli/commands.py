@@ -2,11 +2,11 @@
 
 import importlib
 
-from attnctl.cli.app import COMMANDS
+from attnctl import VERBS
 
 
 def commands():
-    for name in COMMANDS:
+    for name in VERBS:
         registered = importlib.import_module(f"attnctl.cli.{name}").app.registered_commands
         for each in registered:
             own = each.name or each.callback.__name__

@@ -5,12 +5,12 @@ import re
 import shlex
 
 import pytest
+from commands import commands
 
-from attnctl.cli.app import COMMANDS, GROUPS
+from attnctl import VERBS
 from attnctl.cli.commands import DAILY
 
-PAGES = [[], *([name] for name in COMMANDS), *(["config", name] for name in ("init", "check", "schema"))]
-PAGES += [["exercise", name] for name in ("make", "grade")]
+PAGES = [[], *([name] for name in VERBS), *(name.split() for name, _ in commands() if " " in name)]
 
 
 def examples_in(page):
@@ -39,7 +39,7 @@ def test_every_example_is_understood(call, args):
 @pytest.mark.parametrize("args", PAGES, ids=" ".join)
 def test_every_help_is_a_page(call, args):
     page = call(*args, "--help", COLUMNS="80").out
-    assert page.count("\n") <= 40
+    assert page.count("\n") <= (40 if args else 50)  # every verb has a line of the first page
     assert page.startswith(" ".join(["Usage: attnctl", *args, "[OPTIONS]"]))
     assert not re.search(r"<[a-z]+\[|{", page.partition("\n")[0])
 
@@ -70,7 +70,10 @@ def test_commands_stand_in_groups(call):
     page = call("--help").out
     found = re.findall(r"^([A-Z][a-z]+):\n((?:  .+\n)+)", page, re.MULTILINE)
     groups = {title: re.findall(r"^  ([a-z]+) ", lines, re.MULTILINE) for title, lines in found}
-    assert {title: groups[title] for title in GROUPS} == {title: list(GROUPS[title]) for title in GROUPS}
+    for name, (section, _, _) in VERBS.items():
+        assert name in groups[section]
+    listed = [name for title, names in groups.items() if title != "Examples" for name in names]
+    assert listed == list(VERBS)
 
 
 def test_help_all_behind_a_dash_is_a_sentence(call):
