@@ -21,12 +21,14 @@ if TYPE_CHECKING:  # for type checkers and editors; "as" says that the name is o
     from attnctl.api import attend as attend
     from attnctl.api import check as check
     from attnctl.api import conform as conform
+    from attnctl.api import corpus as corpus
     from attnctl.api import cost as cost
     from attnctl.api import diff as diff
     from attnctl.api import explain as explain
     from attnctl.api import grade as grade
     from attnctl.api import lessons as lessons
     from attnctl.api import load as load
+    from attnctl.api import merge_corpus as merge_corpus
     from attnctl.api import run as run
     from attnctl.api import run_many as run_many
     from attnctl.api import run_model as run_model
@@ -57,7 +59,10 @@ of its function in Python, where it has one. `attnctl.cli.NAME` holds its Typer 
 
 HOMES = {
     **{name: home for name, (_, _, home) in VERBS.items() if home},
-    **dict.fromkeys(("run_many", "run_model", "load", "story", "lessons", "grade", "cost"), "api"),
+    **dict.fromkeys(
+        ("run_many", "run_model", "corpus", "merge_corpus", "load", "story", "lessons", "grade", "cost"),
+        "api",
+    ),
     "check_module": "testing",
     "Trace": "traces",
     "AttnError": "base.errors",
@@ -69,6 +74,7 @@ register_views(
         "Report": "attnctl.verbs.check.view:show_report",
         "Difference": "attnctl.verbs.diff.view:show_difference",
         "Conformance": "attnctl.verbs.conform.view:show_conformance",
+        "CorpusPart": "attnctl.verbs.corpus.view:show_part",
         "Story": "attnctl.verbs.story.view:show_story",
     },
     plain_text="attnctl.drawing.screen.output:text_of_view",

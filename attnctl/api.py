@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from attnctl.math.engine.cost import Cost
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
+    from attnctl.verbs.corpus import CorpusPart
     from attnctl.verbs.diff import Difference
     from attnctl.verbs.explain import Explanation
     from attnctl.verbs.learn import AnswerVerdict, Lesson
@@ -201,6 +202,64 @@ def stats(trace: AnyTrace) -> DumpStats:
     from attnctl.verbs.stats import measure_heads
 
     return measure_heads(trace)
+
+
+@spelled_out(Options)
+def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it is kept)
+    sentences: str | PathLike[str] | Iterable[str],
+    settings: Settings | None = None,
+    *,
+    model: str | PathLike[str] | None = None,
+    shard: str | None = None,
+    pairs: bool = False,
+    skip_bad: bool = False,
+    save: str | PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[Options],
+) -> CorpusPart:
+    """Measure each head over a corpus: a file of sentences, one a line, or the sentences themselves.
+
+    They go through a trained `model`, or attention as settings and options have it. `shard` "3/8" is
+    the third part of eight, which `merge_corpus` puts together. Bad lines are left out and counted
+    where `skip_bad` says so. With `save` the part is kept in a file while it grows; one that a killed
+    process left there is gone on from. Raises AttnError with every bad line, and for a file that holds a
+    part of something else.
+    """
+    from attnctl.verbs.corpus import Job, measure_into
+    from attnctl.verbs.corpus.lines import SHARD, WHOLE
+
+    if model is not None and (settings is not None or any(each is not None for each in options.values())):
+        raise AttnError("model: it has its own attention; leave out settings and options")
+    given = read_options({"shard": shard}, {"shard": SHARD})
+    source = fspath(sentences) if isinstance(sentences, (str, PathLike)) else tuple(sentences)
+    if not isinstance(source, str):
+        check_words(*source)
+    job = Job(
+        source,
+        None if model is None else fspath(model),
+        chosen(settings, options),
+        given.get("shard", WHOLE),
+        pairs,
+        skip_bad,
+    )
+    return measure_into(job, [] if save is None else [fspath(save)], progress)
+
+
+def merge_corpus(parts: Iterable[CorpusPart | str | PathLike[str]]) -> CorpusPart:
+    """The statistics of a whole corpus from its parts, or their files, in any order.
+
+    Raises AttnError where lines are in two of them or in none, and where they are of different things.
+    """
+    from attnctl.verbs.corpus import merge_parts, read_part
+    from attnctl.verbs.corpus.part import CorpusPart as Part
+
+    named = [
+        (f"part {number}", each) if isinstance(each, Part) else (fspath(each), read_part(fspath(each)))
+        for number, each in enumerate(parts, 1)
+    ]
+    if not named:
+        raise AttnError("parts: none; give what attnctl.corpus made of each shard")
+    return merge_parts(named)
 
 
 def story(trace: AnyTrace, *, steps: Sequence[str] | None = None) -> Story:

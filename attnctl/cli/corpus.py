@@ -38,6 +38,9 @@ class CorpusOptions(NamedTuple):
         Shard | None, option("Only this part of the lines of --file: 3/8 is the third of eight."), SHARD
     ] = None
     pairs: Annotated[bool, option("Also how far each two heads of a layer are apart.", "--pairs")] = False
+    skip_bad: Annotated[
+        bool, option("Leave out lines that are no sentence for the model, and count them.", "--skip-bad")
+    ] = False
     dask: Annotated[
         str | None,
         option(
@@ -53,7 +56,12 @@ SECTIONS[CorpusOptions] = "A corpus (--file)"
 
 
 def given_of(how: CorpusOptions) -> dict[str, bool]:
-    return {"--shard": how.shard is not None, "--pairs": how.pairs, "--dask": how.dask is not None}
+    return {
+        "--shard": how.shard is not None,
+        "--pairs": how.pairs,
+        "--skip-bad": how.skip_bad,
+        "--dask": how.dask is not None,
+    }
 
 
 def is_part(path: str) -> bool:
@@ -76,38 +84,30 @@ def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions)
     }
     raise_all(problem for problem, is_so in wrong.items() if is_so)
     settings = settings_from(config, {}) if config else Settings()
-    return Job(file, model, settings, how.shard or WHOLE, how.pairs)
+    return Job(file, model, settings, how.shard or WHOLE, how.pairs, how.skip_bad)
 
 
-def measure(job: Job, cluster: str | None, files: Sequence[str]) -> CorpusPart | None:
+def measure(job: Job, cluster: str | None, files: Sequence[str], *, printed: bool) -> CorpusPart | None:
     """Measure a shard, or all on a cluster; None where that is all for files that have it already."""
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
+    from attnctl.verbs.corpus.run import saving
 
     work = job.open_sources()
-    if files and all(is_part(path) and is_complete(path, work.part) for path in files):
+    parts = list(filter(is_part, files))
+    complete = [path for path in parts if Path(path).is_file() and work.resume(path)]
+    if complete == files and not printed:
         for path in files:
             complain(f"{path}: is complete, and kept")
         return None
+    if cluster is None and work.span.start < work.part.stop < work.span.stop:
+        complain(f"the part goes on after line {work.part.stop:,}")
     with progress("lines") as moved:
         if cluster is None:
-            return work.done(moved)
+            return work.done(moved, saving(parts))
         from attnctl.verbs.corpus.cluster import over_cluster
 
         return over_cluster(work, cluster, moved)
-
-
-def is_complete(path: str, empty: CorpusPart) -> bool:
-    """True where the file holds this very part already."""
-    from attnctl.verbs.corpus import read_part
-
-    if not Path(path).is_file():
-        return False
-    try:
-        found = read_part(path, own=True)
-    except AttnError:
-        return False
-    return (found.about, found.first, found.stop) == (empty.about, empty.first, empty.stop)
 
 
 def merge(paths: Sequence[str]) -> CorpusPart:
@@ -126,17 +126,18 @@ def merge(paths: Sequence[str]) -> CorpusPart:
     return merge_parts(parts)
 
 
-def write_part(part: CorpusPart, path: str) -> None:
-    """Write a part to a file."""
-    from attnctl.store.files import open_output
-
-    with open_output(path) as stream:
-        stream.write(part.to_bytes())
-
-
 def print_headline(part: CorpusPart) -> None:
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
     from attnctl.verbs.corpus.view import headline
 
     output = output_for(sys.stdout, os.environ)
     print_lines(headline(part, screen_of(output)), output)
+
+
+def complain_of_skipped(part: CorpusPart) -> None:
+    """Say on stderr which lines were left out."""
+    from attnctl.cli.program import complain
+    from attnctl.verbs.corpus.view import skipped_lines
+
+    for line in skipped_lines(part):
+        complain(line)

@@ -153,7 +153,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
         of_dumps["SOURCE"] = arguments
         raise_all(problems + misplaced_options(of_dumps, "means nothing for a corpus; leave it out"))
         job = job_of(file, model, config, corpus)
-        emit(measure(job, corpus.dask, [] if printed else files), out, how)
+        emit(measure(job, corpus.dask, files, printed=printed), out, how)
     elif model is not None:
         problems += misplaced_options(
             of_dumps, "takes dumps; attnctl run --model DIR --layer all makes them"
@@ -230,8 +230,9 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
 
 def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     """Write the statistics of a corpus, or of a part of it; None is a part that its file has already."""
-    from attnctl.cli.corpus import is_part, print_headline, write_part
+    from attnctl.cli.corpus import complain_of_skipped, is_part, print_headline
     from attnctl.store.strict_json import sink
+    from attnctl.verbs.corpus.part import write_part
     from attnctl.verbs.corpus.view import report_of
     from attnctl.verbs.stats import StatsResult
 
@@ -246,6 +247,7 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     elif out.printed and out.wanted == "table":
         print_headline(part)
     give(StatsResult(report_of(part)), Output(out.wanted, others, out.printed and not as_json), how)
+    complain_of_skipped(part)
 
 
 def misplaced_options(options: Mapping[str, object], why: str) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.engine.execute import FEWEST_FOR_TILES
@@ -37,12 +38,20 @@ def together(model: Model, tokens: int) -> int:
     return max(1, min(MOST_ROWS // tokens, FEWEST_FOR_TILES // (d["heads"] * tokens * tokens)))
 
 
+def require_length(model: Model, tokens: int) -> None:
+    """Raise AttnError for more tokens than the model has places for, or fit memory."""
+    require_rows(model, tokens)
+    d = model.description
+    longest = model.rows("position") - d["position_start"] if d["positions"] else 0
+    if 0 < longest < tokens:
+        raise AttnError(f"{tokens:,} tokens; {d.family} takes {longest:,}")
+
+
 def starts_of(model: Model, tokens: Tokens) -> Array:
     """The rows that come into the first layer for one sentence, (token, width).
 
-    Raises AttnError for ids and places that the model does not have, and what does not fit memory.
+    Raises AttnError for ids that the model does not have.
     """
-    require_rows(model, len(tokens.ids))
     return embed_ids(model, tokens.ids, tokens.segments)
 
 

@@ -30,7 +30,14 @@ def test_type_checkers_know_every_name():
 
 @pytest.mark.parametrize(
     "module",
-    ["verbs.check", "verbs.conform", "verbs.diff", "verbs.explain", "verbs.stats", "math.engine.cost"],
+    [
+        "verbs.check",
+        "verbs.conform",
+        "verbs.diff",
+        "verbs.explain",
+        "verbs.stats",
+        "math.engine.cost",
+    ],
 )
 def test_a_module_of_the_same_name_does_not_hide_a_verb(module):
     verb = module.split(".")[-1]
@@ -42,7 +49,8 @@ def test_a_module_of_the_same_name_does_not_hide_a_verb(module):
     ("verb", "options"),
     [
         (attnctl.run, Options), (attnctl.run_many, Options), (attnctl.explain, Options),
-        (attnctl.check, Options), (attnctl.attend, ArrayOptions), (attnctl.cost, ArrayOptions),
+        (attnctl.check, Options), (attnctl.corpus, Options), (attnctl.attend, ArrayOptions),
+        (attnctl.cost, ArrayOptions),
     ],
 )  # fmt: skip
 def test_a_signature_spells_out_every_option_with_its_type(verb, options):

@@ -3,6 +3,7 @@
 import pytest
 from corpora import WordIds, model_in
 
+from attnctl.cli.program import program
 from attnctl.models import tokens
 
 
@@ -11,3 +12,15 @@ def model(tmp_path, monkeypatch):
     """A tiny trained model whose tokenizer needs no package."""
     monkeypatch.setattr(tokens, "load", lambda folder: WordIds())
     return str(model_in(tmp_path / "model"))
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Run a command line in a folder of its own: its exit code, what it printed and complained of."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args):
+        code = program(["stats", *map(str, args)])
+        return (int(code), *capsys.readouterr())
+
+    return run

@@ -4,26 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 
 import pytest
 from corpora import written
-
-from attnctl.cli.program import program
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Run a command line in a folder of its own: its exit code, what it printed and complained of."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args):
-        code = program(["stats", *map(str, args)])
-        return (int(code), *capsys.readouterr())
-
-    return run
 
 
 def test_shards_and_their_merge(run, tmp_path):
@@ -102,100 +85,6 @@ def test_a_model_reads_a_corpus_as_attention_does(run, tmp_path, model):
         assert run(*args, "--shard", f"{number}/2", "-o", f"{number}.json") == (0, "", "")
     assert run("merge", "2.json", "1.json", "--json") == (0, whole, "")
     assert run(*args, "-o", "-") == run("merge", "2.json", "1.json")
-
-
-def test_a_complete_part_is_kept_and_any_other_made_again(run, tmp_path):
-    written(tmp_path / "c.txt")
-    part = tmp_path / "part.json"
-    args = ("--file", "c.txt", "--shard", "1/2", "-o", "part.json")
-    run(*args)
-    whole = part.read_bytes()
-    stamp = part.stat().st_mtime_ns
-    assert run(*args) == (0, "", "attnctl: part.json: is complete, and kept\n")
-    assert part.stat().st_mtime_ns == stamp
-    for other in (whole[:-40], b"", b"other", whole.replace(b'"first": 1', b'"first": 2')):
-        part.write_bytes(other)
-        assert run(*args) == (0, "", "")
-        assert part.read_bytes() == whole
-    assert run("--file", "c.txt", "--shard", "2/2", "-o", "part.json") == (0, "", "")
-    assert part.read_bytes() != whole
-
-
-STALLED = """
-import sys, time
-import attnctl.verbs.corpus.run as work
-add, calls = work.add, []
-def stall(*args, **options):
-    calls.append(args)
-    if len(calls) == 2:
-        print("at work", flush=True)
-        time.sleep(600)
-    add(*args, **options)
-work.add = stall
-from attnctl.cli.program import program
-sys.exit(program(sys.argv[1:]))
-"""
-
-
-@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_one_shard_killed_and_resumed(run, tmp_path, end, code):
-    """Nothing half-written stays of a process that is ended while it works; the next completes the part."""
-    written(tmp_path / "c.txt")
-    for number in (1, 3):
-        run("--file", "c.txt", "--shard", f"{number}/3", "-o", f"{number}.json")
-    args = ["--file", "c.txt", "--shard", "2/3", "-o", "2.json"]
-    with subprocess.Popen(
-        [sys.executable, "-c", STALLED, "stats", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdout.readline() == b"at work\n"
-        process.send_signal(end)
-        assert process.wait(60) == code
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["1.json", "3.json", "c.txt"]
-    assert run("merge", "3.json", "1.json")[0] == 2
-    assert run(*args)[0] == 0
-    merged = run("merge", "3.json", "1.json", "2.json", "--json")
-    assert merged == run("--file", "c.txt", "--json")
-
-
-HOSTILE = {
-    "empty": (b"", ["c.txt: no sentence in it; write one a line"]),
-    "blank lines": (b"\n \n\t\r\n", ["c.txt: no sentence in it; write one a line"]),
-    "a mark alone": (b"\xef\xbb\xbf\n", ["c.txt: no sentence in it; write one a line"]),
-    "NUL": (b"a b\nc\0d\n", ["c.txt:2: a NUL byte; save it as UTF-8 text"]),
-    "UTF-16": ("a b".encode("utf-16"), ["c.txt:1: a NUL byte; save it as UTF-8 text"]),
-    "invalid": (
-        b"a b\n\nc \xff d\nfine\n\xc3\n",
-        [
-            "c.txt:3: not UTF-8 at byte 2 of the line; save it as UTF-8",
-            "c.txt:5: not UTF-8 at byte 0 of the line; save it as UTF-8",
-        ],
-    ),
-    "a long line": (
-        b"a b\n" + b"x" * (2**20 + 1) + b"\nc\n",
-        ["c.txt:2: longer than 1 MiB; write a sentence a line"],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_lines_are_refused_with_their_numbers(run, tmp_path, name):
-    data, said = HOSTILE[name]
-    (tmp_path / "c.txt").write_bytes(data)
-    code, out, err = run("--file", "c.txt", "-o", "part.json")
-    assert (code, out) == (2, "")
-    assert err.splitlines() == [f"attnctl: {each}" for each in said]
-    assert not (tmp_path / "part.json").exists()
-
-
-def test_unknown_tokens_are_named_with_their_lines(run, tmp_path):
-    (tmp_path / "c.txt").write_text("a b\na z\nb\nq a\n")
-    (tmp_path / "x.yaml").write_text("vocab: [a, b]\n")
-    code, out, err = run("--file", "c.txt", "-c", "x.yaml")
-    assert (code, out) == (2, "")
-    first, second = err.splitlines()
-    assert first.startswith("attnctl: c.txt:2: ")
-    assert "unknown token 'z'" in first
-    assert second.startswith("attnctl: c.txt:4: ")
 
 
 @pytest.mark.parametrize(

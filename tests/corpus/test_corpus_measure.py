@@ -12,7 +12,7 @@ from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import FromFile, Random, Settings
 from attnctl.verbs.corpus import measure, sources
 from attnctl.verbs.corpus.measure import Sentences
-from attnctl.verbs.corpus.tally import Example, HeadTally, LayerTally
+from attnctl.verbs.corpus.tally import Example
 
 SENTENCES = Sentences([7, 4], [["a", "b"], ["c", "c"]], [["a", "b"], ["c", "c"]])
 WEIGHTS = np.array(
@@ -27,9 +27,7 @@ H = -0.25 * log2(0.25) - 0.75 * log2(0.75)
 
 
 def add(weights=WEIGHTS, *, pairs=True, sentences=SENTENCES):
-    tally = LayerTally([HeadTally(), HeadTally()])
-    measure.add(tally, weights, sentences, pairs=pairs)
-    return tally
+    return measure.tally_of(weights, sentences, pairs=pairs)
 
 
 @pytest.fixture(params=[1, 2**19], ids=["a row at a time", "at once"])

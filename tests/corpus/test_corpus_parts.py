@@ -27,7 +27,7 @@ def shards(job, count, seed=0):
     """Every shard of a job through its bytes, shuffled."""
     parts = []
     for number in range(1, count + 1):
-        found = part_of(Job(job.file, job.model, job.settings, Shard(number, count), job.pairs))
+        found = part_of(Job(job.source, job.model, job.settings, Shard(number, count), job.pairs))
         parts.append((f"part-{number}", part_of_bytes(found.to_bytes(), f"part-{number}")))
     random.Random(seed).shuffle(parts)
     return parts

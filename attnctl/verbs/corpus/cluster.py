@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnctl.base.errors import AttnError
 from attnctl.verbs.corpus.lines import Shard
 from attnctl.verbs.corpus.part import CorpusPart, different, part_of_bytes
-from attnctl.verbs.corpus.run import Job, Moved, Work, list_problems, part_of
+from attnctl.verbs.corpus.run import Job, Moved, Work, bad_lines, part_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -45,7 +45,8 @@ def over_cluster(work: Work, where: str, moved: Moved | None = None) -> CorpusPa
         workers = max(1, sum(client.nthreads().values()))
         count = max(1, min(work.corpus.lines, SHARDS_A_WORKER * workers))
         jobs = [replace(work.job, shard=Shard(number + 1, count)) for number in range(count)]
-        return gather_parts(client, jobs, work.part, moved)
+        whole = CorpusPart(work.part.about, 0, 0)
+        return gather_parts(client, jobs, whole, moved)
 
 
 def gather_parts(client: Client, jobs: list[Job], whole: CorpusPart, moved: Moved | None) -> CorpusPart:
@@ -66,7 +67,7 @@ def gather_parts(client: Client, jobs: list[Job], whole: CorpusPart, moved: Move
             differs = different(whole.about, part.about)
             if differs:
                 raise AttnError(
-                    f"--dask: a worker sees another {differs[0]} under {job.file} or the model's name"
+                    f"--dask: a worker sees another {differs[0]} under {job.source} or the model's name"
                 )
             if not problems:
                 whole.add(part)
@@ -77,7 +78,8 @@ def gather_parts(client: Client, jobs: list[Job], whole: CorpusPart, moved: Move
     finally:
         client.cancel(list(futures))
     if problems:
-        raise AttnError(list_problems([each for _, own in sorted(problems.items()) for each in own]))
+        raise bad_lines([each for _, own in sorted(problems.items()) for each in own])
+    whole.stop = whole.lines
     return whole
 
 

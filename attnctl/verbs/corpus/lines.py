@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
@@ -51,63 +52,106 @@ def read_shard(text: str) -> Shard:
 SHARD = Reader(read_shard, {}, "I/N")
 
 
+class BadLineError(AttnError):
+    """A line that is no sentence, or none for this model, and the reason that it is counted under."""
+
+    def __init__(self, reason: str, problems: str | Iterable[str]) -> None:
+        super().__init__(problems)
+        self.reason = reason
+
+
+@contextmanager
+def bad_for(reason: str) -> Iterator[None]:
+    """What is wrong with a line in this block makes it bad for this reason."""
+    try:
+        yield
+    except AttnError as error:
+        raise BadLineError(reason, error.problems) from None
+
+
+Source = str | tuple[str, ...]
+"""The file of a corpus, or its sentences."""
+
+
 @dataclass(frozen=True)
 class Corpus:
-    """A file of sentences, one a line: its hash and how many lines it has, the empty ones among them."""
+    """Sentences, one a line: their hash and how many lines there are, the empty ones among them."""
 
-    path: str
+    source: Source
     sha256: str
     lines: int
 
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return name_of(self.source)
 
-def survey(path: str) -> Corpus:
+
+def name_of(source: Source) -> str:
+    return source if isinstance(source, str) else "sentences"
+
+
+def survey(source: Source) -> Corpus:
     """Read a corpus once, for its hash. Raises AttnError where it cannot be read or holds no sentence."""
     digest, newlines, last, empty = sha256(), 0, b"\n", True
     try:
-        with open_found(path) as stream:
-            while chunk := stream.read(CHUNK):
-                digest.update(chunk)
-                newlines += chunk.count(b"\n")
-                last = chunk[-1:]
-                empty = empty and not chunk.removeprefix(BOM).strip()
+        for chunk in chunks_of(source):
+            digest.update(chunk)
+            newlines += chunk.count(b"\n")
+            last = chunk[-1:]
+            empty = empty and not chunk.removeprefix(BOM).strip()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "not the name of a file"
-        raise AttnError(f"{path}: {why}") from None
+        raise AttnError(f"{source}: {why}") from None
     if empty:
-        raise AttnError(f"{path}: no sentence in it; write one a line")
-    return Corpus(path, digest.hexdigest(), newlines + (last != b"\n"))
+        raise AttnError(f"{name_of(source)}: no sentence in it; write one a line")
+    lines = newlines + (last != b"\n") if isinstance(source, str) else len(source)
+    return Corpus(source, digest.hexdigest(), lines)
 
 
-class CorpusLine(NamedTuple):
-    """A sentence and the number of its line, from 1; or what is `wrong` with the line."""
+def chunks_of(source: Source) -> Iterator[bytes]:
+    """The bytes of a corpus; sentences have those of a file that holds them one a line."""
+    if not isinstance(source, str):
+        yield from map(line_bytes, source)
+        return
+    with open_found(source) as stream:
+        while chunk := stream.read(CHUNK):
+            yield chunk
 
-    number: int
-    text: str
-    wrong: str = ""
+
+def line_bytes(sentence: str) -> bytes:
+    return sentence.encode("utf-8", "surrogatepass") + b"\n"
 
 
-def lines_of(corpus: Corpus, span: range) -> Iterator[CorpusLine]:
-    """The lines of a span that hold more than space, in order."""
-    with open_found(corpus.path) as stream:
+def lines_of(corpus: Corpus, span: range) -> Iterator[tuple[int, bytes]]:
+    """The lines of a span in order, each with its number, from 1; of one that is too long, its start."""
+    if not isinstance(corpus.source, str):
+        for index in span:
+            yield index + 1, line_bytes(corpus.source[index])
+        return
+    with open_found(corpus.source) as stream:
         for index in range(span.stop):
-            data = stream.readline(LONGEST + 1)
-            if index == 0:
-                data = data.removeprefix(BOM)
-            too_long = len(data) > LONGEST
-            while too_long and data and not data.endswith(b"\n"):
-                data = stream.readline(LONGEST)
+            data = rest = stream.readline(LONGEST + 1)
+            while len(data) > LONGEST and rest and not rest.endswith(b"\n"):
+                rest = stream.readline(LONGEST)
             if index >= span.start:
-                line = CorpusLine(index + 1, "", "longer than 1 MiB; write a sentence a line")
-                line = line if too_long else line_of(index + 1, data)
-                if line.wrong or line.text.strip():
-                    yield line
+                yield index + 1, data if index else data.removeprefix(BOM)
 
 
-def line_of(number: int, data: bytes) -> CorpusLine:
-    """A line; the newline that ends it, or carriage return and newline, is not part of it."""
+def text_of(data: bytes) -> str:
+    """A line as text; the newline that ends it, or carriage return and newline, is not part of it.
+
+    Raises BadLineError for what is no text.
+    """
+    if len(data) > LONGEST:
+        raise BadLineError("longer than 1 MiB", "longer than 1 MiB; write a sentence a line")
     if b"\0" in data:
-        return CorpusLine(number, "", "a NUL byte; save it as UTF-8 text")
+        raise BadLineError("a NUL byte", "a NUL byte; save it as UTF-8 text")
+    data = data.removesuffix(b"\n").removesuffix(b"\r")
+    if b"\n" in data:
+        raise BadLineError("a line break", "a line break within a sentence; give them one by one")
     try:
-        return CorpusLine(number, data.decode("utf-8").removesuffix("\n").removesuffix("\r"))
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return CorpusLine(number, "", f"not UTF-8 at byte {error.start} of the line; save it as UTF-8")
+        where = f"not UTF-8 at byte {error.start} of the line; save it as UTF-8"
+        raise BadLineError("not UTF-8", where) from None

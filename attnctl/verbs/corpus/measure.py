@@ -39,8 +39,8 @@ class Sentences:
         return np.stack(found)
 
 
-def add(tally: LayerTally, weights: Array, sentences: Sentences, *, pairs: bool) -> None:
-    """Add the weights (sentence, head, query, key) of one layer to its tally.
+def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally:
+    """What the weights (sentence, head, query, key) of one layer add up to.
 
     Raises AttnError for what are no weights: NaN, infinity, a negative number.
     """
@@ -56,7 +56,9 @@ def add(tally: LayerTally, weights: Array, sentences: Sentences, *, pairs: bool)
             check(member, (0, first))
         at = None if sentences.start is None else np.arange(first, stop) + sentences.start
         found.add(block, at, same[:, None, first:stop], first, pairs=pairs, uneven=uneven)
+    tally = LayerTally([HeadTally() for _ in range(heads)])
     found.give(tally, sentences)
+    return tally
 
 
 class SentenceRows:

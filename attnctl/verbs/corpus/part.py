@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
 from attnctl import __version__
+from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input, open_own
+from attnctl.base.words import plural
+from attnctl.store.files import open_output
 from attnctl.store.load_json import header_of
 from attnctl.store.strict_json import encode_json, json_text
-from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, GRID, Example, GridSum, HeadTally, LayerTally
+from attnctl.verbs.corpus.tally import (
+    BINS,
+    BINS_A_BIT,
+    EXAMPLES,
+    GRID,
+    Example,
+    GridSum,
+    HeadTally,
+    LayerTally,
+    SkippedLines,
+)
 
 SCHEMA = "attnctl/corpus/1"
 LONGEST = 2**28
@@ -26,9 +39,12 @@ SAME = ("model", "tokenizer", "corpus", "dtype", "pairs", "attnctl")
 """What the parts of one whole have in common."""
 
 
-@dataclass
+@dataclass(repr=False)
 class CorpusPart:
-    """The lines from `first` (from 0) to before `stop`, of how many; `about` says what they are of."""
+    """The statistics of the lines from `first` (from 0) to before `stop`; `about` says what they are of.
+
+    `layers[3].heads[1].means` are those of a head. It is printed as its command prints it.
+    """
 
     about: dict[str, Any]
     first: int
@@ -36,6 +52,14 @@ class CorpusPart:
     sentences: int = 0
     tokens: int = 0
     layers: list[LayerTally] = field(default_factory=list)
+    skipped: dict[str, SkippedLines] = field(default_factory=dict)
+    """The lines that were left out, by reason."""
+
+    __str__ = Displayed.__str__
+
+    def __repr__(self) -> str:
+        counts = (plural(self.sentences, "sentence"), plural(self.tokens, "token"))
+        return f"<CorpusPart: {', '.join(counts)}, {spell(self.first, self.stop)} of {self.lines:,}>"
 
     @property
     def lines(self) -> int:
@@ -46,19 +70,30 @@ class CorpusPart:
         """Take in the sums of another part; which lines it had is the caller's to know."""
         self.sentences += other.sentences
         self.tokens += other.tokens
+        for reason, lines in other.skipped.items():
+            self.skip(reason, lines.count, lines.first)
         if not self.layers:
             self.layers = [LayerTally([HeadTally() for _ in each.heads]) for each in other.layers]
         for own, theirs in zip(self.layers, other.layers, strict=bool(other.layers)):
             own.add(theirs)
 
+    def skip(self, reason: str, count: int, first: Iterable[int]) -> None:
+        """Count lines that were left out."""
+        self.skipped.setdefault(reason, SkippedLines()).add(count, first)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data, with the hash of all of it."""
+        skipped = [
+            {"reason": reason, "count": each.count, "lines": each.first}
+            for reason, each in sorted(self.skipped.items())
+        ]
         data = {
             "schema": SCHEMA,
             **self.about,
             "lines": {"first": self.first + 1, "count": self.stop - self.first},
             "sentences": self.sentences,
             "tokens": self.tokens,
+            **({"skipped": skipped} if skipped else {}),
             "sums_in": f"2^-{GRID}",
             "bits_a_bin": 1 / BINS_A_BIT,
             "layers": [layer_data(number, each) for number, each in enumerate(self.layers)],
@@ -91,7 +126,7 @@ def layer_data(number: int, layer: LayerTally) -> dict[str, Any]:
 def head_data(head: HeadTally) -> dict[str, Any]:
     """Means by name, then the sums (whole numbers as text: many readers of JSON would round them)."""
     return {
-        **{name: each.mean for name, each in head.sums.items()},
+        **head.means,
         "sums": {name: str(each.units) for name, each in head.sums.items()},
         "rows": {name: each.rows for name, each in head.sums.items()},
         "entropies": head.entropies,
@@ -172,7 +207,15 @@ def part_from(data: Mapping[str, Any]) -> CorpusPart:
         read_count(data["sentences"]),
         read_count(data["tokens"]),
         layers,
+        {str(each["reason"]): skipped_from(each) for each in data.get("skipped", ())},
     )
+
+
+def skipped_from(data: Mapping[str, Any]) -> SkippedLines:
+    found = SkippedLines(read_count(data["count"]), list(map(read_count, data["lines"])))
+    if not found.count or len(found.first) != min(found.count, EXAMPLES):
+        raise ValueError
+    return found
 
 
 def head_from(data: Mapping[str, Any]) -> HeadTally:
@@ -201,6 +244,12 @@ def read_count(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise ValueError
     return value
+
+
+def write_part(part: CorpusPart, path: str) -> None:
+    """Write a part to a file, whole or not at all."""
+    with open_output(path) as stream:
+        stream.write(part.to_bytes())
 
 
 # --- merging ---

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from time import monotonic
 
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import MAX_PROBLEMS
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.engine import blas
-from attnctl.verbs.corpus.lines import WHOLE, Corpus, Shard, lines_of, survey
-from attnctl.verbs.corpus.measure import add
-from attnctl.verbs.corpus.part import CorpusPart, about
+from attnctl.store.files import is_special
+from attnctl.verbs.corpus.lines import (
+    WHOLE,
+    BadLineError,
+    Corpus,
+    Shard,
+    Source,
+    bad_for,
+    lines_of,
+    survey,
+    text_of,
+)
+from attnctl.verbs.corpus.measure import tally_of
+from attnctl.verbs.corpus.part import CorpusPart, about, different, read_part, spell, write_part
 from attnctl.verbs.corpus.sources import DrawnAttention, Taken, WeightSource, load_model
-from attnctl.verbs.corpus.tally import HeadTally, LayerTally
 
 DEFAULTS = Settings()
 
@@ -23,74 +34,140 @@ Moved = Callable[[int, int], None]
 MOST_WAITING = 2**14
 """Tokens of sentences that wait for others of their length."""
 
+SAVE_EVERY = 30.0
+"""Seconds of work that a process which is killed may lose."""
+
+UNMEASURED = "cannot be measured"
+"""The reason of a sentence that the attention refuses, or makes no weights of."""
+
+HINT = "--skip-bad leaves bad lines out, and counts them by reason"
+
 
 @dataclass(frozen=True)
 class Job:
     """A part of a corpus to be measured: by a model, or by attention as `settings` have it."""
 
-    file: str
+    source: Source
     model: str | None = None
     settings: Settings = DEFAULTS
     shard: Shard = WHOLE
     pairs: bool = False
+    skip_bad: bool = False
 
     def open_sources(self) -> Work:
         """The corpus and the model, read as far as their hashes.
 
         Raises AttnError where one of them is not there, or is none.
         """
-        corpus = survey(self.file)
+        corpus = survey(self.source)
         source: WeightSource = (
             DrawnAttention(self.settings) if self.model is None else load_model(self.model)
         )
         said = {"sha256": corpus.sha256, "lines": corpus.lines}
         span = self.shard.span(corpus.lines)
-        part = CorpusPart(about(source.identity(), said, pairs=self.pairs), span.start, span.stop)
-        return Work(self, corpus, source, part)
+        part = CorpusPart(about(source.identity(), said, pairs=self.pairs), span.start, span.start)
+        return Work(self, corpus, source, span, part)
 
 
 def part_of(job: Job, moved: Moved | None = None) -> CorpusPart:
     """Measure the lines of a job's shard.
 
-    Raises AttnError with every line (the first of many) that is no sentence for this model.
+    Raises AttnError with every line (the first of many) that is no sentence for this model, unless
+    the job skips them.
     """
     return job.open_sources().done(moved)
 
 
+def measure_into(job: Job, paths: Sequence[str], moved: Moved | None = None) -> CorpusPart:
+    """Measure a job's lines, going on from what one of the files has; the part is kept in all of them.
+
+    Raises AttnError as `part_of` and `Work.resume` do.
+    """
+    work = job.open_sources()
+    complete = [path for path in paths if work.resume(path)]
+    part = work.done(moved, saving(paths))
+    for path in paths:
+        if path not in complete:
+            write_part(part, path)
+    return part
+
+
+def saving(paths: Sequence[str]) -> Callable[[CorpusPart], None] | None:
+    """Writes what there is of a part, while more is measured, to the files that will have all of it."""
+    files = [path for path in paths if not is_special(path)]
+
+    def save(part: CorpusPart) -> None:
+        for path in files:
+            write_part(part, path)
+
+    return save if files else None
+
+
 @dataclass
 class Work:
-    """A part that is being measured, and the sentences that wait, by their number of tokens."""
+    """The lines that are to be measured, the part so far, and sentences that wait, by number of tokens."""
 
     job: Job
     corpus: Corpus
     source: WeightSource
+    span: range
     part: CorpusPart
     waiting: dict[int, list[Taken]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
 
-    def done(self, moved: Moved | None = None) -> CorpusPart:
-        """Measure every line."""
+    def resume(self, path: str) -> bool:
+        """Go on from what a file has of this part already, where it has any; true if that is all of it.
+
+        A file that holds no part, or a damaged one, counts for nothing. Raises AttnError where it
+        holds a part of something else.
+        """
+        try:
+            found = read_part(path, own=True)
+        except AttnError:
+            return False
+        wrong = [f"another {each}" for each in different(self.part.about, found.about)]
+        if found.first != self.span.start or found.stop > self.span.stop:
+            have, asked = spell(found.first, found.stop), spell(self.span.start, self.span.stop)
+            wrong.append(f"{have} where {asked} are asked for")
+        if found.skipped and not self.job.skip_bad:
+            wrong.append("lines left out by --skip-bad")
+        raise_all(
+            f"{path}: it holds a part with {each}; remove it, or write to another file" for each in wrong
+        )
+        self.part = found if found.stop > self.part.stop else self.part
+        return found.stop == self.span.stop
+
+    def done(
+        self, moved: Moved | None = None, save: Callable[[CorpusPart], None] | None = None
+    ) -> CorpusPart:
+        """Measure every line that is left, and `save` what there is from time to time."""
+        saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
         with blas.single_thread if threads_can_be_held() else nullcontext():
-            span = range(self.part.first, self.part.stop)
-            for line in lines_of(self.corpus, span):
+            for number, data in lines_of(self.corpus, range(self.part.stop, self.span.stop)):
                 if moved:
-                    moved(line.number - 1 - span.start, len(span))
-                self.take(line.number, line.text, line.wrong)
-            for batch in list(self.waiting.values()):
-                self.measure(batch)
+                    moved(number - 1 - self.span.start, len(self.span))
+                if save and monotonic() - saved >= SAVE_EVERY and not self.problems:
+                    save(self.measure_waiting(number - 1))
+                    saved = monotonic()
+                self.take(number, data)
+            self.measure_waiting(self.span.stop)
         if self.problems:
-            raise AttnError(list_problems(self.problems))
+            raise bad_lines(self.problems)
+        if not self.part.sentences:  # then it is no matter of lines
+            raise_all(self.unmeasured[:1])
         return self.part
 
-    def take(self, number: int, text: str, wrong: str) -> None:
+    def take(self, number: int, data: bytes) -> None:
         """Cut a line into tokens; measure those of its length when there are enough."""
         try:
-            taken = self.source.take(number, text) if not wrong else None
-        except AttnError as error:
-            wrong = "; ".join(error.problems)
-        if wrong or taken is None:
-            self.problems.append(f"{self.corpus.path}:{number}: {wrong}")
+            text = text_of(data)
+            if not text.strip():
+                return
+            taken = self.source.take(number, text)
+        except BadLineError as bad:
+            self.leave_out(number, bad)
             return
         batch = self.waiting.setdefault(taken.count, [])
         batch.append(taken)
@@ -99,22 +176,46 @@ class Work:
         elif sum(count * len(each) for count, each in self.waiting.items()) > MOST_WAITING:
             self.measure(self.waiting.pop(max(self.waiting, key=lambda n: n * len(self.waiting[n]))))
 
+    def leave_out(self, number: int, bad: BadLineError) -> None:
+        """Count a bad line, or note what is wrong with it."""
+        problem = f"{self.corpus.name}:{number}: {'; '.join(bad.problems)}"
+        if not self.job.skip_bad:
+            self.problems.append(problem)
+            return
+        self.part.skip(bad.reason, 1, [number])
+        if bad.reason == UNMEASURED:
+            self.unmeasured = self.unmeasured or [problem]
+
+    def measure_waiting(self, stop: int) -> CorpusPart:
+        """Measure the sentences that wait: the part then has all lines before `stop`."""
+        for batch in self.waiting.values():
+            self.measure(batch)
+        self.waiting.clear()
+        self.part.stop = stop
+        return self.part
+
     def measure(self, batch: Sequence[Taken]) -> None:
         """Add sentences of one length to the part; nothing is computed once a line was wrong."""
         if self.problems:
             return
-        for number, (weights, sentences) in enumerate(self.source.layers(batch)):
-            if number == len(self.part.layers):
-                self.part.layers.append(LayerTally([HeadTally() for _ in range(weights.shape[1])]))
-            try:
-                add(self.part.layers[number], weights, sentences, pairs=self.part.about["pairs"])
-            except AttnError as error:
-                lines = ", ".join(str(each.line) for each in batch)
-                raise AttnError(
-                    f"{self.corpus.path}: line {lines}: {each}" for each in error.problems
-                ) from None
-        self.part.sentences += len(batch)
-        self.part.tokens += sum(each.count for each in batch)
+        try:
+            with bad_for(UNMEASURED):
+                self.part.add(self.part_of_batch(batch))
+        except BadLineError as bad:
+            if len(batch) == 1:
+                self.leave_out(batch[0].line, bad)
+                return
+            for each in batch:
+                self.measure([each])
+
+    def part_of_batch(self, batch: Sequence[Taken]) -> CorpusPart:
+        """Raises AttnError where one of the sentences cannot be run, or has weights that are none."""
+        layers = [
+            tally_of(weights, sentences, pairs=self.job.pairs)
+            for weights, sentences in self.source.layers(batch)
+        ]
+        tokens = sum(each.count for each in batch)
+        return CorpusPart(self.part.about, 0, 0, len(batch), tokens, layers)
 
 
 def threads_can_be_held() -> bool:
@@ -123,6 +224,8 @@ def threads_can_be_held() -> bool:
     return find_spec("threadpoolctl") is not None
 
 
-def list_problems(problems: Sequence[str]) -> list[str]:
-    more = len(problems) - MAX_PROBLEMS
-    return [*problems[:MAX_PROBLEMS], *([f"{more} lines more"] if more > 0 else [])]
+def bad_lines(problems: Sequence[str]) -> AttnError:
+    """The error for bad lines: the first of them, how many there are more, and how to go on."""
+    found = [each for each in problems if each != HINT]
+    more = len(found) - MAX_PROBLEMS
+    return AttnError([*found[:MAX_PROBLEMS], *([f"{more} lines more"] if more > 0 else []), HINT])

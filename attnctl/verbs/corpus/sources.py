@@ -17,6 +17,7 @@ from attnctl.inputs.config.settings import Random, Settings
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.store.strict_json import json_text
+from attnctl.verbs.corpus.lines import bad_for
 from attnctl.verbs.corpus.measure import Sentences
 
 CHUNK = 2**20
@@ -41,7 +42,7 @@ class WeightSource(Protocol):
         """All that the numbers depend on beside the corpus, as plain data with hashes."""
 
     def take(self, line: int, text: str) -> Taken:
-        """A sentence as tokens. Raises AttnError for what is none, or not for this source."""
+        """A sentence as tokens. Raises BadLineError for what is none, or not for this source."""
 
     def at_once(self, count: int) -> int:
         """The number of sentences of so many tokens that are worked on together."""
@@ -115,10 +116,15 @@ class TrainedModel:
         }
 
     def take(self, line: int, text: str) -> Taken:
-        from attnctl.models.batch import starts_of
+        from attnctl.models.batch import require_length, starts_of
 
-        tokens = self.words.tokens(text)
-        return Taken(line, len(tokens.ids), (tokens.labels, starts_of(self.model, tokens)))
+        with bad_for("no tokens"):
+            tokens = self.words.tokens(text)
+        with bad_for("too long for the model"):
+            require_length(self.model, len(tokens.ids))
+        with bad_for("unknown tokens"):
+            starts = starts_of(self.model, tokens)
+        return Taken(line, len(tokens.ids), (tokens.labels, starts))
 
     def at_once(self, count: int) -> int:
         """As many as keep their numbers to themselves."""
@@ -157,8 +163,10 @@ class DrawnAttention:
         """A sentence whose tokens the settings know."""
         from attnctl.inputs.plan.embed import tokens_of, vocabulary
 
-        tokens = tokens_of(self.settings, text)
-        vocabulary(self.settings, [tokens])
+        with bad_for("no tokens"):
+            tokens = tokens_of(self.settings, text)
+        with bad_for("unknown tokens"):
+            vocabulary(self.settings, [tokens])
         return Taken(line, len(tokens), text)
 
     def at_once(self, count: int) -> int:

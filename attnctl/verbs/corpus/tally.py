@@ -23,7 +23,7 @@ BINS, BINS_A_BIT = 64, 4
 """Of the histogram of entropies: a quarter of a bit each, the last with all that is more."""
 
 EXAMPLES = 5
-"""Largest weights that are kept of a head, one a sentence at most."""
+"""Largest weights that are kept of a head, one a sentence at most, and lines of those left out."""
 
 
 def on_grid(values: Iterable[float]) -> int:
@@ -68,6 +68,19 @@ class GridSum:
 
 
 @dataclass
+class SkippedLines:
+    """The lines that were left out for one reason: how many, and the numbers of the first."""
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, count: int, first: Iterable[int]) -> None:
+        """Take in what another part left out."""
+        self.count += count
+        self.first = sorted([*self.first, *first])[:EXAMPLES]
+
+
+@dataclass
 class HeadTally:
     """The sums of one head so far."""
 
@@ -76,6 +89,11 @@ class HeadTally:
     examples: list[Example] = field(default_factory=list)
     empty_rows: int = 0
     uneven_rows: int = 0
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        """The mean of each measure; None where no row has it."""
+        return {name: each.mean for name, each in self.sums.items()}
 
     def note(self, example: Example) -> None:
         """Keep an example where it is one of the largest."""

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from attnctl.base.words import plural
+from attnctl.drawing.screen.output import PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.verbs.corpus.part import CorpusPart, spell
 from attnctl.verbs.corpus.tally import GridSum, HeadTally, LayerTally
 from attnctl.verbs.stats import DumpStats, HeadStats, Largest, StatsReport, Tally
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_part(part: CorpusPart, output: Console | PlainOutput) -> None:
+    """Print the counts, and the table of `stats`."""
+    from attnctl.verbs.stats.view import StatsTable
+
+    print_lines(headline(part, screen_of(output)), output)
+    print_lines(StatsTable(screen_of(output)).lines(report_of(part)), output)
 
 
 def report_of(part: CorpusPart) -> StatsReport:
@@ -39,5 +53,15 @@ def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
     said = f"{part.sentences:,} {count}, {part.tokens:,} tokens"
     if (part.first, part.stop) != (0, part.lines):
         said += f"; {spell(part.first, part.stop)} of {part.lines:,}"
+    if part.skipped:
+        said += f"; {plural(sum(each.count for each in part.skipped.values()), 'line')} skipped"
     yield [(screen.ours(said), "name")]
     yield []
+
+
+def skipped_lines(part: CorpusPart) -> Iterator[str]:
+    """How many lines were left out for each reason, and the first of them."""
+    for reason, lines in sorted(part.skipped.items()):
+        first = ", ".join(f"{line:,}" for line in lines.first)
+        more = ", …" if lines.count > len(lines.first) else ""
+        yield f"{plural(lines.count, 'line')} skipped: {reason} ({first}{more})"
