@@ -41,6 +41,7 @@ class Options(TypedDict, total=False):
     qk_norm: HeadNorm | Literal["rms", "layer"] | Mapping[str, Any] | None
     cache_unrotated: bool | None
     logsumexp: bool | None
+    chunks: int | str | Sequence[Sequence[int]] | None
     backward: bool | None
     cotangent: str | None
     causal_offset: int | Literal["lengths"] | None

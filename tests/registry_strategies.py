@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import attnctl.math.derivation  # noqa: F401  (an op registers itself where it is imported)
 from attnctl.base.errors import AttnError
+from attnctl.math.chunks import Chunks
 from attnctl.math.ops import Block, LayerNorm, RMSNorm
 from attnctl.math.ops.base import LEAD, parse
 from attnctl.math.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
@@ -20,6 +21,7 @@ VALUES = {
     float | None: st.none() | st.floats(0.1, 2),
     bool: st.booleans(),
     str: st.sampled_from(["", "--causal"]),
+    Chunks: st.integers(1, 5),
     PerBatch: st.integers(0, 4) | st.tuples(st.integers(0, 4), st.integers(0, 4)),
     PerBatch | None: st.integers(0, 9),
     Block | None: st.none(),

@@ -34,6 +34,7 @@ SIZES = {
     "d_model": 17,
     "d_memory": 19,
     "d_out": 17,
+    "chunk": 3,
 }
 """No two axes of one array are of one size, so that a layout can only be read in one way."""
 
@@ -112,8 +113,9 @@ def variants():
 
 
 def unread(lines):
-    """The steps that no other reads, but for the last one and the sink's share."""
+    """The steps that no other reads, but for the last one and what is shown beside it."""
     read = {name for step in lines for name in step.inputs} | {names.SINK_WEIGHTS, names.LOGSUMEXP}
+    read |= {names.WEIGHTS} if names.CHUNK_OUTPUTS in lines else set()
     return [step.name for step in lines.steps[:-1] if step.name not in read]
 
 
@@ -162,7 +164,7 @@ def everything(batch=()):
     yield {**beside, **in_ours(names.PROJECTED, batch)}, {**options, "positions": "alibi"}
     weights = in_ours(names.where(lambda row: row.is_split))
     crossed = {**beside, **weights, **in_ours(("X", "memory"), batch)}
-    yield crossed, {**options, "positions": Rotary(dims=4)}
+    yield crossed, {**options, "chunks": SIZES["chunk"], "positions": Rotary(dims=4)}
     normed = {**crossed, **in_ours((*names.NORM_WEIGHTS, *names.NORM_BIASES, names.SINK))}
     yield normed, {"positions": Rotary(dims=4), "qk_norm": "layer", "cache_unrotated": True}
     own = {"W_K": numbers("kv_head d_model d_k"), "W_V": numbers("kv_head d_model d_v")}

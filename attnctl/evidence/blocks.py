@@ -96,7 +96,7 @@ def fits_in_tiles(record: Record, step: Step) -> bool:
         return False
     found, *inputs = (record.trace[name] for name in names)
     axes = record.intended[step.name].axes
-    if max(each.size for each in (found, *inputs)) < MANY or axes[-2:-1] != ("query",):
+    if max(each.size for each in (found, *inputs)) < MANY or axes[-2:-1] != ("query",) or "chunk" in axes:
         return False
     return len(axes) == found.ndim and all(
         goes_along(found, each, record.intended[name].axes)

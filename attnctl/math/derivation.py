@@ -10,7 +10,7 @@ put between two others is read by what follows it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
 from math import inf
 
@@ -18,6 +18,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import names
 from attnctl.math.backward import backward
+from attnctl.math.chunks import Chunks
 from attnctl.math.kind import HEADS, LAYER, HeadNorm, Kind
 from attnctl.math.ops import (
     Add,
@@ -25,6 +26,8 @@ from attnctl.math.ops import (
     Append,
     Beside,
     Buckets,
+    ChunkLogSumExp,
+    ChunkOutputs,
     Copy,
     Gate,
     Given,
@@ -34,6 +37,8 @@ from attnctl.math.ops import (
     MatMul,
     MatMulT,
     Merge,
+    MergeChunks,
+    MergeLogSumExp,
     Op,
     Project,
     Remainder,
@@ -41,6 +46,7 @@ from attnctl.math.ops import (
     RMSNorm,
     Rotate,
     Scale,
+    Shares,
     SinkSoftmax,
     Sinusoid,
     Slope,
@@ -302,17 +308,34 @@ def attention(v: Variant, at: Latest) -> Lines:
         yield line("softcapped_scores", Squeeze(cap.cap), (at["S"],), formula)
     yield from biases(v, at)
     yield from masking(v, at)
-    if v.logsumexp or v.backward:
+    yield from given(v, "sink")
+    if v.chunks is not None:
+        formula = f"max + ln Σ exp({at['S']} − max) over the keys of each chunk"
+        yield line("chunk_logsumexp", ChunkLogSumExp(v.chunks), (at["S"],), formula)
+        yield line("logsumexp", MergeLogSumExp(), (at["L_c"],), "max + ln Σ exp(L_c − max) over chunks")
+    elif v.logsumexp or v.backward:
         formula = f"max + ln Σ exp({at['S']} − max) over keys"
         yield line("logsumexp", LogSumExp(), (at["S"],), formula)
     if "sink" in v.given:
-        yield from given(v, "sink")
         formula = "softmax over keys and sink, the keys' share"
         yield line("attention_weights", SinkSoftmax(), (at["S"], "sink"), formula)
         yield line("sink_weights", Remainder(), (at["A"],), "1 − Σ over keys of A")
     else:
         yield line("attention_weights", Softmax(), (at["S"],), "softmax over keys")
-    yield line("head_outputs", MatMul(), (at["A"], at["V"]), "A V")
+    if v.chunks is None:
+        yield line("head_outputs", MatMul(), (at["A"], at["V"]), "A V")
+    else:
+        yield from chunks(v, v.chunks, at)
+
+
+def chunks(v: Variant, cut: Chunks, at: Latest) -> Lines:
+    """A V of each chunk of keys, and their sum, each times its share: online softmax, split-KV, rings."""
+    formula = f"softmax over the keys of each chunk of {at['S']}, times {at['V']}"
+    yield line("chunk_outputs", ChunkOutputs(cut), (at["S"], at["V"]), formula)
+    sink = ("sink",) if "sink" in v.given else ()
+    formula = "exp(L_c) / (exp(L) + exp(sink))" if sink else "exp(L_c − L)"
+    yield line("chunk_shares", Shares(), (at["L_c"], at["L"], *sink), formula)
+    yield line("head_outputs", MergeChunks(), (at["w_c"], at["Z_c"]), "Σ over chunks of w_c · Z_c")
 
 
 def biases(v: Variant, at: Latest) -> Lines:
@@ -396,7 +419,11 @@ def derive(v: Variant) -> Derivation:
         for step in part(v, at):
             at[step.symbol] = step.name
             steps.append(with_batch(step) if v.batch else step)
-    return Derivation((*steps, *(backward(steps, v.given) if v.backward else ())))
+    if not v.backward:
+        return Derivation(tuple(steps))
+    # Chunks come to the whole, and so do gradients: kernels too make the weights again from the whole's L.
+    whole = steps if v.chunks is None else derive(replace(v, chunks=None, logsumexp=True, backward=False))
+    return Derivation((*steps, *backward(tuple(whole), v.given)))
 
 
 def with_batch(step: Step) -> Step:

@@ -14,6 +14,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.forms import Choice, Form, word_or_mapping
 from attnctl.base.setting import GRADIENTS, Flag, Setting
 from attnctl.base.values import FILE_NAME, POSITIVE, REAL, SWITCH, Reader, words
+from attnctl.math.chunks import CHUNKS, Chunks
 from attnctl.math.rules import Rule
 
 RMS, LAYER = NORMS = ("rms", "layer")
@@ -130,7 +131,7 @@ BACKWARD = Setting(
 LOGSUMEXP = Setting(
     "logsumexp",
     SWITCH,
-    "The logarithm of what softmax divides each row by, as a step (--backward has it, too).",
+    "The logarithm of what softmax divides each row by, as a step (--backward and --chunks have it, too).",
     True,
     Flag("--logsumexp", GRADIENTS),
 )
@@ -155,6 +156,7 @@ class Kind:
     qk_norm: HeadNorm | None = field(default=None, metadata={"setting": QK_NORM})
     cache_unrotated: bool = field(default=False, metadata={"setting": CACHE_UNROTATED})
     logsumexp: bool = field(default=False, metadata={"setting": LOGSUMEXP})
+    chunks: Chunks | None = field(default=None, metadata={"setting": CHUNKS})
     backward: bool = field(default=False, metadata={"setting": BACKWARD})
     cotangent: str | None = field(default=None, metadata={"setting": COTANGENT})
 

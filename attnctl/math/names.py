@@ -28,6 +28,7 @@ BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
 NORM_WEIGHTS, NORM_BIASES = ("Q_norm_weight", "K_norm_weight"), ("Q_norm_bias", "K_norm_bias")
 HIDDEN, RESIDUAL, SINK, SINK_WEIGHTS = "hidden", "residual", "sink", "sink_weights"
 LOGSUMEXP = "logsumexp"
+CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES = "chunk_logsumexp", "chunk_outputs", "chunk_shares"
 BIAS_TABLE, GATED = "bias_table", "gated"
 WEIGHTS, HEAD_OUTPUTS, CONCAT, OUTPUT = "attention_weights", "head_outputs", "concat", "output"
 
@@ -198,9 +199,12 @@ ROWS = (
     given(MASK, "mask", SCORES, once=True),
     scores(MASKED, hidden=-inf),
     given(SINK, "sink", "head", once=True),
+    Name(CHUNK_LOGSUMEXP, "L_c", ("chunk head query",)),
     Name(LOGSUMEXP, "L", ("head query",)),
     scores(WEIGHTS, "A", hidden=0.0),
     Name(SINK_WEIGHTS, "A_sink", ("head query",)),
+    Name(CHUNK_OUTPUTS, "Z_c", ("chunk head query d_v",)),
+    Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     Name(CONCAT, "Z", ("query head*d_v",), result=True),
     *(weight(f"{kind}_gate", shape) for kind, shape in (("W", "d_model head*d_v"), ("b", "head*d_v"))),
@@ -235,8 +239,12 @@ NO_GRADIENT = {
     "output_normed",
     "output_norm_weight",
     "output_norm_bias",
+    CHUNK_LOGSUMEXP,
+    CHUNK_OUTPUTS,
+    CHUNK_SHARES,
 }
-"""What no gradient is by: truth values and lengths, and what stands beside or after the output."""
+"""What no gradient is by: truth values and lengths, what stands beside or after the output, and chunks,
+which come to the whole: gradients go through that."""
 
 READERS = {
     X: ("Q", "K", "V", "latent_Q", "latent_KV", "K_rope", "gate"),

@@ -34,6 +34,7 @@ TOGETHER = [
         {"qk_norm": {"eps": 1e-5, "over": "heads", "plus_one": True, "after_rotation": True}},
         "qk_norm: {kind: rms, eps: 1e-5, over: heads, plus_one: true, after_rotation: true}",
     ),
+    ("--chunks 0:4,4:6", {"chunks": [(0, 4), (4, 6)]}, "chunks: 0:4,4:6"),
     ("--tokenizer words --lowercase",
      {"tokenizer": {"split": "words", "lowercase": True}},
      "tokenizer: {split: words, lowercase: true}"),

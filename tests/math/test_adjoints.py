@@ -15,6 +15,7 @@ from attnctl.math.filling import form_of
 from attnctl.math.notation import Term
 from attnctl.math.ops import OPS, Backward, Op
 from attnctl.math.ops.base import Line
+from attnctl.math.ops.chunks import OfChunks
 
 
 @dataclass
@@ -151,7 +152,12 @@ def by_lines(op, inputs, result, d):
     return found
 
 
-FORWARD = [kind for kind in OPS.values() if kind.apply is not Op.apply and not issubclass(kind, Backward)]
+FORWARD = [
+    kind
+    for kind in OPS.values()
+    if kind.apply is not Op.apply and not issubclass(kind, (Backward, OfChunks))
+]
+"""Gradients of what is cut into chunks go through the lines of the whole."""
 
 
 @pytest.mark.parametrize("kind", FORWARD, ids=lambda kind: kind.__name__)

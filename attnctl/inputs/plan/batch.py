@@ -28,8 +28,8 @@ def carry_out_batch(
 ) -> list[Trace]:
     """Run every sentence, several in one pass; each trace equals the one its sentence gives alone.
 
-    Sentences that are edited, whose own rules hide padding, or that go back to gradients by weights
-    they share, are carried out one by one.
+    Sentences that are edited, whose own rules hide padding, whose keys are cut into chunks, or that go
+    back to gradients by weights they share, are carried out one by one.
     """
     if len(alone) == 1:
         return [alone[0].run(keep, progress)]
@@ -48,7 +48,7 @@ def carry_out_batch(
 
 def stays_alone(run: Prepared) -> bool:
     kind = run.variant
-    return bool(run.what_if) or kind.backward or asks_for_padding(kind.rules)
+    return bool(run.what_if) or kind.backward or kind.chunks is not None or asks_for_padding(kind.rules)
 
 
 def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, list[str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from attnctl.base.errors import raise_all
 from attnctl.inputs.arrays.facts import Facts, rotary
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan.prepared import Named
@@ -21,6 +23,7 @@ def variant(
 
     Sinusoidal positions are those of the embeddings among the arrays.
     """
+    raise_all(uncovered(asked, facts.keys))
     x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
     return Variant(
         given={name: how for name, (_, how) in named.items()},
@@ -35,6 +38,13 @@ def variant(
         layer=layer or LayerParts(),
         **chosen(asked),
     )
+
+
+def uncovered(asked: Settings, keys: int) -> Iterator[str]:
+    """Ranges of chunks that are not those of all keys, a cache's among them."""
+    if isinstance(asked.chunks, tuple) and (last := asked.chunks[-1][1]) != keys:
+        place = asked.where(("chunks",))
+        yield f"{place}: the ranges end at {last}, but there are {keys} keys; end the last one at {keys}"
 
 
 def with_norm_rows(asked: Settings, *, one_row: bool) -> Settings:

@@ -17,7 +17,7 @@ from attnctl.math import Array
 from attnctl.math.engine import blas
 from attnctl.math.engine.tiles import FEWEST_FOR_THREADS, Lead, Stretch, after_head, cores, in_order
 from attnctl.math.names import TABLE
-from attnctl.math.ops import Given, LogSumExp, MatMul, RowWise
+from attnctl.math.ops import Given, RowWise
 from attnctl.math.steps import Step
 
 
@@ -61,7 +61,7 @@ def in_turn(steps: Sequence[Step], back: Sequence[Step]) -> list[Step]:
 
 def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, Array]) -> dict[str, Array]:
     """The gradients of a stretch that are by query or by key, heads over the machine's cores."""
-    cells = [step for step in forward.steps if not isinstance(step.op, (LogSumExp, MatMul))]
+    cells = [step for step in forward.steps if is_n_by_n(step)]
     bare = replace(forward, steps=cells, kept={})
     lead, sizes = forward.lead, {"query": forward.queries, "key": forward.keys}
     made = {step.name for step in (*cells, *back)} | forward.outside.keys()

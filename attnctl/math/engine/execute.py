@@ -13,7 +13,7 @@ from attnctl.math.derivation import Derivation, Step
 from attnctl.math.engine.back import back_stretch, fill_backward, in_turn
 from attnctl.math.engine.overflow import Found, in_range, n_by_n, overflow
 from attnctl.math.engine.tiles import Progress, Stretch, after_head, blockwise, stretch_of
-from attnctl.math.names import TABLE, WEIGHTS
+from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Given
 
 Edit = Callable[[Array], Array]
@@ -68,7 +68,7 @@ def carry_out(
                     forward = [each for each in steps if each not in back]
                     tiled = lay_out(steps, stretch, values, {*keep, *read_outside(forward, stretch)}, safe)
                     empty = blockwise(tiled, tile, progress)
-                    values.update(tiled.kept)
+                    values.update(tiled.made())
             if tiled and step in back:
                 if step is back[0]:
                     values.update(fill_backward(tiled, back, values))
@@ -78,6 +78,8 @@ def carry_out(
             value = value_of(step, values, given, dtype)
             if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
                 empty = empty_rows(value)
+            elif step.name == LOGSUMEXP and WEIGHTS not in names(steps):
+                empty = np.argwhere(np.isneginf(value)).tolist()
             values[step.name] = edits[step.name](value) if step.name in edits else value
         unsure = [step for step in steps if not (safe and n_by_n(step))]
         grown = overflow(unsure, values, edits, None if safe else tiled)
@@ -152,6 +154,7 @@ def lay_out(
     for step in stretch:
         if step.name in keep or step.axes[-1] != "key":
             columns = {**sizes, step.axes[-1]: sizes.get(step.axes[-1]) or values[step.inputs[1]].shape[-1]}
+            columns["chunk"] = getattr(step.op, "chunk", 1)
             kept[step.name] = np.zeros((*lead, *(columns[axis] for axis in after_head(step))), q.dtype)
             if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
                 kept[step.name].fill(hidden)

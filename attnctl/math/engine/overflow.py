@@ -14,11 +14,15 @@ from attnctl.math.engine.tiles import Stretch
 from attnctl.math.ops import (
     Add,
     Buckets,
+    ChunkLogSumExp,
+    ChunkOutputs,
     Copy,
     Given,
     Hide,
+    LogSumExp,
     MatMul,
     MatMulT,
+    MergeLogSumExp,
     Remainder,
     Scale,
     SinkSoftmax,
@@ -26,6 +30,9 @@ from attnctl.math.ops import (
     Softmax,
     Squeeze,
 )
+
+SUMS = (ChunkLogSumExp, LogSumExp, MergeLogSumExp)
+"""Ops that make −∞ where nothing is seen: of no keys, too."""
 
 Found = tuple[str, list[int]]
 """A step, and the first of its cells that grew too large."""
@@ -65,7 +72,7 @@ def may_be_hidden(steps: Iterable[Step], edited: Collection[str]) -> set[str]:
     hidden = False
     for step in steps:
         hidden |= step.name in edited or (n_by_n(step) and isinstance(step.op, (Add, Hide)))
-        if hidden:
+        if hidden or isinstance(step.op, SUMS):
             found.add(step.name)
     return found
 
@@ -110,7 +117,7 @@ def in_range(stretch: Sequence[Step], values: Mapping[str, Array]) -> bool:
     |q·k| ≤ |q| |k| (Cauchy and Schwarz).
     """
     product, *others = [step for step in stretch if n_by_n(step)]
-    mixed = [values[step.inputs[1]] for step in stretch if not n_by_n(step) and isinstance(step.op, MatMul)]
+    mixed = [values[step.inputs[1]] for step in stretch if isinstance(step.op, (ChunkOutputs, MatMul))]
     if not isinstance(product.op, MatMulT) or not all(np.isfinite(v).all() for v in mixed):
         return False
     q, k = (values[name] for name in product.inputs)

@@ -27,6 +27,7 @@ from attnctl.math.engine import blas
 from attnctl.math.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, RowWise, Softmax
+from attnctl.math.ops.chunks import ByChunk
 
 Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]
@@ -40,6 +41,8 @@ TILE_SCORES = TILE_QUERIES * 960
 Neither side is a power of two, which would map the rows of a tile to the same few cache lines.
 There are twice as many keys as queries, so that the keys a causal block sees end with a tile.
 """
+
+CHUNK = {"chunk"}
 
 SCRATCH_BYTES = 8 * TILE_SCORES
 """Scratch bytes per thread, float64."""
@@ -103,6 +106,15 @@ class Stretch:
         rows = min(self.queries, TILE_QUERIES)
         return rows, min(self.keys, TILE_SCORES // rows)
 
+    def made(self) -> dict[str, Array]:
+        """What was kept, with the axes of its steps: chunks stand before heads."""
+        heads = len(self.lead) - 1
+        by_chunk = {step.name for step in self.steps if CHUNK & {*step.axes}}
+        return {
+            name: np.moveaxis(array, heads + 1, heads) if name in by_chunk else array
+            for name, array in self.kept.items()
+        }
+
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
         values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), scratch)
@@ -165,7 +177,7 @@ class Stretch:
 
     def block(self, lead: Lead, query: int, key: int = 0) -> Block:
         """The place in the whole of the scores of this head, from this query and key on."""
-        return Block(lead[0] if len(lead) > 1 else 0, lead[-1], self.lead[-1], query, key)
+        return Block(lead[0] if len(lead) > 1 else 0, lead[-1], self.lead[-1], query, key, self.keys)
 
     @staticmethod
     def cut(array: Array, axes: tuple[str, ...], lead: Lead, cuts: Mapping[str, slice]) -> Array:
@@ -199,13 +211,16 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
     scores = [
         step for step in forward if step.axes[-2:] == ("query", "key") and not isinstance(step.op, Given)
     ]
-    rows = [step for step in forward if isinstance(step.op, LogSumExp)]
-    return [*scores[:-1], *rows, *scores[-1:], *mixing] if mixing else [*scores, *rows]
+    rows = [step for step in forward if isinstance(step.op, (ByChunk, LogSumExp))]
+    before, weights = (
+        [step for step in scores if (step.name == WEIGHTS) == last] for last in (False, True)
+    )
+    return [*before, *rows, *weights, *mixing]
 
 
 def after_head(step: Step) -> tuple[str, ...]:
-    """The axes of a step that one head has."""
-    return step.axes[step.axes.index("head") + 1 :]
+    """The axes of a step that one head has, chunks first."""
+    return (*(CHUNK & {*step.axes}), *step.axes[step.axes.index("head") + 1 :])
 
 
 def blockwise(

@@ -1,6 +1,7 @@
 """The operations a derivation is made of; adding one is adding a small class to this package."""
 
 from attnctl.math.ops.base import OPS, Add, Backward, Block, Copy, Given, Op, RowWise, Unstated
+from attnctl.math.ops.chunks import ChunkLogSumExp, ChunkOutputs, MergeChunks, MergeLogSumExp, Shares
 from attnctl.math.ops.models import AddScaled, Beside, Buckets, Gate, Remainder, SinkSoftmax
 from attnctl.math.ops.norms import LayerNorm, RMSNorm
 from attnctl.math.ops.placed import Hide, Placed, Slope
@@ -16,6 +17,8 @@ __all__ = [
     "Beside",
     "Block",
     "Buckets",
+    "ChunkLogSumExp",
+    "ChunkOutputs",
     "Copy",
     "Gate",
     "Given",
@@ -25,6 +28,8 @@ __all__ = [
     "MatMul",
     "MatMulT",
     "Merge",
+    "MergeChunks",
+    "MergeLogSumExp",
     "Op",
     "Placed",
     "Project",
@@ -34,6 +39,7 @@ __all__ = [
     "Rotate",
     "RowWise",
     "Scale",
+    "Shares",
     "SinkSoftmax",
     "Sinusoid",
     "Slope",

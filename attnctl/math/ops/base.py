@@ -98,13 +98,17 @@ class Op:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of scores in the whole: its member of the batch, head (of so many), first query and key."""
+    """A block of scores in the whole: its member of the batch, head (of so many), first query and key.
+
+    `keys` are those of the whole, 0 where the block has them all.
+    """
 
     member: int = 0
     head: int = 0
     heads: int = 1
     query: int = 0
     key: int = 0
+    keys: int = 0
 
 
 class Backward(Op):

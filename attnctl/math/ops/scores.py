@@ -176,7 +176,7 @@ class Softmax(RowWise):
     words = "Softmax turns each row of scores into shares: exp(score), divided by the sum of the row."
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
-        top = s.max(axis=-1, keepdims=True)
+        top = s.max(axis=-1, keepdims=True, initial=-inf)
         e = np.subtract(s, np.where(np.isneginf(top), s.dtype.type(0), top), out=out)
         np.exp(e, out=e)
         total = e.sum(axis=-1, keepdims=True, dtype=np.result_type(s, np.float32))
@@ -215,7 +215,7 @@ class LogSumExp(RowWise):
     words = "The logarithm of what softmax divides a row by: its shares are exp(score − {name})."
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
-        top = s.max(axis=-1)
+        top = s.max(axis=-1, initial=-inf)
         least = np.where(np.isneginf(top), s.dtype.type(0), top)
         total = np.exp(s - least[..., None]).sum(axis=-1, dtype=np.result_type(s, np.float32))
         with np.errstate(divide="ignore"):  # the logarithm of an empty sum is −∞

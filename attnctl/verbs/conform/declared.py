@@ -11,6 +11,7 @@ from attnctl.base.setting import ATTENTION, Flag, Setting
 from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, shown, words
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.math.chunks import CHUNKS
 from attnctl.math.kind import BACKWARD, COTANGENT, KIND, LOGSUMEXP
 from attnctl.verbs.conform.conventions import AXES, MASKS, NOTHING
 
@@ -74,7 +75,7 @@ ARRAYS = {
 """The options that say what arrays it takes, by keyword."""
 
 
-SAID_OTHERWISE = (FIELDS["dtype"], LOGSUMEXP, BACKWARD, COTANGENT)
+SAID_OTHERWISE = (FIELDS["dtype"], LOGSUMEXP, CHUNKS, BACKWARD, COTANGENT)
 """The settings that cases and --returns say: the type, that a call goes forward, and what comes back."""
 
 

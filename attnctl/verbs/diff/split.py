@@ -17,7 +17,7 @@ import numpy as np
 from attnctl.base.trace import Trace
 from attnctl.math import Array, Shape
 from attnctl.math.names import B_O, CONCAT, HEAD_OUTPUTS, OUTPUT, W_O, WEIGHTS, V
-from attnctl.math.ops import Merge
+from attnctl.math.ops import MatMul, Merge
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
 
 Parts = dict[str, Array]
@@ -135,7 +135,9 @@ def row_parts(a: Array, b: Array, v_a: Array, v_b: Array, keys: Pairing) -> Part
 
 def values(trace: Trace, weights: Shape) -> Array:
     """The values that attention reads: V after cache and sharing, a head for each head of the weights."""
-    names = (*trace.steps[HEAD_OUTPUTS].inputs[1:], "V_shared", "present_value", V)
+    mixes = isinstance(trace.steps[HEAD_OUTPUTS].op, MatMul)
+    read = trace.steps[HEAD_OUTPUTS].inputs[1:] if mixes else ()
+    names = (*read, "V_shared", "present_value", V)
     name = next((name for name in names if name in trace), None)
     if name is None:
         raise ApartError("no V beside attention_weights")

@@ -15,8 +15,8 @@ from attnctl.base.words import all_of
 from attnctl.drawing.show.looks import find_ties
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
-from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.math.ops import Copy, Given, Hide, MatMul, Merge, Project, Repeat
+from attnctl.math.names import CHUNK_LOGSUMEXP, HEAD_OUTPUTS, LOGSUMEXP, WEIGHTS
+from attnctl.math.ops import Copy, Given, Hide, MatMul, Merge, Project, Repeat, Shares
 from attnctl.verbs.story.claims import (
     Blind,
     Claim,
@@ -160,7 +160,8 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         if array.dtype == bool or not array.size:
             return
         scores = step.name.endswith("scores")
-        strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not scores))
+        nothing = scores or step.name in {CHUNK_LOGSUMEXP, LOGSUMEXP}  # −∞ is of what sees nothing
+        strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
         if strange.any():
             yield NotFinite(step.name, int(strange.sum()))
         if step.name == WEIGHTS:
@@ -176,7 +177,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
 
     def of_the_whole(self, step: Step, array: Array) -> Iterator[Claim]:
         """A claim on how a step differs from what it was made of, or how far its numbers reach."""
-        changes = not isinstance(step.op, Copy | Given | Merge | Repeat) and step.inputs
+        changes = not isinstance(step.op, Copy | Given | Merge | Repeat | Shares) and step.inputs
         if isinstance(step.op, Copy) or (changes and step.inputs[0] in self.trace):
             before = self.trace.arrays.get(step.inputs[0])
             found = None if before is None else largest_change(step.name, step.inputs[0], array, before)

@@ -1,0 +1,200 @@
+"""Ops on chunks of keys, and what merges them: partial softmax.
+
+So rows are cut in online softmax (Milakov and Gimelshein 2018), in decoding with split keys and in rings
+of devices: each chunk gives its outputs and its log-sum-exp, and these say what share of the row it has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, prod
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.base.errors import AttnError
+from attnctl.math import Array, Shape
+from attnctl.math.chunks import Chunks, spans, where_broken
+from attnctl.math.notation import Input, Place, Term, call, index, is_seen, largest, table, total, where
+from attnctl.math.ops.base import Block, Op, Places, RowWise
+from attnctl.math.ops.scores import LogSumExp, Softmax
+
+
+class OfChunks(Op):
+    """An op on chunks, which come to the whole: gradients go through the lines of the whole."""
+
+
+@dataclass(frozen=True)
+class ByChunk(OfChunks, RowWise):
+    """An op on the scores of each chunk of keys; ranges are those of all keys, one behind the other."""
+
+    chunks: Chunks = 1
+    at: Block | None = None
+
+    def __post_init__(self) -> None:
+        broken = where_broken(self.chunks)
+        if broken or not self.chunks or self.chunks == ():
+            raise AttnError(f"chunks: {broken or 'none'}; use a number from 1, or ranges of keys in order")
+
+    @property
+    def chunk(self) -> int:
+        """The number of chunks."""
+        return self.chunks if isinstance(self.chunks, int) else len(self.chunks)
+
+    def block(self, at: Block) -> ByChunk:
+        """The same op for the block of scores that starts here."""
+        return replace(self, at=at)
+
+    def parts(self, keys: int) -> list[slice]:
+        """The keys of each chunk, among those that are there. Raises ValueError for other ranges."""
+        at = self.at or Block()
+        every, first = at.keys or keys, at.key
+        cut = spans(self.chunks, every)
+        if cut[-1][1] != every:
+            raise ValueError(f"chunks of {cut[-1][1]} keys, but there are {every}")
+        return [slice(*(min(max(key - first, 0), keys) for key in each)) for each in cut]
+
+    def of_chunk(self, s: Input, chunk: Place) -> Input:
+        """The scores of a chunk, −∞ for the keys of others."""
+        keys = s.shape[-1]
+        own = np.empty(keys, int)
+        for at, part in enumerate(self.parts(keys)):
+            own[part] = at
+        return InChunk(s, own, chunk)
+
+
+class InChunk(Input):
+    """Scores as one chunk sees them."""
+
+    __slots__ = ("chunk", "of_key", "scores")
+
+    def __init__(self, scores: Input, of_key: Array, chunk: Place) -> None:
+        super().__init__(scores.position, scores.shape, scores.dtype)
+        self.scores, self.of_key, self.chunk = scores, of_key, chunk
+
+    def at(self, *places: Place) -> Term:
+        """The score, where the key is the chunk's."""
+        return where(abs(table(self.of_key, places[-1]) - self.chunk) < 1, self.scores.at(*places), -inf)
+
+
+def stacked(parts: list[Array], before: int, out: Array | None) -> Array:
+    """The parts along an axis with so many behind it, or the first where one head has fewer."""
+    return np.stack(parts, axis=max(0, parts[0].ndim - before), out=out)
+
+
+class ChunkLogSumExp(ByChunk):
+    """max + ln Σ exp(s − max) over the keys of each chunk; −∞ for a row that sees nothing of it."""
+
+    signature = "(batch?, head, query, key) -> (batch?, chunk, head, query)"
+    words = "The keys are cut into chunks, and of each the logarithm is taken of what softmax divides by."
+
+    def apply(self, s: Array, *, out: Array | None = None) -> Array:
+        return stacked([LogSumExp().apply(s[..., part]) for part in self.parts(s.shape[-1])], 2, out)
+
+    def form(self, cell: Places, s: Input) -> Term:
+        """max + log(Σ exp(s − max)) over the keys of the chunk that are seen."""
+        *lead, chunk, head, row = cell
+        return LogSumExp().form((*lead, head, row), self.of_chunk(s, chunk))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """As of the whole."""
+        return LogSumExp().cost(shape, *inputs)
+
+
+class ChunkOutputs(ByChunk):
+    """Softmax over the keys of each chunk alone, times V; 0 for a row that sees nothing of it."""
+
+    signature = "(batch?, head, query, key), (batch?, head, key, d) -> (batch?, chunk, head, query, d)"
+    words = "Softmax over the keys of each chunk alone gives shares, and {1} are mixed by these."
+
+    def apply(self, s: Array, v: Array, *, out: Array | None = None) -> Array:
+        parts = [Softmax().apply(s[..., part]) @ v[..., part, :] for part in self.parts(s.shape[-1])]
+        return stacked(parts, 3, out)
+
+    def form(self, cell: Places, s: Input, v: Input) -> Term:
+        """Σ exp(s − max) v / Σ exp(s − max) over the keys of the chunk that are seen."""
+        *lead, chunk, head, row, column = cell
+        j, own = index(s.shape[-1], "j"), self.of_chunk(s, chunk)
+        score = own.at(*lead, head, row, j)
+        top = largest(j, score)
+        grown = call("exp", score - top)
+        mixed = total(j, grown * v.at(*lead, head, j, column), seen=score)
+        return where(is_seen(top), mixed / total(j, grown, seen=score), 0)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """As softmax and A V."""
+        scores, v = inputs
+        return Softmax().cost(scores) + 2 * prod(scores) * v[-1]
+
+
+class MergeLogSumExp(OfChunks):
+    """max + ln Σ exp(L_c − max) over chunks: the log-sum-exp of the whole row."""
+
+    signature = "(batch?, chunk, head, query) -> (batch?, head, query)"
+    words = "The logarithm of the sum over all keys, from those of the chunks."
+
+    def apply(self, parts: Array) -> Array:
+        return LogSumExp().apply(np.moveaxis(parts, -3, -1))
+
+    def form(self, cell: Places, parts: Input) -> Term:
+        """max + log(Σ exp(L_c − max)) over the chunks that are seen."""
+        *lead, head, row = cell
+        j = index(parts.shape[-3], "c")
+        one = parts.at(*lead, j, head, row)
+        top = largest(j, one)
+        return where(is_seen(top), top + call("log", total(j, call("exp", one - top), seen=one)), -inf)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """As over so many keys."""
+        return LogSumExp().cost(shape, *inputs)
+
+
+class Shares(OfChunks):
+    """exp(L_c − L), or exp(L_c) / (exp(L) + exp(sink)); a chunk that a row does not see has none."""
+
+    signature = (
+        "(batch?, chunk, head, query), (batch?, head, query)[, (head)] -> (batch?, chunk, head, query)"
+    )
+    words = "The share that a chunk has of its row is the exponential of {0} less {1}[, {2} among them]."
+
+    def apply(self, parts: Array, whole: Array, *sink: Array) -> Array:
+        for each in sink:
+            whole = np.logaddexp(whole, each[:, None])
+        divisor = np.where(np.isneginf(whole), whole.dtype.type(0), whole)
+        return np.exp(parts - np.expand_dims(divisor, -3))
+
+    def form(self, cell: Places, parts: Input, whole: Input, *sink: Input) -> Term:
+        """exp(L_c − L), or that over exp(L) + exp(sink), the largest taken off."""
+        *lead, _, head, row = cell
+        part, every = parts.at(*cell), whole.at(*lead, head, row)
+        share = call("exp", part - every)
+        if sink:
+            own = sink[0].at(head)
+            top = largest(index(1, "j"), every, own)
+            share = call("exp", part - top) / (call("exp", every - top) + call("exp", own - top))
+        return where(is_seen(part), share, 0)
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A difference and a function a share."""
+        return 2 * prod(shape)
+
+
+class MergeChunks(OfChunks):
+    """Σ over chunks of its share times its outputs."""
+
+    signature = "(batch?, chunk, head, query), (batch?, chunk, head, query, d) -> (batch?, head, query, d)"
+    words = "The outputs of each chunk are multiplied by its share, and added up."
+
+    def apply(self, shares: Array, outputs: Array) -> Array:
+        wide = np.result_type(outputs, np.float32)
+        return (shares[..., None] * outputs).sum(axis=-4, dtype=wide).astype(outputs.dtype, copy=False)
+
+    def form(self, cell: Places, shares: Input, outputs: Input) -> Term:
+        """Σ w · z."""
+        *lead, head, row, column = cell
+        c = index(shares.shape[-3], "c")
+        return total(c, shares.at(*lead, c, head, row) * outputs.at(*lead, c, head, row, column))
+
+    def cost(self, shape: Shape, *inputs: Shape) -> int:
+        """A multiplication and an addition a term."""
+        return 2 * prod(inputs[1])
