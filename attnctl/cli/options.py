@@ -6,7 +6,7 @@ settings: a command takes such a group whole, as one parameter.
 """
 
 # Typer reads these annotations as types: written as text, each would be compiled again.
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -232,6 +232,18 @@ class Option(NamedTuple):
                 announce_output(path, self.flag)
 
 
+class OptionGroup(NamedTuple):
+    """The options that one parameter of a command stands for, and what makes its argument of them."""
+
+    options: list[Option]
+    gather: Callable[[Given], Any]
+
+    def argument(self, values: Given) -> Any:
+        """Its argument, of the values of every option of the command."""
+        names = [each.parameter.name for each in self.options]
+        return self.gather({name: values[name] for name in names})
+
+
 def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | None]], Callable[..., int]]:
     """Make a function a command of the app; each of its groups of options becomes many options.
 
@@ -240,16 +252,14 @@ def command(app: typer.Typer, *examples: str) -> Callable[[Callable[..., Exit | 
 
     def register(function: Callable[..., Exit | None]) -> Callable[..., int]:
         # Not get_type_hints: in Python 3.10 it hides Annotated[…] in an Optional where the default is None.
-        taken = {
-            name: (parameter.annotation, list(options_of(parameter)))
-            for name, parameter in signature(function, eval_str=True).parameters.items()
-        }
-        options = [each for _, group in taken.values() for each in group]
+        parameters = signature(function, eval_str=True).parameters
+        groups = {name: group_of(parameter) for name, parameter in parameters.items()}
+        options = [each for group in groups.values() for each in group.options]
 
         @wraps(function)
         def run(**texts: Any) -> int:
             values = read_all(options, texts)
-            given = {name: gather(*each, values) for name, each in taken.items()}
+            given = {name: group.argument(values) for name, group in groups.items()}
             try:
                 with memory_held_to(values.get("max_memory")):
                     return int(function(**given) or Exit.OK)
@@ -272,18 +282,30 @@ def memory_held_to(limit: int | None) -> AbstractContextManager[None]:
     return limit_memory(limit)
 
 
-def options_of(parameter: Parameter) -> Iterator[Option]:
-    """The options that one parameter of a command stands for."""
+def group_of(parameter: Parameter) -> OptionGroup:
+    """A named tuple of options, the settings of a section, or one option by itself."""
     annotation = parameter.annotation
-    if hasattr(annotation, "_field_defaults"):
-        hints = get_type_hints(annotation, include_extras=True)
-        for name, default in annotation._field_defaults.items():
-            yield typed_option(name, hints[name], default, SECTIONS.get(annotation))
-    elif isinstance(annotation.__metadata__[0], dict):
-        for name, setting in annotation.__metadata__[0].items():
-            yield setting_option(name, setting)
-    else:
-        yield typed_option(parameter.name, annotation, parameter.default)
+    if isinstance(annotation, type):
+        return tuple_group(annotation)
+    first = annotation.__metadata__[0]
+    if isinstance(first, dict):
+        return OptionGroup([setting_option(*each) for each in first.items()], only_given)
+    option = typed_option(parameter.name, annotation, parameter.default)
+    return OptionGroup([option], lambda values: values[parameter.name])
+
+
+def tuple_group(kind: Any) -> OptionGroup:
+    """The options that the fields of a named tuple describe."""
+    hints, section = get_type_hints(kind, include_extras=True), SECTIONS.get(kind)
+    options = [
+        typed_option(name, hints[name], each, section) for name, each in kind._field_defaults.items()
+    ]
+    return OptionGroup(options, lambda values: kind(**values))
+
+
+def only_given(values: Given) -> Given:
+    """The settings that are asked for."""
+    return {name: value for name, value in values.items() if is_given(value)}
 
 
 def typed_option(name: str, annotation: Any, default: Any, section: str | None = None) -> Option:
@@ -331,13 +353,3 @@ def read_all(options: list[Option], texts: Given) -> Given:
                 problems += error.problems
     raise_all(problems)
     return values
-
-
-def gather(annotation: Any, options: list[Option], values: Given) -> Any:
-    """Build the value of one parameter: itself, a named tuple, or the settings that are given."""
-    mine = {each.parameter.name: values[each.parameter.name] for each in options}
-    if hasattr(annotation, "_field_defaults"):
-        return annotation(**mine)
-    if isinstance(annotation.__metadata__[0], dict):
-        return {name: value for name, value in mine.items() if is_given(value)}
-    return next(iter(mine.values()))
