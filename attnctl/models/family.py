@@ -12,6 +12,7 @@ from attnctl.models.keys import (
     TABLE,
     TEXTS,
     UNTYPED,
+    Config,
     Key,
     Setting,
     count,
@@ -46,7 +47,7 @@ class Stack:
     further keys what they must say, `inert` names those that change nothing in this family (beside
     those of `attnctl.models.problems`); any other key is refused. `ignored` are tensors that are not
     read. `section` is the part of config.json, `within` the part of the checkpoint, where that has
-    several.
+    several. `example` is what a tiny config.json says beside the sizes that every family has.
     """
 
     layer: str
@@ -59,6 +60,7 @@ class Stack:
     ignored: tuple[str, ...] = ()
     section: str | None = None
     within: str = ""
+    example: Config = field(default_factory=dict)
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:

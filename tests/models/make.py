@@ -1,7 +1,8 @@
-"""Make the tiny checkpoints, and what transformers computes from them in float32. Not run by the tests.
+"""Make the tiny checkpoints, and what transformers computes from them in float32. The tests run it
+for a family of which none is checked in.
 
     pip install torch==2.13.0 transformers==5.23.0
-    python tests/models/make.py [NAME ...]
+    python tests/models/make.py [--in FOLDER] [NAME ...]
 
 Every parameter is drawn (norms, biases and sinks too: ones and zeros would hide what is
 forgotten). `checkpoints/NAME/` then holds config.json, model.safetensors and expected.npz: the
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from cases import CASES
+from tiny import EVERY_CASE
 
 HERE = Path(__file__).parent / "checkpoints"
 
@@ -41,9 +42,14 @@ def draw(model: torch.nn.Module, seed: int) -> None:
 
 def build(case: dict) -> torch.nn.Module:
     """The model of a case, drawn; in eager attention unless the case says otherwise."""
-    config = getattr(transformers, case["config"])(**case["settings"])
-    model_class = getattr(transformers, case["model"])
-    model = model_class._from_config(config, attn_implementation=case.get("attention", "eager")).eval()
+    attention = case.get("attention", "eager")
+    if "model" in case:
+        config = getattr(transformers, case["config"])(**case["settings"])
+        model_class = getattr(transformers, case["model"])
+        model = model_class._from_config(config, attn_implementation=attention).eval()
+    else:
+        config = transformers.AutoConfig.for_model(case["name"], **case["settings"])
+        model = transformers.AutoModel.from_config(config, attn_implementation=attention).eval()
     with torch.no_grad():
         draw(model, sum(map(ord, case.get("of", case["name"]))))
     return model
@@ -83,9 +89,9 @@ def expected(model: torch.nn.Module, case: dict) -> dict[str, np.ndarray]:
     return out
 
 
-def make(case: dict) -> None:
-    """Write one case."""
-    folder = HERE / case["name"]
+def make(case: dict, root: Path) -> None:
+    """Write one case into its folder below."""
+    folder = root / case["name"]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     model = build(case).to(getattr(torch, case.get("dtype", "float32")))
@@ -106,12 +112,13 @@ def make(case: dict) -> None:
 
 def main() -> None:
     """Make the named cases, or all."""
-    wanted = sys.argv[1:]
-    for case in CASES:
+    wanted, root = sys.argv[1:], HERE
+    if wanted[:1] == ["--in"]:
+        root, wanted = Path(wanted[1]), wanted[2:]
+    for case in EVERY_CASE:
         if not wanted or case["name"] in wanted:
-            make(case)
-            folder = HERE / case["name"]
-            print(case["name"], sum(path.stat().st_size for path in folder.iterdir()))
+            make(case, root)
+            print(case["name"], sum(path.stat().st_size for path in (root / case["name"]).iterdir()))
 
 
 if __name__ == "__main__":

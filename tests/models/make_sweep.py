@@ -1,11 +1,11 @@
 """Hold every key of every family's config.json, moved one at a time, to transformers; write sweep.json.gz.
 
     pip install torch==2.13.0 transformers==5.23.0
-    python tests/models/make_sweep.py [NAME ...]
+    python tests/models/make_sweep.py [--dry] [NAME ...]
 
 A key is one of the family's config class in transformers, another name of one, or one that the family
 reads here. A move is refused by name, or its hidden states are those of transformers to 1e-5; where one
-is neither, it is printed and nothing is written. Not run by the tests.
+is neither, it is printed and nothing is written. The tests run it --dry for a family that is not in it yet.
 """
 
 from __future__ import annotations
@@ -337,19 +337,21 @@ def difference(base: dict[str, list[int]], shapes: dict[str, list[int]]) -> dict
     return gone | {name: shape for name, shape in shapes.items() if base.get(name) != shape}
 
 
-def main() -> None:
-    """Sweep the cases that are named, or all."""
-    frozen = read_frozen() if sys.argv[1:] else {}
+def main() -> int:
+    """Sweep the cases that are named, or all; --dry writes nothing."""
+    dry, names = sys.argv[1:2] == ["--dry"], [each for each in sys.argv[1:] if each != "--dry"]
+    frozen = read_frozen() if names else {}
     total = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, base in bases().items():
-            if not sys.argv[1:] or name in sys.argv[1:]:
+            if not names or name in names:
                 frozen[name], wrong = sweep(base, Path(folder))
                 total += wrong
                 print(name, "wrong:", wrong, flush=True)
-    if not total:
+    if not total and not dry:
         FROZEN.write_bytes(gzip.compress(json.dumps(frozen, separators=(",", ":")).encode(), mtime=0))
+    return int(total > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

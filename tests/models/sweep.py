@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import CASES
-from checkpoints import ROOT
+from tiny import EVERY_CASE, model_type_of
 
 from attnctl.models.families import FAMILIES
 from attnctl.models.family import Stack
@@ -47,11 +46,11 @@ LEFT_OUT = "(left out)"
 def bases() -> dict[str, dict[str, Any]]:
     """A config.json of each family as a person writes one: nothing that follows from others.
 
-    By the name of its case in `cases.py`: the first of each model_type, and `ALSO`.
+    By the name of its case: the first of each model_type, and `ALSO`.
     """
     found: dict[str, dict[str, Any]] = {}
-    for case in CASES:
-        kind = json.loads((ROOT / case["name"] / "config.json").read_text())["model_type"]
+    for case in EVERY_CASE:
+        kind = model_type_of(case)
         if case["name"] in ALSO or all(each["model_type"] != kind for each in found.values()):
             found[case["name"]] = {"model_type": kind, **case["settings"], **MORE.get(case["name"], {})}
     return found

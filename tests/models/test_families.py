@@ -1,19 +1,20 @@
 """Every family and layer: attention weights and hidden states are those of transformers in float32."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import CASES
-from checkpoints import NAMES, ROOT, expected_of, folder_of
+from checkpoints import NAMES, expected_of, folder_of
+from tiny import EVERY_CASE, UNFROZEN
 
 from attnctl.models.attention import prepare_attention
 from attnctl.models.families import FAMILIES
 from attnctl.models.forward import embed_ids, final_norm, states
 from attnctl.models.source import open_model
 
-REPOSITORY = Path(__file__).parents[2]
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 
 
@@ -29,11 +30,26 @@ def test_every_layer_is_that_of_transformers(name, tmp_path):
             assert parts_compared(folder, expected, part, memory.get(part)) >= 3
 
 
+def by_script(name, *args):
+    """Run a script beside this file, which asks transformers and torch: a new family needs them."""
+    command = [sys.executable, Path(__file__).with_name(name), *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_family_without_a_checkpoint_is_made_compared_and_swept(tmp_path):
+    for name in UNFROZEN:
+        by_script("make.py", "--in", tmp_path, name)
+        with np.load(tmp_path / name / "expected.npz") as found:
+            assert parts_compared(tmp_path / name, dict(found), "") >= 3
+        by_script("make_sweep.py", "--dry", name)
+
+
+@pytest.mark.slow
 def test_every_family_has_a_checkpoint():
-    """Without one nothing holds its entry to transformers: see `attnctl/models/families/__init__.py`."""
-    kinds = {json.loads((ROOT / name / "config.json").read_text())["model_type"] for name in NAMES}
-    assert kinds == FAMILIES.keys()
-    assert {case["name"] for case in CASES} == set(NAMES)
+    """`python tests/models/make.py NAME` makes that of a new one."""
+    assert UNFROZEN == []
+    assert {case["name"] for case in EVERY_CASE} == set(NAMES)
 
 
 def parts_compared(folder, expected, part, memory=None):

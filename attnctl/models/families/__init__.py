@@ -6,11 +6,13 @@ and what it may say (`count`, `number`, `flag`, `text`, …), or what follows fr
 `by_layer`). These are all the keys that the family reads; any other that says something is refused by name,
 unless it changes nothing anywhere (`models/problems.py`) or here (`inert`, `only`). Nothing here computes.
 
-A case in `tests/models/cases.py` and `python tests/models/make.py NAME` make a tiny checkpoint with every
-parameter drawn, and `tests/models/test_families.py` holds weights and hidden states of every layer to 1e-5
-of transformers: it tells when the entry is right. `python tests/models/make_sweep.py NAME` moves every key
-of its config class, one at a time, and prints those that are neither read as transformers reads them nor
-refused; `tests/models/test_sweep.py` holds what it writes from then on.
+To add one, write the entry and its line in `FAMILIES`, with transformers and torch installed. The tests
+then draw a tiny checkpoint of every parameter, its config.json read off the entry (sizes that are not small
+by themselves, of experts say, stand in its `example`), and hold weights and hidden states of every layer to
+1e-5 of transformers; and they move every key of its config class, one at a time, and tell those that are
+neither read as transformers reads them nor refused by name. `python tests/models/make.py NAME` and
+`make_sweep.py NAME` then write what transformers said, which is all that the tests of CI ask. A family that
+takes more than tokens, or has several stacks, says how it is called in a case of `tests/models/cases.py`.
 """
 
 from __future__ import annotations
