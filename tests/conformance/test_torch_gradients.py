@@ -9,9 +9,15 @@ import pytest
 from test_torch import FOLDER, array, same
 
 import attnctl
+from attnctl.math.derivation import LayerParts, Rotary, Variant
+from attnctl.math.engine.execute import carry_out
 from attnctl.math.kind import HeadNorm
+from attnctl.math.names import TABLE
+from attnctl.math.ops import Buckets, LayerNorm, RMSNorm
+from attnctl.math.rules import Causal
 
 CASES = json.loads((FOLDER / "gradients.json").read_text(encoding="utf-8"))["cases"]
+KINDS = {"rms": RMSNorm, "layer": LayerNorm}
 
 
 def gradients(case, dtype="float64"):
@@ -19,11 +25,35 @@ def gradients(case, dtype="float64"):
     if "qk_norm" in options:
         options["qk_norm"] = HeadNorm(**options["qk_norm"])
     arrays = {name: array(value) for name, value in case["arrays"].items()}
+    if "layer" in options:
+        return of_a_layer(arrays, dtype, **options)
     return attnctl.attend(arrays, backward=True, dtype=dtype, **options)
 
 
+def of_a_layer(arrays, dtype, *, layer, causal=False):
+    """The steps that only models have, which no file of arrays may ask for."""
+    norms = {name: KINDS[how["kind"]](how["eps"]) for name, how in layer.items()}
+    latent = "W_latent_KV" in arrays
+    variant = Variant(
+        given=dict.fromkeys(arrays, "given"),
+        d_k=arrays["W_Q"].shape[-1],
+        rules=(Causal(),) if causal else (),
+        rotary=Rotary(first=arrays["W_K"].shape[-1]) if latent else None,
+        layer=LayerParts(**norms, buckets=Buckets() if "bias_table" in arrays else None),
+        backward=True,
+    )
+    return carry_out(variant.derivation, arrays, dtype).values
+
+
 def test_the_file_is_whole():
-    assert len(CASES) == 28
+    assert len(CASES) == 41
+
+
+def test_every_array_that_has_a_gradient_has_a_case():
+    """All that may be handed in but what X is the sum of."""
+    handed = {name for name, row in TABLE.items() if row.leaf and f"d_{name}" in TABLE}
+    held = {name for case in CASES for name in case["gradients"]}
+    assert handed - held == {"embeddings", "positions"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
