@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from attention_cases import cases
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from registry_strategies import instances
 from test_forms import says_what_it_makes
 
 import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.math import names
+from attnctl.math.derivation import Variant
+from attnctl.math.engine.execute import carry_out
 from attnctl.math.ops import Given
+from attnctl.math.rules import RULES
 
 
 @settings(max_examples=40, deadline=None)
@@ -136,3 +141,23 @@ def test_what_gradients_take_is_said_before():
     whole = attnctl.cost({**arrays, "sink": np.zeros(1)}, keep=["d_sink"], backward=True)
     assert [each.name for each in lean if each.kept] == ["d_Q"]
     assert all(each.kept for each in whole)
+
+
+@pytest.mark.parametrize("kind", RULES.values(), ids=RULES)
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_gradients_through_every_rule_are_slopes(kind, data):
+    rule = data.draw(instances(kind))
+    rng = np.random.RandomState(0)
+    given = {name: rng.standard_normal((2, 2, 5, 4)) for name in "QKV"}
+    d = rng.standard_normal((2, 2, 5, 4))
+    kind = Variant(given=dict.fromkeys(given, "given"), d_k=4, rules=(rule,), batch=True, backward=True)
+    trace = carry_out(kind.derivation, {**given, "d_head_outputs": d}).values
+    for name, array in given.items():
+        step = 1e-5 * rng.standard_normal(array.shape)
+        ahead, back = (
+            carry_out(kind.derivation, {**given, "d_head_outputs": d, name: moved}, keep=["head_outputs"])
+            for moved in (array + step, array - step)
+        )
+        slope = ((ahead.values["head_outputs"] - back.values["head_outputs"]) / 2 * d).sum()
+        assert (trace[f"d_{name}"] * step).sum() == pytest.approx(slope, rel=1e-5, abs=1e-8)
