@@ -131,7 +131,8 @@ def display(expr: Expr, text_of: Callable[[Number | Rest], str], *, top: bool = 
             text = f"{first(left)} - {inner(right)}"
             return text if top else f"({text})"
         case Product(parts):
-            return "·".join(map(inner, parts))
+            factors = (f"({inner(part)})" if isinstance(part, Quotient) else inner(part) for part in parts)
+            return "·".join(factors)
         case Quotient(above, below):
             return f"{first(above)} / {inner(below)}"
         case Call("sqrt", inside):

@@ -93,6 +93,14 @@ def own_places(shape: Shape, places: Sequence[Place]) -> tuple[Place, ...]:
     return tuple(0 if size == 1 else place for place, size in zip(own, shape, strict=True))
 
 
+def positions(term: Any) -> set[int]:
+    """The inputs whose numbers a form reads: of some an op needs the shape alone."""
+    if not isinstance(term, Term):
+        return set()
+    own = {term.parts[0]} if term.kind == "read" else set[int]()
+    return own.union(*map(positions, term.parts))
+
+
 def table(array: Array, *places: Place) -> Term:
     """The number of an array that is no input."""
     kept = Table(lambda: array, lambda at: array[at].item())

@@ -22,7 +22,11 @@ def test_gradients_are_read_back(tmp_path, call, suffix):
     again = attnctl.load(path)
     assert again.steps == attnctl.run("I love AI", backward=True, kv_heads=1, heads=2).steps
     assert attnctl.check(again).agrees
-    assert "d_scores[1,love,I]" in call("explain", str(path), "d_Q[1,love,0]").out
+    said = call("explain", str(path), "d_Q[1,love,0]").out
+    assert "d_scores[1,love,I]" in said
+    assert "this reads K_shared; the gradients that it reads need V_shared, attention_weights" in said
+    needed = json.loads(call("explain", str(path), "d_concat[love,0]", "--json").out)["forward"]
+    assert needed == {"reads": ["W_O"], "behind": []}
 
 
 def test_where_gradients_begin(tmp_path, call):

@@ -9,12 +9,12 @@ import numpy as np
 
 from attnctl.verbs.explain import Explainer
 
-FUNCTIONS = {name: getattr(math, name) for name in ("exp", "sqrt", "tanh", "cos", "sin")}
+FUNCTIONS = {name: getattr(math, name) for name in ("exp", "log", "sqrt", "tanh", "cos", "sin")}
 TOLERANCE = 1e-12
 
 
 def evaluated(expression: str) -> float:
-    """The value of an expression of numbers, + - * / ( ) and the five functions, and nothing else."""
+    """The value of an expression of numbers, + - * / ( ) and these functions, and nothing else."""
     if expression in {"Infinity", "-Infinity", "NaN"}:
         return float(expression)
     return float(eval(compile(expression, "", "eval"), {"__builtins__": {}}, FUNCTIONS))

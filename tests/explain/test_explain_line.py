@@ -40,6 +40,30 @@ def test_every_cell_evaluates_to_itself(options, dtype):
     assert check_cells(attnctl.run("I love AI", dtype=dtype, **options)) > 50
 
 
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+def test_every_cell_of_a_gradient_evaluates_to_itself(options, dtype):
+    assert check_cells(attnctl.run("I love AI", dtype=dtype, backward=True, **options), most=12) > 300
+
+
+def test_a_gradient_says_what_it_needs_of_the_forward_pass():
+    explainer = Explainer(attnctl.run("I love AI", heads=2, kv_heads=1, softcap=3.0, backward=True))
+    behind_scores = ["W_O", "V_shared", "head_outputs", "attention_weights", "softcapped_scores"]
+    for name, reads, behind in [
+        ("scores", [], []),
+        ("d_output", [], []),
+        ("d_concat", ["W_O"], []),
+        ("d_V", [], ["W_O", "attention_weights"]),
+        ("delta", ["head_outputs"], ["W_O"]),
+        ("d_Q", ["K_shared"], behind_scores),
+        ("d_W_K", ["X"], ["Q", *behind_scores]),
+    ]:
+        found = explainer.forward_of(name)
+        assert (found["reads"], set(found["behind"])) == (reads, set(behind)), name
+        assert found["behind"] == [each for each in explainer.trace if each in behind]
+
+
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_cell_of_every_shipped_config(path):

@@ -160,7 +160,9 @@ export function display(expr, textOf, top = true) {
       return top ? text : `(${text})`;
     }
     case "product":
-      return expr.parts.map(inner).join("·");
+      return expr.parts
+        .map((part) => (part.kind === "quotient" ? `(${inner(part)})` : inner(part)))
+        .join("·");
     case "quotient":
       return `${first(expr.parts[0])} / ${inner(expr.parts[1])}`;
     default:

@@ -19,6 +19,8 @@ from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import Expr, Number, Rest, Sum, abridge, code, evaluate, numbers
 from attnctl.math.derivation import Step
 from attnctl.math.filling import filler, form_of
+from attnctl.math.names import TABLE
+from attnctl.math.notation import positions
 from attnctl.math.ops import Given, Hide, Softmax, Unstated
 from attnctl.verbs.explain.parts import Parts, parts_of
 from attnctl.verbs.explain.unstated import restate
@@ -229,6 +231,31 @@ class Explainer:
         except MISFIT:
             return None
 
+    def forward_of(self, step: str) -> dict[str, list[str]]:
+        """The steps of the forward pass that a gradient `reads`, and those `behind` what else it reads.
+
+        They are what a kernel has to keep, or to compute again; nothing for what is no gradient.
+        """
+        lines = self.trace.steps
+        own = self.read_in(step) if is_gradient(step) else ()
+        reached = set(own)
+        for name in reversed(lines):
+            if name in reached and is_gradient(name):
+                reached.update(self.read_in(name))
+        forward = [name for name in lines if name in reached and not is_gradient(name)]
+        return {
+            "reads": [name for name in forward if name in own],
+            "behind": [name for name in forward if name not in own],
+        }
+
+    def read_in(self, name: str) -> Sequence[str]:
+        """The steps whose numbers a line reads; where some are not there, all that it names."""
+        line = self.trace.steps[name]
+        if isinstance(line.op, Given | Unstated) or not all(each in self.trace for each in line.inputs):
+            return line.inputs
+        form = form_of(line.op, self.trace[name].ndim, self.inputs_of(line))
+        return [line.inputs[position] for position in positions(form)]
+
     def tree(self, step: str, cell: Cell, depth: int, seen: dict[Reference, int] | None = None) -> Node:
         """The cell, explained where it can be, and the cells it came from.
 
@@ -251,6 +278,10 @@ class Explainer:
             return replace(bare, why_not=str(error))
         children = (self.tree(*each, depth - 1, seen) for each in found.inputs)
         return replace(bare, explanation=found, children=children)
+
+
+def is_gradient(name: str) -> bool:
+    return name in TABLE and bool(TABLE[name].gradient)
 
 
 def reasons(op: Hide) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.base.words import number_text
+from attnctl.base.words import all_of, number_text
 from attnctl.drawing.screen.numbers import matrix_format
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_right
@@ -26,6 +26,9 @@ DIFFERS = "but the dump has {} here"
 ROUNDED = "rounding to {} moved it from {}"
 MAXIMUM = "{} is the maximum of the row: softmax subtracts it from every score"
 LARGEST = "of a long sum the largest terms are shown; --full shows all of them"
+READS = "of the forward pass this reads {}"
+BEHIND = "of the forward pass the gradients that this reads need {}"
+READS_BOTH = "of the forward pass this reads {}; the gradients that it reads need {}"
 """What is said below the arithmetic of a cell."""
 
 FEWER = (SHOWN, 6, 4, 3, 2)
@@ -73,7 +76,7 @@ class Page:
         if found.inputs:
             yield from self.equation(found.name, [self.symbols(found, most)])
         yield from self.equation(found.name, self.figures(found, most))
-        for note in self.notes(found):
+        for note in (*self.notes(found), *self.forward(found)):
             yield from self.screen.flow([(self.screen.ours(note), "aside")], " ")
         parts = self.explainer.parts(root)
         if parts:
@@ -132,6 +135,15 @@ class Page:
         if found.left_out:
             yield LARGEST
         yield from found.notes
+
+    def forward(self, found: Explanation) -> Iterator[str]:
+        """The numbers of the forward pass that a gradient needs."""
+        needs = self.explainer.forward_of(found.step.name)
+        own, behind = needs["reads"], needs["behind"]
+        if own and behind:
+            yield READS_BOTH.format(all_of(own), all_of(behind))
+        elif own or behind:
+            yield (READS if own else BEHIND).format(all_of(own or behind))
 
     def equation(self, name: str, sides: list[str]) -> Iterator[Line]:
         """`name = side = side`, going on below its first sign where it is too long."""
@@ -248,7 +260,9 @@ def json_pieces(explainer: Explainer, root: Node) -> Iterator[str]:
     """The explanation as JSON, a piece at a time: a deep one is long."""
     assert root.explanation is not None
     parts = explainer.parts(root)
-    yield from node_pieces(explainer, root, {"parts": parts} if parts else {}, "\n")
+    needs = explainer.forward_of(root.step)
+    more = ({"parts": parts} if parts else {}) | ({"forward": needs} if any(needs.values()) else {})
+    yield from node_pieces(explainer, root, more, "\n")
     yield "\n"
 
 
