@@ -42,6 +42,7 @@ FIELDS: dict[str, Any] = {
     "key_ids": tuple[int, ...] | None,
     "empty_rows": tuple[tuple[int, ...], ...] | None,
     "overflow": dict | None,
+    "exp": str | None,
     "config": dict,
 }
 """What attnctl itself reads of a header; a dump may carry more."""

@@ -95,7 +95,7 @@ def member_of(outcome: Outcome, alone: Prepared, member: int, length: int) -> Ou
         if step.name in outcome.values
     }
     empty = [row[1:] for row in outcome.empty_rows if row[0] == member and row[-1] < length]
-    return Outcome(values, empty)
+    return Outcome(values, empty, compiled=outcome.compiled)
 
 
 def cut(array: Array, step: Step, member: int, length: int, padded: Collection[str]) -> Array:

@@ -94,6 +94,8 @@ class Prepared:
         if outcome.overflow:
             step, cell = outcome.overflow
             header["overflow"] = {"step": step, "at": cell}
+        if outcome.compiled:
+            header["exp"] = "compiled"
         marked = map(self.what_if.mark_edited, steps) if self.what_if else steps
         return Trace({step.name: step for step in marked}, arrays, header)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.engine.back import back_stretch, fill_backward, in_turn
+from attnctl.math.engine.compiled import exp_for
 from attnctl.math.engine.overflow import Found, in_range, n_by_n, overflow
 from attnctl.math.engine.tiles import Progress, Stretch, after_head, blockwise, stretch_of
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
@@ -30,6 +32,8 @@ class Outcome(NamedTuple):
     """The rows of weights that see nothing."""
     overflow: Found | None = None
     """The first step, and its first cell, that grew too large for its type of number."""
+    compiled: bool = False
+    """True if the exp of softmax was the compiled one."""
 
 
 def carry_out(
@@ -88,7 +92,7 @@ def carry_out(
         for step in steps
         if keep is None or step.name in keep
     }
-    return Outcome(kept, empty, grown)
+    return Outcome(kept, empty, grown, tiled is not None and tiled.exp is not np.exp)
 
 
 def own(value: Array, handed_in: Array | None) -> Array:
@@ -158,7 +162,8 @@ def lay_out(
             kept[step.name] = np.zeros((*lead, *(columns[axis] for axis in after_head(step))), q.dtype)
             if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
                 kept[step.name].fill(hidden)
-    return Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
+    laid = Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
+    return replace(laid, exp=exp_for(laid.dtype, laid.computed())) if laid.online else laid
 
 
 def empty_rows(weights: Array) -> list[list[int]]:

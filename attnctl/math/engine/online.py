@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.math import Array
+from attnctl.math.engine.compiled import Exp
 
 Tile = tuple[Array, Array, Array]
 
@@ -21,7 +22,7 @@ LEAST_SUM = 2.0**-16
 """The least sum of exponentials that is taken as it is; products with values are not smaller still."""
 
 
-def plain_softmax(tiles: Iterable[Tile], out: Array) -> Array | None:
+def plain_softmax(tiles: Iterable[Tile], out: Array, exp: Exp = np.exp) -> Array | None:
     """Fill `out`, (query, d_v), with softmax(S) V, nothing subtracted; returns who sees nothing.
 
     To subtract the maximum takes two passes over the scores, and most scores are small enough to
@@ -36,7 +37,7 @@ def plain_softmax(tiles: Iterable[Tile], out: Array) -> Array | None:
             tops = (s if unseen.all() else s[unseen]).max(axis=-1)
             if not in_range(np.exp(tops[~np.isneginf(tops)])):
                 return None
-        e = np.exp(s, out=room)
+        e = exp(s, out=room)
         total += row_sums(e)
         out += e @ v
     blind = total == 0
@@ -46,7 +47,7 @@ def plain_softmax(tiles: Iterable[Tile], out: Array) -> Array | None:
     return np.flatnonzero(blind)
 
 
-def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1) -> Array:
+def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1, exp: Exp = np.exp) -> Array:
     """Fill `out`, (query, d_v), with softmax(S) V for scores of any size; returns who sees nothing.
 
     A tile with a larger score scales what was summed before it by exp(m − m′) (Milakov &
@@ -61,7 +62,7 @@ def online_softmax(tiles: Iterable[Tile], out: Array, divisor: int = 1) -> Array
     for s, v, room in tiles:
         before, m = m, np.maximum(m, s.max(axis=-1, keepdims=True))
         top = np.where(np.isneginf(m), s.dtype.type(0), m)
-        e = np.exp(np.subtract(s, top, out=room), out=room).astype(wide, copy=False)
+        e = exp(np.subtract(s, top, out=room), out=room).astype(wide, copy=False)
         values = v.astype(wide, copy=False)
         fade = np.exp(before - top)
         total *= fade

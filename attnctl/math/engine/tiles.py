@@ -24,6 +24,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine import blas
+from attnctl.math.engine.compiled import Exp
 from attnctl.math.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, RowWise, Softmax
@@ -68,6 +69,8 @@ class Stretch:
     keys: int
     in_range: bool = True
     """Every number is sure to be finite. Where not, hidden ones are computed, too: 0 · ∞ is NaN."""
+    exp: Exp = np.exp
+    """The exp of softmax where rows are cut."""
 
     @property
     def online(self) -> bool:
@@ -115,6 +118,18 @@ class Stretch:
             for name, array in self.kept.items()
         }
 
+    def tasks(self, queries: int) -> list[tuple[Lead, slice]]:
+        """Each head's blocks of so many queries."""
+        starts = range(0, self.queries, queries)
+        blocks = [slice(start, min(start + queries, self.queries)) for start in starts]
+        return [(lead, rows) for lead in np.ndindex(*self.lead) for rows in blocks]
+
+    def computed(self) -> int:
+        """The number of scores that some query of a tile sees."""
+        tasks = self.tasks(self.tile()[0])
+        seen = [(rows.stop - rows.start, self.visible_keys(lead, rows)) for lead, rows in tasks]
+        return sum(rows * (keys.stop - keys.start) for rows, keys in seen)
+
     def fill_whole_rows(self, lead: Lead, rows: slice, scratch: Array) -> Array:
         """Compute every step for these queries of one head; returns the queries that see nothing."""
         values = self.compute_tile(self.steps, lead, rows, self.visible_keys(lead, rows), scratch)
@@ -126,10 +141,10 @@ class Stretch:
         """Fill in rows with softmax and A V summed over tiles of so many keys."""
         outputs = self.kept[self.steps[-1].name][lead][rows]
         if self.values_fit:
-            blind = plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs)
+            blind = plain_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.exp)
             if blind is not None:
                 return blind
-        return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.divisor)
+        return online_softmax(self.score_tiles(lead, rows, keys, scratch), outputs, self.divisor, self.exp)
 
     def score_tiles(self, lead: Lead, rows: slice, keys: int, scratch: Array) -> Iterator[Tile]:
         """For each tile of keys the scores of these queries, the values, and room to work in.
@@ -236,21 +251,18 @@ def blockwise(
     queries, keys = tile or stretch.tile()
     own = threading.local()
 
-    def work(task: tuple[Lead, int]) -> list[list[int]]:
+    def work(task: tuple[Lead, slice]) -> list[list[int]]:
         if not hasattr(own, "scratch"):
             own.scratch = np.empty(queries * (keys if stretch.online else stretch.keys), stretch.dtype)
-        lead, start = task
-        rows = slice(start, min(start + queries, stretch.queries))
+        lead, rows = task
         with np.errstate(all="ignore"):
             if stretch.online:
                 empty = stretch.fill_in_key_tiles(lead, rows, keys, own.scratch)
             else:
                 empty = stretch.fill_whole_rows(lead, rows, own.scratch)
-        return [[*lead, start + int(row)] for row in empty]
+        return [[*lead, rows.start + int(row)] for row in empty]
 
-    tasks = [
-        (lead, start) for lead in np.ndindex(*stretch.lead) for start in range(0, stretch.queries, queries)
-    ]
+    tasks = stretch.tasks(queries)
     scores = prod(stretch.lead) * stretch.queries * stretch.keys
     empty: list[list[int]] = []
     with blas.alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
