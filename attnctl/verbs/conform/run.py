@@ -294,6 +294,9 @@ class Run:
         config = list_unusual(self.request.declared.always)
         on = [*positions(config.get("positions")), *kind_words(config)]
         out = [f"Always on: {', '.join(on)}."] if on else []
+        if untried := self.suite.signature.untried:
+            named = f"--map {untried[0]}=OURS says what it is"
+            out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
         if self.reused:
             out.append("Its output is in the same memory in every call: the next call overwrites it.")
         if calls := [each.calls for each in runs if each.feature.name == REPEATABLE and each.calls]:

@@ -76,6 +76,8 @@ class CallSignature:
     """The keyword of each size that it is passed."""
     off: Mapping[str, Any] = field(default_factory=dict)
     """Other arguments that it must be given."""
+    untried: tuple[str, ...] = ()
+    """Its parameters that no call gives a value: what they do is not known."""
 
     @property
     def claimed(self) -> tuple[str, ...]:
@@ -143,7 +145,8 @@ def read_signature(
         for name in must
         if name in keywords.values()
     )
-    return CallSignature(inputs, keywords, required, library, bool(packed), sizes, off)
+    untried = tuple(name for name in names if name not in {*taken, *OFF})
+    return CallSignature(inputs, keywords, required, library, bool(packed), sizes, off, untried)
 
 
 def refuse_renames(renames: Mapping[str, str]) -> None:
