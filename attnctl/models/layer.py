@@ -111,11 +111,16 @@ class LayerTensors:
 
     def read(self, use: str, suffix: str, shape: Shape, part: Any = ..., **numbers: int) -> Array:
         """A tensor of this layer by its use; `numbers` fill {e} and {h}."""
+        name = self.name_of(use, suffix, **numbers)
+        return self.model.checkpoint.read(name, shape, self.model.dtype, part)
+
+    def name_of(self, use: str, suffix: str, **numbers: int) -> str:
+        """The checkpoint's own name of a tensor, noted as the origin of what it is used for."""
         name = self.d.inner[use]
         exact = name.endswith("!")
         whole = self.prefix + name.removesuffix("!").format(**numbers) + ("" if exact else suffix)
         self.names.setdefault(f"{use}{suffix}", whole)
-        return self.model.checkpoint.read(whole, shape, self.model.dtype, part)
+        return whole
 
     def origin(self, use: str, suffix: str = ".weight") -> str:
         """The checkpoint's own name of a tensor that was read."""
@@ -126,6 +131,12 @@ class LayerTensors:
         if self.d["transposed"]:
             return self.read(use, ".weight", (rows, columns), **numbers)
         return self.read(use, ".weight", (columns, rows), **numbers).T
+
+    def multiply(self, use: str, x: Array, columns: int, **numbers: int) -> Array:
+        """Rows through a projection, of which only blocks are ever in our type of number."""
+        axis, name = int(self.d["transposed"]), self.name_of(use, ".weight", **numbers)
+        shape = (x.shape[-1], columns) if axis else (columns, x.shape[-1])
+        return self.model.checkpoint.multiply(x, name, shape, self.model.dtype, axis)
 
     def bias(self, use: str, columns: int, there: bool, **numbers: int) -> Array | None:
         """The bias of a projection, None where the model has none."""

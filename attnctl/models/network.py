@@ -34,7 +34,7 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
     act, width, biased = ACTIVATIONS[d["act"]], d["width"], d["mlp_bias"]
 
     def linear(use: str, rows: Array, columns: int) -> Array:
-        out = rows @ tensors.matrix(use, rows.shape[-1], columns, **numbers)
+        out = tensors.multiply(use, rows, columns, **numbers)
         bias = tensors.bias(use, columns, biased, **numbers)
         return out if bias is None else out + bias
 

@@ -229,10 +229,12 @@ class Runner:
                 self.moved(index, last + 1)
             tensors, kept = self.model.layer(index), list[Trace]()
             run = self.keeping(kept, header)
-            if index == last and not self.wanted.cross:
-                run(tensors, hidden, None, False)
-            else:
+            if index < last:
                 hidden = through(tensors, hidden, memory, run)
+            else:
+                attended = run(tensors, hidden, memory, False)
+                if self.wanted.cross:
+                    run(tensors, attended[RESIDUAL], memory, True)
             yield from (select_steps(trace, self.keep) for trace in kept)
 
     def keeping(self, kept: list[Trace], header: dict[str, Any]) -> Run:
@@ -264,7 +266,8 @@ class Runner:
         plan = with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
         if tensors.index == self.wanted.layers[0]:
             plan = replace(plan, what_if=what_if_of(self.settings))
-        keep = None if self.keep is None else {*self.keep, X, RESIDUAL}
+        onward = (X, RESIDUAL) if tensors.index < self.wanted.layers[-1] else ()
+        keep = None if self.keep is None else {*self.keep, *onward}
         if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
             keep.add(SINK_WEIGHTS)  # tables show it as a column more
         return plan.run(keep)

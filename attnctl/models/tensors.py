@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input, open_found
 from attnctl.base.words import dims, nearest, quote
 from attnctl.math import Array, Shape
+from attnctl.math.engine.blas import alone
+from attnctl.math.engine.tiles import cores, in_order
 from attnctl.models.family import Names
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File
@@ -101,13 +105,28 @@ class Checkpoint:
     def parameters(self) -> int:
         return sum(int(np.prod(tensor.shape, dtype=object)) for tensor in self.tensors.values())
 
-    def read(self, name: str, shape: Shape, dtype: str, part: Any = ...) -> Array:
+    def read(
+        self, name: str, shape: Shape, dtype: str, part: Any = ..., room: Array | None = None
+    ) -> Array:
         """A tensor of this shape, or its part at an index, in this type of number.
 
-        Numbers that are of this type already stay in the file until they are looked at.
+        Numbers that are of this type already stay in the file until they are looked at; `room` is
+        where bfloat16 is widened.
 
         Raises AttnError where it is missing, has another shape, or holds what is no finite number.
         """
+        tensor = self.tensor(name, shape)
+        array = tensor.load(part, room).astype(dtype, copy=False)
+        name = self.find_name(name)
+        self.used.add(name)
+        if self.looks and name not in self.finite:
+            refuse_infinite(f"{self.folder}: {name}", array, part)
+            if part is ...:
+                self.finite.add(name)
+        return array
+
+    def tensor(self, name: str, shape: Shape) -> Tensor:
+        """The tensor of this name and shape, still in its file."""
         name = self.find_name(name)
         if name not in self.tensors:
             near = nearest(name, self.tensors)
@@ -123,13 +142,46 @@ class Checkpoint:
                 f"{self.folder}: {name} holds {tensor.dtype}; "
                 "quantised weights are not read: give float32, float16 or bfloat16"
             )
-        self.used.add(name)
-        array = tensor.load(part).astype(dtype, copy=False)
-        if self.looks and name not in self.finite:
-            refuse_infinite(f"{self.folder}: {name}", array, part)
-            if part is ...:
-                self.finite.add(name)
-        return array
+        return tensor
+
+    def multiply(self, x: Array, name: str, shape: Shape, dtype: str, axis: int) -> Array:
+        """Rows times a matrix whose columns stand along this axis of a tensor.
+
+        Blocks of columns are read, looked at and multiplied on every core, so that only one for each
+        is ever in this type of number. A column is summed as it is in one product, to the last bit.
+
+        Raises AttnError as `read` does.
+        """
+        columns = self.tensor(name, shape).shape[axis]
+        blocks = blocks_of(columns, x.shape[-1])
+        out = np.empty((*x.shape[:-1], columns), dtype)
+        with alone() if len(blocks) > 1 else nullcontext(False) as held:
+            threads = min(cores(), len(blocks)) if held else 1
+            widest = max(block.stop - block.start for block in blocks)
+            rooms = [np.empty(widest * x.shape[-1], np.uint32) for _ in range(threads)]
+
+            def fill(block: slice) -> None:
+                room = rooms.pop()
+                part = (slice(None), block) if axis else (block, slice(None))
+                w = self.read(name, shape, dtype, part, room)
+                np.matmul(x, w if axis else w.T, out=out[..., block])
+                rooms.append(room)
+
+            list(in_order(fill, blocks, threads))
+        if self.looks:
+            self.finite.add(self.find_name(name))
+        return out
+
+
+LEAST = 2**19
+"""The fewest numbers of a matrix in a block: BLAS may sum the terms of small products in another order."""
+
+
+def blocks_of(columns: int, rows: int) -> list[slice]:
+    """Blocks of columns, a multiple of 64 but for the last, each of LEAST numbers if all have so many."""
+    size = -(-LEAST // (64 * rows)) * 64
+    starts = range(0, max(1, columns - size + 1), size)
+    return [slice(start, stop) for start, stop in pairwise((*starts, columns))]
 
 
 PIECE = 2**22
@@ -151,6 +203,8 @@ def refuse_infinite(place: str, array: Array, part: Any) -> None:
             index = [int(each) for each in np.unravel_index(wrong, array.shape)]
             if isinstance(part, int):
                 index = [part, *index]
+            elif isinstance(part, tuple):
+                index = [at + (cut.start or 0) for at, cut in zip(index, part, strict=True)]
             elif part is not ...:
                 index[0] = int(part[index[0]])
             raise AttnError(f"{place}{index} is {flat[wrong]}; weights are finite numbers")

@@ -78,10 +78,18 @@ class Tensor:
         self.dtype = np.dtype(np.float32) if self.brain else self.stored.newbyteorder("=")
         self.nbytes = prod(shape) * self.stored.itemsize
 
-    def load(self, part: Any = ...) -> Array:
-        """Its numbers, or those at an index: in place, or for bfloat16 (half a float32) as float32."""
+    def load(self, part: Any = ..., room: Array | None = None) -> Array:
+        """Its numbers, or those at an index: in place, or for bfloat16 (half a float32) as float32.
+
+        Those are widened in `room`, uint32 numbers in a row, where it is given.
+        """
         array = array_from(self.file.map(self.start, self.nbytes), self.shape, self.stored)[part]
-        return (array.astype(np.uint32) << 16).view(np.float32) if self.brain else array
+        if not self.brain:
+            return array
+        wide = np.empty(array.shape, np.uint32) if room is None else room[: array.size].reshape(array.shape)
+        wide[...] = array
+        wide <<= 16
+        return wide.view(np.float32)
 
 
 def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:

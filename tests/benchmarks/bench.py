@@ -25,6 +25,12 @@ ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 IMPORT_NUMPY = [sys.executable, "-c", "import numpy"]
 
 
+def processor():
+    """The name that the processor gives itself."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), "a processor")
+
+
 def seconds(work):
     start = time.perf_counter()
     work()
