@@ -1,63 +1,59 @@
-"""Large steps beside what they should be, a tile of rows at a time, so that memory stays bounded.
+"""A large step beside what it should be, some queries at a time, so that memory stays bounded.
 
-Every recorded number is compared with the one its inputs give. How far a decent program is off is
-drawn for a few rows of each tile: where all rows of the tile are off by clearly less, beside their
-size, nothing more is to be found there. Any other tile is judged like a small step.
+What leads from scores to a recorded step is computed again for some queries, all heads at once: no step
+that nobody recorded is ever whole. Every recorded number is compared with the right one. How far a decent
+program is off is drawn for a few rows of each block: where all of its numbers are off by clearly less, or
+all of it by far more, nothing else is to be found there. Any other block is judged like a small step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from math import sqrt
+from functools import lru_cache
 
 import numpy as np
 
-from attnctl.base.trace import Trace
-from attnctl.evidence.judge import Gap, blur_of, gap_of, judge_step
+from attnctl.evidence.judge import FAR, Gap, blur_of, gap_of, judge_step, root_mean_square
 from attnctl.evidence.record import Record, Strictness, with_shapes
 from attnctl.evidence.rounding import FACTOR, LEAST_RUNS, Known, typical
+from attnctl.evidence.rows import (
+    after_scores,
+    axes_of,
+    begin_at,
+    change_ops,
+    cut,
+    is_by_row,
+    largest_step,
+    stretch,
+    with_arrays,
+)
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.engine import blas
 from attnctl.math.engine.tiles import cores, in_order
-from attnctl.math.ops import Block, Hide, RowWise
+from attnctl.math.ops import Hide, Op
 
 MANY = 2**21
-"""Numbers of a step, or of what it is computed from, above which it is compared tile by tile."""
+"""Numbers of a step, or of what leads to it, above which it is compared block by block."""
 
-TILE = 2**18
-"""Numbers of a tile: few enough for the processor's cache."""
+BLOCK = 2**18
+"""Numbers of scores in a block: few enough for the processor's cache."""
 
 SAMPLED = 8
-"""Rows of a tile whose scatter is drawn."""
+"""Rows of a block whose scatter is drawn."""
 
 CLEARLY = 0.5
-"""The part of what may be allowed that a tile may use up and still needs no judging."""
+"""The part of what may be allowed that a block may use up and still needs no judging."""
 
-Expect = Callable[[Record, Step], Known]
-"""What a step of a record should be, by its inputs there."""
+MOSTLY = 0.5
+"""The part of the rows of a block that have to be far off for it to be wrong beyond doubt."""
 
+Values = Mapping[str, "Known | None"]
 
-@dataclass(frozen=True)
-class Tile:
-    """Some rows of one head, of one member of a batch."""
-
-    lead: tuple[int, ...]
-    rows: slice
-
-    def cut(self, array: Array, axes: Sequence[str]) -> Array:
-        """The part of an array that belongs to the tile: all of it along axes that it broadcasts."""
-        own = array.shape[:-2]
-        lead = self.lead[len(self.lead) - len(own) :]
-        part = array[tuple(0 if size == 1 else at for size, at in zip(own, lead, strict=True))]
-        return part[self.rows] if axes[-2] == "query" and part.shape[0] > 1 else part
-
-    def middle(self) -> Tile:
-        """A few of its rows."""
-        first = max(self.rows.start, (self.rows.start + self.rows.stop - SAMPLED) // 2)
-        return Tile(self.lead, slice(first, min(first + SAMPLED, self.rows.stop)))
+Expect = Callable[[Record, Step, "dict[str, Known | None]"], Known]
+"""What a step should be, by what is recorded and by these values."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +62,25 @@ class RowSample:
 
     values: Array
     scatter: Array
-    ratio: float
-    """The least scatter of a row, as a part of the root mean square of the row."""
+    least: float
+    """The least scatter of a row, as a part of the root mean square of the row; 0 where none tells."""
+    most: float
+    """The greatest."""
+    share: float
+    """The least scatter of a number, as a part of it."""
 
 
 @dataclass(frozen=True)
-class TileFindings:
-    """The findings of one tile."""
+class Findings:
+    """The findings of one block."""
 
-    tile: Tile
+    rows: slice
     gap: Gap
     beyond: float
     """How many times their scatter its numbers are off, as a root mean square."""
     sample: RowSample
+    judged: bool = True
+    """Whether that was told number by number."""
     compared: bool = True
     """Whether not just any numbers would do."""
 
@@ -87,163 +89,205 @@ class TileFindings:
         return self.gap.differing > 0, not np.isnan(self.gap.largest), self.gap.largest
 
 
-def fits_in_tiles(record: Record, step: Step) -> bool:
-    """True for a large recorded step each row of which follows from recorded rows."""
-    names = (step.name, *step.inputs)
-    if not isinstance(step.op, RowWise) or any(
-        name not in record or name in record.blanks for name in names
-    ):
-        return False
-    found, *inputs = (record.trace[name] for name in names)
-    axes = record.intended[step.name].axes
-    if max(each.size for each in (found, *inputs)) < MANY or axes[-2:-1] != ("query",) or "chunk" in axes:
-        return False
-    return len(axes) == found.ndim and all(
-        goes_along(found, each, record.intended[name].axes)
-        for name, each in zip(step.inputs, inputs, strict=True)
-    )
+def in_blocks(record: Record, derivation: Derivation, step: Step, values: Values) -> Sequence[Step]:
+    """The steps that make a large recorded one from what stands before scores, in order.
+
+    None of them where it is not large, or its rows do not follow from those of the queries alone.
+    """
+    name = step.name
+    if name not in record or name in record.blanks or step.axes[-2:-1] != ("query",):
+        return []
+    if len(step.axes) != record.trace[name].ndim or largest_step(record, derivation, name) < MANY:
+        return []
+    later = after_scores(derivation)
+    steps = [each for each in stretch(derivation, record, name) if each.name in later]
+    told = all(each in record or values.get(each) for each in read_by(steps) - record.blanks.keys())
+    rows = all("query" in each.axes and "chunk" not in each.axes for each in steps)
+    by_row = step in steps and rows and all(is_by_row(each.op) for each in steps)
+    return steps if by_row and told and read_by(steps).isdisjoint(record.blanks) else []
 
 
-def goes_along(found: Array, given: Array, axes: Sequence[str]) -> bool:
-    """True for an input with the members, heads and queries of the step, or with one for all of them."""
-    if given.ndim < 2 or given.ndim > found.ndim or given.ndim != len(axes):
-        return False
-    along = zip(found.shape[:-2][::-1], given.shape[:-2][::-1], strict=False)
-    rows = axes[-2] != "query" or given.shape[-2] in (1, found.shape[-2])
-    return rows and all(theirs in (1, ours) for ours, theirs in along)
+def read_by(steps: Sequence[Step]) -> set[str]:
+    """What these steps read and do not make."""
+    return {name for step in steps for name in step.inputs} - {step.name for step in steps}
 
 
 @dataclass(frozen=True)
-class Tiled:
-    """Compares one large step of a record with what it should be."""
+class Blocks:
+    """Compares one large step of a record with what it should be.
+
+    `steps` lead to it from scores on; `outside` is what else they read, with its axes, but recorded rows.
+    """
 
     record: Record
-    step: Step
+    steps: Sequence[Step]
+    outside: Mapping[str, tuple[tuple[str, ...], Known]]
     expect: Expect
+    numbers: int
+    """Those of the largest step on the way."""
+
+    @classmethod
+    def begin(
+        cls, record: Record, derivation: Derivation, steps: Sequence[Step], values: Values, expect: Expect
+    ) -> Blocks:
+        outside = {}
+        for name in read_by(steps):
+            axes = axes_of(record, name) if name in record else derivation[name].axes
+            known = None if name in record and per_query(axes) else values.get(name) or record.known(name)
+            if known:
+                again = lru_cache(LEAST_RUNS)(known.run)  # for the sample of each block
+                outside[name] = axes, replace(known, run=again)
+        return cls(record, steps, outside, expect, largest_step(record, derivation, steps[-1].name))
+
+    @property
+    def name(self) -> str:
+        return self.steps[-1].name
+
+    @property
+    def found(self) -> Array:
+        return self.record.trace[self.name]
 
     def compared(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
-        tiles = list(self.tiles())
-        parts = self.over_all(self.part, tiles)
-        rows = self.record.trace[self.step.name][..., 0].size
-        beyond = sqrt(float(np.mean([np.square(part.beyond) for part in parts])))
-        if not self.record.strictness.told and typical(rows) < beyond < FACTOR:
-            parts = self.over_all(lambda tile: self.part(tile, rows), tiles)
+        blocks, total = list(self.blocks()), self.found[..., 0].size
+        parts = self.over_all(self.part, blocks)
+        beyond = root_mean_square(np.array([part.beyond for part in parts]))
+        if not self.record.strictness.told and typical(total) < beyond < FACTOR:
+            parts = self.over_all(lambda rows: self.judged(rows, self.sample(rows), total), blocks)
         first = max(parts, key=lambda part: part.rank)
-        shown = self.whole_gap(first.tile, first if first.gap.differing else self.judged(first.tile))
+        shown = first if first.judged else self.judged(self.around(first), first.sample)
+        if first.gap.differing and not shown.gap.differing:  # nothing is wrong that was not judged to be
+            parts = self.over_all(lambda rows: self.judged(rows, self.sample(rows)), blocks)
+            shown = max(parts, key=lambda part: part.rank)
+        *lead, query, column = shown.gap.at
         gap = replace(
-            shown,
+            shown.gap,
+            at=(*lead, shown.rows.start + query, column),
             differing=sum(part.gap.differing for part in parts),
             nan=sum(part.gap.nan for part in parts),
-            of=sum(part.gap.of for part in parts),
-            filled=sum(part.gap.filled for part in parts),
+            of=self.found.size,
+            filled=self.found.size,
         )
         if not any(part.compared for part in parts):
             return gap, np.inf
         values = np.concatenate([part.sample.values for part in parts])
         scatter = np.concatenate([part.sample.scatter for part in parts])
-        return gap, blur_of(self.record.strictness, values, scatter, rows)
+        return gap, blur_of(self.record.strictness, values, scatter, total)
 
-    def tiles(self) -> Iterator[Tile]:
-        *lead, queries, _ = self.record.trace[self.step.name].shape
-        largest = max(self.record.trace[name].shape[-1] for name in (self.step.name, *self.step.inputs))
-        rows = max(SAMPLED, TILE // largest)
-        for at in np.ndindex(*lead):
-            for start in range(0, queries, rows):
-                yield Tile(at, slice(start, min(start + rows, queries)))
+    def blocks(self) -> Iterator[slice]:
+        """The queries of each block."""
+        queries = self.found.shape[-2]
+        row = self.numbers // queries
+        rows = max(SAMPLED, BLOCK // max(row, 1))
+        return (slice(at, min(at + rows, queries)) for at in range(0, queries, rows))
 
-    def over_all(self, work: Callable[[Tile], TileFindings], tiles: Sequence[Tile]) -> list[TileFindings]:
-        def quietly(tile: Tile) -> TileFindings:
+    def over_all(self, work: Callable[[slice], Findings], blocks: Sequence[slice]) -> list[Findings]:
+        def quietly(rows: slice) -> Findings:
             with np.errstate(all="ignore"):
-                return work(tile)
+                return work(rows)
 
-        with blas.alone() if len(tiles) > 1 else nullcontext(False) as alone:
-            return list(in_order(quietly, tiles, cores() if alone else 1))
+        with blas.alone() if len(blocks) > 1 else nullcontext(False) as alone:
+            return list(in_order(quietly, blocks, cores() if alone else 1))
 
-    def of(self, tile: Tile) -> tuple[Record, Step]:
-        """The record and the step of a tile alone."""
-        *lead, _, _ = self.record.trace[self.step.name].shape
-        member, head = (tile.lead[0] if len(tile.lead) > 1 else 0), (tile.lead[-1] if tile.lead else 0)
-        at = Block(member, head, lead[-1] if lead else 1, tile.rows.start)
-        hide = [each for each in self.record.intended if isinstance(each.op, Hide)]
-        masks = [name for each in hide for name in each.inputs[1:] if name in self.record]
-        names = {self.step.name, *self.step.inputs, *masks}
-        arrays = {
-            name: tile.cut(self.record.trace[name], self.record.intended[name].axes) for name in names
+    def of(self, rows: slice) -> tuple[Record, Known]:
+        """The record of these queries alone, and the step as it should be there."""
+        cuts, move = {"query": rows, "token": rows}, begin_at(rows.start)
+        hide = [step for step in self.record.intended if isinstance(step.op, Hide)]
+        names = {self.name, *read_by(self.steps), *read_by(hide)}
+        there = [name for name in names if name in self.record]
+        arrays = {name: cut(self.record.trace[name], axes_of(self.record, name), cuts) for name in there}
+        intended = Derivation(tuple(change_step(step, move) for step in self.record.intended))
+        record = with_arrays(self.record, arrays, intended)
+        values: dict[str, Known | None] = {
+            name: rows_of(known, axes, cuts) if per_query(axes) else known
+            for name, (axes, known) in self.outside.items()
         }
-        steps = {name: self.record.trace.steps[name] for name in arrays}
-        intended = [each for each in self.record.intended if each.name in names or each in hide]
-        record = replace(
-            self.record,
-            trace=Trace(steps, arrays, {}),
-            intended=Derivation(tuple(place_step(each, at) for each in intended)),
-        )
-        return record, place_step(self.step, at)
+        for step in self.steps:
+            values[step.name] = expected = self.expect(record, change_step(step, move), values)
+        return record, expected
 
-    def part(self, tile: Tile, rows: int | None = None) -> TileFindings:
-        """Judge a tile; `rows` are those of the whole step, where all of it is off too far."""
-        sample = self.sample(tile)
-        near = self.clearly_right(tile, sample) if rows is None else None
-        return near or self.judged(tile, sample, rows)
+    def part(self, rows: slice) -> Findings:
+        """Judge a block, only as closely as it needs."""
+        sample = self.sample(rows)
+        return self.clear(rows, sample) or self.judged(rows, sample)
 
-    def sample(self, tile: Tile) -> RowSample:
-        """The scatter of a few rows."""
-        record, step = self.of(tile.middle())
-        expected = self.expect(record, step)
+    @staticmethod
+    def around(part: Findings) -> slice:
+        """A few rows of a block, that of the largest difference among them."""
+        return few_rows(part.rows, part.rows.start + part.gap.at[-2])
+
+    def sample(self, rows: slice) -> RowSample:
+        """The scatter of a few rows in the middle of a block."""
+        _, expected = self.of(few_rows(rows, (rows.start + rows.stop) // 2))
         scatter = expected.scatter_in(LEAST_RUNS)
         told = np.isfinite(expected.value) & np.isfinite(scatter) & (scatter > 0)
         value, off = (
             np.square(np.where(told, each, 0.0)).sum(axis=-1) for each in (expected.value, scatter)
         )
-        seen = value > 0
-        ratio = sqrt(float((off[seen] / value[seen]).min(initial=np.inf)))
-        return RowSample(expected.value[told], scatter[told], ratio if np.isfinite(ratio) else 0.0)
+        ratios = np.sqrt(off[value > 0] / value[value > 0])
+        span = (ratios.min(), ratios.max()) if ratios.size and np.isfinite(ratios).all() else (0.0, np.inf)
+        values, scatter = expected.value[told], scatter[told]
+        share = float((scatter / np.maximum(np.abs(values), scatter)).min(initial=1.0))
+        return RowSample(values, scatter, float(span[0]), float(span[1]), share)
 
-    def clearly_right(self, tile: Tile, sample: RowSample) -> TileFindings | None:
-        """The findings of a tile that is all clearly within rounding; None where that is not clear.
+    def clear(self, rows: slice, sample: RowSample) -> Findings | None:
+        """The findings of a block that is all clearly within rounding, or far beyond it; or None.
 
         A number may be off by its own rounding and by a part of what its row may be off by.
         """
         if self.record.strictness != Strictness():
             return None
-        record, step = self.of(tile)
-        expected, found = self.expect(record, step).value, record.trace[step.name]
-        with_shapes(step.name, found, expected)
+        record, known = self.of(rows)
+        found, expected = record.trace[self.name], known.value
+        with_shapes(self.name, found, expected)
         gap = np.abs(found - expected)
         np.copyto(gap, 0.0, where=found == expected)
-        largest = int(gap.argmax())
-        at = tuple(int(i) for i in np.unravel_index(largest, gap.shape))
-        shown = Gap(
-            float(gap[at]), 0.0, at, float(found[at]), float(expected[at]), 0, 0, gap.size, gap.size
-        )
-        squares = np.einsum("ij,ij->i", gap, gap)
-        size = np.abs(expected)
+        squares, size = np.einsum("...j,...j->...", gap, gap), np.abs(expected)
         if not np.isfinite(size.max(initial=0.0)):
             size[~np.isfinite(size)] = 0.0
         told = np.maximum(np.count_nonzero(size, axis=-1), 1)
-        row = sample.ratio * np.sqrt(np.einsum("ij,ij->i", size, size) / told)
-        size *= record.precision(step.name).unit
-        gap -= size
-        if not (gap.max(axis=-1) <= CLEARLY * FACTOR * row).all():
-            return None
-        off = squares / told / np.where(row > 0, np.square(row), 1.0)
-        beyond = sqrt(float(off[row > 0].mean())) if (row > 0).any() else 0.0
-        return TileFindings(tile, shown, beyond, sample) if beyond < CLEARLY else None
+        row = np.sqrt(np.einsum("...j,...j->...", size, size) / told)
+        off = np.sqrt(squares / told)
+        unit, part = record.precision(self.name).unit, CLEARLY * FACTOR
+        own = gap - unit * size
+        allowed = (part * sample.least * row)[..., None]
+        if (own <= allowed).all() or (own <= np.maximum(allowed, part * sample.share * size)).all():
+            beyond = root_mean_square(off[row > 0] / (sample.least * row[row > 0]))
+            return self.told(rows, gap, beyond, sample, 0) if beyond < CLEARLY else None
+        beyond = off / (sample.most * row)
+        if np.isfinite(beyond).all() and (beyond > FAR).mean() > MOSTLY:
+            wrong = own > FACTOR * sample.most * row[..., None]
+            return self.told(rows, gap, root_mean_square(beyond), sample, int(wrong.sum()))
+        return None
 
-    def judged(self, tile: Tile, sample: RowSample | None = None, rows: int | None = None) -> TileFindings:
-        record, step = self.of(tile)
-        expected = self.expect(record, step)
-        with_shapes(step.name, record.trace[step.name], expected.value)
-        judgement = judge_step(record, step.name, expected, rows)
-        gap = gap_of(judgement, record.value(step.name), expected.value, None)
-        compared = bool(np.isfinite(judgement.blurred))
-        return TileFindings(tile, gap, judgement.beyond, sample or self.sample(tile), compared)
+    def told(self, rows: slice, gap: Array, beyond: float, sample: RowSample, wrong: int) -> Findings:
+        """The findings of a block of which so many numbers are wrong; the cell alone of its largest gap."""
+        at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
+        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, wrong, 0, gap.size, gap.size)
+        return Findings(rows, shown, beyond, sample, judged=False)
 
-    @staticmethod
-    def whole_gap(tile: Tile, part: TileFindings) -> Gap:
-        query, column = part.gap.at
-        return replace(part.gap, at=(*tile.lead, tile.rows.start + query, column))
+    def judged(self, rows: slice, sample: RowSample, total: int | None = None) -> Findings:
+        """Judge a block number by number; `total` are the rows of the step, where all is off too far."""
+        record, expected = self.of(rows)
+        with_shapes(self.name, record.trace[self.name], expected.value)
+        judgement = judge_step(record, self.name, expected, total)
+        gap = gap_of(judgement, record.value(self.name), expected.value, None)
+        return Findings(rows, gap, judgement.beyond, sample, compared=bool(np.isfinite(judgement.blurred)))
 
 
-def place_step(step: Step, at: Block) -> Step:
-    return replace(step, op=step.op.block(at)) if isinstance(step.op, RowWise) else step
+def few_rows(rows: slice, middle: int) -> slice:
+    first = max(rows.start, min(middle - SAMPLED // 2, rows.stop - SAMPLED))
+    return slice(first, min(first + SAMPLED, rows.stop))
+
+
+def per_query(axes: Sequence[str]) -> bool:
+    return not {"query", "token"}.isdisjoint(axes)
+
+
+def change_step(step: Step, change: Callable[[Op], Op]) -> Step:
+    return replace(step, op=change_ops(step.op, change))
+
+
+def rows_of(known: Known, axes: Sequence[str], cuts: Mapping[str, slice]) -> Known:
+    """The rows of some queries of a value that has one for each."""
+    return Known(cut(known.value, axes, cuts), lambda run: cut(known.run(run), axes, cuts))

@@ -11,10 +11,11 @@ from attnctl.evidence.precision import FLOAT32, Precision, evident, on_grid
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import Factors
+from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Given, MatMul, MatMulT, Project, Unstated
+from attnctl.math.derivation import Step
+from attnctl.math.ops import MatMul, MatMulT, Project
 
 Rounding = Callable[[Array], Array]
 
@@ -35,17 +36,6 @@ TF32 = replace(FLOAT32, name="TF32", bits=11)
 
 TF32_UNIT = 2.0**-10
 """The relative error of a factor, cut off rather than rounded on some of them."""
-
-
-def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
-    """A step and the unrecorded ones it was computed from, in order."""
-    wanted, found = [name], set()
-    while wanted:
-        step = derivation[wanted.pop()]
-        if not isinstance(step.op, (Given, Unstated)) and step.name not in found:
-            found.add(step.name)
-            wanted += [each for each in step.inputs if each not in record]
-    return [step for step in derivation if step.name in found]
 
 
 def recompute(

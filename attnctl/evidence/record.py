@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 
@@ -111,6 +112,10 @@ class Record:
         """The numbers of a recorded step, in float64; booleans as they are."""
         array = self.trace[name]
         return array if array.dtype == bool else array.astype(np.float64, copy=False)
+
+    def numbers(self, axes: Sequence[str]) -> int:
+        """How many an array along these axes has, those of no known size left out."""
+        return prod(self.sizes.get(axis, 1) for axis in axes)
 
     def forgetting(self, name: str) -> Record:
         """The record without a step, which is then recomputed."""

@@ -51,7 +51,7 @@ RUNS = 12
 """Runs of Monte Carlo arithmetic; fewer where there are many numbers."""
 
 LEAST_RUNS = 4
-MANY_NUMBERS = 2**22
+MANY_NUMBERS = 2**20
 """Numbers that the runs may compute, of a step and of what leads to it, before they become fewer."""
 
 ROUGH_RUNS = 2
@@ -124,6 +124,31 @@ class Known:
     def error_by(self, scatter: Array) -> Array:
         finite = np.where(np.isfinite(self.value), np.abs(self.value), 0.0)
         return FACTOR * scatter + ULPS * 2.0**-53 * finite
+
+
+class Later(Known):
+    """A value that is computed when it is first asked for: many large ones never are."""
+
+    def __init__(self, compute: Callable[[], Known]) -> None:
+        object.__setattr__(self, "compute", compute)
+
+    compute: Callable[[], Known]
+
+    @cached_property
+    def known(self) -> Known:
+        return self.compute()
+
+    @property
+    def value(self) -> Array:
+        return self.known.value
+
+    @property
+    def run(self) -> Callable[[int], Array]:
+        return self.known.run
+
+    @property
+    def before(self) -> int:
+        return self.known.before
 
 
 Inputs = Sequence[Known]

@@ -10,10 +10,11 @@ from functools import cache
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.evidence.blocks import Tiled, fits_in_tiles
+from attnctl.evidence.blocks import MANY, Blocks, in_blocks
 from attnctl.evidence.judge import Gap, gap_of, judge_step
 from attnctl.evidence.record import Record, with_shapes
-from attnctl.evidence.rounding import Known, anything, carry_rounding, either, exactly, noise
+from attnctl.evidence.rounding import Known, Later, anything, carry_rounding, either, exactly, noise
+from attnctl.evidence.rows import of_scores
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Given, Softmax, Unstated
@@ -93,26 +94,28 @@ class Walker:
             if before is not None and old.get(step.name) is step and changed.isdisjoint(step.inputs):
                 steps[step.name], values[step.name] = before.steps[step.name], before.values[step.name]
             else:
-                steps[step.name], values[step.name] = self.step(step, values)
+                steps[step.name], values[step.name] = self.step(derivation, step, values)
                 if step.name not in self.record or step.name in self.record.blanks or self.by_hand:
                     changed.add(step.name)
             if step.name == until:
                 break
         return Walk(derivation, steps, values)
 
-    def step(self, step: Step, values: dict[str, Known | None]) -> tuple[Checked, Known | None]:
+    def step(
+        self, derivation: Derivation, step: Step, values: dict[str, Known | None]
+    ) -> tuple[Checked, Known | None]:
         """Check one step; with its value, where the record does not hold it."""
         record, name = self.record, step.name
         if isinstance(step.op, Given):
             return Checked(name, Verdict.GIVEN if name in record else Verdict.NOT_RECORDED), None
         if name in record.edited:
             return Checked(name, Verdict.EDITED), None
-        if fits_in_tiles(record, step):
-            tiled = Tiled(record, step, self.expected_in)
-            return said_of(record, name, *tiled.compared()), None
-        expected = self.expected(step, values)
         if name not in record:
-            return Checked(name, Verdict.NOT_RECORDED), expected
+            return Checked(name, Verdict.NOT_RECORDED), self.unrecorded(step, values)
+        if steps := in_blocks(record, derivation, step, values):
+            blocks = Blocks.begin(record, derivation, steps, values, self.expected_in)
+            return said_of(record, name, *blocks.compared()), None
+        expected = self.expected(step, values)
         if expected is None:
             return Checked(name, Verdict.NOT_CHECKABLE), None
         with_shapes(name, record.trace[name], expected.value)
@@ -146,11 +149,23 @@ class Walker:
         most = CANCELLED * self.record.precision(step.name).unit * step.op.apply(np.abs(terms.value))
         return bool((np.abs(expected.value) <= most).all())
 
-    def expected_in(self, tile: Record, step: Step) -> Known:
-        """The right value of a step in a tile, all of whose inputs are recorded."""
-        expected = replace(self, record=tile).expected(step, {})
+    def expected_in(self, part: Record, step: Step, values: dict[str, Known | None]) -> Known:
+        """The right value of a step in a part of the record, all of whose inputs are known."""
+        expected = replace(self, record=part).expected(step, values)
         assert expected is not None
         return expected
+
+    def unrecorded(self, step: Step, values: dict[str, Known | None]) -> Known | None:
+        """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
+        late = of_scores(step) and self.record.numbers(step.axes) >= MANY
+        late |= any(isinstance(values.get(name), Later) for name in step.inputs)
+        if (
+            late
+            and not isinstance(step.op, Unstated)
+            and all(self.input(name, values) for name in step.inputs)
+        ):
+            return Later(lambda: self.expected_in(self.record, step, values))
+        return self.expected(step, values)
 
     def expected(self, step: Step, values: dict[str, Known | None]) -> Known | None:
         """The value that follows from the step's inputs; None where they do not tell."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.base.errors import AttnError
 from attnctl.evidence.judge import vanishes
 from attnctl.evidence.probe import Probe
 from attnctl.evidence.record import Record
@@ -67,7 +68,7 @@ class WrongStep:
         probe = Probe(self.record, self.walk, derivation)
         try:
             value = probe.computed(self.first)
-        except (ValueError, IndexError, TypeError):  # shapes, or inputs, that only the right op takes
+        except (AttnError, ValueError, IndexError, TypeError):  # what only the right op takes
             return None
         finally:
             self.effort.numbers += max(probe.numbers, LEAST_EFFORT) if probe.anew else 0

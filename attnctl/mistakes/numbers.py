@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
 from attnctl.evidence.precision import round_to as nearest
-from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recompute, same_errors, stretch
+from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recompute, same_errors
+from attnctl.evidence.rows import stretch
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.mistakes import wrong

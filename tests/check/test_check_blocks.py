@@ -31,7 +31,8 @@ def large(monkeypatch):
     """A step of this size counts as large, and is compared in tiles of a few rows."""
     for name, value in (
         ("evidence.blocks.MANY", N * N),
-        ("evidence.blocks.TILE", 16 * N),
+        ("evidence.walk.MANY", N * N),
+        ("evidence.blocks.BLOCK", 64 * N),
         ("verbs.check.sample.MANY", N * N),
         ("verbs.check.sample.FEW", 32 * N),
     ):

@@ -12,8 +12,9 @@ from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.evidence.judge import root_mean_square, spread
 from attnctl.evidence.precision import DTYPES, FLOAT64
-from attnctl.evidence.recompute import keep_digits, recompute, stretch, with_products
+from attnctl.evidence.recompute import keep_digits, recompute, with_products
 from attnctl.evidence.record import Record, Strictness, with_precisions
+from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk, Walker
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, read_intent

@@ -8,20 +8,27 @@ steps that read it read its first rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
-from attnctl.evidence.recompute import stretch
 from attnctl.evidence.record import Record
+from attnctl.evidence.rows import (
+    after_scores,
+    axes_of,
+    change_ops,
+    cut,
+    follow,
+    has_rows,
+    largest_step,
+    stretch,
+    with_arrays,
+)
 from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Copy, Op
 
-SCORES = "scores"
 SIDE_BY_SIDE = "heads·d_v"
 """The axis of heads side by side."""
 
@@ -69,7 +76,9 @@ class RecordPart:
         if step.name in self.derivation and step is self.derivation[step.name]:
             return self.whole[step.name]
         return replace(
-            step, op=widen_op(step.op), inputs=tuple(source.get(name, name) for name in step.inputs)
+            step,
+            op=change_ops(step.op, of_all_rows),
+            inputs=tuple(source.get(name, name) for name in step.inputs),
         )
 
 
@@ -95,7 +104,7 @@ def samples(record: Record, walk: Walk, first: str) -> Iterator[CheckedPart]:
     """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
     axes, shape, searched = record.intended[first].axes, record.trace[first].shape, False
     if is_large(record, walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
-        rows = max(LEAST_ROWS, FEW // (largest_step(record, walk, first) // shape[-2]))
+        rows = max(LEAST_ROWS, FEW // (largest_step(record, walk.derivation, first) // shape[-2]))
         while rows < shape[-2]:
             sample = checked(first_rows(record, walk.derivation, rows), walk, first)
             if sample:
@@ -116,16 +125,7 @@ def one_head_of(record: Record, walk: Walk, first: str) -> CheckedPart:
 
 def is_large(record: Record, walk: Walk, first: str) -> bool:
     """True where a step, or what it is computed from, has too many numbers to try hundreds of times."""
-    return not record.blanks and largest_step(record, walk, first) >= MANY
-
-
-def largest_step(record: Record, walk: Walk, first: str) -> int:
-    """The most numbers that a step has which is computed, or read, on the way to this one."""
-    steps = stretch(walk.derivation, record, first)
-    names = {first, *(name for step in steps for name in (step.name, *step.inputs))}
-    sizes = [record.trace[name].size for name in names if name in record]
-    known = [walk.values.get(name) for name in names]
-    return max([*sizes, *(each.value.size for each in known if each)], default=0)
+    return not record.blanks and largest_step(record, walk.derivation, first) >= MANY
 
 
 def checked(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
@@ -146,28 +146,22 @@ def checked(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
 # --- parts ---
 
 
-def widen_op(op: Any) -> Any:
-    """An op, and the ops within it, of all rows where it is of the first ones."""
-    if isinstance(op, FirstRows):
-        return Copy()
-    within = {each.name: getattr(op, each.name) for each in fields(op)}
-    changed = {
-        name: new
-        for name, old in within.items()
-        if isinstance(old, Op) and (new := widen_op(old)) is not old
-    }
-    return replace(op, **changed) if changed else op
+def of_all_rows(op: Op) -> Op:
+    return Copy() if isinstance(op, FirstRows) else op
 
 
 def first_rows(record: Record, derivation: Derivation, rows: int) -> RecordPart:
     """The first queries of every head, without what sums over queries."""
-    later = follow(derivation, {SCORES})
+    later = after_scores(derivation)
     summed = follow(
         derivation, {name for name in later if not {"query", "token"} & set(derivation[name].axes)}
     )
     arrays = {
-        name: cut(record, name, {"query": rows}) if name in later or is_of_scores(record, name) else array
+        name: cut(array, axes, {"query": slice(rows)})
+        if name in later or axes[-2:] == ("query", "key")
+        else array
         for name, array in record.trace.items()
+        for axes in [axes_of(record, name)]
         if name not in summed
     }
     own, intended = (cut_rows(each, later, summed, rows) for each in (derivation, record.intended))
@@ -177,20 +171,11 @@ def first_rows(record: Record, derivation: Derivation, rows: int) -> RecordPart:
 def one_head(record: Record, derivation: Derivation) -> RecordPart:
     """The first head alone, without what has the heads side by side."""
     arrays = {
-        name: cut(record, name, {"head": 1, "batch": 1})
-        for name in record.trace
+        name: cut(array, axes_of(record, name), {"head": slice(1), "batch": slice(1)})
+        for name, array in record.trace.items()
         if SIDE_BY_SIDE not in axes_of(record, name)
     }
     return RecordPart(with_arrays(record, arrays, record.intended), derivation, derivation)
-
-
-def follow(derivation: Derivation, names: Collection[str]) -> set[str]:
-    """Some steps and all that is computed from them."""
-    found = {step.name for step in derivation if step.name in names}
-    for step in derivation:
-        if not found.isdisjoint(step.inputs):
-            found.add(step.name)
-    return found
 
 
 def cut_rows(
@@ -210,29 +195,3 @@ def cut_rows(
         inputs = tuple(short.get(name, name) for name in step.inputs)
         steps[step.name] = replace(step, inputs=inputs) if short else step
     return Derivation(tuple(steps.values()))
-
-
-def has_rows(step: Step) -> bool:
-    """True where a step has a row for each query, and is not of scores."""
-    return step.axes[-2:-1] in (("query",), ("token",)) and step.axes[-1] != "key"
-
-
-def is_of_scores(record: Record, name: str) -> bool:
-    return axes_of(record, name)[-2:] == ("query", "key")
-
-
-def cut(record: Record, name: str, sizes: Mapping[str, int]) -> Array:
-    """The first of some axes of a recorded array."""
-    axes, array = axes_of(record, name), record.trace[name]
-    own = axes[len(axes) - array.ndim :] if len(axes) >= array.ndim else ("",) * array.ndim
-    return array[tuple(slice(sizes.get(axis)) for axis in own)]
-
-
-def axes_of(record: Record, name: str) -> tuple[str, ...]:
-    step = record.intended[name] if name in record.intended else record.trace.steps[name]
-    return tuple(step.axes)
-
-
-def with_arrays(record: Record, arrays: Mapping[str, Array], intended: Derivation) -> Record:
-    steps = {name: record.trace.steps[name] for name in arrays}
-    return replace(record, trace=Trace(steps, dict(arrays), record.trace.header), intended=intended)

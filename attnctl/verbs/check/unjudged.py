@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.evidence.recompute import stretch
 from attnctl.evidence.record import Record
+from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math.ops import Given, Unstated
 from attnctl.verbs.check.readings import Reading

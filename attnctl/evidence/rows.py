@@ -1,0 +1,133 @@
+"""What has a row for each query, and what it is for some queries alone.
+
+From scores on, attention is local to a query's row: what follows from them is for some queries what it is
+for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from attnctl.base.trace import Trace
+from attnctl.evidence.record import Record
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.ops import (
+    AddScaled,
+    Gate,
+    Given,
+    Merge,
+    Op,
+    Placed,
+    Project,
+    Remainder,
+    RowWise,
+    Unstated,
+)
+from attnctl.math.ops.norms import Norm
+
+BY_ROW = (RowWise, AddScaled, Gate, Merge, Norm, Project, Remainder)
+"""Ops that make a query's row of nothing but that row, and of what has no queries."""
+
+
+def of_scores(step: Step) -> bool:
+    """True for a step with a number for each query and key."""
+    return step.axes[-2:] == ("query", "key")
+
+
+def has_rows(step: Step) -> bool:
+    """True where a step has a row for each query, and is not of scores."""
+    return step.axes[-2:-1] in (("query",), ("token",)) and step.axes[-1] != "key"
+
+
+def after_scores(derivation: Derivation) -> set[str]:
+    """The computed steps of scores, and all that follows from them."""
+    computed = (step for step in derivation if not isinstance(step.op, Given))
+    return follow(derivation, {step.name for step in computed if of_scores(step)})
+
+
+def follow(derivation: Derivation, names: Collection[str]) -> set[str]:
+    """Some steps and all that is computed from them."""
+    found = {step.name for step in derivation if step.name in names}
+    for step in derivation:
+        if not found.isdisjoint(step.inputs):
+            found.add(step.name)
+    return found
+
+
+def stretch(derivation: Derivation, record: Record, name: str) -> list[Step]:
+    """A step and the unrecorded ones it was computed from, in order."""
+    wanted, found = [name], set()
+    while wanted:
+        step = derivation[wanted.pop()]
+        if not isinstance(step.op, (Given, Unstated)) and step.name not in found:
+            found.add(step.name)
+            wanted += [each for each in step.inputs if each not in record and each in derivation]
+    return [step for step in derivation if step.name in found]
+
+
+def largest_step(record: Record, derivation: Derivation, name: str) -> int:
+    """The most numbers that a step has which is computed, or read, on the way to this recorded one."""
+    steps, found = stretch(derivation, record, name), record.trace[name]
+    names = {name, *(each for step in steps for each in (step.name, *step.inputs))}
+    rows = found.shape[-2] if found.ndim > 1 else 1
+    here = replace(record, sizes={**record.sizes, "query": rows})
+    return max(
+        record.trace[each].size if each in record else here.numbers(derivation[each].axes)
+        for each in names
+        if each in record or each in derivation
+    )
+
+
+# --- some rows ---
+
+
+def axes_of(record: Record, name: str) -> tuple[str, ...]:
+    step = record.intended[name] if name in record.intended else record.trace.steps[name]
+    return tuple(step.axes)
+
+
+def cut(array: Array, axes: Sequence[str], cuts: Mapping[str, slice]) -> Array:
+    """The part of an array along some axes; all of it along those where it is broadcast."""
+    own = axes[len(axes) - array.ndim :] if len(axes) >= array.ndim else ("",) * array.ndim
+    at = zip(own, array.shape, strict=True)
+    return array[tuple(cuts.get(axis, slice(None)) if size > 1 else slice(None) for axis, size in at)]
+
+
+def with_arrays(record: Record, arrays: Mapping[str, Array], intended: Derivation) -> Record:
+    """The record of these arrays alone."""
+    steps = {name: record.trace.steps[name] for name in arrays}
+    return replace(record, trace=Trace(steps, dict(arrays), record.trace.header), intended=intended)
+
+
+def is_by_row(op: Op) -> bool:
+    """True for an op, and those within it, that can be carried out for some queries alone."""
+    return isinstance(op, BY_ROW) and all(is_by_row(each) for each in within(op).values())
+
+
+def within(op: Any) -> dict[str, Op]:
+    """The ops that an op is made of."""
+    found = {each.name: getattr(op, each.name) for each in fields(op)}
+    return {name: each for name, each in found.items() if isinstance(each, Op)}
+
+
+def change_ops(op: Any, change: Callable[[Op], Op]) -> Any:
+    """The op, and those within it, changed."""
+    inner = within(op)
+    changed = {name: new for name, old in inner.items() if (new := change_ops(old, change)) is not old}
+    return change(replace(op, **changed) if changed else op)
+
+
+def begin_at(query: int) -> Callable[[Op], Op]:
+    """Moves an op on scores to those of the queries from this one on."""
+
+    def move(op: Op) -> Op:
+        if not isinstance(op, Placed) or not query:
+            return op
+        offset = op.offset
+        moved = offset + query if isinstance(offset, int) else tuple(at + query for at in offset)
+        return replace(op, offset=moved)
+
+    return move
