@@ -71,7 +71,7 @@ class RowSample:
 
 
 @dataclass(frozen=True)
-class Findings:
+class BlockFindings:
     """The findings of one block."""
 
     rows: slice
@@ -113,7 +113,7 @@ def read_by(steps: Sequence[Step]) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class StepInBlocks:
     """Compares one large step of a record with what it should be.
 
     `steps` lead to it from scores on; `outside` is what else they read, with its axes, but recorded rows.
@@ -129,7 +129,7 @@ class Blocks:
     @classmethod
     def begin(
         cls, record: Record, derivation: Derivation, steps: Sequence[Step], values: Values, expect: Expect
-    ) -> Blocks:
+    ) -> StepInBlocks:
         outside = {}
         for name in read_by(steps):
             axes = axes_of(record, name) if name in record else derivation[name].axes
@@ -181,8 +181,10 @@ class Blocks:
         rows = max(SAMPLED, BLOCK // max(row, 1))
         return (slice(at, min(at + rows, queries)) for at in range(0, queries, rows))
 
-    def over_all(self, work: Callable[[slice], Findings], blocks: Sequence[slice]) -> list[Findings]:
-        def quietly(rows: slice) -> Findings:
+    def over_all(
+        self, work: Callable[[slice], BlockFindings], blocks: Sequence[slice]
+    ) -> list[BlockFindings]:
+        def quietly(rows: slice) -> BlockFindings:
             with np.errstate(all="ignore"):
                 return work(rows)
 
@@ -206,13 +208,13 @@ class Blocks:
             values[step.name] = expected = self.expect(record, change_step(step, move), values)
         return record, expected
 
-    def part(self, rows: slice) -> Findings:
+    def part(self, rows: slice) -> BlockFindings:
         """Judge a block, only as closely as it needs."""
         sample = self.sample(rows)
         return self.clear(rows, sample) or self.judged(rows, sample)
 
     @staticmethod
-    def around(part: Findings) -> slice:
+    def around(part: BlockFindings) -> slice:
         """A few rows of a block, that of the largest difference among them."""
         return few_rows(part.rows, part.rows.start + part.gap.at[-2])
 
@@ -230,7 +232,7 @@ class Blocks:
         share = float((scatter / np.maximum(np.abs(values), scatter)).min(initial=1.0))
         return RowSample(values, scatter, float(span[0]), float(span[1]), share)
 
-    def clear(self, rows: slice, sample: RowSample) -> Findings | None:
+    def clear(self, rows: slice, sample: RowSample) -> BlockFindings | None:
         """The findings of a block that is all clearly within rounding, or far beyond it; or None.
 
         A number may be off by its own rounding and by a part of what its row may be off by.
@@ -260,19 +262,21 @@ class Blocks:
             return self.told(rows, gap, root_mean_square(beyond), sample, int(wrong.sum()))
         return None
 
-    def told(self, rows: slice, gap: Array, beyond: float, sample: RowSample, wrong: int) -> Findings:
+    def told(self, rows: slice, gap: Array, beyond: float, sample: RowSample, wrong: int) -> BlockFindings:
         """The findings of a block of which so many numbers are wrong; the cell alone of its largest gap."""
         at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
         shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, wrong, 0, gap.size, gap.size)
-        return Findings(rows, shown, beyond, sample, judged=False)
+        return BlockFindings(rows, shown, beyond, sample, judged=False)
 
-    def judged(self, rows: slice, sample: RowSample, total: int | None = None) -> Findings:
+    def judged(self, rows: slice, sample: RowSample, total: int | None = None) -> BlockFindings:
         """Judge a block number by number; `total` are the rows of the step, where all is off too far."""
         record, expected = self.of(rows)
         with_shapes(self.name, record.trace[self.name], expected.value)
         judgement = judge_step(record, self.name, expected, total)
         gap = gap_of(judgement, record.value(self.name), expected.value, None)
-        return Findings(rows, gap, judgement.beyond, sample, compared=bool(np.isfinite(judgement.blurred)))
+        return BlockFindings(
+            rows, gap, judgement.beyond, sample, compared=bool(np.isfinite(judgement.blurred))
+        )
 
 
 def few_rows(rows: slice, middle: int) -> slice:

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.evidence.blocks import MANY, Blocks, in_blocks
+from attnctl.evidence.blocks import MANY, StepInBlocks, in_blocks
 from attnctl.evidence.judge import Gap, gap_of, judge_step
 from attnctl.evidence.record import Record, with_shapes
 from attnctl.evidence.rounding import Known, Later, anything, carry_rounding, either, exactly, noise
@@ -113,7 +113,7 @@ class Walker:
         if name not in record:
             return Checked(name, Verdict.NOT_RECORDED), self.unrecorded(step, values)
         if steps := in_blocks(record, derivation, step, values):
-            blocks = Blocks.begin(record, derivation, steps, values, self.expected_in)
+            blocks = StepInBlocks.begin(record, derivation, steps, values, self.expected_in)
             return said_of(record, name, *blocks.compared()), None
         expected = self.expected(step, values)
         if expected is None:
