@@ -67,8 +67,8 @@ def test_a_gradient_says_what_it_needs_of_the_forward_pass():
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_cell_of_every_shipped_config(path):
-    """Up to 40 cells of a step here, and 600 with `slow`."""
-    assert check_cells(attnctl.run(settings=load(str(path))), most=40)
+    """Up to 15 cells of a step here, and 600 with `slow`."""
+    assert check_cells(attnctl.run(settings=load(str(path))), most=15)
 
 
 @pytest.mark.slow
