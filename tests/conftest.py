@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
-# Workers share the cores already: threads of their own, waiting for each other, take a third of all the time.
+# Workers share the cores already: their own threads, waiting for each other, take a third of all the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import command_line
