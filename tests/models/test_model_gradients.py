@@ -10,7 +10,7 @@ from checkpoints import NAMES, ROOT, expected_of, folder_of
 
 import attnctl
 from attnctl.base.errors import AttnError
-from attnctl.math.backward import needed
+from attnctl.math.backward import ancestors
 from attnctl.math.engine.execute import carry_out
 from attnctl.models.attention import prepare_attention
 from attnctl.models.families import FAMILIES
@@ -42,7 +42,7 @@ def test_gradients_of_every_family_are_slopes(name, tmp_path):
         )
         last = model.layer(len(model.description.layers) - 1)
         plan = prepare_attention(last, hidden, None, rows["memory"], cross=cross)
-        behind = needed(plan.derivation, ["output"])
+        behind = ancestors(plan.derivation, ["output"])
         for given in behind & plan.given.keys():
             step = 1e-5 * rng.standard_normal(plan.given[given].shape)
             ahead, back = (
