@@ -36,6 +36,17 @@ FIGURES = [
 ]
 
 
+WHOLE = {
+    "d_masked_scores": [[[0, 0, 0], [2, -2, 0], [0, 2, -2]], [[0, 0, 0], [2, -2, 0], [0, -4, 4]]],
+    "d_Q": [[[0, 0], [1, -1], [3, 0]], [[0, 0], [1, -1], [-6, 0]]],
+    "d_K": [[[3, 3], [-3, -6], [0, 3]]],
+    "d_V": [[[0, 6], [0, 4], [0, 2]]],
+    "d_W_K": [[[0, -3], [3, 3], [3, -3], [-6, -6]]],
+    "d_X": [[-9, 3, 3, -9], [-10, -7, -2, -15], [-1, 3, -6, -1]],
+}
+"""Worked out with a pencil."""
+
+
 def trace_of(name):
     return attnctl.run(settings=load(CONFIGS / f"{name}.yaml"))
 
@@ -43,6 +54,15 @@ def trace_of(name):
 @pytest.mark.parametrize(("config", "step", "at", "expected"), FIGURES)
 def test_figure(config, step, at, expected):
     np.testing.assert_allclose(trace_of(config)[step][at], expected, rtol=0, atol=1e-8)
+
+
+def test_gradients_by_hand_are_whole_numbers():
+    trace = trace_of("gradients-by-hand")
+    for name, expected in WHOLE.items():
+        assert trace[name].tolist() == expected
+    for name in trace:
+        if name.startswith("d_"):
+            np.testing.assert_array_equal(2 * trace[name], np.round(2 * trace[name]), err_msg=name)
 
 
 EVERY_STEP = [

@@ -82,7 +82,7 @@ def test_no_answer_ends_the_grading_of_the_others(call):
     """Every lesson but one gets an answer of another kind."""
     names = [lesson.name for lesson in lessons() if lesson.name != "mixing"]
     kinds = ["null", "", "lots", "[]", "{a: 1}", ".nan", "~", "true", "[1, [2]]", "x" * 5000]
-    answers = [*zip(names, kinds * 2, strict=False), ("softmax", "0.4"), ("mixing", "0.622")]
+    answers = [*zip(names, kinds * 3, strict=False), ("softmax", "0.4"), ("mixing", "0.622")]
     text = "".join(f"{name}: {answer}\n" for name, answer in dict(answers).items())
     done = call("learn", "--answers", "-", "--json", stdin=text.encode())
     assert done.code == 2, done.err
@@ -92,7 +92,7 @@ def test_no_answer_ends_the_grading_of_the_others(call):
 
 
 REFUSED = [
-    (["--lesson", "99"], "--lesson: no lesson '99'; there are 1 to 19"),
+    (["--lesson", "99"], "--lesson: no lesson '99'; there are 1 to 22"),
     (["--lesson", "softmx"], "--lesson: no lesson 'softmx'; did you mean softmax?"),
     (["--lesson", "1,2"], "--lesson: several"),
     (["--list", "--reset"], "--list, --reset: one of them at a time"),
@@ -186,11 +186,11 @@ def test_what_is_done_is_kept_and_forgotten(call, tmp_path):
     path = tmp_path / "data" / "attnctl" / "progress.json"
     read_progress(path).add(OWN, "tokens", 2)
     assert json.loads(path.read_text())["done"] == {OWN: {"tokens": 2}}
-    assert "1 of 19 lessons done." in call("learn", "--list").out
-    assert "Lesson 2 of 19" in call("learn").out
+    assert "1 of 22 lessons done." in call("learn", "--list").out
+    assert "Lesson 2 of 22" in call("learn").out
     assert call("learn", "--reset") == (0, "", "")
-    assert "0 of 19 lessons done." in call("learn", "--list").out
-    assert "Lesson 1 of 19" in call("learn").out
+    assert "0 of 22 lessons done." in call("learn", "--list").out
+    assert "Lesson 1 of 22" in call("learn").out
 
 
 @pytest.mark.parametrize(

@@ -214,12 +214,60 @@ def find_the_bug():
     ]
 
 
+def halves():
+    """"she sells shells": each word sees itself and the one before alike; two heads, one of K and V."""
+    x = np.array([[1, 2, 3, 0], [1, 1, 2, 2], [0, 1, 0, 2]])
+    q = np.stack([x[:, :2], x[:, 2:]])
+    v = x @ [[2, -2], [0, 0], [4, 0], [0, -2]]
+    a = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]])
+    d_a = np.stack([np.tile(v @ d, (3, 1)) for d in ([1, 1], [-1, 3])])
+    delta = (a * d_a).sum(axis=-1, keepdims=True)
+    return q, a, v, d_a, delta, a * (d_a - delta)
+
+
+def gradient_of_a_row():
+    _, a, _, d_a, delta, d_s = halves()
+    wrong = [
+        (a[2, 1] * d_a[1, 2, 1], "backward-no-delta"),
+        ((d_a - delta)[1, 2, 1], "weight-left-out"),
+        (d_s[1, 2, 1] / 2, "scores-not-scaled-yet"),
+        (d_s[1, 2, 2], "other-key"),
+        (d_a[1, 2, 1], "weights-of-the-loss"),
+    ]
+    return "-4", [(shown(value), mistake) for value, mistake in wrong]
+
+
+def why_delta():
+    _, a, v, d_a, delta, _ = halves()
+    assert delta[1, 1, 0] == a[1] @ v @ [-1, 3]
+    wrong = [
+        (d_a[1, 1].sum(), "backward-delta-over-keys"),
+        (d_a[1, 1].mean(), "plain-mean"),
+        ((a[1] @ v).sum(), "no-gradient"),
+    ]
+    return "-24", [(shown(value), mistake) for value, mistake in wrong]
+
+
+def groups_are_summed():
+    q, *_, d_s = halves()
+    d_k = (d_s / 2).swapaxes(1, 2) @ q
+    wrong = [
+        (d_k[0, 1, 0], "backward-groups-not-summed"),
+        (d_k[1, 1, 0], "backward-groups-not-summed"),
+        (d_k.mean(axis=0)[1, 0], "groups-averaged"),
+        (d_k.sum(axis=0)[1, 1], "other-column"),
+        (d_k.sum(axis=0)[0, 0], "other-key"),
+    ]
+    return "-3", [(shown(value), mistake) for value, mistake in wrong]
+
+
 CASES = {
     "tokens": tokens, "embedding": embedding, "q-k-v": q_k_v, "one-score": one_score, "scale": scale,
     "softmax": softmax_lesson, "mixing": mixing, "two-heads": two_heads, "causal": causal,
     "padding": padding, "positions": positions, "cross-attention": cross_attention, "cache": cache,
     "sizes": sizes, "find-the-bug": find_the_bug, "why-root": why_root,
     "view-is-not-transpose": view_is_not_transpose, "sees-nothing": sees_nothing,
+    "gradient-of-a-row": gradient_of_a_row, "why-delta": why_delta, "groups-are-summed": groups_are_summed,
 }  # fmt: skip
 WITH_FILES = {"your-own"}
 

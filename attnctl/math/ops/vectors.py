@@ -279,7 +279,7 @@ class Merge(Op):
     def adjoint(self, line: Line, d: str) -> Gradients:
         """Its own columns for each head."""
         (z,) = line.inputs
-        yield Gradient(z, Split(), (d, z), f"{d}, the columns of each head")
+        yield Gradient(z, Split(), (d, z), f"{d}, head by head")
 
 
 class Split(Backward):
