@@ -15,6 +15,7 @@ these lines, written as people write them, not with the catalogue's op. `tests/c
 
 from attnctl.mistakes.backward import BACKWARD
 from attnctl.mistakes.biases import BIASES
+from attnctl.mistakes.chunks import CHUNKS
 from attnctl.mistakes.heads import HEADS
 from attnctl.mistakes.kernels import KERNELS
 from attnctl.mistakes.masks import MASKS, PARTIAL_MASKS
@@ -37,6 +38,7 @@ CATALOGUE: tuple[Mistake, ...] = (
     *MODELS,
     *SOFTCAP,
     *BIASES,
+    *CHUNKS,
     *BACKWARD,
     *KERNELS,
     *PARTIAL_MASKS,

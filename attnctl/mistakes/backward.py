@@ -1,4 +1,4 @@
-"""Mistakes in the log-sum-exp and the backward pass: delta, weights made again, sums, transposes."""
+"""Mistakes in the backward pass: delta, weights made again, sums, transposes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.names import BIAS, DELTA, HEAD_OUTPUTS, LOGSUMEXP, WEIGHTS, gradient_of, where
-from attnctl.math.ops import Copy, Hide, LogSumExp, MatMul, Op, Rotate, Scale, Softmax
+from attnctl.math.names import BIAS, DELTA, HEAD_OUTPUTS, WEIGHTS, gradient_of, where
+from attnctl.math.ops import Copy, Hide, MatMul, Op, Rotate, Scale, Softmax
 from attnctl.math.ops.base import SumLike
 from attnctl.math.ops.contraction import TMatMul
 from attnctl.math.ops.scores import SoftmaxBack, SqueezeBack
@@ -235,47 +235,7 @@ def one_member(case: WrongStep) -> Iterator[Plant]:
 LN2 = log(2)
 
 
-def other_sum(*functions: Callable[[Array], Array]) -> Plants:
-    """Plants another function of the scores for the log-sum-exp."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        if isinstance(case.op(LOGSUMEXP), LogSumExp):
-            for function in functions:
-                yield Plant(case.put(LOGSUMEXP, wrong.By(function)))
-
-    return plants
-
-
-def natural(s: Array) -> Array:
-    return LogSumExp().apply(s)
-
-
-def without_maximum(s: Array) -> Array:
-    """ln Σ exp(s − max), and the maximum not put back."""
-    return natural(s) - s.max(axis=-1)
-
-
 BACKWARD = (
-    Mistake(
-        "logsumexp-base-2",
-        (LOGSUMEXP,),
-        "the log-sum-exp is in base 2",
-        "multiply it by ln 2",
-        other_sum(lambda s: natural(s) / LN2),
-        why="Kernels count in base 2, where exp is quicker, and write down what they have.",
-        example="logsumexp = logsumexp / np.log(2)",
-        meant="summed",
-    ),
-    Mistake(
-        "logsumexp-without-maximum",
-        (LOGSUMEXP,),
-        "the maximum of each row, taken off before exp, is not put back",
-        "add it: max + ln Σ exp(scores − max)",
-        other_sum(without_maximum),
-        why="Softmax does not need the maximum back, and its code was the beginning.",
-        example="logsumexp = logsumexp - scaled_scores.max(axis=-1)",
-        meant="summed",
-    ),
     Mistake(
         "backward-no-delta",
         OF_SCORES,

@@ -21,6 +21,8 @@ from attnctl.math import Array
 from attnctl.math.names import (
     B_O,
     BIAS,
+    CHUNK_LOGSUMEXP,
+    CHUNK_OUTPUTS,
     HEAD_OUTPUTS,
     LOGSUMEXP,
     MASK,
@@ -75,6 +77,9 @@ NAMES_OF = {
 OUT = r"out_proj|o_proj|out_lin|to_out\.0|to_out|(?<!DenseReluDense\.)wo|w_o|o|attn\.proj"
 OUT += r"|attention\.output\.dense|attention\.dense"
 """What the module after the heads is called."""
+
+OF_CHUNKS = r"(?:chunk|split|partial)"
+"""What programs that go through keys in parts call one."""
 
 NORMS_OF = {
     "Q": r"q_norm|q_layernorm|query_norm|query_layernorm|norm_q",
@@ -152,6 +157,13 @@ CONVENTIONS = (
     Convention(rf"{SCORE_NAMES}|raw_scores|qk_similarities|qk|sim|dots|pre_softmax_attn", ("scores",)),
     Convention(r"logits|S|s|energy", ("scores",), IF_SCORES),
     Convention(r"attn_probs|attention_probs|attn_weights|attn_output_weights|probs|attn|att", (WEIGHTS,)),
+    Convention(
+        r"(?:chunk|split|partial)s?_(?:lse|log_?sum_?exp)|lse_(?:accum|partial)|softmax_lse_accum",
+        (CHUNK_LOGSUMEXP,),
+    ),
+    Convention(
+        r"(?:chunk|split|partial)s?_(?:out|output|o)s?|(?:out|o)_(?:accum|partial)", (CHUNK_OUTPUTS,)
+    ),
     Convention(r"lse|softmax_lse|log_?sum_?exp", (LOGSUMEXP,)),
     Convention(r"context_layer|context|head_out|z", (HEAD_OUTPUTS,)),
     Convention(rf"attn_output|attention_output|{OUT}|(?<!mlp\.)c_proj|out|y|outputs", (OUTPUT,)),

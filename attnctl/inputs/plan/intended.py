@@ -119,6 +119,9 @@ def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep
         batch_first=any("batch" in step.axes for step in trace.steps.values() if step.inputs),
     )
     settings, notes = with_norms(settings, laid)
+    if settings.chunks is None and (chunks := laid.sizes.get("chunk")):
+        settings = replace(settings, chunks=chunks)
+        notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
     derivation, unasked = derive(laid, settings, trace.key_tokens or ())
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}

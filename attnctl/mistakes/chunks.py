@@ -1,0 +1,356 @@
+"""Mistakes in the log-sum-exp, and in merging what chunks of keys gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import log
+
+import numpy as np
+
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.names import CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, SINK
+from attnctl.math.ops import ChunkLogSumExp, LogSumExp
+from attnctl.mistakes import wrong
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+
+Merge = Callable[..., tuple[Array, Array]]
+"""From the log-sum-exp of chunks, chunks first, to that of the whole and the share of each chunk."""
+
+Move = Callable[[Array], Array]
+
+OF_SUMS = (CHUNK_LOGSUMEXP, LOGSUMEXP)
+OF_MERGE = (LOGSUMEXP, CHUNK_SHARES, HEAD_OUTPUTS)
+LN2 = log(2)
+
+
+def with_merge(case: WrongStep, merge: Merge, *read: str) -> WrongStep:
+    """The program that merges otherwise, by the log-sum-exp of chunks and what else it reads.
+
+    What is recorded before the first wrong step is right, so that it is made beside that.
+    """
+
+    def first(parts: Array, *more: Array) -> Array:
+        return merge(np.moveaxis(parts, -3, 0), *more)[0]
+
+    def second(parts: Array, *more: Array) -> Array:
+        return np.moveaxis(merge(np.moveaxis(parts, -3, 0), *more)[1], 0, -3)
+
+    inputs = (CHUNK_LOGSUMEXP, *read)
+    if case.first not in {CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, LOGSUMEXP, CHUNK_SHARES}:
+        axes = case.derivation[CHUNK_SHARES].axes
+        other = Step(case.fresh("other shares"), wrong.By(second), inputs, axes, "", "")
+        return case.planted(case.through(HEAD_OUTPUTS, CHUNK_SHARES, other))
+    ops = {CHUNK_SHARES: wrong.By(second)}
+    if case.first != CHUNK_SHARES:
+        ops[LOGSUMEXP] = wrong.By(first)
+    return case.planted(case.put_all(ops, dict.fromkeys(ops, inputs)))
+
+
+def merged(*ways: tuple[str, Merge]) -> Callable[[WrongStep], Iterator[Plant]]:
+    """Plants other merges, each with what is done."""
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        if has_chunks(case) and SINK not in case.derivation:
+            for detail, merge in ways:
+                yield Plant(with_merge(case, merge).derivation, detail)
+
+    return plants
+
+
+def has_chunks(case: WrongStep) -> bool:
+    return isinstance(case.op(CHUNK_LOGSUMEXP), ChunkLogSumExp)
+
+
+def scores_of(case: WrongStep) -> str:
+    """The scores that the log-sum-exp is of."""
+    return case.derivation[CHUNK_LOGSUMEXP if has_chunks(case) else LOGSUMEXP].inputs[0]
+
+
+def tops_of(case: WrongStep) -> Callable[[Array], Array]:
+    """The largest score of each row of each chunk, chunks first."""
+    op = case.op(CHUNK_LOGSUMEXP)
+    assert isinstance(op, ChunkLogSumExp)
+    return lambda s: np.stack(
+        [s[..., part].max(axis=-1, initial=-np.inf) for part in op.parts(s.shape[-1])]
+    )
+
+
+def whole(parts: Array) -> Array:
+    """ln Σ exp over chunks."""
+    return LogSumExp().apply(np.moveaxis(parts, 0, -1))
+
+
+def shares(parts: Array) -> Array:
+    return wrong.softmax(parts, 0)
+
+
+def seen(parts: Array) -> Array:
+    """1 over the number of chunks that a row sees."""
+    there = ~np.isneginf(parts)
+    return np.asarray(there / np.maximum(there.sum(axis=0), 1))
+
+
+def grown(parts: Array, top: Array) -> Array:
+    """exp(L_c − top), 0 where nothing is seen."""
+    return np.where(np.isneginf(parts), 0.0, np.exp(parts - np.where(np.isneginf(top), 0.0, top)))
+
+
+def with_sink(total: Array, sink: Array) -> Array:
+    """ln(exp(L) + exp(sink))."""
+    return np.logaddexp(total, sink[:, None])
+
+
+# --- the log-sum-exp itself ---
+
+
+def other_sum(function: Callable[[Array, Array], Array]) -> Callable[[WrongStep], Iterator[Plant]]:
+    """Plants what a function makes of the log-sum-exp of the row and its scores."""
+
+    def plants(case: WrongStep) -> Iterator[Plant]:
+        if LOGSUMEXP in case.derivation:
+            yield Plant(case.then(LOGSUMEXP, wrong.By(function), scores_of(case)))
+
+    return plants
+
+
+def in_base_2(case: WrongStep) -> Iterator[Plant]:
+    """L / ln 2: of the row, or of chunks, which are merged as what they are."""
+    yield from other_sum(lambda total, _: total / LN2)(case)
+    if has_chunks(case):
+        sink = (SINK,) if SINK in case.derivation else ()
+        for base in (LN2, 1.0):
+
+            def merge(p: Array, *sinks: Array, base: float = base) -> tuple[Array, Array]:
+                total = whole(p * LN2)
+                return total / base, grown(p * LN2, with_sink(total, *sinks) if sinks else total)
+
+            right = with_merge(case, merge, *sink)
+            yield Plant(right.then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)))
+
+
+def without_maximum(case: WrongStep) -> Iterator[Plant]:
+    """ln Σ exp(s − max), and the maximum not put back: of the row, or of chunks, which are merged so."""
+    yield from other_sum(lambda total, s: total - s.max(axis=-1))(case)
+    if has_chunks(case):
+        tops = tops_of(case)
+        bare = wrong.By(lambda p, s: p - np.moveaxis(tops(s), 0, -3))
+        yield Plant(case.then(CHUNK_LOGSUMEXP, bare, scores_of(case)))
+
+
+def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
+    """ln(exp(L) + exp(sink)) of the row; or of each chunk, its outputs scaled or not, and merged so."""
+    if SINK not in case.derivation or LOGSUMEXP not in case.derivation:
+        return
+    yield Plant(case.then(LOGSUMEXP, wrong.By(with_sink), SINK), "of the row")
+    if not has_chunks(case):
+        return
+    sums = case.derivation[CHUNK_LOGSUMEXP].op
+
+    def scaled(z: Array, s: Array, sink: Array) -> Array:
+        parts = sums.apply(s)
+        return np.asarray(z * grown(parts, with_sink(parts, sink))[..., None])
+
+    for merge in (
+        lambda p, _: (whole(p), shares(p)),
+        lambda p, sink: (whole(p), grown(p, with_sink(whole(p), sink))),
+    ):
+        again = with_merge(case, merge, SINK)
+        again = case.planted(again.then(CHUNK_LOGSUMEXP, wrong.By(with_sink), SINK))
+        yield Plant(again.derivation, "of each chunk")
+        yield Plant(again.then(CHUNK_OUTPUTS, wrong.By(scaled), scores_of(case), SINK), "of each chunk")
+
+
+# --- the merge ---
+
+
+def base_2_as_e(case: WrongStep) -> Iterator[Plant]:
+    """What chunks wrote down in base 2, merged in base e; or the other way round."""
+    if has_chunks(case):
+        yield Plant(case.then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)), "base 2 is read as e")
+    yield from merged(
+        ("base 2 is read as e", lambda p: (whole(p / LN2), shares(p / LN2))),
+        ("base e is read as 2", lambda p: (whole(p * LN2) / LN2, shares(p * LN2))),
+    )(case)
+
+
+def not_rescaled(case: WrongStep) -> Iterator[Plant]:
+    """Sums of chunks under maxima of their own, or under the running one, added up as they are."""
+    if not has_chunks(case) or SINK in case.derivation:
+        return
+    tops = tops_of(case)
+
+    def own(m: Array) -> Array:
+        return m
+
+    def running(m: Array) -> Array:
+        return np.maximum.accumulate(m, axis=0)
+
+    def last(m: Array) -> Array:
+        return m.max(axis=0)
+
+    for detail, output, total in (
+        *(("outputs and sums are", each, each) for each in (own, running)),
+        *(("outputs are", each, last) for each in (own, running)),
+        *(("sums are", last, each) for each in (own, running)),
+    ):
+
+        def merge(p: Array, s: Array, output: Move = output, total: Move = total) -> tuple[Array, Array]:
+            m = tops(s)
+            sums = grown(p, total(m)).sum(axis=0)
+            return last(m) + np.log(sums), grown(p, output(m)) / np.where(sums == 0, 1, sums)
+
+        yield Plant(with_merge(case, merge, scores_of(case)).derivation, detail)
+
+
+def sink_missing(case: WrongStep) -> Iterator[Plant]:
+    """The chunks share the whole row."""
+    if SINK in case.derivation and has_chunks(case):
+        yield Plant(with_merge(case, lambda p: (whole(p), shares(p))).derivation)
+
+
+def sink_in_each(case: WrongStep) -> Iterator[Plant]:
+    """As many sinks as there are chunks, or one more."""
+    if SINK in case.derivation and has_chunks(case):
+        for more in (0, 1):
+
+            def merge(p: Array, sink: Array, more: int = more) -> tuple[Array, Array]:
+                return whole(p), grown(p, with_sink(whole(p), sink + log(len(p) + more)))
+
+            yield Plant(with_merge(case, merge, SINK).derivation)
+
+
+def nothing_as_nan(case: WrongStep) -> Iterator[Plant]:
+    """NaN for what sees nothing of its chunk; or for rows that see nothing of all, any or the first."""
+    if not has_chunks(case):
+        return
+    for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS):
+        yield Plant(spoiled(case, name, lambda none: none))
+    for rows in (
+        lambda none: none.all(axis=-3),
+        lambda none: none.any(axis=-3),
+        lambda none: none[..., 0, :, :],
+    ):
+        for name in OF_MERGE:
+            yield Plant(spoiled(case, name, rows))
+        yield Plant(spoiled(case.planted(spoiled(case, LOGSUMEXP, rows)), CHUNK_SHARES, rows))
+
+
+def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array]) -> Derivation:
+    """The program in which some rows of a step are NaN, by which chunks they see nothing of."""
+    sums = case.derivation[CHUNK_LOGSUMEXP].op
+    by_chunk, by_column = name in {CHUNK_OUTPUTS, CHUNK_SHARES}, name in {CHUNK_OUTPUTS, HEAD_OUTPUTS}
+
+    def apply(x: Array, s: Array) -> Array:
+        lost = rows(np.isneginf(sums.apply(s)))
+        lost = lost[..., None, :, :] if by_chunk and lost.ndim < s.ndim else lost
+        return np.where(lost[..., None] if by_column else lost, np.nan, x)
+
+    return case.then(name, wrong.By(apply), scores_of(case))
+
+
+CHUNKS = (
+    Mistake(
+        "chunks-merged-in-other-base",
+        (CHUNK_LOGSUMEXP, *OF_MERGE),
+        "chunks are merged in another base than their log-sum-exp has: {}",
+        "use one base in both: exp(L_c − L) of natural ones, exp2(L_c − L) of those in base 2",
+        base_2_as_e,
+        why="Kernels count in base 2, where exp is quicker, and the merge of another library reads base e.",
+        meant="chunks",
+        example="grown = np.exp2(chunk_logsumexp - chunk_logsumexp.max(axis=0))\n"
+        "chunk_shares = grown / grown.sum(axis=0)",
+        subject="merge",
+    ),
+    Mistake(
+        "chunks-averaged",
+        OF_MERGE,
+        "the outputs of the chunks are {}",
+        "give each the share exp(L_c − L) of its log-sum-exp",
+        merged(
+            ("averaged", lambda p: (whole(p), np.full_like(p, 1 / len(p)))),
+            ("averaged over the chunks that a row sees", lambda p: (whole(p), seen(p))),
+            ("added up", lambda p: (whole(p), np.ones_like(p))),
+        ),
+        why="Each output is a mean of values, and so, it seems, is the mean of them.",
+        meant="chunks",
+        example="head_outputs = chunk_outputs.mean(axis=0)",
+        subject="merge",
+    ),
+    Mistake(
+        "chunks-not-rescaled",
+        OF_MERGE,
+        "{} added up over chunks that took off maxima of their own",
+        "multiply what a chunk gave by exp(its maximum − that of all), or give it the share exp(L_c − L)",
+        not_rescaled,
+        why="Each chunk is right by itself, and one maximum is often that of all.",
+        meant="chunks",
+        example="halves = np.split(scaled_scores, 2, axis=-1)\n"
+        "sums = np.stack([np.exp(s - s.max(axis=-1, keepdims=True)).sum(axis=-1) for s in halves])\n"
+        "chunk_shares = sums / sums.sum(axis=0)",
+        subject="merge",
+    ),
+    Mistake(
+        "chunks-nan-where-nothing-is-seen",
+        (*OF_SUMS, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS),
+        "−∞ − (−∞) is NaN where a row sees nothing of a chunk",
+        "take 0 off where the maximum, or L, is −∞: such a chunk has no share",
+        nothing_as_nan,
+        why="A chunk beyond the causal edge sees nothing, and tests of one chunk have none.",
+        meant="blind chunks",
+        example="chunk_shares = np.exp(chunk_logsumexp - logsumexp)",
+    ),
+    Mistake(
+        "chunks-sink-missing",
+        OF_MERGE,
+        "the sink takes no share, so that those of the chunks sum to 1",
+        "divide by exp(L) + exp(sink)",
+        sink_missing,
+        why="The merge knows what chunks wrote down, and none of them has seen the sink.",
+        meant="chunks sink",
+        example="chunk_shares = np.exp(chunk_logsumexp - logsumexp)",
+        subject="sink",
+    ),
+    Mistake(
+        "chunks-sink-in-each",
+        OF_MERGE,
+        "the sink is counted in each chunk, not once",
+        "add exp(sink) to the sum of all chunks once",
+        sink_in_each,
+        why="Every chunk runs the kernel of the whole, and that has the sink.",
+        meant="chunks sink",
+        example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / (e + np.exp(sink)[:, None]).sum(axis=0)",
+        subject="sink",
+    ),
+    Mistake(
+        "logsumexp-base-2",
+        OF_SUMS,
+        "the log-sum-exp is in base 2",
+        "multiply it by ln 2, or say --lse-base 2 where it is meant so",
+        in_base_2,
+        why="Kernels count in base 2, where exp is quicker, and write down what they have.",
+        example="logsumexp = logsumexp / np.log(2)",
+        meant="summed",
+    ),
+    Mistake(
+        "logsumexp-without-maximum",
+        OF_SUMS,
+        "the maximum of each row, taken off before exp, is not put back",
+        "add it: max + ln Σ exp(scores − max)",
+        without_maximum,
+        why="Softmax does not need the maximum back, and its code was the beginning.",
+        example="logsumexp = logsumexp - scaled_scores.max(axis=-1)",
+        meant="summed",
+    ),
+    Mistake(
+        "sink-in-logsumexp",
+        (*OF_SUMS, CHUNK_OUTPUTS),
+        "the sink is counted in the log-sum-exp {}",
+        "leave it out of L, which is over keys, and count it once: exp(L_c) / (exp(L) + exp(sink))",
+        sink_in_sums,
+        why="Softmax with a sink has one sum, and what is handed on is its logarithm.",
+        example="logsumexp = np.logaddexp(logsumexp, sink[:, None])",
+        meant="summed sink",
+        subject="sink",
+    ),
+)

@@ -1,0 +1,129 @@
+"""People's own merges of chunks of keys, under names of kernels: mistakes are named."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import planted
+import pytest
+
+import attnctl
+from attnctl.mistakes.chunks import CHUNKS
+
+LN2 = np.log(2)
+N, CUTS = 24, (0, 9, 18, 24)
+
+
+def merges(mistake="", *, dtype="float64", causal=False, sink=False, blind=False, variant=0):
+    """Attention of two heads over three chunks of keys, merged with one mistake."""
+    rng = np.random.RandomState(3)
+    near = planted.bfloat16 if dtype == "bfloat16" else lambda x: np.asarray(x, dtype)
+    size = "float32" if dtype == "bfloat16" else dtype
+    q, k, v = (near(rng.standard_normal((2, N, 8)).astype(size)) for _ in range(3))
+    logit = near(np.array([1.5, -0.5], size))
+    wide = [x.astype(np.float64) for x in (q, k, v)]
+    seen = np.tri(N, dtype=bool) if causal else np.ones((N, N), dtype=bool)
+    if blind:
+        seen[5] = False
+    s = np.where(seen, wide[0] @ wide[1].swapaxes(-1, -2) / np.sqrt(8), -np.inf)
+    parts = [s[..., a:b] for a, b in pairwise(CUTS)]
+    tops = np.stack([part.max(axis=-1) for part in parts])
+    safe = np.where(np.isinf(tops), 0, tops)
+    e = [np.exp(part - top[..., None]) for part, top in zip(parts, safe, strict=True)]
+    sums = np.stack([each.sum(axis=-1) for each in e])
+    with np.errstate(divide="ignore"):
+        lse = safe + np.log(sums)
+    out = np.stack([each @ wide[2][:, a:b] for each, a, b in zip(e, CUTS, CUTS[1:], strict=False)])
+    out /= np.where(sums == 0, 1, sums)[..., None]
+    own = logit.astype(np.float64)[:, None] if sink else -np.inf
+
+    match mistake:
+        case "logsumexp-base-2":
+            lse = lse / LN2
+        case "logsumexp-without-maximum":
+            lse = lse - safe
+        case "sink-in-logsumexp":
+            out *= np.exp(lse - np.logaddexp(lse, own))[..., None]
+            lse = np.logaddexp(lse, own)
+        case "chunks-merged-in-other-base" if not variant:
+            lse = lse / LN2
+    known = near(lse.astype(size))
+    outs = near(out.astype(size))
+    l_c, z_c = known.astype(np.float64), outs.astype(np.float64)
+    base = LN2 if mistake == "logsumexp-base-2" else 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        top = l_c.max(axis=0)
+        top = np.where(np.isinf(top), 0, top)
+        total = top + np.log(np.exp((l_c - top) * base).sum(axis=0)) / base
+        divisor = np.logaddexp(total, own) if mistake != "chunks-sink-missing" else total
+        w = np.where(np.isinf(l_c), 0, np.exp((l_c - divisor) * base))
+        if mistake == "chunks-merged-in-other-base" and variant:
+            w = np.exp2(l_c - top)
+            w /= w.sum(axis=0)
+        if mistake == "chunks-averaged":
+            w = np.full_like(w, 1 / 3)
+        if mistake == "chunks-not-rescaled":
+            w = sums / sums.sum(axis=0)
+        if mistake == "chunks-sink-in-each":
+            w = np.exp(l_c) / (np.exp(l_c).sum(axis=0) + 3 * np.exp(own))
+        if mistake == "chunks-nan-where-nothing-is-seen":
+            w = np.exp(l_c - total)
+        o = (w[..., None] * z_c).sum(axis=0)
+    found = {"q": q, "k": k, "v": v, "chunk_out": outs, "chunk_lse": known, "lse": near(total.astype(size))}
+    found |= {"head_outputs": near(o.astype(size))}
+    return found | ({"sink": logit} if sink else {}) | ({"mask": seen} if blind else {})
+
+
+ASKED = {"chunks": "0:9,9:18,18:24"}
+KINDS = {
+    "plain": {},
+    "causal": {"causal": True},
+    "sink": {"sink": True},
+    "blind": {"blind": True, "causal": True},
+}
+TYPES = ("float64", "float32", "float16", "bfloat16")
+
+
+def meant(kind):
+    return {**ASKED, "causal": kind.get("causal", False)}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_right_merge_agrees(kind, dtype):
+    report = attnctl.check(merges(**kind, dtype=dtype), **meant(kind))
+    assert not report.findings
+    judged = {name for name, step in report.steps.items() if step.verdict.value == "agrees"}
+    assert judged >= {"chunk_outputs", "head_outputs"}
+    assert "chunk_logsumexp" in judged or dtype == "bfloat16"
+
+
+WHERE = dict.fromkeys(("sink-in-logsumexp", "chunks-sink-missing", "chunks-sink-in-each"), "sink")
+WHERE |= {"chunks-nan-where-nothing-is-seen": "blind"}
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("mistake", [each.name for each in CHUNKS])
+def test_a_planted_mistake_is_named(mistake, dtype):
+    kind = KINDS[WHERE.get(mistake, "plain")]
+    for variant in (0, 1):
+        report = attnctl.check(merges(mistake, **kind, dtype=dtype, variant=variant), **meant(kind))
+        assert report.mistake == mistake, report.findings
+        assert len(report.findings) == 1
+
+
+MERGED = [each.name for each in CHUNKS if each.name.startswith("chunks-")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", MERGED)
+def test_the_output_alone_tells(mistake):
+    kind = KINDS[WHERE.get(mistake, "plain")]
+    arrays = merges(mistake, **kind)
+    for name in ("chunk_out", "chunk_lse", "lse"):
+        del arrays[name]
+    report = attnctl.check(arrays, **meant(kind))
+    assert report.mistake == mistake, report.findings
