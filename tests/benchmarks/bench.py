@@ -1,7 +1,8 @@
 """Ratios against anchors of the same run: python tests/benchmarks/bench.py [NAME …]
 
 Everything is timed in turn with its anchor (A B A B …) and the median of the pairwise ratios is
-printed, so that a machine that drifts or is shared still gives figures that can be compared.
+printed, so that a machine that drifts or is shared still gives figures that can be compared;
+with --processor it is processor time, of all threads, that is compared, where others keep it busy.
 Whole processes are timed from outside; memory is the peak resident size of the process.
 """
 
@@ -16,6 +17,8 @@ import sysconfig
 import tempfile
 import time
 from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 ATTNCTL = str(Path(sysconfig.get_path("scripts")) / "attnctl")
@@ -31,10 +34,19 @@ def processor():
     return next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), "a processor")
 
 
+def processor_time():
+    """The seconds that every thread of this process, and the processes it waited for, have taken."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+CLOCK = processor_time if "--processor" in sys.argv else time.perf_counter
+
+
 def seconds(work):
-    start = time.perf_counter()
+    start = CLOCK()
     work()
-    return time.perf_counter() - start
+    return CLOCK() - start
 
 
 def ratio(work, anchor, pairs=5):
@@ -71,10 +83,32 @@ def start_up():
         yield f"{' '.join(args)} / import numpy", found, 0.75
 
 
+def products(q, k, v):
+    """Q Kᵀ and its product with V alone, in the tiles that attention has: nothing can be quicker."""
+    import numpy as np
+
+    from attnctl.math.engine.tiles import TILE_QUERIES, TILE_SCORES, cores, in_order
+
+    keys = TILE_SCORES // TILE_QUERIES
+
+    def work(task):
+        head, row = task
+        rows = q[head, row : row + TILE_QUERIES]
+        room = np.empty((len(rows), keys), q.dtype)
+        for start in range(0, q.shape[1], keys):
+            columns = k[head, start : start + keys]
+            out = room[:, : len(columns)]
+            np.matmul(np.matmul(rows, columns.T, out=out), v[head, start : start + keys])
+
+    tasks = [(head, row) for head in range(len(q)) for row in range(0, q.shape[1], TILE_QUERIES)]
+    list(in_order(work, tasks, cores()))
+
+
 def attend():
     import numpy as np
 
     import attnctl
+    from attnctl.math.engine.compiled import VARIABLE
 
     try:
         import torch
@@ -88,7 +122,8 @@ def attend():
             arrays = {name: rng.randn(8, n, 64).astype(dtype) for name in "QKV"}
             q, k, v = (torch.from_numpy(array)[None] for array in arrays.values())
 
-            def ours(dtype=dtype, arrays=arrays, **options):
+            def ours(asked="off", dtype=dtype, arrays=arrays, **options):
+                os.environ[VARIABLE] = asked
                 return attnctl.attend(arrays, dtype=dtype, keep=["head_outputs"], **options)
 
             def theirs(q=q, k=k, v=v):
@@ -96,6 +131,11 @@ def attend():
 
             pairs = 9 if n == 4096 else 3
             yield f"attend {n} {dtype} / torch", ratio(ours, theirs, pairs), most
+            if find_spec("numba"):
+                with_it = partial(ours, "on")
+                yield f"attend {n} {dtype}, compiled exp / torch", ratio(with_it, theirs, pairs), most
+            floor = partial(products, *arrays.values())
+            yield f"the two products, {n} {dtype} / torch", ratio(floor, theirs, pairs), ""
             yield (
                 f"attend {n} {dtype} causal / full",
                 ratio(lambda ours=ours: ours(causal=True), ours, pairs),
@@ -112,8 +152,10 @@ def memory():
         "before = high(); attnctl.api.attend(a, dtype='float32', keep=['head_outputs'])\n"
         "print(high() - before)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    yield "attend 16384 float32, extra MiB", int(done.stdout) / 1024, 100
+    for asked, said in (("off", ""), ("on", ", compiled exp"))[: 1 + bool(find_spec("numba"))]:
+        env = {**os.environ, "ATTNCTL_COMPILED": asked}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=env)
+        yield f"attend 16384 float32{said}, extra MiB", int(done.stdout) / 1024, 100
 
 
 def weights():
@@ -263,7 +305,7 @@ GROUPS = (start_up, attend, memory, weights, dumps, yaml, tables, check)
 
 def main():
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    names = sys.argv[1:]
+    names = [name for name in sys.argv[1:] if name != "--processor"]
     print(f"| {'what / anchor':48} | ratio | at most |\n|---|---:|---:|")
     for group in GROUPS:
         if not names or group.__name__ in names:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +130,8 @@ def test_without_numba(monkeypatch):
 class Broken:
     """A numba that cannot keep what it compiled, or cannot compile at all."""
 
+    config = SimpleNamespace(DISABLE_JIT=0)
+
     def __init__(self, *, compiles):
         self.compiles = compiles
 
@@ -146,6 +149,13 @@ def test_a_cache_that_cannot_be_written(compiles, monkeypatch):
     exp = exp_for(one.dtype, 2**40)
     assert (exp is np.exp) != compiles
     np.testing.assert_allclose(exp(one, out=one), np.e, rtol=1e-15)
+
+
+def test_numba_that_is_told_to_compile_nothing(monkeypatch):
+    numba = Broken(compiles=True)
+    monkeypatch.setitem(sys.modules, "numba", numba)
+    monkeypatch.setattr(numba, "config", SimpleNamespace(DISABLE_JIT=1))
+    assert compiled_exp("float64") is None
 
 
 @pytest.mark.parametrize("asked", ["off", *["on"] * NUMBA])

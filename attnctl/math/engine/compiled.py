@@ -69,6 +69,9 @@ def compiled_exp(name: str) -> Exp | None:
     """
     try:
         import numba
+
+        if numba.config.DISABLE_JIT:
+            return None
     except Exception:  # noqa: BLE001  a numba that does not fit this NumPy raises what it likes
         return None
     for kept in (True, False):
