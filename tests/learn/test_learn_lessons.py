@@ -215,7 +215,7 @@ def find_the_bug():
 
 
 def halves():
-    """"she sells shells": each word sees itself and the one before alike; two heads, one of K and V."""
+    """ "she sells shells": each word sees itself and the one before alike; two heads, one of K and V."""
     x = np.array([[1, 2, 3, 0], [1, 1, 2, 2], [0, 1, 0, 2]])
     q = np.stack([x[:, :2], x[:, 2:]])
     v = x @ [[2, -2], [0, 0], [4, 0], [0, -2]]

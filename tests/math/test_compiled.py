@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import attnctl
+from attnctl.api import chosen
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
-from attnctl.math.engine import compiled
+from attnctl.inputs.plan import operator
+from attnctl.math.engine import compiled, execute
 from attnctl.math.engine.compiled import FEWEST, TYPES, VARIABLE, compiled_exp, exp_by, exp_for, exp_loop
+from attnctl.math.ops import Scale
 
 INF, NAN = float("inf"), float("nan")
 NUMBA = importlib.util.find_spec("numba") is not None
@@ -156,6 +159,41 @@ def test_numba_that_is_told_to_compile_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", numba)
     monkeypatch.setattr(numba, "config", SimpleNamespace(DISABLE_JIT=1))
     assert compiled_exp("float64") is None
+
+
+SCALED = [  # what is asked, what is kept: is Q scaled instead of the scores?
+    ({}, (), True),
+    ({"causal": True, "softcap": 3.0}, (), True),
+    ({"positions": "alibi"}, (), True),
+    ({}, ("scaled_scores",), True),
+    ({}, ("scores",), False),
+    ({"scale": 0.3}, (), False),
+]
+
+
+@pytest.mark.parametrize(("options", "kept", "scaled"), SCALED, ids=str)
+def test_queries_are_scaled_before_the_product(options, kept, scaled, monkeypatch):
+    """Where the exp is the compiled one; here it is NumPy's under another name."""
+    shapes = []
+    monkeypatch.setattr(execute, "exp_for", lambda dtype, count: lambda x, out: np.exp(x, out=out))
+    monkeypatch.setattr(
+        Scale,
+        "apply",
+        lambda op, s, out=None, own=Scale.apply: shapes.append(s.shape) or own(op, s, out=out),
+    )
+    arrays = {name: np.random.RandomState(0).randn(2, 6, 5) for name in "QKV"}
+    ready = operator.prepare(arrays, chosen(None, dict(options)), {})
+    keep = [*kept, "head_outputs"]
+    tiled = execute.carry_out(ready.derivation, ready.given, keep=keep, tile=(4, 3))
+    assert {shape[1] == 5 for shape in shapes} == {scaled}
+    whole = execute.carry_out(ready.derivation, ready.given)
+    assert (tiled.compiled, whole.compiled) == (True, False)
+    shapes.clear()
+    monkeypatch.setattr(execute, "exp_for", lambda dtype, count: np.exp)
+    execute.carry_out(ready.derivation, ready.given, keep=keep, tile=(4, 3))
+    assert 5 not in {shape[1] for shape in shapes}  # no bit of it changes
+    for name in keep:
+        np.testing.assert_allclose(tiled.values[name], whole.values[name], atol=1e-14)
 
 
 @pytest.mark.parametrize("asked", ["off", *["on"] * NUMBA])

@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -27,7 +28,7 @@ from attnctl.math.engine import blas
 from attnctl.math.engine.compiled import Exp
 from attnctl.math.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
-from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, RowWise, Softmax
+from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, MatMulT, RowWise, Scale, Softmax
 from attnctl.math.ops.chunks import ByChunk
 
 Lead = tuple[int, ...]
@@ -153,6 +154,8 @@ class Stretch:
         largest scores of a row tell early how it can be summed.
         """
         *cells, softmax, mix = self.steps
+        if self.exp is not np.exp and cells[0].name not in self.kept:
+            cells = scale_queries(cells)
         seen = self.visible_keys(lead, rows)
         for start in reversed(range(seen.start, seen.stop, keys)):
             stop = min(start + keys, seen.stop)
@@ -231,6 +234,17 @@ def stretch_of(steps: Iterable[Step]) -> list[Step]:
         [step for step in scores if (step.name == WEIGHTS) == last] for last in (False, True)
     )
     return [*before, *rows, *weights, *mixing]
+
+
+def scale_queries(cells: list[Step]) -> list[Step]:
+    """These steps with Q / √d_k before Q Kᵀ, not after it: the same scores but for rounding, sooner."""
+    match cells:
+        case [Step(op=MatMulT()) as scores, Step(op=Scale(factor=None)) as scaled, *rest]:
+            if [step for step in cells if scores.name in step.inputs] == [scaled]:
+                q, k = scores.inputs
+                queries = replace(scores, op=scaled.op, inputs=(q,), axes=(*scores.axes[:-1], "d_k"))
+                return [queries, replace(scaled, op=scores.op, inputs=(scores.name, k)), *rest]
+    return cells
 
 
 def after_head(step: Step) -> tuple[str, ...]:
