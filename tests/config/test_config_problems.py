@@ -5,11 +5,22 @@ from pathlib import Path
 import pytest
 
 from attnctl.base.errors import AttnError
+from attnctl.base.values import flow
+from attnctl.inputs.config.fields import FIELDS
 from attnctl.inputs.config.load import load, parse
+from attnctl.inputs.config.rules import RULE_SETTINGS
 from attnctl.inputs.config.schema import validate
 
 HERE = Path(__file__).parent
 PROBLEMS = sorted((HERE / "problems").glob("*.yaml"))
+
+RULES = sorted(RULE_SETTINGS, key=lambda each: not each.switch)
+EVERY = {
+    "[every rule]": [flow(each.in_config) for each in RULES],
+    "[every rule's key]": [each.name for each in RULES if not each.switch],
+    "[every key]": list(FIELDS),
+}
+"""What stands in the expected messages for a list of all that there are."""
 
 GOES_ON = " (in what begins on line 1)"
 ALIKE = (
@@ -26,10 +37,12 @@ def problems_in(text):
 
 @pytest.mark.parametrize("path", PROBLEMS, ids=lambda path: path.stem)
 def test_every_problem_has_its_line_path_and_remedy(path):
-    expected = path.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    expected = path.with_suffix(".txt").read_text(encoding="utf-8")
+    for what, names in EVERY.items():
+        expected = expected.replace(what, f"{', '.join(names[:-1])} or {names[-1]}")
     with pytest.raises(AttnError) as caught:
         parse(path.read_bytes(), path.name, HERE)
-    assert list(caught.value.problems) == expected
+    assert list(caught.value.problems) == expected.splitlines()
 
 
 @pytest.mark.parametrize(
