@@ -15,8 +15,9 @@ from attnctl.base.words import all_of
 from attnctl.drawing.show.looks import find_ties
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
-from attnctl.math.names import CHUNK_LOGSUMEXP, HEAD_OUTPUTS, LOGSUMEXP, WEIGHTS
-from attnctl.math.ops import Copy, Given, Hide, MatMul, Merge, Project, Repeat, Shares
+from attnctl.math.names import CHUNK_LOGSUMEXP, DELTA, HEAD_OUTPUTS, LOGSUMEXP, TABLE, WEIGHTS
+from attnctl.math.ops import Copy, Given, Hide, MatMul, Merge, Project, Repeat, Scale, Shares
+from attnctl.math.ops.scores import SoftmaxBack
 from attnctl.verbs.story.claims import (
     Blind,
     Claim,
@@ -24,6 +25,7 @@ from attnctl.verbs.story.claims import (
     Hidden,
     Mix,
     NotFinite,
+    Pull,
     TopKeys,
     Unchanged,
     Unmixed,
@@ -45,6 +47,10 @@ MIXING = "Each query adds up the rows of {1}, each times its weight."
 
 GIVEN = "{name} are {formula}."
 """What is said of several that were given alike."""
+
+BEGINS = "{name} is {formula}: how the loss follows each number of what attention gives."
+SCALED_BACK = "A score moves the loss as much as its scaled one does, times what it was scaled by."
+"""What is said of a gradient that is begun with, and of that by what was scaled."""
 
 OPTIONAL = re.compile(r"\[([^\]]*{(\d)}[^\]]*)\]")
 """A part of a sentence that is about an input which may not be there."""
@@ -114,6 +120,10 @@ def what_happens(steps: Sequence[Step]) -> str:
     words = step.op.words
     if step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul):
         words = MIXING
+    elif is_slope(step.name) and isinstance(step.op, Given):
+        words = BEGINS
+    elif is_slope(step.name) and isinstance(step.op, Scale):
+        words = SCALED_BACK
     elif several and isinstance(step.op, Given):
         words = GIVEN
     words = OPTIONAL.sub(lambda part: part[1] if int(part[2]) < len(step.inputs) else "", words)
@@ -122,6 +132,11 @@ def what_happens(steps: Sequence[Step]) -> str:
         for names in zip(*(each.inputs for each in steps), strict=True)
     )
     return words.format(*read, op=step.op, name=all_of(each.name for each in steps), formula=step.formula)
+
+
+def is_slope(name: str) -> bool:
+    """True for the gradient by a step, which says how the loss moves with it."""
+    return name in TABLE and bool(TABLE[name].gradient) and name != DELTA
 
 
 def plainly(name: str) -> str:
@@ -144,14 +159,14 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         if len(steps) > 1:
             return Chapter(tuple(steps), happens)
         claims = tuple(self.claims(step))
-        told = sum(isinstance(claim, TopKeys | Mix) for claim in claims)
+        told = sum(isinstance(claim, TopKeys | Mix | Pull) for claim in claims)
         named = sum(len(claim.rows) for claim in claims if isinstance(claim, Blind | Empty | Unmixed))
         return Chapter((step,), happens, claims, self.row_count(step) - told - named)
 
     def row_count(self, step: Step) -> int:
         """The number of rows that could be told of a step, one by one; 0 where it is told as a whole."""
-        if step.name == WEIGHTS:
-            return int(np.prod(self.trace[WEIGHTS].shape[:-1]))
+        if step.name == WEIGHTS or self.pulls_on(step):
+            return int(np.prod(self.trace[step.name].shape[:-1]))
         return len(self.mixed_rows(step)) if self.is_mixture(step) else 0
 
     def claims(self, step: Step) -> Iterator[Claim]:
@@ -159,7 +174,7 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         array = self.trace[step.name]
         if array.dtype == bool or not array.size:
             return
-        scores = step.name.endswith("scores")
+        scores = step.name.endswith("scores") and not is_slope(step.name)
         nothing = scores or step.name in {CHUNK_LOGSUMEXP, LOGSUMEXP}  # −∞ is of what sees nothing
         strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
         if strange.any():
@@ -169,15 +184,19 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
             yield from islice(self.looks(step, array), MOST_ROWS)
         elif self.is_mixture(step):
             yield from self.mixes(step)
+        elif self.pulls_on(step):
+            yield from islice(self.pulls(step, array), MOST_ROWS)
         else:
-            if isinstance(step.op, Hide) or (scores and np.isneginf(array).any()):
+            hides = isinstance(step.op, Hide) and scores
+            if hides or (scores and np.isneginf(array).any()):
                 yield self.hidden(step, array)
-            if not isinstance(step.op, Hide):
+            if not hides:
                 yield from self.of_the_whole(step, array)
 
     def of_the_whole(self, step: Step, array: Array) -> Iterator[Claim]:
         """A claim on how a step differs from what it was made of, or how far its numbers reach."""
-        changes = not isinstance(step.op, Copy | Given | Merge | Repeat | Shares) and step.inputs
+        as_it_is = is_slope(step.name) or isinstance(step.op, Copy | Given | Merge | Repeat | Shares)
+        changes = step.inputs and not as_it_is
         if isinstance(step.op, Copy) or (changes and step.inputs[0] in self.trace):
             before = self.trace.arrays.get(step.inputs[0])
             found = None if before is None else largest_change(step.name, step.inputs[0], array, before)
@@ -233,6 +252,19 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         others = np.delete(scores, list(keys))
         larger = not others.size or own.min() > others.max()
         return tuple(map(float, own)) if larger and np.isfinite(own).all() else ()
+
+    def pulls_on(self, step: Step) -> bool:
+        """True for gradients of scores whose weights are recorded."""
+        return isinstance(step.op, SoftmaxBack) and step.inputs[0] in self.trace
+
+    def pulls(self, step: Step, array: Array) -> Iterator[Pull]:
+        """A claim for each row that has weights, on the score that moves the loss most."""
+        for row in np.ndindex(*array.shape[:-1]):
+            weights, gradients = self.trace[step.inputs[0]][row], array[row]
+            if np.isfinite(gradients).all() and weights.any():
+                most = weights.argmax() if not gradients.any() else np.abs(gradients).argmax()
+                others = tuple(int(key) for key in np.flatnonzero(weights) if key != most)
+                yield Pull(step.name, row, int(most), float(gradients[most]), others)
 
     def is_mixture(self, step: Step) -> bool:
         """True for outputs that weights made of values."""

@@ -124,6 +124,17 @@ class Unmixed:
 
 
 @dataclass(frozen=True)
+class Pull:
+    """The key whose score moves the loss most in a row, by how much, and the keys it takes weight from."""
+
+    step: str
+    row: Cell
+    key: int
+    gradient: float
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class NotFinite:
     """The number of NaN and ∞ in a step (−∞ in scores is a hidden key, and none of these)."""
 
@@ -132,7 +143,18 @@ class NotFinite:
 
 
 Claim = (
-    Extremes | AllAlike | Moved | Unchanged | Hidden | Blind | Empty | TopKeys | Mix | Unmixed | NotFinite
+    Extremes
+    | AllAlike
+    | Moved
+    | Unchanged
+    | Hidden
+    | Blind
+    | Empty
+    | TopKeys
+    | Mix
+    | Unmixed
+    | Pull
+    | NotFinite
 )
 
 

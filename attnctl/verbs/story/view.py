@@ -16,7 +16,7 @@ from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, percent
 from attnctl.drawing.show.sheet import heads_of
 from attnctl.drawing.show.view import formula_of, shape_of
-from attnctl.verbs.story.chapters import Chapter, Story, plainly
+from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
 from attnctl.verbs.story.claims import (
     AllAlike,
     Blind,
@@ -27,6 +27,7 @@ from attnctl.verbs.story.claims import (
     Mix,
     Moved,
     NotFinite,
+    Pull,
     TopKeys,
     Unchanged,
     Unmixed,
@@ -125,6 +126,8 @@ class Writer(Namer):
                 return self.mix(claim)
             case Hidden():
                 return self.hidden(claim)
+            case Pull():
+                return self.pull(claim)
             case Blind(step, rows):
                 start = f"{plural(len(rows), 'row')} may look at nothing, and all weights are 0"
                 return f"{start}: {self.rows(step, rows)}."
@@ -140,6 +143,8 @@ class Writer(Namer):
     def of_the_whole(self, claim: Claim) -> str:
         """The sentences on a step as a whole."""
         match claim:
+            case Extremes(step) if is_slope(step):
+                return self.slopes(claim)
             case Extremes(step, largest, most, smallest, least, whole):
                 high, low = self.cell(step, largest), self.cell(step, smallest)
                 reach = f"The largest {'' if whole else 'finite '}number is {number(most)} at {high}"
@@ -201,6 +206,26 @@ class Writer(Namer):
             parts.append(f"{percent(claim.rest)} of others")
         return f"{self.row(claim.step, claim.row)} is {all_of(parts)}."
 
+    def pull(self, claim: Pull) -> str:
+        """A sentence on what raising a score does."""
+        who, key = self.row(claim.step, claim.row), self.keys((claim.key,))
+        if not claim.others and not claim.gradient:
+            return f"{who} sees {key} alone: raising its score changes no weight."
+        others = self.keys(claim.others) if claim.others else "the sink"
+        taken = f"{who}: raising the score of {key} by a little takes weight from {others}"
+        return f"{taken}, and {moves(claim.gradient)}."
+
+    def slopes(self, claim: Extremes) -> str:
+        """A sentence on the numbers that raise the loss most, and lower it most."""
+        name, _, through = claim.step.removeprefix("d_").partition("_through_")
+        ends = ((claim.largest, claim.most), (claim.smallest, claim.least))
+        said = [
+            f"raising {self.cell(name, cell)} by a little {moves(slope)}" for cell, slope in ends if slope
+        ]
+        start = f"Through {through}, " if through else ""
+        text = f"{start}{'; '.join(said)}."
+        return text[0].upper() + text[1:]
+
     # --- names ---
 
     def cell(self, step: str, cell: tuple[int, ...]) -> str:
@@ -212,6 +237,13 @@ class Writer(Namer):
         named = [self.row(step, row) for row in rows[:MOST_KEYS]]
         more = len(rows) - len(named)
         return "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
+
+
+def moves(slope: float) -> str:
+    """How a loss follows a number with this gradient."""
+    if not slope:
+        return "leaves the loss as it is"
+    return f"{'raises' if slope > 0 else 'lowers'} the loss by {number(abs(slope))} times as much"
 
 
 def number(value: float) -> str:
