@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import attnctl
+from attnctl.verbs.story import story
 
 BY = r"(?:(raises|lowers) the loss by ([-−\d.e]+) times as much|leaves the loss as it is)"
 SLOPE = re.compile(rf"[Rr]aising (\w+\[[^]]*\]) by a little {BY}")
@@ -35,7 +36,7 @@ def signed(way, size):
 
 def test_every_slope_is_how_the_loss_moves():
     trace = attnctl.run("I love AI", backward=True, **OPTIONS)
-    told = flat(str(attnctl.story(trace, [name for name in trace if "_through_" not in name])))
+    told = flat(str(story(trace, [name for name in trace if "_through_" not in name])))
     found = SLOPE.findall(told)
     assert {cell.split("[")[0] for cell, _, _ in found} >= {"Q", "K", "V", "X", "W_Q", "W_O", "scores"}
     for cell, way, size in found:

@@ -262,9 +262,10 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         for row in np.ndindex(*array.shape[:-1]):
             weights, gradients = self.trace[step.inputs[0]][row], array[row]
             if np.isfinite(gradients).all() and weights.any():
-                most = weights.argmax() if not gradients.any() else np.abs(gradients).argmax()
+                most = np.abs(gradients).argmax() if gradients.any() else weights.argmax()
                 others = tuple(int(key) for key in np.flatnonzero(weights) if key != most)
-                yield Pull(step.name, row, int(most), float(gradients[most]), others)
+                has_all = bool(weights[most] == 1)
+                yield Pull(step.name, row, int(most), float(gradients[most]), others, has_all)
 
     def is_mixture(self, step: Step) -> bool:
         """True for outputs that weights made of values."""

@@ -125,13 +125,17 @@ class Unmixed:
 
 @dataclass(frozen=True)
 class Pull:
-    """The key whose score moves the loss most in a row, by how much, and the keys it takes weight from."""
+    """The key whose score moves the loss most in a row, by how much, and the keys it takes weight from.
+
+    A key that has all the weight takes it from nothing.
+    """
 
     step: str
     row: Cell
     key: int
     gradient: float
     others: tuple[int, ...]
+    has_all: bool
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ class Writer(Namer):
     def pull(self, claim: Pull) -> str:
         """A sentence on what raising a score does."""
         who, key = self.row(claim.step, claim.row), self.keys((claim.key,))
-        if not claim.others and not claim.gradient:
+        if claim.has_all:
             return f"{who} sees {key} alone: raising its score changes no weight."
         others = self.keys(claim.others) if claim.others else "the sink"
         taken = f"{who}: raising the score of {key} by a little takes weight from {others}"
