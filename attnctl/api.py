@@ -368,6 +368,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     timeout: float | None = None,
     save: str | PathLike[str] | None = None,
     progress: Progress | None = None,
+    backward: bool | str | Callable[..., Any] = False,
 ) -> Conformance:
     """Hold an attention function to a suite of cases: what is right, what is wrong and why.
 
@@ -376,8 +377,10 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     says or that are found out; `head_sizes`, `multiple_of` and `mask_shape` say what else it takes,
     `always` the options of `attend` that are on whatever it is called with. What else it can do is read
     from its signature, `names` says theirs -> ours, `returns` what comes back, the output first. `claims`
-    and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. Raises
-    AttnError where the function cannot be called, and for names that there are not.
+    and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. With
+    `backward` gradients are judged, too: those of torch or jax, of a target that takes d_output by name
+    and returns (dq, dk, dv), or of another such function that `backward` names. Raises AttnError where
+    the function cannot be called, and for names that there are not.
     """
     from attnctl.verbs.conform.claims import make_request
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
@@ -404,9 +407,13 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         dtypes=dtypes,
         quick=quick,
         save=None if save is None else fspath(save),
+        backward=bool(backward),
     )
-    made, name = make_target(target, framework, device, timeout)
-    return run_suite(made, name, wanted, progress)
+    made, name = make_target(target, framework, device, timeout, backward=bool(backward))
+    apart = None
+    if not isinstance(backward, bool):
+        apart, _ = make_target(backward, framework, device, timeout, backward=True)
+    return run_suite(made, name, wanted, progress, apart)
 
 
 def check_words(*sentences: object) -> None:

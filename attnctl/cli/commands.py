@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from inspect import cleandoc
 from types import SimpleNamespace
@@ -112,19 +112,22 @@ def first_sentence(text: str) -> str:
     return f"{before if len(before.split()) > 3 and rest else short}."
 
 
-LEFT_OUT = {"--dask": "local"}
+LEFT_OUT = {"--dask": "local", "--backward": "its own"}
 """The options whose value may be left out, and what it then is."""
 
 
-def with_values(args: list[str]) -> list[str]:
-    """The arguments, with a value after each option that stands without the one it may have."""
+def with_values(args: list[str], taking: Collection[str]) -> list[str]:
+    """The arguments, with a value after each option that stands without the one it may have.
+
+    `taking` are the options that take one at all.
+    """
     out = []
     for number, arg in enumerate(args):
         out.append(arg)
         if arg == "--":
             return [*out, *args[number + 1 :]]
         following = args[number + 1 : number + 2]
-        if arg in LEFT_OUT and (not following or following[0].startswith("-")):
+        if arg in LEFT_OUT and arg in taking and (not following or following[0].startswith("-")):
             out.append(LEFT_OUT[arg])
     return out
 
@@ -137,7 +140,8 @@ class Command(Documented, TyperCommand):
         if EVERYTHING in (args[: args.index("--")] if "--" in args else args):
             ctx.meta[EVERYTHING] = True
             args = ["--help"]
-        return super().parse_args(ctx, with_values(args))
+        params = [each for each in self.get_params(ctx) if not getattr(each, "is_flag", False)]
+        return super().parse_args(ctx, with_values(args, {name for each in params for name in each.opts}))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The arguments, then each section of options; or one section of what is used daily."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
+from attnctl.cli.commands import LEFT_OUT
 from attnctl.cli.options import SECTIONS, command, findings_option, option
 from attnctl.verbs.conform.conventions import USUAL
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
@@ -43,6 +45,13 @@ class TargetOptions(NamedTuple):
     returns: Annotated[
         str | None,
         option("What it returns, in order, like output,logsumexp; - is not judged.", metavar="NAME,…"),
+    ] = None
+    backward: Annotated[
+        str | None,
+        option(
+            "Judge gradients, too: those of torch or jax, of a target that takes d_output, or of TARGET2.",
+            metavar="[TARGET2]",
+        ),
     ] = None
     framework: Annotated[
         str | None,
@@ -145,6 +154,12 @@ def conform(
     as a part of that. Every call runs in a process apart with a time limit. Failing cases are made
     smaller and saved, each with the command that runs it again.
 
+    With --backward gradients are judged as outputs are. TARGET2, or a target that takes d_output, is a
+    function that takes by name what it needs of d_output, q, k, v, output, logsumexp, delta and the
+    options, and returns dq, dk and dv, as a tuple or under these names; a command finds them in its
+    file and writes these names. Gradients that differ from call to call are wrong only where --claims
+    say deterministic: true.
+
     A command reads Q, K and V, each (batch, head, n, d), from the file {in} and writes its output to
     {out}: .npz, or with {in.safetensors} and {out.safetensors} that. What else its file is to hold
     (causal, scale, …) the features of --claims say.
@@ -156,18 +171,31 @@ def conform(
     from attnctl.formats import write_found
     from attnctl.verbs.conform.target import make_target
 
+    target, how = take_backward(target, how)
     if not target:
         raise AttnError("no TARGET; give module:function, file.py:function, or -- CMD {in} {out}")
     if what.suite and what.replay:
         raise AttnError("--replay: it runs one case; leave out --suite")
+    if what.suite and how.backward:
+        raise AttnError(f"--backward: the cases of {what.suite} have outputs alone; leave out --suite")
     files, printed = files_for("conform", output)
     request = read_request(target, how, what, report, given=arrays, always=always)
     framework = how.framework or "numpy"
     options = request.claims.features if is_command(target) else ()
-    made, name = make_target(
-        target_words(target), framework, how.device, how.timeout, request.jobs, options
+    call = partial(
+        make_target,
+        framework=framework,
+        device=how.device,
+        timeout=how.timeout,
+        jobs=request.jobs,
+        options=options,
+        backward=request.backward,
     )
-    found = run_cases(made, name, request, what)
+    made, name = call(target_words(target))
+    apart = (
+        None if how.backward in {None, LEFT_OUT["--backward"]} else call(target_words([how.backward]))[0]
+    )
+    found = run_cases(made, name, request, what, apart)
     write_found("conform", [found], files)
     show(found, report, printed=printed)
     if found.agrees is None:
@@ -175,7 +203,16 @@ def conform(
     return Exit.OK if found.agrees else Exit.DIFFERS
 
 
-def run_cases(target: Target, name: str, request: Request, what: SuiteOptions) -> Conformance:
+def take_backward(target: list[str] | None, how: TargetOptions) -> tuple[list[str] | None, TargetOptions]:
+    """Take what follows --backward for the TARGET where there is no other."""
+    if target or how.backward in {None, LEFT_OUT["--backward"]}:
+        return target, how
+    return [str(how.backward)], how._replace(backward=LEFT_OUT["--backward"])
+
+
+def run_cases(
+    target: Target, name: str, request: Request, what: SuiteOptions, apart: Target | None
+) -> Conformance:
     """Run the one case of a file, the cases of a published suite, or every feature."""
     from attnctl.cli.progress import progress
     from attnctl.verbs.conform.published import run_published
@@ -184,10 +221,10 @@ def run_cases(target: Target, name: str, request: Request, what: SuiteOptions) -
 
     with progress("cases") as moved:
         if what.replay:
-            return replay(target, name, request, what.replay, read_saved(what.replay))
+            return replay(target, name, request, what.replay, read_saved(what.replay), apart)
         if what.suite:
             return run_published(target, name, request, what.suite, moved)
-        return run(target, name, request, moved)
+        return run(target, name, request, moved, apart)
 
 
 def is_command(target: list[str]) -> bool:
@@ -234,6 +271,7 @@ def read_request(
         save=None if what.replay or what.suite else report.save or FOLDER,
         called=called,
         jobs=what.jobs or 1,
+        backward=how.backward is not None,
     )
 
 
@@ -250,6 +288,8 @@ def list_flags(how: TargetOptions, what: SuiteOptions) -> list[str]:
     flags = [
         each for name, value in given.items() if value is not None for each in (f"--{name}", str(value))
     ]
+    if how.backward is not None:
+        flags += ["--backward", *([] if how.backward == LEFT_OUT["--backward"] else [how.backward])]
     return flags + [each for pair in how.map or [] for each in ("--map", pair)]
 
 

@@ -15,9 +15,18 @@ from attnctl.inputs.config.settings import LENGTHS, Settings
 from attnctl.inputs.plan.variant import variant
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Rotary, Variant
-from attnctl.math.names import BIAS, MASK
+from attnctl.math.names import BIAS, HEAD_OUTPUTS, MASK, WEIGHTS, gradient_of
+from attnctl.math.ops import Given
 from attnctl.math.rules import PerBatch, Rule
 from attnctl.verbs.conform.conventions import NOTHING, TYPES, Conventions
+
+INPUTS = ("Q", "K", "V")
+COTANGENT = gradient_of(HEAD_OUTPUTS)
+"""The gradient of the loss by the output, which a backward pass begins with."""
+
+FORWARD = (HEAD_OUTPUTS,)
+GRADIENTS = tuple(map(gradient_of, INPUTS))
+"""The outputs of a forward and of a backward pass that are judged, in order."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,13 @@ class Problem:
     offset: PerBatch = 0
     always: Settings = NOTHING
     """The attention that is always on, whatever is passed."""
+    outputs: tuple[str, ...] = FORWARD
+    """The steps that a call is asked for."""
+
+    @property
+    def backward(self) -> bool:
+        """Gradients are asked for."""
+        return self.outputs != FORWARD
 
     @property
     def starts(self) -> Array:
@@ -129,6 +145,10 @@ class Problem:
     @property
     def scores(self) -> tuple[int, int, int, int]:
         return self.case.batch, self.case.heads, self.case.queries, self.case.keys
+
+    @property
+    def output_shape(self) -> tuple[int, int, int, int]:
+        return *self.scores[:3], self.case.d_v
 
     def draw(self, name: str, *shape: int) -> Array:
         """Normal numbers for one array, rounded to the type."""
@@ -154,7 +174,7 @@ class Problem:
 
     @property
     def meant(self) -> Settings:
-        return replace(self.always, scale=self.scale, rules=tuple(self.rules))
+        return replace(self.always, scale=self.scale, rules=tuple(self.rules), backward=self.backward)
 
     @property
     def variant(self) -> Variant:
@@ -166,6 +186,22 @@ class Problem:
     @property
     def derivation(self) -> Derivation:
         return self.variant.derivation
+
+    def carry_out(self) -> dict[str, Array]:
+        """Every step in float64."""
+        values: dict[str, Array] = {}
+        with np.errstate(all="ignore"):
+            for step in self.derivation:
+                own = isinstance(step.op, Given)
+                inputs = [values[name] for name in step.inputs]
+                values[step.name] = self.arrays[step.name] if own else step.op.apply(*inputs)
+        return values
+
+    def draw_cotangent(self) -> None:
+        """Normal numbers for the gradient by the output, 0 by the output of a query that sees no key."""
+        drawn = self.draw(COTANGENT, *self.output_shape)
+        weights = replace(self, outputs=FORWARD).carry_out()[WEIGHTS]
+        self.arrays[COTANGENT] = np.where(weights.any(axis=-1, keepdims=True), drawn, 0.0)
 
 
 # --- Q, K and V ---

@@ -6,6 +6,7 @@
     without: [bias]                         # taken, but not claimed: skipped
     conventions: {causal corner: bottom-right}
     returns: [output, logsumexp]            # what comes back, in order; - is not judged
+    deterministic: true                     # gradients have the same bits in every call
     head_sizes: [64, 128]                   # and multiple_of, layout, mask_shape, as the options say them
     always: {causal: true, window: [3, 0]}  # what is on whatever it is called with
 
@@ -23,7 +24,7 @@ from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input
-from attnctl.base.values import BadValueError, Path, json_path, shown
+from attnctl.base.values import SWITCH, BadValueError, Path, json_path, shown
 from attnctl.base.words import suggest
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.settings import Settings
@@ -44,6 +45,8 @@ class Claims:
     without: tuple[str, ...] = ()
     conventions: Mapping[str, str] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
+    deterministic: bool = False
+    """Gradients have the same bits in every call."""
     declared: Declared = Declared()  # noqa: RUF009  (frozen)
 
 
@@ -63,6 +66,7 @@ def read_claims(path: str) -> Claims:
         tuple(map(str, data.get("without", ()))),
         {str(name): str(value) for name, value in data.get("conventions", {}).items()},
         tuple(map(str, data.get("returns", ()))),
+        SWITCH(data["deterministic"]) if "deterministic" in data else False,
         Declared(**FORM(pick_declared(data))),
     )
 
@@ -103,7 +107,7 @@ LISTS = {
 }
 """The keys of claims that hold lists: the names there are, and what is expected."""
 
-CLAIM_KEYS = ("features", "without", "conventions", "returns", *FORM.keys)
+CLAIM_KEYS = ("features", "without", "conventions", "returns", "deterministic", *FORM.keys)
 
 
 def claims_problems(data: Any) -> Problems:
@@ -119,6 +123,11 @@ def claims_problems(data: Any) -> Problems:
             yield from list_problems(key, value)
         elif key == "conventions":
             yield from conventions_problems(key, value)
+        elif key == "deterministic":
+            try:
+                SWITCH(value)
+            except BadValueError as wrong:
+                yield from (((key, *place), words) for place, words in wrong.problems)
         else:
             yield from unknown_claim((key,), key, CLAIM_KEYS)
 
@@ -194,6 +203,8 @@ class Request:
     called: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """The words of the command line that name the target, before --replay FILE and after it."""
     jobs: int = 1
+    backward: bool = False
+    """Gradients are asked for."""
 
     @property
     def conventions(self) -> dict[str, str]:
@@ -217,6 +228,7 @@ def make_request(  # noqa: PLR0913  (everything that can be asked)
     save: str | None = None,
     called: tuple[Sequence[str], Sequence[str]] = ((), ()),
     jobs: int = 1,
+    backward: bool = False,
 ) -> Request:
     """Read what is asked for. Raises AttnError with every name that there is not.
 
@@ -246,6 +258,7 @@ def make_request(  # noqa: PLR0913  (everything that can be asked)
         save=save,
         called=(tuple(called[0]), tuple(called[1])),
         jobs=jobs,
+        backward=backward,
     )
 
 

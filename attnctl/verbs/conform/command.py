@@ -21,10 +21,10 @@ from attnctl.base.files import note_input
 from attnctl.math import Array
 from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
 from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall
-from attnctl.verbs.conform.invoke import environment, repeat, to_numpy
+from attnctl.verbs.conform.invoke import environment, order_gradients, repeat, to_numpy, widen
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import kill, quote_last_words
-from attnctl.verbs.conform.signature import PARTS, Parameter
+from attnctl.verbs.conform.signature import HANDED, PARTS, Parameter
 
 PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
 """{in} and {out}, or {in.safetensors} and {out.npz}; .npz where nothing is said."""
@@ -42,6 +42,8 @@ class Program(Target):
     options: Sequence[str] = ()
     """The options that it is said to take: arrays of these names are in its file."""
     limit: float = 20.0
+    backward: bool = False
+    """It gives gradients: what it takes of the forward is in its file, too."""
     unclaimed = "its --claims do not name it"
     refuses = frozenset({"exit"})
     cannot = MappingProxyType(dict.fromkeys(("memory layouts", "inputs kept", "out"), IN_A_FILE))
@@ -61,13 +63,14 @@ class Program(Target):
             for part in (PARTS if name == "cache" else OPTIONS[name].theirs[:1])
         ]
         self.parameters = [Parameter(name, required=True) for name in "QKV"]
-        self.parameters += [Parameter(name) for name in dict.fromkeys(named)]
+        handed = [theirs[0] for theirs in HANDED.values()] if self.backward else []
+        self.parameters += [Parameter(name) for name in dict.fromkeys([*handed, *named])]
 
     def call(self, call: TargetCall) -> Answer:
         first = self.call_once(call)
         if call.times == 1 or first.error:
             return first
-        again = repeat(lambda: self.call_once(call), first.outputs, call.times, call.seconds)
+        again = repeat(lambda: self.call_once(call), first.compared, call.times, call.seconds)
         return replace(first, repeats=again)
 
     def call_once(self, call: TargetCall) -> Answer:
@@ -78,12 +81,14 @@ class Program(Target):
             arrays |= {
                 name: np.asarray(value) for name, value in call.keywords.items() if value is not None
             }
-            write_arrays(
-                files["in"], {name: cast(each, call.dtype) for name, each in arrays.items()}, call.dtype
-            )
+            own = {
+                name: cast(each, widen(call.dtype) if name in call.wide else call.dtype)
+                for name, each in arrays.items()
+            }
+            write_arrays(files["in"], own, call.dtype, call.wide)
             if failure := self.run(words, call.fill):
                 return failure
-            return read_answer(files["out"])
+            return read_answer(files["out"], call.gives)
 
     def place_files(self, folder: Path) -> tuple[list[str], dict[str, Path]]:
         files: dict[str, Path] = {}
@@ -125,8 +130,8 @@ def cast(array: Array, dtype: str) -> Array:
     return array.astype(NUMPY.get(dtype, dtype)) if array.dtype.kind == "f" else array
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str) -> None:
-    """Write arrays as .npz or .safetensors, which has a bfloat16."""
+def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequence[str] = ()) -> None:
+    """Write arrays as .npz or .safetensors, which has a bfloat16 for all but the `wide` ones."""
     if path.suffix == ".npz":
         np.savez(path, **arrays)  # type: ignore[arg-type]  # every name is an array's
         return
@@ -135,7 +140,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str) -> None:
     at = 0
     for name, array in sorted(arrays.items(), key=lambda each: -each[1].dtype.itemsize):
         kind, piece = SAFETENSORS[array.dtype.name], np.ascontiguousarray(array).tobytes()
-        if dtype == "bfloat16" and array.dtype.kind == "f":
+        if dtype == "bfloat16" and array.dtype.kind == "f" and name not in wide:
             halves = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32) >> 16
             kind, piece = "BF16", halves.astype(np.uint16).tobytes()
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [at, at + len(piece)]}
@@ -146,8 +151,8 @@ def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
 
 
-def read_answer(path: Path) -> Answer:
-    """Read the output of a file: head_outputs, output, or the first array."""
+def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
+    """Read the output of a file: head_outputs, output, or the first array; or gradients of these names."""
     from attnctl.store import arrays
 
     if not path.is_file():
@@ -156,6 +161,10 @@ def read_answer(path: Path) -> Answer:
         found = arrays(path)
     except AttnError as error:
         return Answer(error="unreadable", message=str(error).replace(str(path), "its output"))
+    if gives:
+        gradients = tuple(map(to_numpy, order_gradients(found, gives)))
+        first = next(iter(found.values()), np.zeros(0))
+        return Answer(gradients=gradients, dtype=first.dtype.name)
     name = next((each for each in (HEAD_OUTPUTS, OUTPUT) if each in found), next(iter(found), None))
     if name is None:
         return Answer(error="unreadable", message="its output holds no array")

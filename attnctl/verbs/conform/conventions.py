@@ -28,6 +28,7 @@ TYPES: dict[str, Precision] = {
 """The types that a target is called with, the finest first."""
 
 CORNER, HIDDEN_ROWS, PADDING = "causal corner", "rows that see nothing", "NaN in padding"
+HIDDEN_GRADIENTS = "gradients of rows that see nothing"
 LENGTHS_CORNER = "causal with key lengths"
 SLIDING, AHEAD, FLOAT_MASK = "sliding window", "ahead of a sliding window", "float mask"
 MASK_KIND, MASK_SHAPE, TRUE = "mask", "mask shape", "true in a mask"
@@ -41,6 +42,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
     CORNER: ("top-left", "bottom-right"),
     LENGTHS_CORNER: ("first key", "each length"),
     HIDDEN_ROWS: ("zeros", "NaN", "mean"),
+    HIDDEN_GRADIENTS: ("zeros", "NaN"),
     PADDING: ("hidden", "spreads"),
     SLIDING: ("W", "W + 1"),
     AHEAD: ("none", "the same", "all"),

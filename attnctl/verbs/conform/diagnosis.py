@@ -19,10 +19,10 @@ from attnctl.math.ops import Given
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits, read_output
-from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
 from attnctl.verbs.conform.conventions import TRUE, TYPES
 from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
-from attnctl.verbs.conform.judge import Expected, compare_output, expect, judge_answer
+from attnctl.verbs.conform.judge import Expected, compare_output, expect, judge_answer, name_output
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 MOST_CASES = 3
@@ -77,7 +77,7 @@ def search_cause(suite: Suite, results: Sequence[CaseResult]) -> Cause:
         results = results if no_use else [drawn, *results]
     quick = (
         explain_unsteady, explain_memory, explain_degenerate, explain_coarse_numbers, explain_by_check,
-        explain_coarse_inside,
+        explain_factor, explain_coarse_inside,
     )  # fmt: skip
     slow = explain_by_pairs, explain_nan
     for result, explain in (*product(results, quick), *product(results[:1], slow)):
@@ -145,14 +145,15 @@ def explain_unsteady(suite: Suite, result: CaseResult, output: Array) -> Cause |
 def explain_memory(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain numbers that follow what memory held before the call."""
     other = suite.run(result.case, fill=OTHER)
-    beside = suite.output_of(other)
+    beside = suite.outputs_in(other).get(result.judgement.output)
     if beside is None:
         return None
+    what = name_output(result.judgement.output)
     count = int(((output != beside) & ~(np.isnan(output) & np.isnan(beside))).sum())
     if count == output.size and not np.ptp(beside):
-        return Cause("output-not-written", "nothing is written to the output: it holds what memory held")
+        return Cause("output-not-written", f"nothing is written to {what}: it holds what memory held")
     words = (
-        f"{count} of {output.size} numbers of the output follow what memory held before the call: "
+        f"{count} of {output.size} numbers of {what} follow what memory held before the call: "
         "they are never written, or what is there is added to or read first"
     )
     return Cause("memory-not-written", words) if count else None
@@ -162,7 +163,11 @@ def explain_degenerate(suite: Suite, result: CaseResult, output: Array) -> Cause
     """Explain outputs that have nothing to do with attention: zeros, or the mean of V."""
     problem = suite.problem(result.case)
     if not output.any():
-        return Cause("zeros", "the output is all zeros: nothing was written to it")
+        return Cause(
+            "zeros", f"{name_output(result.judgement.output)} is all zeros: nothing was written to it"
+        )
+    if result.judgement.output != HEAD_OUTPUTS:
+        return None
     values = expect(problem).steps
     name = next(each for each in ("V_shared", "present_value", "V") if each in values)
     v = values[name].value
@@ -174,10 +179,22 @@ def explain_degenerate(suite: Suite, result: CaseResult, output: Array) -> Cause
     return None
 
 
+def explain_factor(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
+    """Explain gradients that are right but for a factor, as no mistake of a known kind makes it."""
+    name = result.judgement.output
+    wanted = suite.expect(result.case).outputs[name]
+    factor = float((output * wanted.value).sum() / np.square(wanted.value).sum())
+    if name not in GRADIENTS or not factor or not compare_output(wanted, output / factor).right:
+        return None
+    return Cause("gradient-factor", f"{name} is {factor:.4g} times what it should be: leave the factor out")
+
+
 def explain_nan(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain NaN or ∞ that no known mistake gives."""
     count = int((~np.isfinite(output)).sum())
-    words = f"{count} of {output.size} numbers of the output are NaN or infinite"
+    words = (
+        f"{count} of {output.size} numbers of {name_output(result.judgement.output)} are NaN or infinite"
+    )
     return Cause("nan-output", words) if count else None
 
 
@@ -226,7 +243,10 @@ def check_answer(problem: Problem, found: dict[str, Array], *, pairs: bool) -> C
 
 
 def record_answer(suite: Suite, result: CaseResult, output: Array) -> Iterator[dict[str, Array]]:
-    """Record an answer as steps: with its weights, alone, and as heads side by side."""
+    """Record an answer as steps: with its weights, alone, and as heads side by side; or its gradients."""
+    if result.judgement.output in GRADIENTS:
+        yield suite.outputs_in(result)
+        return
     weights = read_weights(suite, result.case)
     if weights is not None:
         yield {WEIGHTS: weights, HEAD_OUTPUTS: output}
@@ -285,7 +305,9 @@ def explain_coarse(suite: Suite, result: CaseResult, output: Array, names: Seque
     wanted = suite.expect(result.case)
     for name in names:
         if TYPES[name].bits < TYPES[result.case.dtype].bits:
-            ratio = compare_output(expect_in_type(wanted, name), output).ratio
+            ratio = compare_output(
+                expect_in_type(wanted, name).outputs[result.judgement.output], output
+            ).ratio
             if LEAST_ROUNDING < ratio <= 1:
                 words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
                 return Cause(LOW_PRECISION, words)

@@ -20,6 +20,7 @@ SMALL = replace(BASE, batch=1, heads=2, kv_heads=2, queries=7, keys=7)
 ATTENTION, LENGTHS, HEAD_SIZES = "attention", "lengths", "head sizes"
 OTHER_D_V, GROUPED, LARGE, LAYOUTS = "d_v ≠ d_k", "grouped heads", "large scores", "memory layouts"
 REPEATABLE, INPUTS_KEPT, PAIRS, RANDOM = "repeatable", "inputs kept", "pairs", "random"
+REPEATABLE_GRADIENTS = "repeatable gradients"
 
 CONVENTIONS = "conventions"
 
@@ -35,6 +36,7 @@ NAMES = (
     PAIRS,
     RANDOM,
     REPEATABLE,
+    REPEATABLE_GRADIENTS,
     INPUTS_KEPT,
     CONVENTIONS,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.inputs.arrays.foreign import variable_of
 from attnctl.math import Array
+from attnctl.math.names import gradient_of
 from attnctl.verbs.conform.call import (
     NAN,
     NUMPY,
@@ -26,6 +28,7 @@ from attnctl.verbs.conform.call import (
     have_same_bits,
     largest_gap,
 )
+from attnctl.verbs.conform.signature import INPUTS, PACKED
 
 
 def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework) -> Answer:
@@ -46,16 +49,39 @@ def call_once(
 ) -> tuple[Answer, Any]:
     """Return the answer of one call, and its result as it is. Raises what the target raises."""
     with fill_memory(call.fill, call.numbers, lambda block: framework.give(block, call.dtype)):
-        result = function(*ready.inputs, **ready.keywords)
+        result, back = framework.carry_out(function, ready)
     outputs = read_outputs(result)
     if call.out:
         outputs = (to_numpy(ready.given[call.out]), *outputs[1:])
     first = first_array(result)
     dtype = str(getattr(first, "dtype", "")).rpartition(".")[-1]
-    return Answer(outputs, ready.find_changed(), dtype=dtype), result
+    if call.gives:
+        back = name_gradients(result, call.gives)
+        outputs = ()
+    return Answer(outputs, tuple(map(to_numpy, back)), ready.find_changed(), dtype=dtype), result
+
+
+def name_gradients(result: Any, names: Sequence[str]) -> Sequence[Any]:
+    """Return the gradients that a backward pass returns, in the order of these names."""
+    if isinstance(result, Mapping):
+        return order_gradients(result, names)
+    return result if isinstance(result, (tuple, list)) else (result,)
+
+
+def order_gradients(found: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
+    """Order gradients that have names: dq, d_Q, grad_q or q.grad; None for one that is not there."""
+    ours = {
+        gradient_of(symbol): each
+        for name, each in found.items()
+        for symbol, theirs in [*INPUTS.items(), (PACKED, (PACKED.lower(),))]
+        if variable_of(name).lower() in theirs
+    }
+    return [found.get(name, ours.get(name)) for name in names]
 
 
 def first_array(result: Any) -> Any:
+    if isinstance(result, Mapping):
+        result = tuple(result.values())
     return result[0] if isinstance(result, (tuple, list)) and result else result
 
 
@@ -74,6 +100,33 @@ class Framework:
 
     name: str = "numpy"
     device: str = ""
+
+    @property
+    def goes_back(self) -> bool:
+        """It gives gradients of what is computed in it."""
+        return self.name != "numpy"
+
+    def carry_out(self, function: Callable[..., Any], ready: PreparedCall) -> tuple[Any, Sequence[Any]]:
+        """Return the result of a function, and the gradients by its inputs where they are asked for."""
+        if ready.cotangent is None:
+            return function(*ready.inputs, **ready.keywords), ()
+        if self.name == "torch":
+            result = function(*ready.inputs, **ready.keywords)
+            leaves = [*ready.inputs, *(ready.keywords[name] for name in ready.names)]
+            grad = import_module("torch").autograd.grad
+            found = grad(first_array(result), leaves, ready.cotangent, allow_unused=True)
+            return result, [
+                0 * each if one is None else one for each, one in zip(leaves, found, strict=True)
+            ]
+
+        def of_inputs(*leaves: Any) -> tuple[Any, Any]:
+            named = dict(zip(ready.names, leaves, strict=False))
+            result = function(*(() if named else leaves), **{**ready.keywords, **named})
+            return first_array(result), result
+
+        leaves = [*ready.inputs, *(ready.keywords[name] for name in ready.names)]
+        _, back, result = import_module("jax").vjp(of_inputs, *leaves, has_aux=True)
+        return result, back(ready.cotangent)
 
     def give(self, array: Array, dtype: str) -> Any:
         """Return an array of the library, numbers in the type, integers and truth values as they are."""
@@ -133,6 +186,10 @@ class PreparedCall:
     """Every array, by name."""
     before: dict[str, bytes]
     """The bits of those that are to stay as they are."""
+    names: tuple[str, ...] = ()
+    """The keywords of the inputs, where they are not given by place."""
+    cotangent: Any = None
+    """The gradient by the output, where those by the inputs are asked for."""
 
     def find_changed(self) -> tuple[str, ...]:
         return tuple(
@@ -140,11 +197,16 @@ class PreparedCall:
         )
 
 
+def widen(dtype: str) -> str:
+    """The type that kernels keep sums in: float32, or what is wider."""
+    return "float64" if dtype == "float64" else "float32"
+
+
 def prepare_call(call: TargetCall, framework: Framework) -> PreparedCall:
     """Make the arrays of a call anew, in memory as it asks for."""
     kind = np.dtype(NUMPY.get(call.dtype, call.dtype))
 
-    def cast(value: Any, memory: str) -> Any:
+    def cast(value: Any, memory: str, kind: Any = kind) -> Any:
         if not isinstance(value, np.ndarray):
             return value
         own = value.astype(kind) if value.dtype.kind == "f" else value.copy()
@@ -156,18 +218,30 @@ def prepare_call(call: TargetCall, framework: Framework) -> PreparedCall:
     names = "QKV" if len(call.inputs) > 1 else ("QKV",)
     memories = ["plain" if call.memory == "broadcast" and name == "Q" else call.memory for name in names]
     owned = {name: cast(each, how) for name, each, how in zip(names, call.inputs, memories, strict=True)}
-    more = {name: cast(value, "plain") for name, value in call.keywords.items()}
+    wide = widen(call.dtype)
+    more = {
+        name: cast(value, "plain", np.dtype(wide) if name in call.wide else kind)
+        for name, value in call.keywords.items()
+    }
     arrays = owned | {name: value for name, value in more.items() if isinstance(value, np.ndarray)}
     if call.out:
         arrays[call.out].view(np.uint8)[...] = call.fill
-    given = {name: framework.give(array, call.dtype) for name, array in arrays.items()}
+    given = {
+        name: framework.give(array, wide if name in call.wide else call.dtype)
+        for name, array in arrays.items()
+    }
     inputs = [given[name] for name in names]
+    cotangent = None
+    if call.cotangent is not None:
+        cotangent = framework.give(cast(call.cotangent, "plain"), call.dtype)
+        for each in inputs if framework.name == "torch" else ():
+            each.requires_grad_()
     keywords = {name: given.get(name, value) for name, value in more.items()}
     if call.names:
         keywords |= dict(zip(call.names, inputs, strict=True))
         inputs = []
     before = {name: bits_of(to_numpy(array)) for name, array in given.items() if name != call.out}
-    return PreparedCall(inputs, keywords, given, before)
+    return PreparedCall(inputs, keywords, given, before, call.names, cotangent)
 
 
 M_PERTURB = -6
@@ -225,7 +299,8 @@ def repeat_call(
     """
     negative = replace(call, inputs=tuple(-each for each in call.inputs))
     call_once(function, call, framework, prepare_call(negative, framework))
-    reused = not call.out and not have_same_bits(read_outputs(result)[:1], answer.outputs[:1])
+    kept = bool(call.out or answer.gradients)
+    reused = not kept and not have_same_bits(read_outputs(result)[:1], answer.outputs[:1])
     arrays = prepare_call(call, framework)
 
     def again() -> Answer:
@@ -242,22 +317,25 @@ def repeat_call(
             arrays = prepare_call(call, framework)
         return found
 
-    return replace(repeat(again, answer.outputs, call.times, call.seconds), reused=reused)
+    return replace(repeat(again, answer.compared, call.times, call.seconds), reused=reused)
 
 
 def repeat(again: Callable[[], Answer], first: Sequence[Any], times: int, seconds: float) -> Repeats:
     """Make a call `times` times in all, as long as the time lasts, and compare it with the first."""
     calls, others, apart = 1, 0, 0.0
+    farthest: tuple[Any, ...] = ()
     until = monotonic() + seconds
     while calls < times and monotonic() < until:
         answer = again()
         calls += 1
         if answer.error:
             return Repeats(calls, others, apart, failed=f"{answer.error}: {answer.message}".rstrip(": "))
-        if not have_same_bits(first, answer.outputs):
+        if not have_same_bits(first, answer.compared):
             others += 1
-            apart = max(apart, largest_gap(first, answer.outputs))
-    return Repeats(calls, others, apart)
+            gap = largest_gap(first, answer.compared)
+            if gap >= apart:
+                apart, farthest = gap, answer.compared
+    return Repeats(calls, others, apart, farthest=farthest)
 
 
 def spoil(output: Any) -> None:

@@ -2,28 +2,42 @@
 
 The derivation is carried out in float64 on inputs that were rounded to the type, and a few times
 more with every result rounded at random in that type (`attnctl.evidence.rounding`): so far off is
-plain attention in that type. A number may be off by `FACTOR` times that scatter and one rounding, all
+plain attention in that type. What a backward pass reads of the forward, the output and the weights,
+is rounded so before it is read. A number may be off by `FACTOR` times that scatter and one rounding, all
 numbers together by `typical` times the scatter. The ratio is what a case is off by, as a part of what
 it may be: above 1 it is wrong. Where rounding hides a good part of how the numbers vary, a
-right answer is no evidence.
+right answer is no evidence. The output is judged first, then the gradients by Q, K and V.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf, sqrt
 
 import numpy as np
 
+from attnctl.base.words import all_of
 from attnctl.evidence.judge import root_mean_square, spread
-from attnctl.evidence.rounding import FACTOR, Known, carry_rounding, exactly, typical
+from attnctl.evidence.precision import FLOAT32
+from attnctl.evidence.rounding import (
+    FACTOR,
+    Known,
+    carry_rounding,
+    exactly,
+    noise,
+    pool_scatter,
+    squared_distance,
+    typical,
+)
 from attnctl.math import Array
-from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
+from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Given
-from attnctl.verbs.conform.call import Answer, read_output
-from attnctl.verbs.conform.case import Problem
+from attnctl.verbs.conform.call import Answer, read_answer, shapes_beside
+from attnctl.verbs.conform.case import GRADIENTS, Problem
 from attnctl.verbs.conform.conventions import AXES, TYPES
-from attnctl.verbs.conform.layout import axes_in, axes_out, lay_out, read_back
+from attnctl.verbs.conform.layout import axes_in, read_back
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -39,22 +53,47 @@ NEGLIGIBLE = 1e-30
 
 
 @dataclass(frozen=True)
+class ExpectedOutput:
+    """One output of a case, over (batch, head, row, column), and the error allowed in it."""
+
+    name: str
+    dtype: str
+    value: Array
+    scatter: Array
+    rows: Array
+    """The rows (batch, head, row) that are judged: of the output those that see a key."""
+    independent: int
+    """The rows whose errors have nothing to do with each other: queries at most."""
+
+    @cached_property
+    def allowed(self) -> Array:
+        precision = TYPES[self.dtype]
+        size = np.where(np.isfinite(self.value), np.abs(self.value), 0.0)
+        rows = np.abs(size).max(axis=-1, keepdims=True)
+        least = ULPS * precision.unit * np.maximum(size, rows * 2.0**-4) + precision.smallest
+        return FACTOR * self.scatter + least
+
+    @property
+    def blurred(self) -> float:
+        """The error that rounding may give, as a part of how the numbers vary."""
+        told = self.rows[..., None] & np.isfinite(self.scatter)
+        numbers = self.value[np.broadcast_to(told, self.value.shape)]
+        return FACTOR * root_mean_square(self.scatter[told]) / spread(numbers)
+
+
+@dataclass(frozen=True)
 class Expected:
-    """The steps of attention in one case, and the error allowed in the output."""
+    """The steps of attention in one case, and the outputs that are judged."""
 
     problem: Problem
     steps: dict[str, Known]
-    output: Array
-    scatter: Array
-    allowed: Array
+    outputs: Mapping[str, ExpectedOutput]
     seen: Array
     """The rows (batch, head, query) that see a key."""
 
     @property
-    def blurred(self) -> float:
-        told = self.seen[..., None] & np.isfinite(self.scatter)
-        numbers = self.output[np.broadcast_to(told, self.output.shape)]
-        return FACTOR * root_mean_square(self.scatter[told[..., 0]]) / spread(numbers)
+    def output(self) -> Array:
+        return self.steps[HEAD_OUTPUTS].value
 
 
 @dataclass(frozen=True)
@@ -63,11 +102,14 @@ class Judgement:
 
     ratio: float
     """The worst difference, as a part of what is allowed; NaN and wrong shapes are ∞."""
-    evidence: bool = True
-    """A right answer of this case is evidence."""
+    shows: tuple[str, ...] = ()
+    """The outputs of which a right answer is evidence: rounding does not hide them."""
     words: str = ""
     """The error in words, where the answer is wrong."""
-    at: tuple[int, ...] | None = None
+    output: str = HEAD_OUTPUTS
+    """The first output that is wrong, or the worst."""
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    """The ratio of each output."""
     extra: int | None = None
     """The place of an output behind the first that is wrong."""
 
@@ -75,83 +117,148 @@ class Judgement:
     def right(self) -> bool:
         return self.ratio <= 1.0
 
+    @property
+    def evidence(self) -> bool:
+        return bool(self.shows)
+
 
 def expect(problem: Problem) -> Expected:
     """Carry out the derivation in float64, and in the type with random rounding."""
     unit = TYPES[problem.case.dtype].unit
+    sums = min(unit, FLOAT32.unit) * (1 + sqrt(problem.case.d_k))
     steps: dict[str, Known] = {}
+    again: dict[str, Known] = {}
     for step in problem.derivation:
         if isinstance(step.op, Given):
             steps[step.name] = exactly(problem.arrays[step.name])
-        else:
-            steps[step.name] = carry_rounding(
-                step.op, [steps[name] for name in step.inputs], unit, step.name
-            )
-    known = steps[HEAD_OUTPUTS]
-    scatter = scatter_of(known)
-    precision = TYPES[problem.case.dtype]
-    size = np.where(np.isfinite(known.value), np.abs(known.value), 0.0)
-    rows = np.abs(size).max(axis=-1, keepdims=True)
-    allowed = FACTOR * scatter + ULPS * unit * np.maximum(size, rows * 2.0**-4) + precision.smallest
+            continue
+        read = {**steps, **again} if TABLE[step.name].gradient else steps
+        inputs = [read[name] for name in step.inputs]
+        steps[step.name] = run_once(carry_rounding(step.op, inputs, unit, step.name))
+        if step.name in {WEIGHTS, DELTA} and LOGSUMEXP in steps:
+            again[step.name] = make_again(steps[step.name], steps[LOGSUMEXP].value, sums, step.name)
     seen: Array = np.asarray(steps[WEIGHTS].value.any(axis=-1))
-    return Expected(problem, steps, known.value, scatter, allowed, seen)
+    scatters = scatter_together({name: steps[name] for name in problem.outputs})
+    outputs = {}
+    for name, scatter in scatters.items():
+        value = steps[name].value
+        rows = np.ones(value.shape[:-1], dtype=bool) if name in GRADIENTS else seen
+        independent = min(int(seen.sum()), int(rows.sum()))
+        outputs[name] = ExpectedOutput(name, problem.case.dtype, value, scatter, rows, independent)
+    return Expected(problem, steps, outputs, seen)
+
+
+def make_again(known: Known, total: Array, unit: float, name: str) -> Known:
+    """The weights as a backward pass makes them again: exp(s − L), of an L stored in float32 or better.
+
+    All of a row are off by one factor, which softmax never is: its shares add up to 1. So is a delta that
+    is made of them.
+    """
+    size = np.where(np.isfinite(total), total, 0.0) * unit
+
+    def run(number: int) -> Array:
+        off = 1.0 + size * noise(f"{name} again", number, size.shape)
+        return known.run(number) * (off if known.value.ndim == off.ndim else off[..., None])
+
+    return replace(known, run=run)
+
+
+def run_once(known: Known) -> Known:
+    """Carry a run out once for all that read it; only the latest is kept."""
+    kept: dict[int, Array] = {}
+
+    def run(number: int) -> Array:
+        if number not in kept:
+            kept.clear()
+            kept[number] = known.run(number)
+        return kept[number]
+
+    return replace(known, run=run)
+
+
+def scatter_together(steps: Mapping[str, Known]) -> dict[str, Array]:
+    """Return the scatter of several steps, whose runs have most in common."""
+    runs = RUNS if all(each.value.size < MANY for each in steps.values()) else FEWER_RUNS
+    squares = {name: np.zeros(each.value.shape) for name, each in steps.items()}
+    with np.errstate(all="ignore"):
+        for number in range(runs):
+            for name, each in steps.items():
+                squares[name] += squared_distance(each.run(number), each.value)
+        return {name: pool_scatter(squares[name] / runs, each.value, runs) for name, each in steps.items()}
 
 
 def scatter_of(known: Known) -> Array:
-    return known.scatter_in(RUNS if known.value.size < MANY else FEWER_RUNS)
+    return scatter_together({"": known})[""]
 
 
 def judge_answer(wanted: Expected, answer: Answer) -> Judgement:
-    """Judge the first output of an answer."""
+    """Judge the outputs of an answer that it is asked for, the first of them first."""
     if answer.error:
         named = answer.error not in {"not called", "hang", "crash", "exit"}
         words = f"{answer.error}: {answer.message}" if named else answer.message
         return Judgement(inf, words=words.rstrip(": "))
-    found = answer.outputs[0] if answer.outputs else None
-    if found is None:
-        return Judgement(inf, words="it returns no array")
-    given = read_output(wanted.problem, answer)
-    if given is None:
-        return Judgement(inf, words=describe_shape(wanted, found))
-    if given.dtype.kind not in "fiu":
-        return Judgement(inf, words=f"the output has the type {given.dtype}")
-    return compare_output(wanted, given)
+    given = read_answer(wanted.problem, answer)
+    found = [judge_output(wanted, name, given.get(name), answer) for name in wanted.outputs]
+    ratios = {each.output: each.ratio for each in found}
+    wrong = [each for each in found if not each.right]
+    if not wrong:
+        worst = max(found, key=lambda each: each.ratio, default=Judgement(0.0))
+        return replace(worst, shows=tuple(name for each in found for name in each.shows), ratios=ratios)
+    right = [each.output for each in found if each.right and each.output in GRADIENTS]
+    beside = f"; {all_of(right)} {'is' if len(right) == 1 else 'are'} right" if right else ""
+    return replace(wrong[0], words=wrong[0].words + beside, ratios=ratios)
 
 
-def describe_shape(wanted: Expected, found: Array) -> str:
-    """Describe the shape of an output, and name the layout in which it would be right."""
+def judge_output(wanted: Expected, name: str, given: Array | None, answer: Answer) -> Judgement:
+    if given is not None and given.dtype.kind not in "fiu":
+        return Judgement(inf, words=f"{name_output(name)} has the type {given.dtype}", output=name)
+    if given is not None:
+        return compare_output(wanted.outputs[name], given)
+    found, asked = shapes_beside(wanted.problem, answer, name)
+    words = f"it returns no array for {name_output(name)}"
+    if found is not None:
+        words = f"{name_output(name)} has the shape {list(found.shape)}, not {list(asked)}"
+        words += suggest_layout(wanted, found) if name == HEAD_OUTPUTS else ""
+    return Judgement(inf, words=words, output=name)
+
+
+def name_output(name: str) -> str:
+    return "the output" if name == HEAD_OUTPUTS else f"the gradient {name}"
+
+
+def suggest_layout(wanted: Expected, found: Array) -> str:
+    """Name the layout in which an output of another shape would be right."""
     layout, heads = wanted.problem.conventions.layout, wanted.problem.case.heads
-    want = list(lay_out(wanted.output, axes_out(layout)).shape)
     read = {axes: read_back(found, axes, heads) for axes in AXES}
     other = next(
         (axes for axes, out in read.items() if out is not None and out.shape == wanted.output.shape), None
     )
-    hint = f"; if that is how it answers, say --layout {axes_in(layout)}:{other}" if other else ""
-    return f"the output has the shape {list(found.shape)}, not {want}{hint}"
+    return f"; if that is how it answers, say --layout {axes_in(layout)}:{other}" if other else ""
 
 
-def compare_output(wanted: Expected, found: Array) -> Judgement:
-    """Judge an output (batch, head, query, d_v)."""
-    rows = np.broadcast_to(wanted.seen[..., None], found.shape)
-    gap = np.where(rows, np.abs(found - wanted.output), 0.0)
+def compare_output(wanted: ExpectedOutput, found: Array) -> Judgement:
+    """Judge an output (batch, head, row, column)."""
+    name, value = name_output(wanted.name), wanted.value
+    rows = np.broadcast_to(wanted.rows[..., None], found.shape)
+    gap = np.where(rows, np.abs(found - value), 0.0)
     broken = rows & ~np.isfinite(found)
     if broken.any():
         at = tuple(int(i) for i in np.argwhere(broken)[0])
-        return Judgement(inf, words=f"the output is {found[at]} at {list(at)}", at=at)
+        return Judgement(inf, words=f"{name} is {found[at]} at {list(at)}", output=wanted.name)
     ratios = np.where(rows & np.isfinite(wanted.allowed), gap / wanted.allowed, 0.0)
     at = tuple(int(i) for i in np.unravel_index(int(ratios.argmax()), ratios.shape))
     worst = float(ratios[at])
     told = rows & (wanted.scatter > NEGLIGIBLE) & np.isfinite(wanted.scatter)
-    slack = ULPS * TYPES[wanted.problem.case.dtype].unit * np.abs(wanted.output)
+    slack = ULPS * TYPES[wanted.dtype].unit * np.abs(value)
     together = root_mean_square(np.maximum(gap - slack, 0.0)[told] / wanted.scatter[told])
-    ratio = max(worst, together / typical(int(wanted.seen.sum())))
-    evidence = wanted.blurred < HIDDEN and bool(wanted.seen.any())
+    ratio = max(worst, together / typical(wanted.independent))
+    shows = (wanted.name,) if wanted.blurred < HIDDEN and wanted.rows.any() else ()
     if ratio <= 1:
-        return Judgement(ratio, evidence, at=at)
+        return Judgement(ratio, shows, output=wanted.name)
     words = (
-        f"the output is {found[at]:.6g} at {list(at)} and should be {wanted.output[at]:.6g} "
+        f"{name} is {found[at]:.6g} at {list(at)} and should be {value[at]:.6g} "
         f"(off by {gap[at]:.2g}, {wanted.allowed[at]:.2g} allowed)"
     )
     if worst <= 1:
-        words = f"the outputs are off together by {ratio:.2g} times what rounding explains"
-    return Judgement(ratio, evidence, words, at)
+        words = f"the numbers of {name} are off together by {ratio:.2g} times what rounding explains"
+    return Judgement(ratio, shows, words, wanted.name)

@@ -18,7 +18,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array
 from attnctl.math.names import PAST_KEY, PAST_VALUE
 from attnctl.math.rules import RULES, Alibi, Causal, Padding, Softcap, Window, alibi_slopes
-from attnctl.verbs.conform.case import FILLS, Case, Problem, keys_before
+from attnctl.verbs.conform.case import FILLS, FORWARD, Case, Problem, keys_before
 from attnctl.verbs.conform.conventions import NOTHING, Conventions
 
 Ask = Callable[[Problem, Any], None]
@@ -220,9 +220,14 @@ OPTIONS: dict[str, KernelOption] = {
 """Every option by our name."""
 
 
-def make_problem(case: Case, conventions: Conventions, always: Settings = NOTHING) -> Problem:
-    """Draw the arrays of a case and lay its options down, beside the attention that is always on."""
-    problem = Problem(case, conventions, {}, scale=always.scale, always=always)
+def make_problem(
+    case: Case, conventions: Conventions, always: Settings = NOTHING, outputs: Sequence[str] = FORWARD
+) -> Problem:
+    """Draw the arrays of a case and lay its options down, beside the attention that is always on.
+
+    `outputs` are the steps that a call is asked for.
+    """
+    problem = Problem(case, conventions, {}, scale=always.scale, always=always, outputs=tuple(outputs))
     alone = conventions.masked == "the mask alone" and {"mask", "float_mask"} & case.option_values.keys()
     problem.rules = [rule for rule in always.rules if not (alone and isinstance(rule, Causal))]
     problem.offset = keys_before(case, conventions, always.causal_offset)
@@ -235,6 +240,8 @@ def make_problem(case: Case, conventions: Conventions, always: Settings = NOTHIN
         OPTIONS[name].ask(problem, value)
     if case.past:
         split_cache(problem)
+    if problem.backward:
+        problem.draw_cotangent()
     return problem
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from attnctl.inputs.config.settings import NONE
 from attnctl.math import Array
 from attnctl.math.rules import Causal
-from attnctl.verbs.conform.call import NUMPY, Answer, read_output
+from attnctl.verbs.conform.call import NUMPY, Answer, is_readable, read_output
 from attnctl.verbs.conform.case import Case, Problem
 from attnctl.verbs.conform.conventions import (
     ADDED,
@@ -129,7 +129,7 @@ def judge_plain(suite: Suite, dtype: str) -> str:
     answer = suite.call(problem)
     if answer.error in {*ENDINGS, NOT_CALLED} and not suite.is_refusal(answer):
         return ENDED
-    if read_output(problem, answer) is None:
+    if not is_readable(problem, answer):
         return REFUSED
     return RIGHT if is_right(problem, answer) else WRONG
 
@@ -248,7 +248,7 @@ def try_conventions(suite: Suite, case: Case, **conventions: str) -> bool | None
     """Ask whether an answer is right by these conventions; None where the target takes no such call."""
     problem = suite.problem(case, **conventions)
     answer = suite.call(problem)
-    return None if read_output(problem, answer) is None else is_right(problem, answer)
+    return is_right(problem, answer) if is_readable(problem, answer) else None
 
 
 def is_right(problem: Problem, answer: Answer) -> bool:

@@ -70,6 +70,9 @@ class Worker(Target):
     process: subprocess.Popen[bytes] | None = None
     said: IO[bytes] | None = None
 
+    def __post_init__(self) -> None:
+        self.goes_back = self.framework.goes_back
+
     def start(self) -> None:
         """Begin the process and load the target. Raises AttnError where that fails."""
         self.said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)

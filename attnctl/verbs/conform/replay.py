@@ -15,8 +15,7 @@ from attnctl.base.trace import Trace
 from attnctl.base.values import json_path
 from attnctl.drawing.screen.text import shell_line
 from attnctl.inputs.config.settings import Settings
-from attnctl.math.names import HEAD_OUTPUTS
-from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
 from attnctl.verbs.conform.conventions import Conventions
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import Cause, make_intent
@@ -54,7 +53,10 @@ def fails_alike(found: CaseResult, first: CaseResult, suite: Suite) -> bool:
     """Tell whether a case fails as the first does, and could have been right."""
     if found.judgement.right or found.answer.error != first.answer.error:
         return False
-    return suite.expect(found.case).blurred < HIDDEN
+    if (found.judgement.output in GRADIENTS) != (first.judgement.output in GRADIENTS):
+        return False
+    wanted = suite.expect(found.case).outputs
+    return wanted.get(found.judgement.output, next(iter(wanted.values()))).blurred < HIDDEN
 
 
 def list_smaller(case: Case) -> Iterator[Case]:
@@ -129,8 +131,7 @@ def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said:
     except OSError as error:
         raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
     problem = suite.problem(result.case)
-    found = None if result.answer.error else suite.output_of(result)
-    intent = make_intent(problem, {} if found is None else {HEAD_OUTPUTS: np.asarray(found)})
+    intent = make_intent(problem, suite.outputs_in(result))
     header = {
         "conform": describe_case(problem, feature) | {"said": asdict(said)},
         "config": make_config(suite, result),
@@ -181,16 +182,19 @@ def read_saved(path: str) -> Saved:
 
 
 def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Cause | None:
-    """Recall the cause that was found when a case was saved, if its output is still the same."""
+    """Recall the cause that was found when a case was saved, if its outputs are still the same."""
     from attnctl.store import read_one
 
     dump = read_one(path)
     said = dump.header["conform"].get("said")
-    if not wrong or not isinstance(said, dict) or HEAD_OUTPUTS not in dump:
+    if not wrong or not isinstance(said, dict):
         return None
-    wanted = replace(suite.expect(wrong[0].case), output=np.asarray(dump[HEAD_OUTPUTS], dtype=np.float64))
-    now = suite.output_of(wrong[0])
-    if now is None or now.shape != wanted.output.shape or not compare_output(wanted, now).ratio <= 1:
+    wanted, now = suite.expect(wrong[0].case).outputs, suite.outputs_in(wrong[0])
+    if set(now) != set(wanted) or not set(now) <= set(dump):
+        return None
+    before = {name: np.asarray(dump[name], dtype=np.float64) for name in now}
+    same = (compare_output(replace(wanted[name], value=before[name]), now[name]).right for name in now)
+    if not all(same):
         return None
     return Cause(said.get("mistake"), str(said.get("explanation", "")))
 

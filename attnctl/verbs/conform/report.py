@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
 from attnctl.base.display import Displayed
 from attnctl.verbs.conform.call import chance_missed
-from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.case import FORWARD, Case
 from attnctl.verbs.conform.features import INPUTS_KEPT
 
 PASSED, FAILED, SKIPPED, IGNORED, XFAIL = "passed", "failed", "skipped", "ignored", "xfail"
+DIFFERS = "differs"
+"""The status of what is other from call to call, and may be."""
+
+
+def plain(ratio: float | None) -> float | str | None:
+    """A number as JSON has it."""
+    return ratio if ratio is None or isfinite(ratio) else "Infinity"
 
 
 def describe_left_out(left: int, what: str, why: str) -> str:
@@ -52,6 +60,13 @@ class FeatureResult:
     """The reason why it is expected to fail, where someone has said so."""
     calls: int = 0
     """Calls of the same cases, where they were made again and again."""
+    ratios: Mapping[str, float] = field(default_factory=dict)
+    """The same of each output, where gradients are judged too."""
+
+    @property
+    def is_backward(self) -> bool:
+        """Gradients were judged."""
+        return not set(self.ratios) <= {*FORWARD}
 
     def to_dict(self) -> dict[str, Any]:
         failure = self.failure
@@ -63,13 +78,18 @@ class FeatureResult:
             "cases": self.cases,
             "of": self.of,
             "failed": self.failed,
-            "ratio": ratio if ratio is None or isfinite(ratio) else "Infinity",
+            "ratio": plain(ratio),
             "mistake": failure.mistake if failure else None,
             "explanation": (failure.explanation or failure.words) if failure else self.reason or None,
             "replay": failure.replay or None if failure else None,
             **({"case": str(failure.case)} if failure else {}),
             **({"not_run": self.reason} if failure and self.reason else {}),
             **({"known": self.known} if self.known else {}),
+            **(
+                {"ratios": {name: plain(each) for name, each in self.ratios.items()}}
+                if self.is_backward
+                else {}
+            ),
             **({"calls": self.calls, "missed": chance_missed(self.calls)} if self.calls > self.of else {}),
         }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from attnctl.base.words import all_of
 from attnctl.verbs.conform.claims import Request
 from attnctl.verbs.conform.diagnosis import (
     ENDINGS,
@@ -22,12 +23,14 @@ from attnctl.verbs.conform.features import (
     GROUPED,
     INPUTS_KEPT,
     REPEATABLE,
+    REPEATABLE_GRADIENTS,
     Feature,
 )
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import list_broken
 from attnctl.verbs.conform.replay import save_case, shrink, write_replay_line
 from attnctl.verbs.conform.report import (
+    DIFFERS,
     FAILED,
     IGNORED,
     PASSED,
@@ -61,20 +64,28 @@ class FeatureRun:
     refused: int = 0
     ended: int = 0
     """Calls in which the process of the target ended."""
-    evidence: bool = False
-    """Some case is one whose right answer says something."""
+    shown: set[str] = field(default_factory=set)
+    """The outputs of which some case is evidence."""
+    differs: str = ""
+    """The difference of gradients from call to call, where they are right all the same."""
+    ratios: dict[str, float] = field(default_factory=dict)
+    """The worst ratio of each output."""
 
     @property
     def reason(self) -> str:
-        """The reason why some of its cases were not run."""
+        """The reason why some of its cases, or of its outputs, were not judged."""
         left = self.of - self.cases
         what = "refused" if self.refused == left else "not run"
-        return describe_left_out(left, what, self.skipped) if left else ""
+        hidden = [name for name in self.ratios if name not in self.shown and not self.wrong]
+        parts = [describe_left_out(left, what, self.skipped)] if left else []
+        return "; ".join([*parts, *([f"rounding hides {all_of(hidden)}"] if hidden else [])])
 
     def add(self, found: CaseResult) -> None:
         self.cases += 1
         self.ratio = max(found.judgement.ratio, self.ratio or 0.0)
-        self.evidence = self.evidence or found.judgement.evidence
+        self.shown |= {*found.judgement.shows}
+        for name, ratio in found.judgement.ratios.items():
+            self.ratios[name] = max(ratio, self.ratios.get(name, 0.0))
         self.wrong += [] if found.judgement.right else [found]
         self.ended += found.answer.error in ENDINGS
 
@@ -104,10 +115,19 @@ class Results:
             why = run.skipped or "it has no cases"
             return FeatureResult(name, dtype, SKIPPED, of=run.of, reason=why)
         passed = FeatureResult(
-            name, dtype, PASSED, run.cases, run.of, 0, run.ratio, run.reason, calls=run.calls
+            name,
+            dtype,
+            PASSED,
+            run.cases,
+            run.of,
+            0,
+            run.ratio,
+            run.reason,
+            calls=run.calls,
+            ratios=run.ratios,
         )
         if not run.wrong:
-            return passed
+            return replace(passed, status=DIFFERS) if run.differs else passed
         cause = self.explain(run)
         saved = self.save_failure(run, cause)
         failure = Failure(
@@ -132,7 +152,7 @@ class Results:
         name, wrong = run.feature.name, run.wrong
         if self.recalled:
             return self.recalled
-        if name == REPEATABLE:
+        if name in {REPEATABLE, REPEATABLE_GRADIENTS}:
             return explain_repeats(wrong[0].answer)
         if name == INPUTS_KEPT:
             what = ", ".join(wrong[0].answer.changed)
@@ -182,7 +202,7 @@ class Results:
         name, result = run.feature.name, run.wrong[0]
         if self.suite.request.save is None:
             return None
-        if name not in {REPEATABLE, INPUTS_KEPT}:
+        if name not in {REPEATABLE, REPEATABLE_GRADIENTS, INPUTS_KEPT}:
             before = self.small.get(name)
             again = None if before is None else self.suite.run(replace(before.case, dtype=run.dtype))
             if again is None or again.judgement.right:

@@ -13,17 +13,27 @@ from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, MISSED, RATE, Target, chance_missed
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.claims import Request
-from attnctl.verbs.conform.conventions import FLOAT_MASK, OUTPUT_TYPE, TRUTHS
+from attnctl.verbs.conform.conventions import FLOAT_MASK, HIDDEN_GRADIENTS, OUTPUT_TYPE, TRUTHS
 from attnctl.verbs.conform.declared import list_unusual
-from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, diagnose
+from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, diagnose, explain_repeats
 from attnctl.verbs.conform.extra_outputs import describe_extras, judged_places, recognise_extras
-from attnctl.verbs.conform.features import ATTENTION, BASE, INPUTS_KEPT, LENGTHS, REPEATABLE, SMALL, Feature
+from attnctl.verbs.conform.features import (
+    ATTENTION,
+    BASE,
+    INPUTS_KEPT,
+    LENGTHS,
+    REPEATABLE,
+    REPEATABLE_GRADIENTS,
+    SMALL,
+    Feature,
+)
+from attnctl.verbs.conform.judge import judge_answer
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.replay import Saved, recall_cause
 from attnctl.verbs.conform.report import FAILED, IGNORED, SKIPPED, XFAIL, Conformance, FeatureResult
 from attnctl.verbs.conform.results import FeatureRun, Results, judge_conventions
-from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite, start_target
+from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite, start_suite
 
 Progress = Callable[[int, int], None]
 
@@ -45,23 +55,31 @@ COARSER = {"float32", "float16", "bfloat16"}
 """The types of answers of a target that does not have float64."""
 
 
-def run(target: Target, name: str, request: Request, progress: Progress | None = None) -> Conformance:
-    """Hold a target to every feature. Raises AttnError where it cannot be called at all."""
-    with start_target(target, request) as signature:
-        return Run(Suite(target, request, signature), name).carry_out(
-            progress or (lambda _done, _total: None)
-        )
+def run(
+    target: Target,
+    name: str,
+    request: Request,
+    progress: Progress | None = None,
+    apart: Target | None = None,
+) -> Conformance:
+    """Hold a target to every feature; `apart` is what gives its gradients, where it does not.
+
+    Raises AttnError where it cannot be called at all.
+    """
+    with start_suite(target, request, apart) as suite:
+        return Run(suite, name).carry_out(progress or (lambda _done, _total: None))
 
 
-def replay(target: Target, name: str, request: Request, path: str, saved: Saved) -> Conformance:
+def replay(
+    target: Target, name: str, request: Request, path: str, saved: Saved, apart: Target | None = None
+) -> Conformance:
     """Run the case of a file again; the same output has the same cause as before.
 
     Raises AttnError where the target cannot be called.
     """
     case, feature, conventions, always = saved
     request = replace(request, declared=replace(request.declared, always=always))
-    with start_target(target, request) as signature:
-        suite = Suite(target, request, signature)
+    with start_suite(target, request, apart) as suite:
         suite.conventions[case.dtype] = conventions
         lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
         if lacking:
@@ -108,6 +126,7 @@ class Run:
         for dtype in taken:
             seen, declared = self.suite.output_types[dtype], self.request.conventions.get(OUTPUT_TYPE)
             found[dtype] |= describe_output_type(seen, dtype, declared)
+            found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
         results = list(map(Results(self.suite, self.name, runs).of, runs))
         results += [
             each for dtype in taken for each in judge_conventions(self.request, dtype, found[dtype])
@@ -188,11 +207,17 @@ class Run:
             features.random_feature(
                 claimed, lengths=lengths, groups=groups, widths=widths, quick=request.quick
             ),
-            Feature(REPEATABLE, (SMALL, replace(BASE, queries=33, keys=33, seed=1))),
+            *(Feature(name, (SMALL, replace(BASE, queries=33, keys=33, seed=1))) for name in self.repeated),
             Feature(INPUTS_KEPT, (BASE,)),
         ]
         found = [replace(each, skipped=skips.get(each.name, each.skipped)) for each in found]
         return [each for each in found if not request.only or each.name in request.only]
+
+    @property
+    def repeated(self) -> tuple[str, ...]:
+        """The features whose cases are called again and again."""
+        forward = () if self.suite.signature.handed else (REPEATABLE,)
+        return (*forward, REPEATABLE_GRADIENTS) if self.request.backward else forward
 
     def refuse_unequal(self, dtype: str) -> dict[bool, str]:
         """Find out whether more queries than keys, or fewer, are refused, and why."""
@@ -238,12 +263,12 @@ class Run:
         run = FeatureRun(feature, dtype, of=len(cases), skipped=self.refused.get(dtype, ""))
         if run.skipped:
             return run
-        if feature.name in {REPEATABLE, INPUTS_KEPT}:
+        if feature.name in {*self.repeated, INPUTS_KEPT}:
             return self.run_repeatedly(feature, dtype)
         for case in cases:
             if not self.run_case(run, case):
                 break
-        if run.cases and not run.wrong and not run.evidence:
+        if run.cases and not run.wrong and not run.shown:
             return FeatureRun(feature, dtype, of=run.of, skipped="rounding hides it in this type")
         return run
 
@@ -276,8 +301,9 @@ class Run:
         """Make the same call many times, or once where inputs are to be kept."""
         cases = [replace(each, dtype=dtype) for each in feature.cases]
         seconds = QUICK_SECONDS if self.request.quick else SECONDS
-        many = {"times": CALLS, "seconds": seconds} if feature.name == REPEATABLE else {}
-        found = [self.suite.run(case, **many) for case in cases]
+        many = {"times": CALLS, "seconds": seconds} if feature.name in self.repeated else {}
+        forward = feature.name == REPEATABLE
+        found = [self.suite.run(case, forward=forward, **many) for case in cases]
         answered = [
             each
             for each in found
@@ -286,9 +312,21 @@ class Run:
         if not answered:
             return FeatureRun(feature, dtype, of=len(cases), skipped=found[0].judgement.words)
         calls = sum(each.answer.repeats.calls for each in answered)
-        wrong = [each for each in answered if each.answer.error or not each.answer.repeats.same]
+        other = [each for each in answered if each.answer.error or not each.answer.repeats.same]
+        lenient = feature.name == REPEATABLE_GRADIENTS and not self.request.claims.deterministic
+        wrong = [each for each in other if not (lenient and self.is_right_again(each))]
         self.reused |= any(each.answer.repeats.reused for each in answered)
-        return FeatureRun(feature, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
+        run = FeatureRun(feature, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
+        run.differs = "" if wrong or not other else explain_repeats(other[0].answer).explanation
+        return run
+
+    def is_right_again(self, found: CaseResult) -> bool:
+        """The gradients are right that were farthest from those of the first call."""
+        repeats = found.answer.repeats
+        if found.answer.error or repeats.failed:
+            return False
+        again = replace(found.answer, gradients=repeats.farthest)
+        return judge_answer(self.suite.expect(found.case), again).right
 
     def list_notes(self, runs: Sequence[FeatureRun]) -> tuple[str, ...]:
         config = list_unusual(self.request.declared.always)
@@ -299,8 +337,11 @@ class Run:
             out.append(f"Not tried: {', '.join(untried)}: left at the default in every call ({named}).")
         if self.reused:
             out.append("Its output is in the same memory in every call: the next call overwrites it.")
-        if calls := [each.calls for each in runs if each.feature.name == REPEATABLE and each.calls]:
+        if calls := [each.calls for each in runs if each.feature.name in self.repeated and each.calls]:
             out.append(describe_repeats(min(calls)))
+        differing = dict.fromkeys(each.differs for each in runs if each.differs)
+        allowed = "wrong only where --claims say deterministic: true"
+        out += [f"Gradients: {each}; {allowed}." for each in differing]
         return tuple(out)
 
 

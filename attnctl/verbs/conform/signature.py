@@ -8,6 +8,7 @@ from typing import Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import suggest
+from attnctl.math.names import DELTA, LOGSUMEXP, OUTPUT, gradient_of
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import Case, Problem
 from attnctl.verbs.conform.library import Library
@@ -19,6 +20,24 @@ INPUTS = {
     "V": ("v", "value", "values", "xv"),
 }
 """The names of Q, K and V, in lower case."""
+
+HANDED = {
+    gradient_of(OUTPUT): (
+        "d_output",
+        "do",
+        "d_o",
+        "dout",
+        "d_out",
+        "grad_output",
+        "grad_out",
+        "grad_o",
+        "cotangent",
+    ),
+    OUTPUT: ("output", "out", "o"),
+    LOGSUMEXP: ("logsumexp", "lse", "softmax_lse", "l"),
+    DELTA: ("delta",),
+}
+"""The names of what a backward pass takes of the forward, in lower case; the first makes it one."""
 
 NOT_IN_SIGNATURE = "nothing in its signature asks for it"
 
@@ -78,6 +97,8 @@ class CallSignature:
     """Other arguments that it must be given."""
     untried: tuple[str, ...] = ()
     """Its parameters that no call gives a value: what they do is not known."""
+    handed: Mapping[str, str] = field(default_factory=dict)
+    """The keywords of what a backward pass takes of the forward; none of a forward pass."""
 
     @property
     def claimed(self) -> tuple[str, ...]:
@@ -113,9 +134,13 @@ class CallSignature:
 
 
 def read_signature(
-    parameters: Sequence[Parameter] | None, library: Library, renames: Mapping[str, str]
+    parameters: Sequence[Parameter] | None,
+    library: Library,
+    renames: Mapping[str, str],
+    *,
+    backward: bool = False,
 ) -> CallSignature:
-    """Find the keywords of a function; `renames` map theirs to ours and come first.
+    """Find the keywords of a function, which may be a `backward` pass; `renames` map theirs to ours.
 
     Raises AttnError where Q, K and V have no place, or a name that is renamed is not there.
     """
@@ -127,9 +152,10 @@ def read_signature(
     else:
         inputs = find_inputs(parameters, renames)
     refuse_renames(renames)
-    names = [each.name for each in parameters]
+    handed = find_handed([each.name for each in parameters], renames) if backward else {}
+    names = [each.name for each in parameters if each.name not in handed.values()]
     keywords = find_keywords(names, library, renames)
-    must = [each.name for each in parameters if each.required]
+    must = [each.name for each in parameters if each.required and each.name in names]
     sizes = find_sizes(names, must, renames)
     off = {name: OFF[name] for name in must if name in OFF}
     packed = find_packed(names, renames)
@@ -146,12 +172,22 @@ def read_signature(
         if name in keywords.values()
     )
     untried = tuple(name for name in names if name not in {*taken, *OFF})
-    return CallSignature(inputs, keywords, required, library, bool(packed), sizes, off, untried)
+    return CallSignature(inputs, keywords, required, library, bool(packed), sizes, off, untried, handed)
+
+
+def find_handed(names: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
+    """Find the keywords of what a backward pass takes of the forward; nothing where this is none."""
+    found: dict[str, str] = {}
+    for ours, theirs in HANDED.items():
+        mine = [*names_of(ours, renames), *(name for name in names if name.lower() in theirs)]
+        if mine:
+            found[ours] = mine[0]
+    return found if gradient_of(OUTPUT) in found else {}
 
 
 def refuse_renames(renames: Mapping[str, str]) -> None:
     """Raise AttnError for a name of ours that there is not."""
-    known = sorted({*OPTIONS, *PARTS, *INPUTS, *SIZES, PACKED})
+    known = sorted({*OPTIONS, *PARTS, *INPUTS, *SIZES, *HANDED, PACKED})
     for theirs, ours in renames.items():
         if ours not in known:
             raise AttnError(f"--map {theirs}={ours}: attnctl has no {ours}; {suggest(ours, known)}")

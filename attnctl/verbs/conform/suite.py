@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
-from attnctl.verbs.conform.call import Answer, Target, have_same_bits, make_call, read_output
-from attnctl.verbs.conform.case import Case, Problem
+from attnctl.math.names import HEAD_OUTPUTS
+from attnctl.verbs.conform.call import Answer, Target, have_same_bits, make_call, read_answer
+from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
 from attnctl.verbs.conform.claims import Request
 from attnctl.verbs.conform.conventions import (
+    HIDDEN_GRADIENTS,
     MASK_KIND,
     MASK_KINDS,
     MASK_SHAPE,
@@ -40,6 +45,17 @@ MOST_HANGS = 2
 """Calls that may hang before no more are made."""
 
 
+BACKWARD_TAKES = (
+    "a backward pass takes by name what it needs of d_output, q, k, v, output, logsumexp and delta, "
+    "and returns dq, dk and dv"
+)
+
+NO_GRADIENTS = (
+    "--backward: nothing gives gradients; say --framework torch or jax, give the function that computes "
+    "them (--backward file.py:fn), or a target that takes d_output"
+)
+
+
 @dataclass(frozen=True)
 class CaseResult:
     """One case with its answer and the judgement on it."""
@@ -54,9 +70,35 @@ def start_target(target: Target, request: Request) -> Iterator[CallSignature]:
     """Start a target and read its signature, and end it. Raises AttnError where it cannot be called."""
     try:
         target.start()
-        yield read_signature(target.parameters, request.library, request.renames)
+        yield read_signature(target.parameters, request.library, request.renames, backward=request.backward)
     finally:
         target.close()
+
+
+@dataclass(frozen=True)
+class BackwardPass:
+    """The function that gives the gradients of a target that does not give its own."""
+
+    target: Target
+    signature: CallSignature
+
+
+@contextmanager
+def start_suite(target: Target, request: Request, apart: Target | None = None) -> Iterator[Suite]:
+    """Start a target, and what gives its gradients `apart` from it.
+
+    Raises AttnError where one cannot be called, or where gradients are asked for that nothing gives.
+    """
+    with ExitStack() as started:
+        signature = started.enter_context(start_target(target, request))
+        back = None
+        if apart is not None:
+            back = BackwardPass(apart, started.enter_context(start_target(apart, request)))
+            if not back.signature.handed:
+                raise AttnError(f"--backward: it takes no d_output; {BACKWARD_TAKES}")
+        elif request.backward and not (signature.handed or target.goes_back):
+            raise AttnError(NO_GRADIENTS)
+        yield Suite(target, request, signature, back)
 
 
 def limit_sizes(declared: Declared, signature: CallSignature) -> SizeLimits:
@@ -76,6 +118,8 @@ class Suite:
     target: Target
     request: Request
     signature: CallSignature
+    apart: BackwardPass | None = None
+    """What gives the gradients, where the target does not."""
     usual: Conventions = field(init=False)
     """Its conventions in a type where none are found out yet."""
     conventions: dict[str, Conventions] = field(default_factory=dict)
@@ -87,6 +131,8 @@ class Suite:
     """The names of outputs behind the first, by place, as far as they are known."""
     output_types: dict[str, dict[str, Case]] = field(default_factory=dict)
     """By type: the types of outputs, each with the first case that gave it."""
+    nan_gradients: set[str] = field(default_factory=set)
+    """The types in which gradients are NaN where a row sees no key."""
     hangs: int = 0
 
     def __post_init__(self) -> None:
@@ -113,7 +159,16 @@ class Suite:
     def problem(self, case: Case, **otherwise: str) -> Problem:
         """Make the problem of a case in sizes that the target takes, perhaps with other conventions."""
         conventions = replace(self.conventions_in(case.dtype), **otherwise)
-        return make_problem(self.sizes.fit(case, conventions), conventions, self.request.declared.always)
+        fit = self.sizes.fit(case, conventions)
+        return make_problem(fit, conventions, self.request.declared.always, self.outputs_of(fit))
+
+    def outputs_of(self, case: Case) -> tuple[str, ...]:
+        """Name what a call is asked for: the output, gradients, or both."""
+        if self.signature.handed:
+            return GRADIENTS
+        options = case.option_values.keys() | set(self.signature.required)
+        taken = options - {"out"} if self.apart is None else options & {*self.apart.signature.claimed}
+        return FORWARD + GRADIENTS if self.request.backward and taken == options else FORWARD
 
     def fit(self, case: Case) -> Case:
         return self.sizes.fit(case, self.conventions_in(case.dtype))
@@ -121,11 +176,17 @@ class Suite:
     def expect(self, case: Case) -> Expected:
         return expect(self.problem(case))
 
-    def run(self, case: Case, **made: Any) -> CaseResult:
-        """Call the target with a case and judge its answer; `made` says how often, and in what memory."""
+    def run(self, case: Case, *, forward: bool = False, **made: Any) -> CaseResult:
+        """Call the target with a case and judge its answer; `made` says how often, and in what memory.
+
+        With `forward` gradients are not asked for.
+        """
         problem = self.problem(case)
+        if forward:
+            problem.outputs = FORWARD
         answer = self.call(problem, **made)
         wanted = expect(problem)
+        wanted = self.without_hidden_rows(wanted, answer)
         judgement = judge_answer(wanted, answer)
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
@@ -135,19 +196,41 @@ class Suite:
             self.changed.setdefault(case.dtype, found)
         return found
 
+    def without_hidden_rows(self, wanted: Expected, answer: Answer) -> Expected:
+        """Expect no gradients where a row that sees no key makes NaN of them, which is a convention."""
+        declared = self.request.conventions.get(HIDDEN_GRADIENTS)
+        found = read_answer(wanted.problem, answer)
+        broken = any(np.isnan(each).any() for name, each in found.items() if name in GRADIENTS)
+        if wanted.seen.all() or not broken or declared == "zeros":
+            return wanted
+        self.nan_gradients.add(wanted.problem.case.dtype)
+        return replace(
+            wanted, outputs={name: each for name, each in wanted.outputs.items() if name in FORWARD}
+        )
+
     def answer(self, case: Case) -> Answer:
         return self.call(self.problem(case))
 
     def call(self, problem: Problem, **made: Any) -> Answer:
         if self.is_let_be:
             return Answer(error=NOT_CALLED, message=f"it hung {MOST_HANGS} times and is not called again")
-        answer = self.target.call(make_call(problem, self.signature, **made))
+        apart = self.apart if problem.backward else None
+        forward, once = (replace(problem, outputs=FORWARD), {}) if apart else (problem, made)
+        answer = self.target.call(make_call(forward, self.signature, **once))
+        if apart and not answer.error:
+            back = apart.target.call(make_call(problem, apart.signature, **made))
+            changed = (*answer.changed, *back.changed)
+            answer = replace(back, outputs=answer.outputs, changed=changed, dtype=answer.dtype)
         self.hangs += answer.error == "hang"
         return answer
 
     def output_of(self, result: CaseResult) -> Array | None:
-        """Return an output over (batch, head, query, d_v), None where there is none of that shape."""
-        return read_output(self.problem(result.case), result.answer)
+        """Return the output that is wrong, or the worst; None where it has another shape."""
+        return self.outputs_in(result).get(result.judgement.output)
+
+    def outputs_in(self, result: CaseResult) -> dict[str, Array]:
+        """Return the outputs that are there in the right shape."""
+        return read_answer(self.problem(result.case), result.answer)
 
     def is_refusal(self, answer: Answer) -> bool:
         """The target says that it does not take this call."""
@@ -162,6 +245,12 @@ class Suite:
             if each.answer.error:
                 return False
             bare = self.run(each.case.without(option))
-            if bare.answer.error or not have_same_bits(bare.answer.outputs[:1], each.answer.outputs[:1]):
+            if bare.answer.error or not have_same_bits(told_of(bare), told_of(each)):
                 return False
         return True
+
+
+def told_of(result: CaseResult) -> tuple[Any, ...]:
+    """The arrays that are wrong, of which one may follow from an option."""
+    forward = result.judgement.output == HEAD_OUTPUTS
+    return result.answer.outputs[:1] if forward else result.answer.gradients

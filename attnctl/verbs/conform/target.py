@@ -29,10 +29,13 @@ def make_target(
     timeout: float | None = None,
     jobs: int = 1,
     options: Sequence[str] = (),
+    *,
+    backward: bool = False,
 ) -> tuple[Target, str]:
     """Make the target of a function, of a function's name or of a command, and name it.
 
-    The file of a command holds those of `options`. Raises AttnError for what is no target.
+    The file of a command holds those of `options`, and with `backward` what a backward pass takes.
+    Raises AttnError for what is no target.
     """
     raise_all(unknown_names("framework", [framework], FRAMEWORKS))
     own = Framework(framework, device or "")
@@ -47,7 +50,7 @@ def make_target(
         raise AttnError(f"{target!r}: not a target; give a function, or the name of one, module:function")
     if framework != "numpy":
         raise AttnError(f"--framework {framework}: a command reads a file; leave it out")
-    program = Program(target, [name for name in options if name in OPTIONS], limit)
+    program = Program(target, [name for name in options if name in OPTIONS], limit, backward)
     return (program if jobs == 1 else Pool([program] * jobs)), " ".join(target)
 
 
@@ -69,6 +72,7 @@ class InProcess(Target):
 
     def __init__(self, function: Callable[..., Any], framework: Framework) -> None:
         self.function, self.framework = function, framework
+        self.goes_back = framework.goes_back
 
     def start(self) -> None:
         self.parameters = read_parameters(self.function)
@@ -90,6 +94,7 @@ class Pool(Target):
             self.free.put(each)
         first = self.targets[0]
         self.parameters, self.cannot, self.unclaimed = first.parameters, first.cannot, first.unclaimed
+        self.goes_back = first.goes_back
 
     def call(self, call: TargetCall) -> Answer:
         one = self.free.get()

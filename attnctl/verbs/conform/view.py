@@ -10,7 +10,16 @@ from attnctl.base.words import plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Line, Screen, Span
-from attnctl.verbs.conform.report import FAILED, IGNORED, PASSED, SKIPPED, XFAIL, Conformance, FeatureResult
+from attnctl.verbs.conform.report import (
+    DIFFERS,
+    FAILED,
+    IGNORED,
+    PASSED,
+    SKIPPED,
+    XFAIL,
+    Conformance,
+    FeatureResult,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +30,7 @@ SIGNS = {
     IGNORED: ("✗", "X", "bad"),
     SKIPPED: ("–", "-", "aside"),
     XFAIL: ("✗", "X", "aside"),
+    DIFFERS: ("–", "-", "aside"),
 }
 """Each as a sign, as ASCII, and its style."""
 
@@ -76,7 +86,8 @@ def make_cell(result: FeatureResult | None, screen: Screen) -> Span:
         return "", ""
     sign, ascii_sign, style = SIGNS[result.status]
     mark = ascii_sign if screen.ascii_only else sign
-    words = {SKIPPED: "skipped", IGNORED: "ignored"}.get(result.status, format_ratio(result.ratio))
+    plain = result.status in {SKIPPED, IGNORED, DIFFERS}
+    words = result.status if plain else format_ratio(result.ratio)
     if result.failure and result.failure.mistake in {"crash", "exit", "hang", "exception"}:
         words = "raises" if result.failure.mistake == "exception" else result.failure.mistake
     if result.status == XFAIL:
