@@ -2,7 +2,7 @@
 
 Everything is timed in turn with its anchor (A B A B …) and the median of the pairwise ratios is
 printed, so that a machine that drifts or is shared still gives figures that can be compared;
-with --processor it is processor time, of all threads, that is compared, where others keep it busy.
+with --processor-time it is processor time, of all threads, that is compared, where others keep it busy.
 Whole processes are timed from outside; memory is the peak resident size of the process.
 """
 
@@ -40,7 +40,7 @@ def processor_time():
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-CLOCK = processor_time if "--processor" in sys.argv else time.perf_counter
+CLOCK = processor_time if "--processor-time" in sys.argv else time.perf_counter
 
 
 def seconds(work):
@@ -305,7 +305,7 @@ GROUPS = (start_up, attend, memory, weights, dumps, yaml, tables, check)
 
 def main():
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    names = [name for name in sys.argv[1:] if name != "--processor"]
+    names = [name for name in sys.argv[1:] if name != "--processor-time"]
     print(f"| {'what / anchor':48} | ratio | at most |\n|---|---:|---:|")
     for group in GROUPS:
         if not names or group.__name__ in names:
