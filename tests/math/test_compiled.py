@@ -154,6 +154,17 @@ def test_a_cache_that_cannot_be_written(compiles, monkeypatch):
     np.testing.assert_allclose(exp(one, out=one), np.e, rtol=1e-15)
 
 
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [({}, 1000 * 1000), ({"causal": True}, 480 * 480 + 480 * 960 + 40 * 1000)],
+)
+def test_what_no_tile_computes_does_not_count(options, count, monkeypatch):
+    counts = []
+    monkeypatch.setattr(execute, "exp_for", lambda dtype, count: counts.append(count) or np.exp)
+    attnctl.attend({name: np.ones((2, 1000, 1)) for name in "QKV"}, keep=["head_outputs"], **options)
+    assert counts == [2 * count]
+
+
 def test_numba_that_is_told_to_compile_nothing(monkeypatch):
     numba = Broken(compiles=True)
     monkeypatch.setitem(sys.modules, "numba", numba)
