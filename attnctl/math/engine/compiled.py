@@ -85,7 +85,7 @@ def compiled_exp(name: str) -> Exp | None:
 
 
 def exp_by(fill: Callable[[Array], None], x: Array, out: Array) -> Array:
-    """exp(x) in `out`, by a loop over one array: over two it may be no quick one, as they could overlap."""
+    """exp(x) in `out`, by a loop in place: over two arrays, which may overlap, it would not use vectors."""
     if x.ctypes.data != out.ctypes.data:
         np.copyto(out, x)
     fill(out.reshape(-1))
@@ -93,15 +93,15 @@ def exp_by(fill: Callable[[Array], None], x: Array, out: Array) -> Array:
 
 
 def exp_loop(real: Any, whole: Any, high: float, low: float, last: int) -> Callable[[Array], None]:
-    """The loop to compile: exp(s) in place of each s, by what processors do with many numbers at once.
+    """The loop to compile: exp(s) in place of each s, of operations that processors have for vectors.
 
     s = n ln 2 + r with |r| ≤ ½ ln 2 (Cody & Waite 1980), and exp(s) = 2ⁿ (1 + r + r²/2! + …). A number
     added to 1.5 · 2ᵐ, m the bits of a mantissa, is rounded to a whole one, which then stands in the last
     bits of the sum: shifted by m they are the exponent of a power of 2. 2ⁿ is the product of two such
-    powers, as it may be smaller than any that has an exponent of its own.
+    powers: it may be too large or too small to have an exponent itself.
     """
     info = np.finfo(real)
-    bits, bias, shift = whole(info.nmant), whole(info.maxexp - 1), real(1.5 * 2.0**info.nmant)
+    bits, bias, rounder = whole(info.nmant), whole(info.maxexp - 1), real(1.5 * 2.0**info.nmant)
     least, most = real(log(info.smallest_subnormal) - 1), real(log(info.max) + 1)
     per_ln2, half, high, low = map(real, (1 / log(2), 0.5, high, low))
     terms = tuple(real(1 / factorial(i)) for i in reversed(range(last + 1)))
@@ -111,13 +111,13 @@ def exp_loop(real: Any, whole: Any, high: float, low: float, last: int) -> Calla
             s = x[i]
             s = least if s < least else s  # noqa: FURB136  NaN stays what it is
             s = most if s > most else s  # noqa: FURB136
-            n = (s * per_ln2 + shift) - shift
+            n = (s * per_ln2 + rounder) - rounder
             r = s - n * high - n * low
             p = terms[0]
             for term in terms[1:]:
                 p = p * r + term
-            one = n * half + shift
-            other = n - (one - shift) + shift
+            one = n * half + rounder
+            other = n - (one - rounder) + rounder
             a = whole((real(one).view(whole) + bias) << bits).view(real)
             b = whole((real(other).view(whole) + bias) << bits).view(real)
             x[i] = p * a * b
