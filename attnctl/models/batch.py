@@ -1,8 +1,8 @@
 """The attention of every layer on sentences of one length at once.
 
-A product of stacks is carried out a sentence at a time, and all else is local to a row, so that a
-sentence's numbers do not depend on which others stand beside it, to the last bit. One product for all
-would be a tenth to a third quicker, but what BLAS makes of a row of float32 depends on where it stands.
+A row's products with a matrix are in tiles (`math/products.py`), those of a sentence's rows with each
+other are its own, and all else is local to a row: a sentence's numbers do not depend on which others stand
+beside it, to the last bit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.engine.execute import FEWEST_FOR_TILES
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
+from attnctl.math.products import in_tiles
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import embed_ids, through
 from attnctl.models.layer import LayerTensors, Model
@@ -73,8 +74,9 @@ def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
             kept.append(trace[WEIGHTS])
             return trace
 
-        if index == last:
-            run(model.layer(index), hidden, None, False)
-        else:
-            hidden = through(model.layer(index), hidden, None, run)
+        with in_tiles():
+            if index == last:
+                run(model.layer(index), hidden, None, False)
+            else:
+                hidden = through(model.layer(index), hidden, None, run)
         yield kept[0]

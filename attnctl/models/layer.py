@@ -10,6 +10,7 @@ from typing import Any
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
 from attnctl.math.ops import LayerNorm, RMSNorm
+from attnctl.math.products import TILED, times
 from attnctl.models.description import Description, Layer
 from attnctl.models.tensors import Checkpoint, foreign, prefix_of
 from attnctl.store.limits import raise_first
@@ -133,7 +134,12 @@ class LayerTensors:
         return self.read(use, ".weight", (columns, rows), **numbers).T
 
     def multiply(self, use: str, x: Array, columns: int, **numbers: int) -> Array:
-        """Rows through a projection, of which only blocks are ever in our type of number."""
+        """Rows through a projection, of which only blocks are ever in our type of number.
+
+        Where products are in tiles, there are so many rows that all of it is.
+        """
+        if TILED.get():
+            return times(x, self.matrix(use, x.shape[-1], columns, **numbers))
         axis, name = int(self.d["transposed"]), self.name_of(use, ".weight", **numbers)
         shape = (x.shape[-1], columns) if axis else (columns, x.shape[-1])
         return self.model.checkpoint.multiply(x, name, shape, self.model.dtype, axis)

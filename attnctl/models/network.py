@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.models.activations import ACTIVATIONS, sigmoid
+from attnctl.models.activations import ACTIVATIONS, activate, sigmoid
 from attnctl.models.layer import LayerTensors
 
 
@@ -31,7 +33,7 @@ def experts(tensors: LayerTensors, x: Array) -> Array:
 def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: int) -> Array:
     """act(x W_up) W_down, or act(x W_gate) · (x W_up) through W_down."""
     d = tensors.d
-    act, width, biased = ACTIVATIONS[d["act"]], d["width"], d["mlp_bias"]
+    act, width, biased = partial(activate, ACTIVATIONS[d["act"]]), d["width"], d["mlp_bias"]
 
     def linear(use: str, rows: Array, columns: int) -> Array:
         out = tensors.multiply(use, rows, columns, **numbers)

@@ -19,8 +19,9 @@ from attnctl.base.values import BadValueError
 from attnctl.inputs.config.settings import Random, Settings
 from attnctl.verbs.corpus import Job, merge_parts, part_of
 from attnctl.verbs.corpus.lines import Shard, read_shard
+from attnctl.verbs.corpus.measure import sum_rows
 from attnctl.verbs.corpus.part import part_of_bytes
-from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, GridSum, HeadTally, on_grid
+from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, GridSum, HeadTally
 
 
 def shards(job, count, seed=0):
@@ -110,10 +111,11 @@ def test_a_models_sentence_has_the_numbers_of_a_run(tmp_path, model):
         told = attnctl.stats(trace)
         for head, alone in zip(layer.heads, told.heads, strict=True):
             assert {name: each.mean for name, each in head.sums.items()} == pytest.approx(
-                alone.means, rel=1e-14
+                alone.means, rel=1e-5
             )
             best = head.examples[0]
-            assert (best.value, (best.query, best.key)) == (alone.largest.value, alone.largest.at)
+            assert (best.query, best.key) == alone.largest.at
+            assert best.value == pytest.approx(alone.largest.value, rel=1e-5)
 
 
 def test_the_size_does_not_grow_with_the_corpus(tmp_path):
@@ -126,19 +128,22 @@ def test_the_size_does_not_grow_with_the_corpus(tmp_path):
 # --- sums ---
 
 
-@given(st.lists(st.lists(st.floats(0, 1e4), max_size=5), max_size=12), st.randoms())
-def test_sums_are_the_same_in_any_order_and_division(sentences, random):
-    cut = random.randint(0, len(sentences))
-    first, second, whole = GridSum(), GridSum(), GridSum()
-    for number, rows in enumerate(sentences):
-        whole.add(on_grid(rows), len(rows))
-        (first if number < cut else second).add(on_grid(rows), len(rows))
-    mixed = GridSum()
-    for part in random.sample([first, second], 2):
-        mixed.add(part.units, part.rows)
-    assert mixed == whole
-    exact = sum((Fraction(value) for rows in sentences for value in rows), Fraction())
-    assert abs(Fraction(whole.units, 1 << GRID) - exact) <= len(sentences) * Fraction(1, 1 << 37)
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.booleans()), min_size=1, max_size=12), st.randoms())
+def test_sums_are_the_same_in_any_order_and_division(rows, random):
+    def sums_of(some):
+        values, valid = np.array(some, float).T.reshape(2, 1, 1, -1)
+        (units,), (count,) = sum_rows(values, valid.astype(bool))
+        return units, count
+
+    whole, other, mixed = GridSum(), GridSum(), random.sample(rows, len(rows))
+    whole.add(*sums_of(rows))
+    cut = random.randint(0, len(rows))
+    for part in (mixed[:cut], mixed[cut:]):
+        other.add(*(sums_of(part) if part else (0, 0)))
+    assert other == whole
+    exact = sum((Fraction(value) for value, valid in rows if valid), Fraction())
+    assert abs(Fraction(whole.units, 1 << GRID) - exact) <= whole.rows * Fraction(1, 2 << GRID)
+    assert whole.rows == sum(valid for _, valid in rows)
 
 
 @given(
@@ -150,8 +155,7 @@ def test_the_largest_are_the_same_in_any_order(found, random):
     for each in examples:
         one.note(each)
     for each in random.sample(examples, len(examples)):
-        if other.may_keep(each.value):
-            other.note(each)
+        other.note(each)
     assert one.examples == other.examples
     assert one.examples == sorted(examples, key=lambda each: (-each.value, each.line))[:EXAMPLES]
 

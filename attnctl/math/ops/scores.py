@@ -12,6 +12,7 @@ from attnctl.math.names import DELTA
 from attnctl.math.notation import Input, Place, Term, call, index, is_seen, largest, total, where
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Places, RowWise
 from attnctl.math.ops.contraction import RowDot, SharedTMatMul, SumRows, TMatMul
+from attnctl.math.products import times
 
 
 class MatMulT(RowWise):
@@ -49,7 +50,7 @@ class MatMul(RowWise):
     words = "Each row of {0} is multiplied by {1}[, and {2} is added]."
 
     def apply(self, a: Array, b: Array, *bias: Array, out: Array | None = None) -> Array:
-        product = np.matmul(a, b, out=out)
+        product = np.matmul(a, b, out=out) if out is not None else times(a, b)
         return np.add(product, bias[0], out=out) if bias else product
 
     def form(self, cell: Places, a: Input, b: Input, *bias: Input) -> Term:

@@ -13,6 +13,7 @@ from attnctl.math.notation import Input, Term, call, index, number, table, total
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
 from attnctl.math.ops.contraction import Contraction, SumTokens
 from attnctl.math.ops.positions import rotary_angles, rotary_pairs, rotate, sinusoids
+from attnctl.math.products import times_heads
 from attnctl.math.rules import PerBatch, per_batch
 
 
@@ -53,7 +54,7 @@ class Project(Op):
     words = "Each row of {0} is multiplied by {1}[, and {2} is added]: each head has columns of its own."
 
     def apply(self, x: Array, w: Array, *b: Array) -> Array:
-        out = x[..., None, :, :] @ w
+        out = times_heads(x, w)
         return out + b[0][:, None, :] if b else out
 
     def form(self, cell: Places, x: Input, w: Input, *b: Input) -> Term:

@@ -13,8 +13,22 @@ from itertools import combinations
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.verbs.corpus.tally import BINS, BINS_A_BIT, Example, GridSum, HeadTally, LayerTally, on_grid
-from attnctl.verbs.stats.measure import BLOCK, UNEVEN, check, entropy, measure
+from attnctl.verbs.corpus.tally import (
+    BINS,
+    BINS_A_BIT,
+    EXAMPLES,
+    GRID,
+    Example,
+    GridSum,
+    HeadTally,
+    LayerTally,
+)
+from attnctl.verbs.stats.measure import UNEVEN, check, entropy, measure
+
+BLOCK = 2**17
+"""Weights that are worked on at a time: they stay in cache."""
+
+HALF_GRID = GRID // 2
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,7 @@ def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally
     count, heads, queries, keys = weights.shape
     uneven = UNEVEN.get(weights.dtype.name, 0.0)
     same = sentences.same()
-    found = SentenceRows(count, heads)
+    tally = LayerTally([HeadTally() for _ in range(heads)])
     rows = max(1, BLOCK // (count * heads * keys))
     for first in range(0, queries, rows):
         block = np.asarray(weights[:, :, first : first + rows], np.float64)
@@ -55,82 +69,60 @@ def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally
         for member in block:
             check(member, (0, first))
         at = None if sentences.start is None else np.arange(first, stop) + sentences.start
-        found.add(block, at, same[:, None, first:stop], first, pairs=pairs, uneven=uneven)
-    tally = LayerTally([HeadTally() for _ in range(heads)])
-    found.give(tally, sentences)
+        add_rows(tally, block, at, same[:, None, first:stop], pairs=pairs, uneven=uneven)
+    note_largest(tally, weights, sentences)
     return tally
 
 
-class SentenceRows:
-    """The rows of a few sentences so far, by measure, sentence and head."""
+def add_rows(
+    tally: LayerTally, block: Array, at: Array | None, same: Array, *, pairs: bool, uneven: float
+) -> None:
+    """Add a block of queries (sentence, head, query, key) that stand at these places among the keys."""
+    total = block.sum(axis=-1)
+    seen = total > 0
+    p = block / np.where(seen, total, 1)[..., None]
+    bits = entropy(p)
+    for name, values, there in measure(p, bits, at, same):
+        for head, units, rows in zip(tally.heads, *sum_rows(values, seen & there), strict=True):
+            head.sums[name].add(units, rows)
+    place = np.minimum((bits * BINS_A_BIT).astype(np.int64), BINS - 1)
+    empty = (~seen).sum(axis=(0, 2)).tolist()
+    off = (seen & (np.abs(total - 1) > uneven)).sum(axis=(0, 2)).tolist()
+    for number, head in enumerate(tally.heads):
+        bins = np.bincount(place[:, number][seen[:, number]], minlength=BINS).tolist()
+        head.entropies = [a + b for a, b in zip(head.entropies, bins, strict=True)]
+        head.empty_rows += empty[number]
+        head.uneven_rows += off[number]
+    for a, b in combinations(range(len(tally.heads)), 2) if pairs else ():
+        apart = entropy((p[:, a] + p[:, b]) / 2) - (bits[:, a] + bits[:, b]) / 2
+        (units,), (rows,) = sum_rows(np.maximum(0, apart)[:, None], (seen[:, a] & seen[:, b])[:, None])
+        tally.pairs.setdefault((a, b), GridSum()).add(units, rows)
 
-    def __init__(self, count: int, heads: int) -> None:
-        self.count, self.heads = count, heads
-        self.rows: dict[str, list[list[list[float]]]] = {}
-        self.apart: dict[tuple[int, int], list[list[float]]] = {}
-        self.bins = np.zeros((heads, BINS), np.int64)
-        self.largest = np.zeros((count, heads))
-        self.at = np.zeros((count, heads, 2), np.int64)
-        self.empty = np.zeros(heads, np.int64)
-        self.uneven = np.zeros(heads, np.int64)
 
-    def add(
-        self, block: Array, at: Array | None, same: Array, first: int, *, pairs: bool, uneven: float
-    ) -> None:
-        """Measure a block of queries (sentence, head, query, key) that begins at query `first`."""
-        total = block.sum(axis=-1)
-        seen = total > 0
-        p = block / np.where(seen, total, 1)[..., None]
-        bits = entropy(p)
-        for name, values, there in measure(p, bits, at, same):
-            own = self.rows.setdefault(name, [[[] for _ in range(self.heads)] for _ in range(self.count)])
-            valid = np.broadcast_to(seen & there, values.shape)
-            for member, head in np.ndindex(self.count, self.heads):
-                own[member][head] += values[member, head][valid[member, head]].tolist()
-        self.note_largest(block, first)
-        place = np.minimum((bits * BINS_A_BIT).astype(np.int64), BINS - 1)
-        for head in range(self.heads):
-            self.bins[head] += np.bincount(place[:, head][seen[:, head]], minlength=BINS)
-        self.empty += (~seen).sum(axis=(0, 2))
-        self.uneven += (seen & (np.abs(total - 1) > uneven)).sum(axis=(0, 2))
-        for a, b in combinations(range(self.heads), 2) if pairs else ():
-            both = seen[:, a] & seen[:, b]
-            apart = entropy((p[:, a] + p[:, b]) / 2) - (bits[:, a] + bits[:, b]) / 2
-            lists = self.apart.setdefault((a, b), [[] for _ in range(self.count)])
-            for member in range(self.count):
-                lists[member] += np.maximum(0, apart[member][both[member]]).tolist()
+def sum_rows(values: Array, valid: Array) -> tuple[list[int], list[int]]:
+    """The valid rows of each head (sentence, head, query), each on the grid, as sums; how many they are.
 
-    def note_largest(self, block: Array, first: int) -> None:
-        """Keep the largest weight of each sentence and head, the first of those that are equal."""
-        flat = block.reshape(self.count, self.heads, -1)
-        best = flat.argmax(axis=-1)
-        value = np.take_along_axis(flat, best[..., None], axis=-1)[..., 0]
-        larger = value > self.largest
-        query, key = np.divmod(best, block.shape[-1])
-        place = np.stack([query + first, key], axis=-1)
-        self.largest = np.where(larger, value, self.largest)
-        self.at = np.where(larger[..., None], place, self.at)
+    A number is split in two, so that sums of whole numbers of 64 bits hold either part.
+    """
+    values = np.where(valid, values, 0)
+    high = np.rint(np.ldexp(values, HALF_GRID))
+    low = np.rint(np.ldexp(values - np.ldexp(high, -HALF_GRID), GRID))
+    highs, lows = (each.astype(np.int64).sum(axis=(0, 2)).tolist() for each in (high, low))
+    units = [(a << GRID - HALF_GRID) + b for a, b in zip(highs, lows, strict=True)]
+    return units, valid.sum(axis=(0, 2)).tolist()
 
-    def give(self, tally: LayerTally, sentences: Sentences) -> None:
-        """Add it all to the tally of the layer."""
-        for number, head in enumerate(tally.heads):
-            for name, own in self.rows.items():
-                for member in range(self.count):
-                    head.sums[name].add(on_grid(own[member][number]), len(own[member][number]))
-            head.entropies = [
-                a + b for a, b in zip(head.entropies, self.bins[number].tolist(), strict=True)
-            ]
-            head.empty_rows += int(self.empty[number])
-            head.uneven_rows += int(self.uneven[number])
-            self.give_examples(head, number, sentences)
-        for pair, lists in self.apart.items():
-            for rows in lists:
-                tally.pairs.setdefault(pair, GridSum()).add(on_grid(rows), len(rows))
 
-    def give_examples(self, head: HeadTally, number: int, sentences: Sentences) -> None:
-        for member, line in enumerate(sentences.lines):
-            value = float(self.largest[member, number])
-            if value and head.may_keep(value):
-                query, key = self.at[member, number].tolist()
-                words = sentences.tokens[member][query], sentences.key_tokens[member][key]
-                head.note(Example(value, line, query, key, words))
+def note_largest(tally: LayerTally, weights: Array, sentences: Sentences) -> None:
+    """Note the largest weight of each sentence and head, the first of those that are equal."""
+    count, heads, _, keys = weights.shape
+    flat = weights.reshape(count, heads, -1)
+    places = flat.argmax(axis=-1)
+    largest = np.take_along_axis(flat, places[..., None], axis=-1)[..., 0].astype(np.float64)
+    lines = np.array(sentences.lines)
+    for number, head in enumerate(tally.heads):
+        for member in np.lexsort((lines, -largest[:, number]))[:EXAMPLES].tolist():
+            value = float(largest[member, number])
+            query, key = divmod(int(places[member, number]), keys)
+            words = sentences.tokens[member][query], sentences.key_tokens[member][key]
+            if value:
+                head.note(Example(value, sentences.lines[member], query, key, words))

@@ -1,8 +1,7 @@
 """The tally of a corpus: sums that no order changes, counts, a histogram, the largest weights.
 
-What a sentence adds to a sum is summed exactly (`math.fsum`), rounded to a multiple of 2^-60 and added
-as a whole number. So the sums are the same to the last digit in whatever order sentences come and
-however they are divided into parts.
+What a row adds to a sum is rounded to a multiple of 2^-60 and added as a whole number. So the sums are
+the same to the last digit in whatever order sentences come and however they are divided into parts.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import fsum, ldexp
 from typing import NamedTuple
 
 from attnctl.verbs.stats.measure import MEASURES
@@ -24,10 +22,6 @@ BINS, BINS_A_BIT = 64, 4
 
 EXAMPLES = 5
 """Largest weights that are kept of a head, one a sentence at most, and lines of those left out."""
-
-
-def on_grid(values: Iterable[float]) -> int:
-    return round(ldexp(fsum(values), GRID))
 
 
 class Example(NamedTuple):
@@ -99,9 +93,6 @@ class HeadTally:
         """Keep an example where it is one of the largest."""
         insort(self.examples, example, key=lambda each: each.rank)
         del self.examples[EXAMPLES:]
-
-    def may_keep(self, value: float) -> bool:
-        return len(self.examples) < EXAMPLES or value >= self.examples[-1].value
 
     def add(self, other: HeadTally) -> None:
         """Take in what another part found of this head."""
