@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import IDS
 from checkpoints import NAMES, expected_of, folder_of
-from tiny import EVERY_CASE, UNFROZEN
+from tiny import EVERY_CASE, UNFROZEN, example_of
 
 from attnctl.models.attention import prepare_attention
 from attnctl.models.families import FAMILIES
@@ -28,6 +30,13 @@ def test_every_layer_is_that_of_transformers(name, tmp_path):
     for part in FAMILIES[kind]:
         if not part or f"{part}_hidden_0" in expected:
             assert parts_compared(folder, expected, part, memory.get(part)) >= 3
+
+
+def test_a_tiny_config_is_read_off_an_entry():
+    stack = FAMILIES["bloom"][""]
+    sizes = {"n_layer": 2, "n_head": 4, "hidden_size": 16, "vocab_size": 32, **IDS}
+    assert example_of(stack) == sizes
+    assert example_of(replace(stack, example={"n_head": 2})) == {**sizes, "n_head": 2}
 
 
 def by_script(name, *args):
