@@ -97,13 +97,14 @@ def exp_loop(real: Any, whole: Any, high: float, low: float, last: int) -> Calla
 
     s = n ln 2 + r with |r| ≤ ½ ln 2 (Cody & Waite 1980), and exp(s) = 2ⁿ (1 + r + r²/2! + …). A number
     added to 1.5 · 2ᵐ, m the bits of a mantissa, is rounded to a whole one, which then stands in the last
-    bits of the sum: shifted by m they are the exponent of a power of 2. 2ⁿ is the product of two such
-    powers: it may be too large or too small to have an exponent itself.
+    bits of the sum: shifted by m they are the exponent of a power of 2. It is 2ⁿ in two factors, as that
+    may be too small or too large to have an exponent itself.
     """
     info = np.finfo(real)
-    bits, bias, rounder = whole(info.nmant), whole(info.maxexp - 1), real(1.5 * 2.0**info.nmant)
+    bits, bias, rounder = whole(info.nmant), info.maxexp - 1, real(1.5 * 2.0**info.nmant)
     least, most = real(log(info.smallest_subnormal) - 1), real(log(info.max) + 1)
-    per_ln2, half, high, low = map(real, (1 / log(2), 0.5, high, low))
+    low_bias, high_bias, small, large = whole(bias + 64), whole(bias - 64), real(2.0**-64), real(2.0**64)
+    per_ln2, high, low = map(real, (1 / log(2), high, low))
     terms = tuple(real(1 / factorial(i)) for i in reversed(range(last + 1)))
 
     def fill(x: Array) -> None:
@@ -111,15 +112,13 @@ def exp_loop(real: Any, whole: Any, high: float, low: float, last: int) -> Calla
             s = x[i]
             s = least if s < least else s  # noqa: FURB136  NaN stays what it is
             s = most if s > most else s  # noqa: FURB136
-            n = (s * per_ln2 + rounder) - rounder
+            rounded = s * per_ln2 + rounder
+            n = rounded - rounder
             r = s - n * high - n * low
             p = terms[0]
             for term in terms[1:]:
                 p = p * r + term
-            one = n * half + rounder
-            other = n - (one - rounder) + rounder
-            a = whole((real(one).view(whole) + bias) << bits).view(real)
-            b = whole((real(other).view(whole) + bias) << bits).view(real)
-            x[i] = p * a * b
+            exponent = real(rounded).view(whole) + (low_bias if s < 0 else high_bias)
+            x[i] = p * whole(exponent << bits).view(real) * (small if s < 0 else large)
 
     return fill
