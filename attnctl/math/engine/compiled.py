@@ -18,7 +18,7 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 
 Exp = Callable[..., Array]
-"""exp(x) in `out`, which may be `x` itself, as `np.exp` has it."""
+"""exp(x) in `out`, as `np.exp` has it; `out` may be `x` itself."""
 
 VARIABLE = "ATTNCTL_COMPILED"
 """Environment: `off` asks for NumPy's exp, `on` for the compiled one in all tiles; unset, where it pays."""
@@ -86,7 +86,7 @@ def compiled_exp(name: str) -> Exp | None:
 
 def exp_by(fill: Callable[[Array], None], x: Array, out: Array) -> Array:
     """exp(x) in `out`, by a loop in place: over two arrays, which may overlap, it would not use vectors."""
-    if x.ctypes.data != out.ctypes.data:
+    if not np.may_share_memory(x, out):
         np.copyto(out, x)
     fill(out.reshape(-1))
     return out

@@ -80,6 +80,12 @@ class Stretch:
         return self.in_range and last == (Softmax, MatMul) and not {WEIGHTS, LOGSUMEXP} & self.kept.keys()
 
     @cached_property
+    def cells(self) -> list[Step]:
+        """The steps up to what softmax reads, as tiles of keys compute them."""
+        cells = list(self.steps[:-2])
+        return scale_queries(cells) if self.exp is not np.exp and cells[0].name not in self.kept else cells
+
+    @cached_property
     def values(self) -> Array:
         """The values that A V mixes, (*lead, key, d_v)."""
         return self.outside[self.steps[-1].inputs[1]]
@@ -153,13 +159,11 @@ class Stretch:
         The last keys come first: they are the nearest where rules look at the past, and the
         largest scores of a row tell early how it can be summed.
         """
-        *cells, softmax, mix = self.steps
-        if self.exp is not np.exp and cells[0].name not in self.kept:
-            cells = scale_queries(cells)
+        softmax, mix = self.steps[-2:]
         seen = self.visible_keys(lead, rows)
         for start in reversed(range(seen.start, seen.stop, keys)):
             stop = min(start + keys, seen.stop)
-            values = self.compute_tile(cells, lead, rows, slice(start, stop), scratch)
+            values = self.compute_tile(self.cells, lead, rows, slice(start, stop), scratch)
             s, v = values[softmax.inputs[0]], values[mix.inputs[1]]
             yield s, v, scratch[: s.size].reshape(s.shape)
 
