@@ -105,6 +105,20 @@ def test_what_is_large_stands_alone_and_says_what_is_left_out():
     assert "--full leaves nothing out" in text
 
 
+@pytest.mark.parametrize(("width", "lines"), [(80, 85), (100, 75), (140, 60)])
+def test_gradients_come_with_weights_and_result_alone(width, lines):
+    trace = run("I love AI", backward=True, causal=True)
+    text = terminal(trace, width)
+    assert len(text.splitlines()) < lines
+    frames = set(re.findall(r"─ (\w+) ─", text))
+    assert frames >= {"attention_weights", "output", "d_output", "delta", "d_Q", "d_W_Q", "d_X"}
+    assert not frames & {"Q", "scores", "W_Q", "d_X_through_Q", "d_head_outputs", "d_scaled_scores"}
+    assert "d_head_outputs = d_concat" in text
+    assert "--full leaves nothing out" in text
+    assert "d_X_through_Q" in terminal(trace, width, view=FULL)
+    assert "d_X_through_Q" in piped(trace)
+
+
 @pytest.mark.parametrize("trace", [first(), traces.crossed(), traces.grouped()], ids=lambda t: t.sentence)
 def test_a_pipe_gets_one_step_below_the_other(trace):
     assert piped(trace) == piped(trace, FULL)

@@ -20,7 +20,10 @@ from attnctl.drawing.show.sheet import load_sheet
 from attnctl.drawing.show.step import step_lines
 from attnctl.drawing.show.view import View
 from attnctl.math.derivation import Step
+from attnctl.math.names import TABLE
 from attnctl.math.ops import Copy, Merge
+from attnctl.math.ops.placed import Hide
+from attnctl.math.ops.vectors import Split
 
 FEW = 8
 """Rows or columns without names that need no numbers beside them: so many are counted at a glance."""
@@ -120,8 +123,9 @@ def copies_of(trace: Trace, steps: Sequence[Step]) -> dict[str, list[Step]]:
 
 
 def repeats(trace: Trace, step: Step) -> bool:
-    """True where a step has just the numbers of its input: a copy, or one head put side by side."""
-    if not isinstance(step.op, Copy | Merge):
+    """True where a step has just the numbers of its input: a copy, one head put side by side or back."""
+    hides_nothing = isinstance(step.op, Hide) and bool(TABLE[step.name].gradient)
+    if not (hides_nothing or isinstance(step.op, Copy | Merge | Split)):
         return False
     own, other = trace[step.name], trace[step.inputs[0]]
     return own.size == other.size and np.array_equal(own, other.reshape(own.shape), equal_nan=True)

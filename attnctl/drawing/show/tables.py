@@ -14,7 +14,8 @@ from attnctl.drawing.show.sheet import checked_heads, load_sheet
 from attnctl.drawing.show.step import step_lines
 from attnctl.drawing.show.view import View, steps_of
 from attnctl.math.derivation import Step
-from attnctl.math.names import WEIGHTS
+from attnctl.math.names import TABLE, WEIGHTS, result_in
+from attnctl.math.ops.base import AddAll
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,10 +63,26 @@ def first_screen(
     from attnctl.drawing.show.looks import look_lines
 
     whole = yield from opening(trace, screen)
-    whole &= yield from glance(trace, chosen, screen, view, heads)
+    first = of_gradients(trace, chosen)
+    whole &= len(first) == len(chosen)
+    whole &= yield from glance(trace, first, screen, view, heads)
     if any(step.name == WEIGHTS for step in chosen):
         yield from look_lines(trace, screen, view.heads)
     return whole
+
+
+def of_gradients(trace: Trace, chosen: Sequence[Step]) -> Sequence[Step]:
+    """The steps that a run with gradients is first looked at for; all of one without.
+
+    They are weights, result and gradients, each as the sum of the ways that lead to it: the other
+    steps of the forward pass are those of the run without `--backward`.
+    """
+    back = [step for step in chosen if step.name in TABLE and TABLE[step.name].gradient]
+    if not back:
+        return chosen
+    ways = {name for step in back if isinstance(step.op, AddAll) for name in step.inputs}
+    named = {WEIGHTS, *result_in(trace), *(step.name for step in back)} - ways
+    return [step for step in chosen if step.name in named]
 
 
 def column(
