@@ -11,7 +11,8 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace as AnyTrace
 from attnctl.base.values import BadValueError, shown, whole
 from attnctl.base.words import nearest
-from attnctl.inputs.config.fields import KEYWORDS, LAYOUT, lay_over
+from attnctl.inputs.config.fields import KEYWORDS, lay_over
+from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
 from attnctl.inputs.config.settings import Settings, dotted_path
 from attnctl.inputs.plan.sentence import prepare as prepare_sentence
 from attnctl.inputs.plan.sentence import prepare_all as prepare_sentences
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 READERS = {name: each.reader for name, each in KEYWORDS.items()} | {"max_memory": whole(0, 2**63)}
 OF_ARRAYS = [name for name in READERS if name != "sentence"]
-OF_SENTENCES = [name for name in OF_ARRAYS if name != LAYOUT.name]
+OF_SENTENCES = [name for name in OF_ARRAYS if name not in ONLY_ARRAYS]
 """The options that verbs take: `attnctl.options` has their types."""
 
 
@@ -316,7 +317,7 @@ def diff(
     return compare.diff(a, b, tolerance, steps=steps, by_position=by_position)
 
 
-@spelled_out(Options)
+@spelled_out(ArrayOptions)
 def check(
     trace: AnyTrace | Mapping[str, Array],
     settings: Settings | None = None,
@@ -325,7 +326,7 @@ def check(
     atol: float | None = None,
     decimals: int | None = None,
     layer: int | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ArrayOptions],
 ) -> Report:
     """Recompute every step of a trace; name the first wrong one and the mistake that explains it.
 
@@ -342,7 +343,7 @@ def check(
     from attnctl.verbs.check.intent import settings_of
 
     trace = trace if isinstance(trace, AnyTrace) else anyones(trace)
-    asked = chosen(settings or settings_of(trace), options) if options else settings
+    asked = chosen(settings or settings_of(trace), options, OF_ARRAYS) if options else settings
     trace = under_our_names(trace, asked, layer)
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 

@@ -61,6 +61,8 @@ class ArrayOptions(Options, total=False):
     """Options for arrays, which may be laid out in several ways."""
 
     layout: Literal["nd", "hnd", "bhnd", "bnhd", "bnd"] | None
+    lse_base: Literal["e", "2", 2] | None
+    lse_empty: float | Literal["inf"] | None
 
 
 # [to here]

@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from attnctl.inputs.config.fields import KEYWORDS, LAYOUT
+from attnctl.inputs.config.fields import KEYWORDS, OF_ARRAYS
 from attnctl.inputs.config.schema import json_schema
 from attnctl.store.strict_json import json_text
 
@@ -62,7 +62,7 @@ def line(name, setting):
 def written_options():
     """The two classes of keywords."""
     options = [
-        line(name, setting) for name, setting in KEYWORDS.items() if name not in {"sentence", LAYOUT.name}
+        line(name, setting) for name, setting in KEYWORDS.items() if name not in {"sentence", *OF_ARRAYS}
     ]
     return f'''class Options(TypedDict, total=False):
     """Settings, each as a config has it; what is None stays as it is."""
@@ -73,7 +73,7 @@ def written_options():
 class ArrayOptions(Options, total=False):
     """Options for arrays, which may be laid out in several ways."""
 
-{line(LAYOUT.name, LAYOUT)}
+{"".join(line(name, each) for name, each in OF_ARRAYS.items())}
 
 '''
 

@@ -97,7 +97,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     if cell is None:
         raise AttnError("no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'")
     found = source_of(source, config)
-    of_files = {"--trace": trace, "--name": name, "--layer": layer, "--layout": layout.get("layout")}
+    of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
     raise_all([*unused_options(how), *found.list_unused(of_files, by_flag(more))])
     address = parse(cell)
     if found.is_run:

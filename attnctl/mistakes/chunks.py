@@ -138,6 +138,24 @@ def without_maximum(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.then(CHUNK_LOGSUMEXP, bare, scores_of(case)))
 
 
+def empty_rows(case: WrongStep) -> Iterator[Plant]:
+    """0 or ∞ where nothing is seen; of chunks, merged as −∞."""
+    for number in (0.0, np.inf):
+        filled = wrong.By(lambda x, number=number: np.where(np.isneginf(x), number, x))
+        if LOGSUMEXP in case.derivation:
+            yield Plant(case.then(LOGSUMEXP, filled), f"{number:g}")
+        if has_chunks(case):
+
+            def right(p: Array, number: float = number) -> tuple[Array, Array]:
+                parts = np.where(p == number, -np.inf, p)
+                return whole(parts), shares(parts)
+
+            again = with_merge(case, right)
+            again = again.planted(again.then(CHUNK_LOGSUMEXP, filled))
+            yield Plant(again.derivation, f"{number:g}")
+            yield Plant(again.then(LOGSUMEXP, filled), f"{number:g}")
+
+
 def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
     """ln(exp(L) + exp(sink)) of the row; or of each chunk, its outputs scaled or not, and merged so."""
     if SINK not in case.derivation or LOGSUMEXP not in case.derivation:
@@ -352,5 +370,15 @@ CHUNKS = (
         example="logsumexp = np.logaddexp(logsumexp, sink[:, None])",
         meant="summed sink",
         subject="sink",
+    ),
+    Mistake(
+        "logsumexp-empty-rows",
+        OF_SUMS,
+        "the log-sum-exp of what sees nothing is {}, not −∞",
+        "write −∞, which gives no share, or say --lse-empty {} where it is meant so",
+        empty_rows,
+        why="−∞ looks like an accident, and buffers begin with zeros.",
+        example="logsumexp = np.where(np.isneginf(logsumexp), 0, logsumexp)",
+        meant="blind summed",
     ),
 )

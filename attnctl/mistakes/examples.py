@@ -90,6 +90,7 @@ KINDS = {
     "bias": kind(bias=(6, 6)),
     "alibi": kind(Alibi(), heads=4),
     "summed": kind(logsumexp=True),
+    "blind summed": kind(logsumexp=True, mask=BLIND),
     "summed sink": kind(logsumexp=True, sink=(2,)),
     "chunks": kind(chunks=2),
     "chunks sink": kind(chunks=3, sink=(2,)),

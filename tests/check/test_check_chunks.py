@@ -72,6 +72,8 @@ def merges(mistake="", *, dtype="float64", causal=False, sink=False, blind=False
         o = (w[..., None] * z_c).sum(axis=0)
     found = {"q": q, "k": k, "v": v, "chunk_out": outs, "chunk_lse": known, "lse": near(total.astype(size))}
     found |= {"head_outputs": near(o.astype(size))}
+    if mistake == "logsumexp-empty-rows":
+        found |= {name: np.where(np.isinf(found[name]), 0, found[name]) for name in ("lse", "chunk_lse")}
     return found | ({"sink": logit} if sink else {}) | ({"mask": seen} if blind else {})
 
 
@@ -101,7 +103,7 @@ def test_a_right_merge_agrees(kind, dtype):
 
 
 WHERE = dict.fromkeys(("sink-in-logsumexp", "chunks-sink-missing", "chunks-sink-in-each"), "sink")
-WHERE |= {"chunks-nan-where-nothing-is-seen": "blind"}
+WHERE |= dict.fromkeys(("chunks-nan-where-nothing-is-seen", "logsumexp-empty-rows"), "blind")
 
 
 @pytest.mark.sample(8)
@@ -127,3 +129,18 @@ def test_the_output_alone_tells(mistake):
         del arrays[name]
     report = attnctl.check(arrays, **meant(kind))
     assert report.mistake == mistake, report.findings
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_base_and_empty_rows_are_declared(dtype, tmp_path, call):
+    found = merges("logsumexp-base-2", blind=True, causal=True, dtype=dtype)
+    for name in ("lse", "chunk_lse"):
+        found[name] = np.where(np.isneginf(found[name]), np.float32(0), found[name])
+    np.savez(tmp_path / "f.npz", **found)
+    words = ("check", str(tmp_path / "f.npz"), "--causal", "--chunks", ASKED["chunks"])
+    done = call(*words, "--lse-base", "2", "--lse-empty", "0")
+    assert done.code == 0, done.out
+    assert call(*words, "--lse-base", "2").code == 1
+    assert "the log-sum-exp of what sees nothing is 0" in call(*words, "--lse-base", "2").out
+    assert call(*words, "--lse-empty", "0").code == 1
+    assert "in base 2" in call(*words, "--lse-empty", "0").out

@@ -13,7 +13,7 @@ from attnctl.cli.program import program
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS
 from attnctl.inputs.config.load import parse
 from attnctl.inputs.config.rules import SETTABLE
-from attnctl.inputs.config.settings import IN_ORDER, Settings
+from attnctl.inputs.config.settings import IN_ORDER, OF_ARRAYS, Settings
 from attnctl.math.rules import RULES
 
 SENTENCE_TEXT = "to be or not to be"
@@ -86,7 +86,7 @@ def test_every_flag_changes_what_is_asked_for(name):
 
 
 def test_every_setting_is_in_the_table_and_every_rule_under_its_name():
-    elsewhere = {"mask", "bias", "layout", "max_memory", "where"}
+    elsewhere = {"mask", "bias", *OF_ARRAYS, "max_memory", "where"}
     assert list(FIELDS) == [name for name in IN_ORDER if name not in elsewhere]
     assert set(IN_ORDER) == set(Settings.__dataclass_fields__)
     assert [setting.name for setting in SETTABLE] == [name for name, rule in RULES.items() if rule.setting]

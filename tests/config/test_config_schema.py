@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as effort
 
 from attnctl.inputs.config.schema import json_schema
-from attnctl.inputs.config.settings import IN_ORDER, Settings
+from attnctl.inputs.config.settings import IN_ORDER, OF_ARRAYS, Settings
 
 HERE = Path(__file__).parent
 CONFIGS = sorted([*(HERE.parent.parent / "configs").glob("*.yaml"), *(HERE / "written").glob("*.yaml")])
@@ -37,7 +37,7 @@ def test_every_key_is_described_for_people():
     assert [name for name, text in described.items() if not text.endswith(".")] == []
 
 
-ELSEWHERE = {"mask", "bias", "layout", "max_memory", "where"}
+ELSEWHERE = {"mask", "bias", *OF_ARRAYS, "max_memory", "where"}
 """Settings that are written as rules, or not at all."""
 
 

@@ -6,6 +6,7 @@ To add a setting of attention itself, add it to `attnctl.math.kind`; another one
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from attnctl.base.forms import Choice, Form, ListOf, word_or_mapping
@@ -13,6 +14,7 @@ from attnctl.base.setting import ARRAYS, EDIT, SENTENCE, Flag, Setting
 from attnctl.base.values import (
     MOST,
     POSITIVE,
+    REAL,
     SEED,
     SIZE,
     SWITCH,
@@ -20,6 +22,7 @@ from attnctl.base.values import (
     BadValueError,
     Json,
     Reader,
+    is_unlimited,
     whole,
     words,
 )
@@ -254,14 +257,40 @@ LAYOUT = Setting(
     "The axes of Q, K and V (batch, head, n rows, d columns), or of X; left out, sizes tell.",
     flag=Flag("--layout", ARRAYS),
 )
-"""Of the arrays that are read, and so in no config: a dump's own are all in one layout."""
+
+
+def read_base(value: Any) -> str:
+    """The base of a logarithm, as a word or a number."""
+    return str(BASES(str(value) if type(value) is int else value))
+
+
+def read_empty(value: Any) -> float:
+    """A number, or infinity."""
+    return inf if is_unlimited(value) else float(REAL(value))
+
+
+BASES = words("e", "2")
+LSE_BASE = Setting(
+    "lse_base",
+    Reader(read_base, {"enum": ["e", "2", 2]}, "<e|2>"),
+    "The base of the log-sum-exps that are recorded; left out, e.",
+    flag=Flag("--lse-base", ARRAYS),
+)
+LSE_EMPTY = Setting(
+    "lse_empty",
+    Reader(read_empty, {"anyOf": [REAL.schema, {"enum": ["inf"]}]}, "X|inf"),
+    "What a recorded log-sum-exp is in rows that see nothing; left out, -inf.",
+    flag=Flag("--lse-empty", ARRAYS),
+)
+OF_ARRAYS = {each.name: each for each in (LAYOUT, LSE_BASE, LSE_EMPTY)}
+"""Of the arrays that are read, and so in no config: a dump's own are all of one kind."""
 
 IN_PARTS = {"tokenizer": TOKENIZER, "positions": ROPE_OPTIONS, "qk_norm": QK_NORM_OPTIONS}
 """The settings that flags give in parts, and the form whose keys have these flags."""
 
 KEYWORDS: dict[str, Setting] = {
     **FIELDS,
-    LAYOUT.name: LAYOUT,
+    **OF_ARRAYS,
     **{setting.name: setting for setting in RULE_TABLES},
     **{setting.keyword: setting for setting in SETTABLE if setting.flag},
 }
@@ -269,7 +298,7 @@ KEYWORDS: dict[str, Setting] = {
 
 
 def settings_with_flags(group: str) -> dict[str, Setting]:
-    every: dict[str, Setting] = {LAYOUT.name: LAYOUT}
+    every: dict[str, Setting] = dict(OF_ARRAYS)
     for name, setting in FIELDS.items():
         parts = {"rules": SETTABLE, **{field: form.keys.values() for field, form in IN_PARTS.items()}}
         every |= {name: setting} | {each.keyword: each for each in parts.get(name, ())}

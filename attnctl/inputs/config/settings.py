@@ -110,7 +110,7 @@ class Settings(Kind):
     """Everything a run needs; what is None follows from the rest.
 
     `max_memory` is in bytes, None for most of what is free: how a run is carried out, not what it
-    is, so no config holds it; nor `layout`, which is how arrays are read. `where` turns a path into
+    is, so no config holds it; nor how arrays are read (`layout`, …). `where` turns a path into
     the place a person wrote it (``x.yaml:14 $.heads``, ``--heads``).
     """
 
@@ -136,6 +136,8 @@ class Settings(Kind):
     edits: tuple[str, ...] = ()
     renormalize: bool = False
     layout: str | None = field(default=None, compare=False)
+    lse_base: str | None = field(default=None, compare=False)
+    lse_empty: float | None = field(default=None, compare=False)
     max_memory: int | None = field(default=None, compare=False)
     where: Callable[[Path], str] = field(default=path_alone, compare=False, repr=False)
 
@@ -154,7 +156,10 @@ class Settings(Kind):
         return replace(self, **changes)
 
 
-NOT_WRITTEN = {"layout", "max_memory", "where"}
+OF_ARRAYS = {"layout", "lse_base", "lse_empty"}
+"""How arrays are read that others wrote; no dump and no config of ours needs to say it."""
+
+NOT_WRITTEN = {*OF_ARRAYS, "max_memory", "where"}
 WRITTEN_WHERE_SET = {"edits", "renormalize", *KIND} - {"scale", "rules"}
 
 OWN = [each.name for each in fields(Settings) if each.name not in KIND]

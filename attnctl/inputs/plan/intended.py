@@ -13,8 +13,9 @@ from attnctl.base.trace import Trace
 from attnctl.inputs.arrays.facts import rotary, unmeant_cache, written_masks
 from attnctl.inputs.arrays.foreign import understood
 from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
+from attnctl.inputs.arrays.sums import in_base_e, with_empty_rows
 from attnctl.inputs.config.rules import SETTABLE
-from attnctl.inputs.config.settings import NONE, SINUSOIDAL, Settings
+from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.plan import operator
 from attnctl.inputs.plan.prepared import asks_for_padding, with_padding
 from attnctl.inputs.plan.variant import variant, with_norm_rows
@@ -106,9 +107,11 @@ def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep
     settings overrule what steps say of themselves.
     """
     raise_all(unmeant_cache(trace, settings))
-    if settings.layout is not None and trace.config:
-        place = settings.where(("layout",))
-        raise AttnError(f"{place}: a dump of attnctl says itself how its arrays are laid out; leave it out")
+    said = [name for name in sorted(OF_ARRAYS) if getattr(settings, name) is not None and trace.config]
+    raise_all(
+        f"{settings.where((name,))}: a dump of attnctl says itself what its arrays are; leave it out"
+        for name in said
+    )
     if any(name in TABLE and TABLE[name].gradient for name in trace):
         settings = replace(settings, backward=True)
     if LOGSUMEXP in trace:
@@ -123,6 +126,7 @@ def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep
         settings = replace(settings, chunks=chunks)
         notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
     derivation, unasked = derive(laid, settings, trace.key_tokens or ())
+    laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, laid.facts.keys))
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
         derivation = Derivation(tuple(own.get(step.name, step) for step in derivation))
@@ -152,7 +156,7 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
     if lengths is not None:
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
     recorded, _ = by_kind(operator.begin_backward(arrays))
-    return written_masks(settings) | recorded
+    return written_masks(settings) | in_base_e(recorded, settings)
 
 
 def aside(name: str, array: Array) -> Step:

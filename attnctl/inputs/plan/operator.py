@@ -11,6 +11,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.inputs.arrays.facts import Facts, adds_positions, written_masks
 from attnctl.inputs.arrays.reader import as_array, read_strictly
+from attnctl.inputs.arrays.sums import in_base_e
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan.cotangent import with_cotangent
 from attnctl.inputs.plan.prepared import (
@@ -95,6 +96,7 @@ def read(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Array]:
     """
     wanted = where(lambda row: row.input and (settings.backward or not row.gradient))
     found = begin_backward({name: as_array(name, arrays[name]) for name in wanted if name in arrays})
+    found = in_base_e(found, settings)
     if adds_positions(settings) and EMBEDDINGS in arrays:
         found[X] = as_array(EMBEDDINGS, arrays[EMBEDDINGS])
     for name, ours in written_masks(settings).items():
