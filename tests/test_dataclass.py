@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 from dataclasses import FrozenInstanceError, field
+from inspect import signature
 
 import pytest
 
@@ -72,6 +73,16 @@ def attempt(act):
         return type(error)
 
 
+def calls(made, first):
+    """Calls with too many arguments, too few, others, and some of them by their places."""
+    yield lambda: made(1, 2, 3, 4, 5, 6)
+    yield made
+    yield lambda: made(**first, nothing=1)
+    yield lambda: made(1, **first)
+    yield lambda: made(*first.values())
+    yield lambda: made(*list(first.values())[:1], **dict(list(first.items())[1:]))
+
+
 def behaviour(made, first, second):
     """All that can be seen of two instances of a class."""
     a, b = made(**first), made(**second)
@@ -85,7 +96,12 @@ def behaviour(made, first, second):
         "set": [attempt(lambda name=name: setattr(a, name, 9)) for name in (*first, "anything")],
         "delete": [attempt(lambda name=name: delattr(b, name)) for name in second],
         "kept": vars(a),
-        "wrong": attempt(lambda: made(1, 2, 3, 4, 5, 6)),
+        "wrong": [attempt(lambda call=call: vars(call())) for call in calls(made, first)],
+        "signature": [
+            (each.name, each.kind, each.default is each.empty)
+            for each in signature(made).parameters.values()
+        ],
+        "callable": attempt(lambda: signature(a)),
         "state": pickle.loads(pickle.dumps(vars(b))),
     }
 

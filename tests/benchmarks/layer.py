@@ -93,11 +93,14 @@ print(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss
 """Measures a process from a small one: the peak of a child is at least that of its parent."""
 
 
-def measured(args, checkout=None):
-    """A process: seconds by the clock, of the processor, and its peak in MiB."""
+def measured(args, folder, checkout=None):
+    """A process: seconds by the clock, of the processor, and its peak in MiB.
+
+    It runs in a folder without attnctl, which -m would take before that of the path.
+    """
     env = {**os.environ, "HF_HUB_OFFLINE": "1", **({"PYTHONPATH": checkout} if checkout else {})}
     spied = [sys.executable, "-c", SPY, *args]
-    done = subprocess.run(spied, env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(spied, env=env, cwd=folder, capture_output=True, text=True, check=True)
     return [float(each) for each in done.stdout.split()]
 
 
@@ -115,8 +118,8 @@ def main():
             sides |= {each: (run, each) for each in (*sys.argv[1:], here)}
             found = {side: [] for side in sides}
             for _ in range(rounds):
-                for side, each in sides.items():
-                    found[side].append(measured(*each))
+                for side, (args, checkout) in sides.items():
+                    found[side].append(measured(args, name, checkout))
             least = {side: np.min(each, axis=0) for side, each in found.items()}
             for side, each in least.items():
                 clock, busy, peak = each / least["torch"]
