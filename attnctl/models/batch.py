@@ -62,6 +62,7 @@ def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
     last = len(model.description.layers) - 1
     for index in range(last + 1):
         kept: list[Array] = []
+        keep = [WEIGHTS] if index == last else [X, RESIDUAL, WEIGHTS]
 
         def run(
             tensors: LayerTensors,
@@ -69,8 +70,9 @@ def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
             memory: Array | None,
             cross: bool,
             kept: list[Array] = kept,
+            keep: Sequence[str] = keep,
         ) -> Trace:
-            trace = prepare_attention(tensors, hidden).run([X, RESIDUAL, WEIGHTS])
+            trace = prepare_attention(tensors, hidden).run(keep)
             kept.append(trace[WEIGHTS])
             return trace
 

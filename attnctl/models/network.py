@@ -38,7 +38,9 @@ def network(tensors: LayerTensors, x: Array, role: str, size: int, **numbers: in
     def linear(use: str, rows: Array, columns: int) -> Array:
         out = tensors.multiply(use, rows, columns, **numbers)
         bias = tensors.bias(use, columns, biased, **numbers)
-        return out if bias is None else out + bias
+        if bias is not None:
+            out += bias
+        return out
 
     if tensors.has(f"{role}gate_up"):
         gate, up = np.split(linear(f"{role}gate_up", x, 2 * size), 2, axis=-1)

