@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from attnctl.base.errors import AttnError, Exit
+from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
 from attnctl.cli.commands import LEFT_OUT
@@ -92,6 +93,9 @@ class SuiteOptions(NamedTuple):
         option("A YAML file of features that are known to fail, each with why.", metavar="FILE"),
     ] = None
 
+    merge: Annotated[
+        bool, option("TARGET merges two parts of attention, (o1, L1, o2, L2) -> (o, L).", "--merge")
+    ] = False
     suite: Annotated[
         str | None,
         option("Cases of others instead: onnx (its node tests, with onnx installed) or torch (frozen)."),
@@ -160,6 +164,9 @@ def conform(
     file and writes these names. Gradients that differ from call to call are wrong only where --claims
     say deterministic: true.
 
+    With --merge the function merges two parts of attention, as split keys and rings do: outputs, and
+    natural log-sum-exps in float32 at least, (o1, L1, o2, L2) -> (o, L), in the axes that it takes.
+
     A command reads Q, K and V, each (batch, head, n, d), from the file {in} and writes its output to
     {out}: .npz, or with {in.safetensors} and {out.safetensors} that. What else its file is to hold
     (causal, scale, …) the features of --claims say.
@@ -168,7 +175,6 @@ def conform(
     could be run.
     """
     from attnctl.cli.output import files_for
-    from attnctl.formats import write_found
     from attnctl.verbs.conform.target import make_target
 
     target, how = take_backward(target, how)
@@ -179,6 +185,9 @@ def conform(
     if what.suite and how.backward:
         raise AttnError(f"--backward: the cases of {what.suite} have outputs alone; leave out --suite")
     files, printed = files_for("conform", output)
+    if what.merge:
+        found = run_merge(target, how, what, report, {**arrays, **always})
+        return conclude(found, report, files, printed=printed)
     request = read_request(target, how, what, report, given=arrays, always=always)
     framework = how.framework or "numpy"
     options = request.claims.features if is_command(target) else ()
@@ -196,11 +205,43 @@ def conform(
         None if how.backward in {None, LEFT_OUT["--backward"]} else call(target_words([how.backward]))[0]
     )
     found = run_cases(made, name, request, what, apart)
+    return conclude(found, report, files, printed=printed)
+
+
+def conclude(found: Conformance, report: ReportOptions, files: Sequence[str], *, printed: bool) -> Exit:
+    """Write and show what was found."""
+    from attnctl.formats import write_found
+
     write_found("conform", [found], files)
     show(found, report, printed=printed)
     if found.agrees is None:
         return Exit.USAGE
     return Exit.OK if found.agrees else Exit.DIFFERS
+
+
+OF_MERGE = {"merge", "framework", "device", "timeout", "quick", "feature", "dtype", "junit", "json"}
+"""The options that go with --merge."""
+
+
+def run_merge(
+    target: list[str], how: TargetOptions, what: SuiteOptions, report: ReportOptions, given: Given
+) -> Conformance:
+    """Hold a function to the merge of two parts. Raises AttnError for options that say nothing there."""
+    from attnctl.cli.progress import progress
+    from attnctl.verbs.conform.merge import hold_merge
+    from attnctl.verbs.conform.target import make_target
+
+    said = {**how._asdict(), **what._asdict(), **report._asdict(), **given}
+    raise_all(
+        f"--{name.replace('_', '-')}: a merge of two parts has none; leave it out"
+        for name, value in said.items()
+        if value and name not in OF_MERGE
+    )
+    if is_command(target):
+        raise AttnError("--merge: a command cannot be called so; give module:function or file.py:function")
+    made, name = make_target(target_words(target), how.framework or "numpy", how.device, how.timeout)
+    with progress("cases"):
+        return hold_merge(made, name, what.dtype or (), what.feature or (), quick=what.quick)
 
 
 def take_backward(target: list[str] | None, how: TargetOptions) -> tuple[list[str] | None, TargetOptions]:

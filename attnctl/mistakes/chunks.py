@@ -47,12 +47,12 @@ def with_merge(case: WrongStep, merge: Merge, *read: str) -> WrongStep:
     return case.planted(case.put_all(ops, dict.fromkeys(ops, inputs)))
 
 
-def merged(*ways: tuple[str, Merge]) -> Callable[[WrongStep], Iterator[Plant]]:
-    """Plants other merges, each with what is done."""
+def merged(name: str) -> Callable[[WrongStep], Iterator[Plant]]:
+    """Plants the other merges of a mistake, each with what is done."""
 
     def plants(case: WrongStep) -> Iterator[Plant]:
         if has_chunks(case) and SINK not in case.derivation:
-            for detail, merge in ways:
+            for detail, merge in WAYS[name]:
                 yield Plant(with_merge(case, merge).derivation, detail)
 
     return plants
@@ -141,7 +141,7 @@ def without_maximum(case: WrongStep) -> Iterator[Plant]:
 def empty_rows(case: WrongStep) -> Iterator[Plant]:
     """0 or ∞ where nothing is seen; of chunks, merged as −∞."""
     for number in (0.0, np.inf):
-        filled = wrong.By(lambda x, number=number: np.where(np.isneginf(x), number, x))
+        filled = wrong.By(lambda x, number=number: np.asarray(np.where(np.isneginf(x), number, x)))
         if LOGSUMEXP in case.derivation:
             yield Plant(case.then(LOGSUMEXP, filled), f"{number:g}")
         if has_chunks(case):
@@ -186,10 +186,7 @@ def base_2_as_e(case: WrongStep) -> Iterator[Plant]:
     """What chunks wrote down in base 2, merged in base e; or the other way round."""
     if has_chunks(case):
         yield Plant(case.then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)), "base 2 is read as e")
-    yield from merged(
-        ("base 2 is read as e", lambda p: (whole(p / LN2), shares(p / LN2))),
-        ("base e is read as 2", lambda p: (whole(p * LN2) / LN2, shares(p * LN2))),
-    )(case)
+    yield from merged(OTHER_BASE)(case)
 
 
 def not_rescaled(case: WrongStep) -> Iterator[Plant]:
@@ -219,6 +216,7 @@ def not_rescaled(case: WrongStep) -> Iterator[Plant]:
             return last(m) + np.log(sums), grown(p, output(m)) / np.where(sums == 0, 1, sums)
 
         yield Plant(with_merge(case, merge, scores_of(case)).derivation, detail)
+    yield from merged(NOT_RESCALED)(case)
 
 
 def sink_missing(case: WrongStep) -> Iterator[Plant]:
@@ -267,9 +265,67 @@ def spoiled(case: WrongStep, name: str, rows: Callable[[Array], Array]) -> Deriv
     return case.then(name, wrong.By(apply), scores_of(case))
 
 
+def lost(rows: Callable[[Array], Array]) -> Merge:
+    """NaN in rows, by which chunks they see nothing of."""
+
+    def merge(p: Array) -> tuple[Array, Array]:
+        nan = rows(np.isneginf(p))
+        return np.where(nan, np.nan, whole(p)), np.where(nan, np.nan, shares(p))
+
+    return merge
+
+
+def bare(p: Array) -> tuple[Array, Array]:
+    """exp(L_c) / Σ exp(L_c): what is large overflows, what is small comes to nothing."""
+    e = np.exp(p)
+    return np.log(e.sum(axis=0)), e / e.sum(axis=0)
+
+
+def bare_or_nothing(p: Array) -> tuple[Array, Array]:
+    """The same, with 0 for 0 / 0."""
+    total, found = bare(p)
+    return total, np.where(np.isneginf(total), 0.0, found)
+
+
+def fade(p: Array) -> Array:
+    """exp(L_c − max), the largest of which is 1."""
+    return grown(p, p.max(axis=0))
+
+
+def first_not_rescaled(p: Array) -> tuple[Array, Array]:
+    """Every chunk but the last as it is, the sum under the maximum of all."""
+    e = fade(p)
+    e[:-1] = np.where(np.isneginf(p[:-1]), 0.0, 1.0)
+    return whole(p), e / np.maximum(fade(p).sum(axis=0), 1)
+
+
+OTHER_BASE, AVERAGED, NOT_RESCALED = "chunks-merged-in-other-base", "chunks-averaged", "chunks-not-rescaled"
+NOTHING_AS_NAN, NO_MAXIMUM = "chunks-nan-where-nothing-is-seen", "merge-without-maximum"
+
+WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
+    OTHER_BASE: (
+        ("base 2 is read as e", lambda p: (whole(p / LN2), shares(p / LN2))),
+        ("base e is read as 2", lambda p: (whole(p * LN2) / LN2, shares(p * LN2))),
+    ),
+    AVERAGED: (
+        ("averaged", lambda p: (whole(p), np.full_like(p, 1 / len(p)))),
+        ("averaged over the chunks that a row sees", lambda p: (whole(p), seen(p))),
+        ("added up", lambda p: (whole(p), np.ones_like(p))),
+        ("added up, each times exp(L_c − max), and not divided", lambda p: (whole(p), fade(p))),
+        ("given the shares of one another", lambda p: (whole(p), shares(p)[::-1])),
+    ),
+    NOT_RESCALED: (("the outputs before the last chunk are", first_not_rescaled),),
+    NOTHING_AS_NAN: tuple(
+        ("", lost(rows))
+        for rows in (lambda none: none.all(axis=0), lambda none: none.any(axis=0), lambda none: none[0])
+    ),
+    NO_MAXIMUM: (("", bare), ("", bare_or_nothing)),
+}
+"""Merges by the log-sum-exp of chunks alone that are wrong, by mistake, each with what is done."""
+
 CHUNKS = (
     Mistake(
-        "chunks-merged-in-other-base",
+        OTHER_BASE,
         (CHUNK_LOGSUMEXP, *OF_MERGE),
         "chunks are merged in another base than their log-sum-exp has: {}",
         "use one base in both: exp(L_c − L) of natural ones, exp2(L_c − L) of those in base 2",
@@ -281,22 +337,18 @@ CHUNKS = (
         subject="merge",
     ),
     Mistake(
-        "chunks-averaged",
+        AVERAGED,
         OF_MERGE,
         "the outputs of the chunks are {}",
         "give each the share exp(L_c − L) of its log-sum-exp",
-        merged(
-            ("averaged", lambda p: (whole(p), np.full_like(p, 1 / len(p)))),
-            ("averaged over the chunks that a row sees", lambda p: (whole(p), seen(p))),
-            ("added up", lambda p: (whole(p), np.ones_like(p))),
-        ),
+        merged(AVERAGED),
         why="Each output is a mean of values, and so, it seems, is the mean of them.",
         meant="chunks",
         example="head_outputs = chunk_outputs.mean(axis=0)",
         subject="merge",
     ),
     Mistake(
-        "chunks-not-rescaled",
+        NOT_RESCALED,
         OF_MERGE,
         "{} added up over chunks that took off maxima of their own",
         "multiply what a chunk gave by exp(its maximum − that of all), or give it the share exp(L_c − L)",
@@ -309,7 +361,7 @@ CHUNKS = (
         subject="merge",
     ),
     Mistake(
-        "chunks-nan-where-nothing-is-seen",
+        NOTHING_AS_NAN,
         (*OF_SUMS, CHUNK_OUTPUTS, CHUNK_SHARES, HEAD_OUTPUTS),
         "−∞ − (−∞) is NaN where a row sees nothing of a chunk",
         "take 0 off where the maximum, or L, is −∞: such a chunk has no share",
@@ -317,6 +369,17 @@ CHUNKS = (
         why="A chunk beyond the causal edge sees nothing, and tests of one chunk have none.",
         meant="blind chunks",
         example="chunk_shares = np.exp(chunk_logsumexp - logsumexp)",
+    ),
+    Mistake(
+        NO_MAXIMUM,
+        OF_MERGE,
+        "exp of a log-sum-exp overflows, or comes to nothing, as the largest is not taken off",
+        "take exp(L_c − max) of the chunks, divided by its sum, and L = max + ln Σ exp(L_c − max)",
+        merged(NO_MAXIMUM),
+        why="exp(L_c) is the sum of a chunk, and for small scores nothing happens to it.",
+        meant="large chunks",
+        example="e = np.exp(chunk_logsumexp)\nchunk_shares = e / e.sum(axis=0)",
+        subject="merge",
     ),
     Mistake(
         "chunks-sink-missing",

@@ -93,6 +93,7 @@ KINDS = {
     "blind summed": kind(logsumexp=True, mask=BLIND),
     "summed sink": kind(logsumexp=True, sink=(2,)),
     "chunks": kind(chunks=2),
+    "large chunks": kind(chunks=2, loud=1000),
     "chunks sink": kind(chunks=3, sink=(2,)),
     "blind chunks": kind(chunks=2, mask=BLIND),
     "backward": kind(backward=True),

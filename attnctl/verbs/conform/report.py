@@ -9,7 +9,7 @@ from typing import Any
 
 from attnctl.base.display import Displayed
 from attnctl.verbs.conform.call import chance_missed
-from attnctl.verbs.conform.case import FORWARD, Case
+from attnctl.verbs.conform.case import FORWARD
 from attnctl.verbs.conform.features import INPUTS_KEPT
 
 PASSED, FAILED, SKIPPED, IGNORED, XFAIL = "passed", "failed", "skipped", "ignored", "xfail"
@@ -30,7 +30,7 @@ def describe_left_out(left: int, what: str, why: str) -> str:
 class Failure:
     """A case that failed, and its cause."""
 
-    case: Case
+    case: object
     words: str
     """The error, or the end of the call."""
     mistake: str | None = None

@@ -1,0 +1,337 @@
+"""A function that merges two parts of attention, (o₁, L₁, o₂, L₂) → (o, L), held to that merge.
+
+Merging is attention over the parts: their log-sum-exps are the scores, their outputs the values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.evidence.precision import round_to
+from attnctl.evidence.rounding import FACTOR, carry_rounding, exactly
+from attnctl.math import Array
+from attnctl.math.ops import LogSumExp, MatMul, Softmax
+from attnctl.mistakes.chunks import CHUNKS, LN2, WAYS, whole
+from attnctl.verbs.conform.call import Answer, Target, TargetCall
+from attnctl.verbs.conform.claims import unknown_names
+from attnctl.verbs.conform.conventions import TYPES
+from attnctl.verbs.conform.features import INPUTS_KEPT
+from attnctl.verbs.conform.invoke import widen
+from attnctl.verbs.conform.judge import ULPS, scatter_of
+from attnctl.verbs.conform.report import FAILED, PASSED, SKIPPED, Conformance, Failure, FeatureResult
+
+BATCH, HEADS, QUERIES, KEYS, D_V = 2, 3, 5, 12, 8
+
+FEATURES = ("merge", "peaked rows", "flat rows", "large scores", "nothing in one part", "nothing in both")
+SIZES = {"peaked rows": 30.0, "flat rows": 0.0}
+
+LAYOUTS = (("bhnd", "bhn"), ("bnhd", "bnh"), ("bnhd", "bhn"), ("nhd", "nh"), ("nhd", "hn"))
+"""The axes of outputs and of log-sum-exps, in the order in which they are tried."""
+
+OF_SUM = re.compile(r"lse|log|sum|^[lLsS](_|\d|$)")
+"""What a parameter for a log-sum-exp is called; the others of the first four are outputs."""
+
+CASES, QUICK_CASES = 12, 4
+
+
+@dataclass(frozen=True)
+class MergeCase:
+    """Two parts of attention: what their scores are like, where they are cut, and the type."""
+
+    feature: str
+    dtype: str
+    seed: int
+
+    @property
+    def cut(self) -> int:
+        return int(np.random.RandomState(self.seed).randint(1, KEYS))
+
+    def __str__(self) -> str:
+        """In words."""
+        parts = f"{self.cut} and {KEYS - self.cut} keys"
+        return f"{self.feature}, {self.dtype}, parts of {parts}, {QUERIES} queries, seed {self.seed}"
+
+    def parts(self) -> tuple[Array, Array]:
+        """Outputs (part, batch, head, query, d_v) and log-sum-exps without the last axis, as stored."""
+        rng = np.random.RandomState(self.seed)
+        cut, rows = rng.randint(1, KEYS), (BATCH, HEADS, QUERIES)
+        s = rng.standard_normal((*rows, KEYS)) * SIZES.get(self.feature, 1.0)
+        v = rng.standard_normal((BATCH, HEADS, KEYS, D_V))
+        if self.feature == "large scores":
+            s += np.where(np.arange(QUERIES) % 2, 1000.0, -1000.0)[:, None]
+        if self.feature.startswith("nothing"):
+            s[..., 0, :cut] = s[..., 1, cut:] = -inf
+        if self.feature == "nothing in both":
+            s[..., 2, :] = -inf
+        several = ((s[..., :cut], v[..., :cut, :]), (s[..., cut:], v[..., cut:, :]))
+        outputs = np.stack([Softmax().apply(part) @ values for part, values in several])
+        sums = np.stack([LogSumExp().apply(part) for part, _ in several])
+        return round_to(outputs, TYPES[self.dtype]), round_to(sums, TYPES[widen(self.dtype)])
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The right merge of a case, and how far off each number may be: the output, and its log-sum-exp."""
+
+    values: tuple[Array, Array]
+    allowed: tuple[Array, Array]
+
+
+def expect(case: MergeCase, outputs: Array, sums: Array) -> Merged:
+    """Merge in float64, and in the type with random rounding."""
+    scores, values = (np.moveaxis(each, 0, at) for each, at in ((sums, -1), (outputs, -2)))
+    unit, wide = TYPES[case.dtype].unit, TYPES[widen(case.dtype)].unit
+    parts = exactly(scores[..., None, :])
+    shares = carry_rounding(Softmax(), [parts], unit, "shares")
+    output = carry_rounding(MatMul(), [shares, exactly(values)], unit, "output")
+    total = carry_rounding(LogSumExp(), [parts], wide, "logsumexp")
+    found = output.value[..., 0, :], total.value[..., 0]
+    size = np.abs(found[0])
+    rows = np.maximum(size, size.max(axis=-1, keepdims=True) * 2.0**-4)
+    room = FACTOR * scatter_of(output)[..., 0, :] + ULPS * unit * rows + TYPES[case.dtype].smallest
+    of_sum = np.where(np.isfinite(found[1]), np.maximum(np.abs(found[1]), 1), 1)
+    return Merged(found, (room, FACTOR * scatter_of(total)[..., 0] + 2 * ULPS * wide * of_sum))
+
+
+def ratio_of(found: Array, value: Array, allowed: Array) -> Array:
+    """How far off each number is, as a part of what is allowed; ∞ for NaN."""
+    with np.errstate(all="ignore"):
+        off = np.where(found == value, 0.0, np.abs(found - value)) / allowed
+    return np.where(np.isnan(off), inf, off)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A case, the arrays of its two parts, and what the target made of them, in our layout."""
+
+    case: MergeCase
+    outputs: Array
+    sums: Array
+    answer: Answer
+    found: tuple[Array | None, ...]
+    right: Merged
+
+    @property
+    def ratio(self) -> float:
+        if self.answer.error or any(each is None for each in self.found):
+            return inf
+        return max(float(each.max(initial=0.0)) for each in self.ratios())
+
+    def ratios(self) -> list[Array]:
+        three = zip(self.found, self.right.values, self.right.allowed, strict=False)
+        return [ratio_of(found, value, allowed) for found, value, allowed in three if found is not None]
+
+    def words(self) -> str:
+        """The first number that is wrong, or why there is none."""
+        if self.answer.error:
+            return f"{self.answer.error}: {self.answer.message}".rstrip(": ")
+        for name, found in zip(WHAT, self.found, strict=False):
+            if found is None:
+                return f"{name} has another shape than that of a part"
+        for at, (name, ratio) in enumerate(zip(WHAT, self.ratios(), strict=False)):
+            if ratio.max(initial=0.0) > 1:
+                cell = tuple(int(i) for i in np.unravel_index(int(ratio.argmax()), ratio.shape))
+                found, value = self.found[at], self.right.values[at]
+                assert found is not None
+                return f"{name} is {found[cell]:.6g} at {list(cell)} and should be {value[cell]:.6g}"
+        return ""
+
+
+WHAT = ("the output", "the log-sum-exp")
+
+SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
+    ("logsumexp-base-2", "the log-sum-exp is in base 2", "multiply it by ln 2", lambda p: whole(p) / LN2),
+    ("lse-maximum-alone", "it is the larger of the two", "add ln Σ exp(L − max)", lambda p: p.max(axis=0)),
+    (
+        "logsumexp-without-maximum",
+        "the maximum is not put back into the log-sum-exp",
+        "add it: max + ln Σ exp(L − max)",
+        lambda p: whole(p) - p.max(axis=0),
+    ),
+    ("lse-not-merged", "it is that of one part", "merge it, too", lambda p: p[0]),
+    ("lse-not-merged", "it is that of one part", "merge it, too", lambda p: p[1]),
+    (
+        "lse-not-merged",
+        "they are added up",
+        "take ln of the sum of their exponentials",
+        lambda p: p.sum(axis=0),
+    ),
+)
+"""Log-sum-exps beside an output that is right: mistake, what it is, what to write instead."""
+
+
+def explain(wrong: Sequence[Tried]) -> tuple[str | None, str]:
+    """The mistake that gives the numbers of every case that is wrong, in words, with what to write."""
+    first = wrong[0]
+    if first.answer.error:
+        return "exception", first.words()
+    catalogue = {each.name: each for each in CHUNKS}
+    outputs_right = all(len(each.found) and each.ratios()[0].max() <= 1 for each in wrong)
+    for name, ways in WAYS.items():
+        for detail, merge in ways:
+            if not outputs_right and all(gives(each, merge) for each in wrong):
+                return name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}"
+    for name, words, fix, other in SUM_ALONE:
+        if all(gives_sum(each, other) for each in wrong):
+            return name, f"{words}; {fix}"
+    return None, ""
+
+
+def gives(tried: Tried, merge: Callable[[Array], tuple[Array, Array]]) -> bool:
+    """True for a merge whose output is the one that was found."""
+    wide = np.float64 if tried.case.dtype == "float64" else np.float32
+    with np.errstate(all="ignore"):
+        _, shares = merge(tried.sums.astype(wide))
+        return alike(tried, 0, (shares[..., None] * tried.outputs).sum(axis=0))
+
+
+def gives_sum(tried: Tried, other: Callable[[Array], Array]) -> bool:
+    with np.errstate(all="ignore"):
+        return alike(tried, 0, tried.right.values[0]) and alike(tried, 1, other(tried.sums))
+
+
+def alike(tried: Tried, place: int, value: Array) -> bool:
+    """True where what was found is this value, NaN and what is not finite for one another."""
+    found = tried.found[place] if place < len(tried.found) else None
+    if found is None:
+        return False
+    finite = np.isfinite(value)
+    near = np.abs(found - value)[finite] <= 2 * tried.right.allowed[place][finite] * (
+        1 + np.abs(value[finite])
+    )
+    return bool((np.isfinite(found) == finite).all() and near.all())
+
+
+# --- calls ---
+
+
+def order(target: Target, name: str) -> tuple[str, str, str, str]:
+    """The parameters for o₁, L₁, o₂ and L₂. Raises AttnError where the target does not take four."""
+    parameters = [each.name for each in target.parameters or ()]
+    more = [each.name for each in (target.parameters or ())[4:] if each.required]
+    if len(parameters) < 4 or more:
+        raise AttnError(f"{name}: it takes ({', '.join(parameters)}); a merge takes (o1, L1, o2, L2)")
+    first = parameters[:4]
+    sums = [each for each in first if OF_SUM.search(each)]
+    if len(sums) == 2:
+        outputs = [each for each in first if each not in sums]
+        return outputs[0], sums[0], outputs[1], sums[1]
+    return first[0], first[1], first[2], first[3]
+
+
+def laid(x: Array, own: str, axes: str) -> Array:
+    """Numbers over (batch, head, query, …) in other axes; the first of a batch where they lack it."""
+    x, own = (x, own) if "b" in axes else (x[0], own[1:])
+    return np.ascontiguousarray(x.transpose([own.index(axis) for axis in axes]))
+
+
+def laid_back(x: Array | None, own: str, axes: str, shape: tuple[int, ...]) -> Array | None:
+    if x is None or x.ndim != len(axes):
+        return None
+    x = x.transpose([axes.index(axis) for axis in own if axis in axes])
+    return x if x.shape == shape[len(shape) - x.ndim :] else None
+
+
+def attempt(target: Target, names: Sequence[str], case: MergeCase, layout: tuple[str, str]) -> Tried:
+    """Call the target with a case, its arrays in such axes."""
+    outputs, sums = case.parts()
+    (o1, o2), (l1, l2) = (
+        [laid(each, own, axes) for each in several]
+        for several, own, axes in zip((outputs, sums), LAYOUTS[0], layout, strict=True)
+    )
+    given = dict(zip(names[1:], (l1, o2, l2), strict=True))
+    call = TargetCall((o1,), given, (names[0],), case.dtype, numbers=o1.size, wide=(names[1], names[3]))
+    answer = target.call(call)
+    if "b" not in layout[0]:
+        outputs, sums = outputs[:, :1], sums[:, :1]
+    right = expect(case, outputs, sums)
+    found = tuple(
+        None if back is None else back.reshape(value.shape)
+        for made, own, axes, value in zip(answer.outputs, LAYOUTS[0], layout, right.values, strict=False)
+        for back in [laid_back(made, own, axes, value.shape)]
+    )
+    return Tried(case, outputs, sums, answer, found, right)
+
+
+def find_layout(target: Target, names: Sequence[str], dtype: str) -> tuple[str, str]:
+    """The first axes in which the shapes of what comes back are those of the parts."""
+    for layout in LAYOUTS:
+        tried = attempt(target, names, MergeCase(FEATURES[0], dtype, 0), layout)
+        if not tried.answer.error and tried.found and all(each is not None for each in tried.found):
+            return layout
+    return LAYOUTS[0]
+
+
+# --- a run ---
+
+
+def hold_merge(
+    target: Target, name: str, dtypes: Sequence[str] = (), only: Sequence[str] = (), *, quick: bool = False
+) -> Conformance:
+    """Hold a target to the merge in every type. Raises AttnError where it cannot be called as one."""
+    features = (*FEATURES, INPUTS_KEPT)
+    raise_all([*unknown_names("feature", only, features), *unknown_names("dtype", dtypes, [*TYPES])])
+    target.start()
+    try:
+        names = order(target, name)
+        taken = list(dtypes or TYPES)
+        layout = find_layout(target, names, taken[0])
+        results = [
+            each
+            for dtype in taken
+            for each in hold_type(target, names, dtype, layout, QUICK_CASES if quick else CASES)
+        ]
+    finally:
+        target.close()
+    alone = any(each.cases and each.reason for each in results)
+    kept = tuple(
+        replace(each, reason="") if each.cases else each
+        for each in results
+        if not only or each.feature in only
+    )
+    said = ("It returns no log-sum-exp: the output alone is judged.",) if alone else ()
+    axes = " and ".join(f"({', '.join(AXES[axis] for axis in each)})" for each in layout)
+    return Conformance(name, kept, {"outputs and log-sum-exps": axes}, said)
+
+
+AXES = {"b": "batch", "h": "head", "n": "query", "d": "d_v"}
+
+
+def hold_type(
+    target: Target, names: Sequence[str], dtype: str, layout: tuple[str, str], cases: int
+) -> Iterator[FeatureResult]:
+    """Every feature in one type, and whether the parts stay as they are."""
+    changed: list[Tried] = []
+    for at, feature in enumerate(FEATURES):
+        several = [
+            attempt(target, names, MergeCase(feature, dtype, 100 * at + seed), layout)
+            for seed in range(cases)
+        ]
+        changed += [each for each in several if each.answer.changed]
+        if at == 0 and several[0].answer.error in target.refuses:
+            yield FeatureResult(feature, dtype, SKIPPED, of=cases, reason=several[0].words())
+            return
+        yield judged(feature, dtype, several)
+    words = "it changes what it is given"
+    failure = Failure(changed[0].case, words, "inputs-changed", words) if changed else None
+    status = FAILED if changed else PASSED
+    yield FeatureResult(INPUTS_KEPT, dtype, status, cases, cases, len(changed), failure=failure)
+
+
+def judged(feature: str, dtype: str, several: Sequence[Tried]) -> FeatureResult:
+    wrong = [each for each in several if each.ratio > 1]
+    ratio = max(each.ratio for each in several)
+    reason = "" if any(len(each.found) > 1 or each.answer.error for each in several) else "no log-sum-exp"
+    if not wrong:
+        return FeatureResult(feature, dtype, PASSED, len(several), len(several), ratio=ratio, reason=reason)
+    mistake, explanation = explain(wrong)
+    failure = Failure(wrong[0].case, wrong[0].words(), mistake, explanation)
+    return FeatureResult(
+        feature, dtype, FAILED, len(several), len(several), len(wrong), ratio, reason, failure
+    )

@@ -1,0 +1,72 @@
+"""conform --merge: functions that merge two parts of attention."""
+
+import json
+from pathlib import Path
+
+import merges_here
+import numpy as np
+import pytest
+
+from attnctl.verbs.conform.merge import FEATURES, hold_merge
+from attnctl.verbs.conform.target import make_target
+
+NAMED = {
+    "base_2": "chunks-merged-in-other-base",
+    "averaged": "chunks-averaged",
+    "not_rescaled": "chunks-not-rescaled",
+    "no_maximum": "merge-without-maximum",
+    "nan": "chunks-nan-where-nothing-is-seen",
+    "sum_in_base_2": "logsumexp-base-2",
+    "spoils": "inputs-changed",
+}
+RIGHT = ("right", "names_by_kind", "query_before_head", "output_alone")
+
+
+def hold(name, dtypes=()):
+    return hold_merge(*make_target(getattr(merges_here, name)), dtypes, quick=True)
+
+
+TYPES = [["bfloat16"], pytest.param(["float64", "float32", "float16"], marks=pytest.mark.slow)]
+IN_TYPES = pytest.mark.parametrize("dtypes", TYPES, ids=" ".join)
+
+
+@IN_TYPES
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_merge_conforms_in_every_type(name, dtypes):
+    found = hold(name, dtypes)
+    assert found.agrees
+    assert {each.dtype for each in found.features} == {*dtypes}
+    axes = found.conventions["outputs and log-sum-exps"]
+    assert axes.startswith("(batch, query" if name == "query_before_head" else "(batch, head")
+    assert bool(found.notes) == (name == "output_alone")
+
+
+@IN_TYPES
+@pytest.mark.parametrize(("name", "mistake"), NAMED.items())
+def test_a_wrong_merge_is_named_in_every_type(name, mistake, dtypes):
+    wrong = {(each.failure.mistake, each.dtype) for each in hold(name, dtypes).wrong}
+    assert wrong == {(mistake, dtype) for dtype in dtypes}
+
+
+def test_the_right_merge_by_hand():
+    """Parts of the sums 1 and 3: a quarter of one output, three of the other."""
+    o, total = merges_here.right(np.array([[4.0]]), np.log([1.0]), np.array([[8.0]]), np.log([3.0]))
+    assert o.item() == pytest.approx(7)
+    assert total.item() == pytest.approx(np.log(4))
+
+
+def test_the_shell(call):
+    file = f"{Path(merges_here.__file__)}"
+    done = call("conform", "--merge", f"{file}:averaged", "--quick", "--dtype", "float32", "--json")
+    assert done.code == 1
+    data = json.loads(done.out)
+    assert [each["feature"] for each in data["features"]] == [*FEATURES, "inputs kept"]
+    assert data["features"][0]["mistake"] == "chunks-averaged"
+    refused = call(
+        "conform", "--merge", f"{file}:right", "--like", "sdpa", "--causal", "--replay", "x.json"
+    )
+    assert refused.code == 2
+    for option in ("--like", "--causal", "--replay"):
+        assert f"{option}: a merge of two parts has none; leave it out" in refused.err
+    assert "a merge takes (o1, L1, o2, L2)" in call("conform", "--merge", f"{file}:three").err
+    assert "did you mean merge?" in call("conform", "--merge", f"{file}:right", "--feature", "merg").err
