@@ -80,11 +80,12 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
     }
 
     def work(head: Lead) -> None:
+        room: dict[str, Array] = {}
         with np.errstate(all="ignore"):
             for start in range(0, forward.queries, bare.whole_rows()):
                 rows = slice(start, min(start + bare.whole_rows(), forward.queries))
                 cuts = {"query": rows, "key": bare.visible_keys(head, rows)}
-                tile(bare, back, head, cuts, outside, out)
+                tile(bare, back, head, cuts, outside, out, room)
 
     scores = prod(lead) * forward.queries * forward.keys
     with blas.alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
@@ -99,16 +100,27 @@ def tile(
     cuts: Mapping[str, slice],
     outside: Mapping[str, Array],
     out: Mapping[str, Array],
+    room: dict[str, Array],
 ) -> None:
-    """Carry out the lines of these queries and keys of one head, and put in place what they add."""
+    """Carry out the lines of these queries and keys of one head, and put in place what they add.
+
+    `room` is memory for the scores of a tile, the same from one to the next.
+    """
     at = forward.block(head, cuts["query"].start, cuts["key"].start)
+    size = tuple(cut.stop - cut.start for cut in cuts.values())
     here = {
         name: forward.cut(array, forward.axes[name], head, cuts) for name, array in forward.outside.items()
     }
     here |= {name: forward.cut(array, rows_of(name), head, cuts) for name, array in outside.items()}
     for step in (*forward.steps, *back):
-        op = step.op.block(at) if isinstance(step.op, RowWise) else step.op
-        made = op.apply(*(here[name] for name in step.inputs))
+        inputs = [here[name] for name in step.inputs]
+        if isinstance(step.op, RowWise) and step.axes[-1] == "key":
+            if step.name not in room:
+                room[step.name] = np.empty(forward.whole_rows() * forward.keys, forward.dtype)
+            own = room[step.name][: prod(size)].reshape(size)
+            made = step.op.block(at).apply(*inputs, out=own)
+        else:
+            made = step.op.apply(*inputs)
         if step.name in out:
             forward.cut(out[step.name], after_head(step), head, cuts)[...] += made
         else:

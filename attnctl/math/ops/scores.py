@@ -261,7 +261,7 @@ class LogSumExpBack(Backward):
         return 3 * prod(shape)
 
 
-class SoftmaxBack(Backward):
+class SoftmaxBack(Backward, RowWise):
     """A ∘ (d − δ): raising a score takes weight from the other keys of its row."""
 
     signature = "(..., n), (..., n), (...) -> (..., n)"
@@ -270,8 +270,8 @@ class SoftmaxBack(Backward):
         "are above {2}, the mean that the weights give."
     )
 
-    def apply(self, a: Array, d: Array, delta: Array) -> Array:
-        return a * (d - delta[..., None])
+    def apply(self, a: Array, d: Array, delta: Array, *, out: Array | None = None) -> Array:
+        return np.multiply(a, np.subtract(d, delta[..., None], out=out), out=out)
 
     def form(self, cell: Places, a: Input, d: Input, delta: Input) -> Term:
         """a · (d − δ)."""
