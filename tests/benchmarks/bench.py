@@ -143,6 +143,42 @@ def attend():
             )
 
 
+def backward():
+    """Both ways: the output and the gradients of Q, K and V."""
+    import numpy as np
+    import torch
+
+    import attnctl
+
+    torch.set_num_threads(2)
+    names = ("Q", "K", "V", "d_head_outputs")
+    for dtype in ("float32", "float64"):
+        rng = np.random.RandomState(0)
+        arrays = {name: rng.randn(8, 4096, 64).astype(dtype) for name in names}
+        *leaves, d = (torch.from_numpy(array)[None] for array in arrays.values())
+        leaves = [each.requires_grad_() for each in leaves]
+
+        def ours(dtype=dtype, arrays=arrays):
+            keep = ["head_outputs", "d_Q", "d_K", "d_V"]
+            return attnctl.attend(arrays, dtype=dtype, backward=True, keep=keep)
+
+        def theirs(leaves=leaves, d=d):
+            return torch.autograd.grad(torch.nn.functional.scaled_dot_product_attention(*leaves), leaves, d)
+
+        yield f"attend --backward 4096 {dtype} / torch", ratio(ours, theirs, 3), 1.5
+    code = (
+        "import numpy as np, attnctl.api\n"
+        "from pathlib import Path\n"
+        "def high(): return int(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])\n"
+        "a = {n: np.ones((8, 4096, 64), 'float32') for n in ('Q', 'K', 'V', 'd_head_outputs')}\n"
+        "before = high()\n"
+        "attnctl.api.attend(a, dtype='float32', backward=True, keep=['d_Q', 'd_K', 'd_V'])\n"
+        "print(high() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    yield "attend --backward 4096 float32, extra MiB", int(done.stdout) / 1024, 100
+
+
 def memory():
     code = (
         "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'\n"
@@ -300,7 +336,7 @@ def check():
         shutil.rmtree(folder)
 
 
-GROUPS = (start_up, attend, memory, weights, dumps, yaml, tables, check)
+GROUPS = (start_up, attend, backward, memory, weights, dumps, yaml, tables, check)
 
 
 def main():
