@@ -7,6 +7,8 @@ from driven import DUMPS, VARIANTS, of_file, of_sentence
 import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
+from attnctl.inputs.config.rules import SETTABLE
+from attnctl.math.rules import Padding
 from attnctl.verbs.explore import OfFile, begin_walk, remake
 from attnctl.verbs.explore import walk as go
 
@@ -173,7 +175,14 @@ def test_edits_add_up_and_outlive_a_rule_and_a_seed():
     assert all(np.array_equal(walk.layer.before[step], plain[step]) for step in plain)
 
 
-RULES = {"causal": {"causal": True}, "window": {"window": (3, 0)}, "dilated": {"dilation": 2}, "softcap": {"softcap": 30}, "alibi": {"positions": "alibi"}}  # fmt: skip  # noqa: E501
+RULES = {
+    each.name: {each.keyword: True if each.switch else each.example}
+    if each.flag
+    else {"positions": "alibi"}
+    for each, kind in SETTABLE.items()
+    if kind is not Padding
+}
+"""Every rule at its example, by keyword; ALiBi is asked for as positions."""
 
 
 @pytest.mark.parametrize("name", RULES)
