@@ -9,13 +9,13 @@ all of it by far more, nothing else is to be found there. Any other block is jud
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from attnctl.evidence.judge import FAR, Gap, blur_of, gap_of, judge_step, root_mean_square
+from attnctl.evidence.judge import FAR, Gap, blur_of, gap_of, judge_step, root_mean_square, vanishes
+from attnctl.evidence.precision import Precision
 from attnctl.evidence.record import Record, Strictness, with_shapes
 from attnctl.evidence.rounding import FACTOR, LEAST_RUNS, Known, typical
 from attnctl.evidence.rows import (
@@ -31,18 +31,19 @@ from attnctl.evidence.rows import (
 )
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.engine import blas
-from attnctl.math.engine.tiles import cores, in_order
 from attnctl.math.ops import Hide, Op
 
-MANY = 2**21
+MANY = 2**19
 """Numbers of a step, or of what leads to it, above which it is compared block by block."""
 
 BLOCK = 2**18
 """Numbers of scores in a block: few enough for the processor's cache."""
 
-SAMPLED = 8
+SAMPLED = 4
 """Rows of a block whose scatter is drawn."""
+
+SPARSE = 16
+"""A block has at least so many times as many rows: what is drawn for few is to cost little."""
 
 CLEARLY = 0.5
 """The part of what may be allowed that a block may use up and still needs no judging."""
@@ -150,14 +151,14 @@ class StepInBlocks:
     def compared(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
         blocks, total = list(self.blocks()), self.found[..., 0].size
-        parts = self.over_all(self.part, blocks)
+        parts = [self.part(rows) for rows in blocks]
         beyond = root_mean_square(np.array([part.beyond for part in parts]))
         if not self.record.strictness.told and typical(total) < beyond < FACTOR:
-            parts = self.over_all(lambda rows: self.judged(rows, self.sample(rows), total), blocks)
+            parts = [self.judged(rows, self.sample(rows), total) for rows in blocks]
         first = max(parts, key=lambda part: part.rank)
         shown = first if first.judged else self.judged(self.around(first), first.sample)
         if first.gap.differing and not shown.gap.differing:  # nothing is wrong that was not judged to be
-            parts = self.over_all(lambda rows: self.judged(rows, self.sample(rows)), blocks)
+            parts = [self.judged(rows, self.sample(rows)) for rows in blocks]
             shown = max(parts, key=lambda part: part.rank)
         *lead, query, column = shown.gap.at
         gap = replace(
@@ -178,18 +179,8 @@ class StepInBlocks:
         """The queries of each block."""
         queries = self.found.shape[-2]
         row = self.numbers // queries
-        rows = max(SAMPLED, BLOCK // max(row, 1))
+        rows = max(SPARSE * SAMPLED, BLOCK // max(row, 1))
         return (slice(at, min(at + rows, queries)) for at in range(0, queries, rows))
-
-    def over_all(
-        self, work: Callable[[slice], BlockFindings], blocks: Sequence[slice]
-    ) -> list[BlockFindings]:
-        def quietly(rows: slice) -> BlockFindings:
-            with np.errstate(all="ignore"):
-                return work(rows)
-
-        with blas.alone() if len(blocks) > 1 else nullcontext(False) as alone:
-            return list(in_order(quietly, blocks, cores() if alone else 1))
 
     def of(self, rows: slice) -> tuple[Record, Known]:
         """The record of these queries alone, and the step as it should be there."""
@@ -244,28 +235,29 @@ class StepInBlocks:
         with_shapes(self.name, found, expected)
         gap = np.abs(found - expected)
         np.copyto(gap, 0.0, where=found == expected)
-        squares, size = np.einsum("...j,...j->...", gap, gap), np.abs(expected)
-        if not np.isfinite(size.max(initial=0.0)):
-            size[~np.isfinite(size)] = 0.0
+        lost = ~np.isfinite(gap)
+        if lost.any() and not surely_wrong(found, expected, lost, record.precision(self.name)):
+            return None
+        near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), np.abs(expected), 0.0)
         told = np.maximum(np.count_nonzero(size, axis=-1), 1)
-        row = np.sqrt(np.einsum("...j,...j->...", size, size) / told)
-        off = np.sqrt(squares / told)
-        unit, part = record.precision(self.name).unit, CLEARLY * FACTOR
-        own = gap - unit * size
+        row, off = (np.sqrt(np.einsum("...j,...j->...", each, each) / told) for each in (size, near))
+        own, part = near - record.precision(self.name).unit * size, CLEARLY * FACTOR
         allowed = (part * sample.least * row)[..., None]
         if (own <= allowed).all() or (own <= np.maximum(allowed, part * sample.share * size)).all():
             beyond = root_mean_square(off[row > 0] / (sample.least * row[row > 0]))
-            return self.told(rows, gap, beyond, sample, 0) if beyond < CLEARLY else None
+            return self.told(rows, gap, beyond, sample, lost) if beyond < CLEARLY else None
         beyond = off / (sample.most * row)
         if np.isfinite(beyond).all() and (beyond > FAR).mean() > MOSTLY:
-            wrong = own > FACTOR * sample.most * row[..., None]
-            return self.told(rows, gap, root_mean_square(beyond), sample, int(wrong.sum()))
+            wrong = lost | (own > FACTOR * sample.most * row[..., None])
+            return self.told(rows, gap, root_mean_square(beyond), sample, wrong)
         return None
 
-    def told(self, rows: slice, gap: Array, beyond: float, sample: RowSample, wrong: int) -> BlockFindings:
-        """The findings of a block of which so many numbers are wrong; the cell alone of its largest gap."""
+    def told(
+        self, rows: slice, gap: Array, beyond: float, sample: RowSample, wrong: Array
+    ) -> BlockFindings:
+        """The findings of a block of which these numbers are wrong; the cell alone of its largest gap."""
         at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
-        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, wrong, 0, gap.size, gap.size)
+        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, int(wrong.sum()), 0, gap.size, gap.size)
         return BlockFindings(rows, shown, beyond, sample, judged=False)
 
     def judged(self, rows: slice, sample: RowSample, total: int | None = None) -> BlockFindings:
@@ -277,6 +269,19 @@ class StepInBlocks:
         return BlockFindings(
             rows, gap, judgement.beyond, sample, compared=bool(np.isfinite(judgement.blurred))
         )
+
+
+def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precision) -> bool:
+    """True where each of these numbers is finite on one side alone, and neither is as good as the other.
+
+    Scores far below the others are as good as −∞, and what overflows is as good as its largest number.
+    """
+    hidden = np.isneginf(expected)
+    shown = lost & hidden & np.isfinite(found)
+    overflows = np.abs(expected) > precision.largest / 2
+    other = lost & ~hidden & np.isinf(found) & ~overflows
+    as_good = shown.any() and (shown & vanishes(found, hidden, precision.vanishing)).any()
+    return bool((shown | other)[lost].all() and not as_good)
 
 
 def few_rows(rows: slice, middle: int) -> slice:

@@ -54,6 +54,9 @@ LEAST_RUNS = 4
 MANY_NUMBERS = 2**20
 """Numbers that the runs may compute, of a step and of what leads to it, before they become fewer."""
 
+HUGE = 2**23
+"""Numbers from which on two runs have to do."""
+
 ROUGH_RUNS = 2
 LARGE = 2**13
 """Numbers of a step from which on few runs say whether it is far off."""
@@ -88,7 +91,8 @@ class Known:
     @cached_property
     def scatter(self) -> Array:
         """The error of a decent program in each number; ∞ for what could be anything."""
-        return self.scatter_in(min(RUNS, max(LEAST_RUNS, MANY_NUMBERS // max(self.numbers, 1))))
+        least = LEAST_RUNS if self.numbers < HUGE else ROUGH_RUNS
+        return self.scatter_in(min(RUNS, max(least, MANY_NUMBERS // max(self.numbers, 1))))
 
     @cached_property
     def rough_scatter(self) -> Array:

@@ -123,11 +123,11 @@ def change_ops(op: Any, change: Callable[[Op], Op]) -> Any:
 def begin_at(query: int) -> Callable[[Op], Op]:
     """Moves an op on scores to those of the queries from this one on."""
 
-    def move(op: Op) -> Op:
-        if not isinstance(op, Placed) or not query:
-            return op
-        offset = op.offset
-        moved = offset + query if isinstance(offset, int) else tuple(at + query for at in offset)
-        return replace(op, offset=moved)
+    def move(op: Any) -> Op:
+        if isinstance(op, Placed) and query:
+            offset = op.offset
+            moved = offset + query if isinstance(offset, int) else tuple(at + query for at in offset)
+            return replace(op, offset=moved)
+        return op.from_query(query) if hasattr(op, "from_query") else op
 
     return move

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
@@ -14,10 +14,10 @@ from attnctl.evidence.blocks import MANY, StepInBlocks, in_blocks
 from attnctl.evidence.judge import Gap, gap_of, judge_step
 from attnctl.evidence.record import Record, with_shapes
 from attnctl.evidence.rounding import Known, Later, anything, carry_rounding, either, exactly, noise
-from attnctl.evidence.rows import of_scores
+from attnctl.evidence.rows import of_scores, stretch
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Given, Softmax, Unstated
+from attnctl.math.ops import Add, Given, Hide, Softmax, Unstated
 from attnctl.math.ops.contraction import SumRows, SumTokens
 
 CANCELLED = 4.0
@@ -84,14 +84,24 @@ class Walker:
         """True where numbers were filled in by hand: what follows may be worked out from unrounded ones."""
         return self.record.strictness.by_hand
 
-    def walk(self, derivation: Derivation, before: Walk | None = None, until: str | None = None) -> Walk:
-        """Check every step (or those up to one), reusing what another walk found where nothing changed."""
+    def walk(
+        self,
+        derivation: Derivation,
+        before: Walk | None = None,
+        until: str | None = None,
+        anew: Collection[str] = (),
+    ) -> Walk:
+        """Check every step (or those up to one), reusing what another walk found where nothing changed.
+
+        Steps to check `anew` are other ones, though they look the same.
+        """
         steps: dict[str, Checked] = {}
         values: dict[str, Known | None] = {}
         changed: set[str] = set()
-        old = {} if before is None else {step.name: step for step in before.derivation}
+        old = {step.name: step for step in before.derivation if step.name in before.steps} if before else {}
         for step in derivation:
-            if before is not None and old.get(step.name) is step and changed.isdisjoint(step.inputs):
+            same = old.get(step.name) is step and step.name not in anew
+            if before is not None and same and changed.isdisjoint(step.inputs):
                 steps[step.name], values[step.name] = before.steps[step.name], before.values[step.name]
             else:
                 steps[step.name], values[step.name] = self.step(derivation, step, values)
@@ -100,6 +110,21 @@ class Walker:
             if step.name == until:
                 break
         return Walk(derivation, steps, values)
+
+    def walk_leniently(self, walk: Walk) -> Walk:
+        """The walk with rows that see nothing excused, where there may be any."""
+        softmax = [step for step in walk.derivation if isinstance(step.op, Softmax)]
+        blind = [step.name for step in softmax if self.may_be_blind(walk, step)]
+        return replace(self, lenient=True).walk(walk.derivation, walk, anew=blind) if blind else walk
+
+    def may_be_blind(self, walk: Walk, softmax: Step) -> bool:
+        """False where every row of the scores that softmax reads surely sees something."""
+        scores = softmax.inputs[0]
+        if scores in self.record:
+            return bool(np.isneginf(self.record.trace[scores].max(axis=-1)).any())
+        return any(
+            isinstance(step.op, (Hide, Add)) for step in stretch(walk.derivation, self.record, scores)
+        )
 
     def step(
         self, derivation: Derivation, step: Step, values: dict[str, Known | None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recompute, same_errors
@@ -12,6 +14,9 @@ from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.mistakes import wrong
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+
+FAR_BEYOND = 10.0
+"""How many times the most that fewer digits change half of the numbers may not be off by them."""
 
 
 def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
@@ -22,12 +27,15 @@ def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
         if precision.bits >= case.record.precision(case.first).bits:
             continue
         for names in every:
-            if shown(case, simulate_precision(case, steps, names, precision), precision):
+            value = simulate_precision(case, steps, names, precision)
+            if shown(case, value, precision):
                 ops = {
                     name: wrong.Coarse(case.derivation[name].op, precision.unit, precision.largest)
                     for name in names
                 }
                 yield Plant(case.put_all(ops), precision.name)
+            elif names == every[0] and too_far(case, value):
+                break
 
 
 def simulate_precision(
@@ -39,6 +47,17 @@ def simulate_precision(
         return (lambda x: nearest(x, precision)) if step.name in names else keep_digits
 
     return recompute(case.record, steps, short, short)
+
+
+def too_far(case: WrongStep, value: Array | None) -> bool:
+    """True where all is off by far more than with every step in fewer digits: one of them gives less."""
+    if value is None:
+        return False
+    told = np.isfinite(case.found) & np.isfinite(case.expected.value)
+    off, by_rounding = (np.abs(each - case.expected.value)[told] for each in (case.found, value))
+    return bool(
+        off.size and np.isfinite(by_rounding).all() and np.median(off) > FAR_BEYOND * by_rounding.max()
+    )
 
 
 def shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.notation import Input
-from attnctl.math.ops import Hide, Op, Rotate, Softmax
+from attnctl.math.ops import Hide, Op, Rotate, RowWise, Softmax
 from attnctl.math.rules import Mask, Positions, VisibilityRule
 
 Move = Callable[[Array], Array]
@@ -39,7 +39,7 @@ class Arranged(Op):
 
 
 @dataclass(frozen=True)
-class Then(Op):
+class Then(RowWise):
     """An op, and another one on its result."""
 
     op: Op
@@ -51,7 +51,7 @@ class Then(Op):
 
 
 @dataclass(frozen=True)
-class Coarse(Op):
+class Coarse(RowWise):
     """An op carried out in fewer digits; which digits those are cannot be told, only how far off."""
 
     op: Op
@@ -143,7 +143,7 @@ class SoftmaxOver(Op):
 
 
 @dataclass(frozen=True)
-class SoftmaxThenHide(Op):
+class SoftmaxThenHide(RowWise):
     """Softmax over all keys, then zeros where a key is hidden: rows no longer sum to 1."""
 
     hide: Hide
@@ -155,7 +155,7 @@ class SoftmaxThenHide(Op):
 
 
 @dataclass(frozen=True)
-class Bare(Op):
+class Bare(RowWise):
     """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows."""
 
     dtype: str
@@ -168,7 +168,7 @@ class Bare(Op):
 
 
 @dataclass(frozen=True)
-class NaNWhereNothingIsSeen(Op):
+class NaNWhereNothingIsSeen(RowWise):
     """Softmax whose rows without a key are 0 / 0."""
 
     def apply(self, *inputs: Array) -> Array:
@@ -178,15 +178,20 @@ class NaNWhereNothingIsSeen(Op):
 
 
 @dataclass(frozen=True)
-class Dropped(Op):
+class Dropped(RowWise):
     """Softmax with dropout: survivors times 1 / (1 − p), the others 0."""
 
     kept: Array = field(compare=False, repr=False)
     factor: float
 
+    def from_query(self, query: int) -> Dropped:
+        """The same op for the scores of the queries from this one on."""
+        return replace(self, kept=self.kept[..., query:, :])
+
     def apply(self, *inputs: Array) -> Array:
         """(..., head, query, key) -> the same shape."""
-        return np.where(self.kept, softmax(inputs[0], -1) * self.factor, 0.0)
+        (s,) = inputs
+        return np.where(self.kept[..., : s.shape[-2], :], softmax(s, -1) * self.factor, 0.0)
 
 
 # --- heads ---

@@ -33,6 +33,7 @@ def large(monkeypatch):
         ("evidence.blocks.MANY", N * N),
         ("evidence.walk.MANY", N * N),
         ("evidence.blocks.BLOCK", 64 * N),
+        ("evidence.blocks.SPARSE", 4),
         ("verbs.check.sample.MANY", N * N),
         ("verbs.check.sample.FEW", 32 * N),
     ):

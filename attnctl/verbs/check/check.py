@@ -35,6 +35,9 @@ from attnctl.verbs.check.unjudged import find_unjudged
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
 
+KEPT_BYTES = 2**25 - 2**16
+"""The largest array whose memory glibc keeps when it is freed, and that it then sees as usual."""
+
 BY_ROUNDING = Strictness()
 WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
 
@@ -58,6 +61,7 @@ def check(
     was meant where neither says it: a layer of a model. Without `pairs`, which take most of the
     time, no two mistakes at once are tried. Raises AttnError where nothing can be compared.
     """
+    keep_what_is_freed()
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
     whole = seen = walk_over(Reading(trace, settings), strictness, begun, intent)
@@ -82,6 +86,14 @@ def check(
         seen.reading.words,
         (seen.record, seen.walk),
     )
+
+
+def keep_what_is_freed() -> None:
+    """Free one array of this size: from then on malloc keeps what such arrays had for the next ones.
+
+    By itself glibc gives each array of a few MiB back, and the system clears its pages anew for the next.
+    """
+    np.empty(KEPT_BYTES, np.uint8)
 
 
 def diagnose(
@@ -230,7 +242,7 @@ class Diagnosis:
 
 def walk_without(record: Record, walk: Walk, first: str) -> Walk | None:
     """The walk without a step, where that rights some that follow and makes none wrong; or None."""
-    after = Walker(record.forgetting(first)).walk(walk.derivation)
+    after = Walker(record.forgetting(first)).walk(walk.derivation, walk, anew={first})
     right = set(walk.wrong) - {first} - set(after.wrong)
     return after if right and set(after.wrong) <= set(walk.wrong) else None
 

@@ -30,7 +30,7 @@ NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 AS_GOOD_AS_HIDDEN = -5e3
 """Scores below this stand for −∞."""
 
-SCREENED = 64
+SCREENED = 16
 """Rows of a step that tell whether a reading is worth being judged with care."""
 
 FAR_OFF = 0.1

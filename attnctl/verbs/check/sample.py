@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.record import Record
+from attnctl.evidence.rounding import LEAST_RUNS, Known, Later
 from attnctl.evidence.rows import (
     after_scores,
     axes_of,
@@ -21,7 +23,6 @@ from attnctl.evidence.rows import (
     follow,
     has_rows,
     largest_step,
-    stretch,
     with_arrays,
 )
 from attnctl.evidence.walk import Walk, Walker
@@ -63,6 +64,8 @@ class RecordPart:
     record: Record
     derivation: Derivation
     whole: Derivation
+    same: Derivation = Derivation(())
+    """The steps that are in this part what they are in the whole."""
 
     def widen(self, derivation: Derivation) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in the whole."""
@@ -133,14 +136,21 @@ def checked(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
     walker, told = Walker(part.record), walk.gap(first).differing
     if first not in part.derivation:
         return None
+    values = {name: again and keeping_runs(again) for name, again in walk.values.items()}
+    before = replace(walk, derivation=part.same, values=values)
     try:
-        alone = walker.walk(Derivation(tuple(stretch(part.derivation, part.record, first))))
+        alone = walker.walk(part.derivation, before, until=first)
         if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
             return None
         found = walker.walk(part.derivation, alone)
     except AttnError:  # steps of which this part does not tell
         return None
     return CheckedPart(part, found) if set(found.wrong) <= set(walk.wrong) else None
+
+
+def keeping_runs(known: Known) -> Known:
+    """A value whose first runs are kept: every candidate is held to them."""
+    return known if isinstance(known, Later) else replace(known, run=lru_cache(LEAST_RUNS)(known.run))
 
 
 # --- parts ---
@@ -165,7 +175,8 @@ def first_rows(record: Record, derivation: Derivation, rows: int) -> RecordPart:
         if name not in summed
     }
     own, intended = (cut_rows(each, later, summed, rows) for each in (derivation, record.intended))
-    return RecordPart(with_arrays(record, arrays, intended), own, derivation)
+    same = Derivation(tuple(step for step in derivation if step.name not in later))
+    return RecordPart(with_arrays(record, arrays, intended), own, derivation, same)
 
 
 def one_head(record: Record, derivation: Derivation) -> RecordPart:

@@ -103,7 +103,7 @@ class Search:
     ) -> Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
         walker = Walker(record, lenient=True)
-        loosely = walker.walk(walk.derivation)
+        loosely = walker.walk_leniently(walk)
         if first not in loosely.wrong:
             walker, loosely = Walker(record), walk
         expected = walker.expected(walk.derivation[first], loosely.values)
