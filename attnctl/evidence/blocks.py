@@ -279,7 +279,7 @@ def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precisio
     hidden = np.isneginf(expected)
     shown = lost & hidden & np.isfinite(found)
     overflows = np.abs(expected) > precision.largest / 2
-    other = lost & ~hidden & np.isinf(found) & ~overflows
+    other = lost & np.isfinite(expected) & np.isinf(found) & ~overflows
     as_good = shown.any() and (shown & vanishes(found, hidden, precision.vanishing)).any()
     return bool((shown | other)[lost].all() and not as_good)
 

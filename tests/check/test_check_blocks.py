@@ -9,9 +9,13 @@ from check_foreign import foreign, meant
 
 import attnctl
 from attnctl.base.trace import Trace
-from attnctl.evidence.precision import FLOAT64
-from attnctl.evidence.record import Record, with_precisions
+from attnctl.evidence import blocks, rows
+from attnctl.evidence.precision import FLOAT16, FLOAT64
+from attnctl.evidence.record import Record, Strictness, with_precisions
+from attnctl.evidence.rounding import Later
 from attnctl.evidence.walk import Verdict, Walker
+from attnctl.math.ops import Hide, MatMul, Merge, Scale, Slope, Softmax
+from attnctl.mistakes.wrong import By, Coarse, Dropped, SoftmaxOver, SoftmaxThenHide, Then
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.intent import find_intent
 
@@ -152,3 +156,247 @@ def test_mistakes_are_named_in_a_large_record_of_any_kind(large, monkeypatch, ki
     kind = kind.but(n=48, dtype=own.F32)
     report = attnctl.check(foreign(own.recorded(own.attend(kind, mistake), what)), meant(kind))
     assert [finding.mistake for finding in report.findings] == [mistake.split("/")[0]]
+
+
+# --- blocks beside the whole ---
+
+SIZES = {"padded": {"lengths": (24, 17, 5)}, "cross": {"keys": 30}, "bottom right": {"keys": 30}}
+KINDS = {name: kind.but(n=24, dtype=own.F32, **SIZES.get(name, {})) for name, kind in own.CLEAN.items()}
+RECORDED = {
+    "everything": (),
+    "ends": (*own.INPUTS, *own.BESIDE, "output"),
+    "weights": (*own.INPUTS, *own.BESIDE, "attention_weights"),
+}
+
+
+def record_of(kind, what, change=None, strictness=None):
+    arrays = own.attend(kind)
+    kept = {name: x for name, x in arrays.items() if not RECORDED[what] or name in RECORDED[what]}
+    for name in ("attention_weights", "output") if change else ():
+        if name in kept:
+            kept[name] = change(kept[name].copy())
+    intent = find_intent(foreign(kept), meant(kind))
+    record = Record(intent.trace, intent.sizes, intent.derivation, strictness or Strictness())
+    return with_precisions(record, FLOAT64)
+
+
+def walk(record):
+    with np.errstate(all="ignore"):
+        return Walker(record).walk(record.intended)
+
+
+@pytest.fixture
+def in_blocks(monkeypatch):
+    """Makes every step that can be compared in blocks of eight queries, two of them drawn for."""
+
+    def begin():
+        for name, value in (("MANY", 1), ("BLOCK", 1), ("SAMPLED", 2), ("SPARSE", 4)):
+            monkeypatch.setattr(blocks, name, value)
+        monkeypatch.setattr("attnctl.evidence.walk.MANY", 1)
+        judged = []
+
+        def judge(self, rows, *rest, plain=blocks.StepInBlocks.judged):
+            judged.append((self.name, rows))
+            return plain(self, rows, *rest)
+
+        monkeypatch.setattr(blocks.StepInBlocks, "judged", judge)
+        return judged
+
+    return begin
+
+
+def a_number(x):
+    x[..., -3, 1] += 0.3
+    return x
+
+
+def a_row(x):
+    x[..., 9, :] *= 1.5
+    return x
+
+
+def all_of_it(x):
+    return x * x.dtype.type(1.01)
+
+
+def a_little(x):
+    return x * (1 + 3e-5 * np.random.RandomState(0).randn(*x.shape)).astype(x.dtype)
+
+
+@pytest.mark.parametrize("change", [None, a_number, a_row, all_of_it, a_little])
+@pytest.mark.parametrize("what", RECORDED)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_blocks_say_of_every_kind_what_the_whole_says(in_blocks, kind, what, change):
+    record = record_of(kind, what, change)
+    whole = walk(record)
+    in_blocks()
+    found = walk(record)
+    assert {n: s.verdict for n, s in found.steps.items()} == {n: s.verdict for n, s in whole.steps.items()}
+    for name, step in whole.steps.items():
+        ours, theirs = found.steps[name], step
+        if theirs.gap:
+            assert (ours.gap.of, ours.gap.filled, ours.gap.nan) == (theirs.gap.of, theirs.gap.of, 0), name
+            assert ours.gap.at == theirs.gap.at, name
+            assert (ours.gap.found, ours.gap.expected) == (theirs.gap.found, theirs.gap.expected), name
+            assert ours.gap.differing == pytest.approx(theirs.gap.differing, rel=0.1, abs=8), name
+            assert theirs.gap.allowed / 4 <= ours.gap.allowed <= 12 * theirs.gap.allowed, name
+            assert ours.blurred == pytest.approx(theirs.blurred, rel=0.7), name
+
+
+def test_what_nobody_recorded_is_never_whole(in_blocks):
+    in_blocks()
+    found = walk(record_of(KINDS["causal"], "ends"))
+    for name in ("scores", "scaled_scores", "masked_scores", "attention_weights", "head_outputs"):
+        assert isinstance(found.values[name], Later)
+        assert "known" not in vars(found.values[name])
+    assert not isinstance(found.values["K"], Later)
+    assert found.values["masked_scores"].value.shape == (2, 24, 24)
+    assert found.values["masked_scores"].numbers > 2 * 24 * 24
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "blocks_judged"),
+    [
+        (None, "ends", 1),
+        (None, "weights", 1),
+        (all_of_it, "ends", 1),
+        (a_number, "ends", 1),
+        (a_row, "weights", 1),
+    ],
+)
+def test_only_what_is_not_clear_is_judged(in_blocks, change, what, blocks_judged):
+    """Rows about the largest difference, whose tolerance is shown, and blocks in which little is wrong."""
+    judged = in_blocks()
+    walk(record_of(KINDS["plain"], what, change))
+    assert len(judged) == blocks_judged
+    assert judged[0][1].stop - judged[0][1].start == (2 if change in (None, all_of_it) else 8)
+
+
+@pytest.mark.parametrize(
+    ("strictness", "verdict"),
+    [(Strictness(rtol=1e-9), Verdict.WRONG), (Strictness(decimals=5), Verdict.AGREES)],
+)
+def test_a_tolerance_that_was_asked_for_is_held_to_every_number(in_blocks, strictness, verdict):
+    record = record_of(KINDS["plain"], "ends", strictness=strictness)
+    whole = walk(record).steps["output"]
+    judged = in_blocks()
+    found = walk(record).steps["output"]
+    assert found.verdict is whole.verdict is verdict
+    assert found.gap.differing == pytest.approx(whole.gap.differing, rel=0.3)
+    assert [rows for _, rows in judged] == [slice(0, 8), slice(8, 16), slice(16, 24)]
+
+
+def test_all_too_far_off_together_is_wrong_though_no_block_is(in_blocks):
+    """Noise of half as much again as the scatter stays within what numbers of few rows may be off."""
+    right = record_of(KINDS["plain"].but(n=96), "ends")
+    name = "output"
+    with np.errstate(all="ignore"):
+        expected = Walker(right).expected(right.intended[name], walk(right).values)
+    noise = 1.5 * expected.scatter * np.sign(np.random.RandomState(0).randn(*expected.value.shape))
+    trace = with_step(right.trace, name, expected.value + noise)
+    record = Record(
+        trace, right.sizes, right.intended, precisions=right.precisions, unrecorded=right.unrecorded
+    )
+    whole = walk(record).steps[name]
+    judged = in_blocks()
+    found = walk(record).steps[name]
+    assert found.verdict is whole.verdict is Verdict.WRONG
+    assert len(judged) >= 3
+
+
+@pytest.mark.parametrize("change", [None, lambda s: np.where(np.isneginf(s), 0.0, s).astype(s.dtype)])
+def test_hidden_scores_that_are_shown_are_counted(in_blocks, change):
+    arrays = own.attend(KINDS["causal"])
+    if change:
+        arrays["masked_scores"] = change(arrays["masked_scores"])
+    intent = find_intent(foreign(arrays), meant(KINDS["causal"]))
+    record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
+    whole = walk(record).steps["masked_scores"]
+    judged = in_blocks()
+    found = walk(record).steps["masked_scores"]
+    assert (found.verdict, found.gap.differing) == (whole.verdict, whole.gap.differing)
+    assert found.gap.differing == (2 * 24 * 23 // 2 if change else 0)
+    assert all(rows.stop - rows.start == 2 for name, rows in judged if name == "masked_scores")
+
+
+# --- what is surely wrong ---
+
+INF = np.inf
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "sure"),
+    [
+        ([1.0, 2.0], [1.0, -INF], True),  # shown, not hidden
+        ([1.0, -INF], [1.0, 2.0], True),  # hidden, not shown
+        ([1.0, -1e9], [1.0, -INF], False),  # as good as hidden
+        ([1.0, INF], [1.0, 6e4], False),  # overflows
+        ([1.0, INF], [1.0, 3e4], True),
+        ([1.0, np.nan], [1.0, -INF], False),
+        ([1.0, 2.0], [1.0, np.nan], False),
+        ([1.0, INF], [1.0, -INF], False),
+        ([1.0, 2.0, -INF], [1.0, -INF, np.nan], False),
+    ],
+)
+def test_a_number_that_is_finite_on_one_side_alone(found, expected, sure):
+    found, expected = np.array([found]), np.array([expected])
+    with np.errstate(all="ignore"):
+        lost = ~np.isfinite(np.where(found == expected, 0.0, np.abs(found - expected)))
+    assert blocks.surely_wrong(found, expected, lost, FLOAT16) is sure
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "middle", "rows"),
+    [(0, 100, 50, (48, 52)), (0, 100, 0, (0, 4)), (0, 100, 99, (96, 100)), (40, 42, 41, (40, 42))],
+)
+def test_few_rows_about_one(start, stop, middle, rows):
+    assert blocks.few_rows(slice(start, stop), middle) == slice(*rows)
+
+
+# --- rows ---
+
+
+@pytest.mark.parametrize(
+    ("op", "by_row"),
+    [
+        (Softmax(), True),
+        (Merge(), True),
+        (Coarse(MatMul(), 0.1, 10.0), True),
+        (Then(Scale(2.0), Softmax()), True),
+        (SoftmaxThenHide(Hide()), True),
+        (Dropped(np.ones((1, 3, 3), bool), 2.0), True),
+        (SoftmaxOver(-2), False),
+        (Coarse(SoftmaxOver(-2), 0.1, 10.0), False),
+        (Then(Scale(2.0), By(np.copy)), False),
+    ],
+)
+def test_an_op_is_by_row_where_all_within_it_are(op, by_row):
+    assert rows.is_by_row(op) is by_row
+
+
+@pytest.mark.parametrize("offset", [2, (0, 3)])
+@pytest.mark.parametrize("make", [Slope, lambda offset: SoftmaxThenHide(Hide(offset))])
+def test_an_op_begins_at_a_query(make, offset):
+    x = np.random.RandomState(0).randn(2, 2, 9, 12)
+    x[..., 5] = -INF
+    op = make(offset)
+    moved = rows.change_ops(op, rows.begin_at(4))
+    np.testing.assert_array_equal(moved.apply(x[..., 4:7, :]), op.apply(x)[..., 4:7, :])
+    assert rows.change_ops(op, rows.begin_at(0)) is op
+
+
+def test_dropout_begins_at_a_query():
+    kept = np.random.RandomState(0).rand(2, 9, 12) < 0.5
+    x = np.random.RandomState(1).randn(2, 9, 12)
+    op = Dropped(kept, 2.0)
+    part = rows.begin_at(4)(op).apply(x[:, 4:7])
+    np.testing.assert_array_equal(part, op.apply(x)[:, 4:7])
+    assert part.any()
+
+
+def test_an_array_is_cut_along_what_it_is_not_broadcast_along():
+    axes, cuts = ("head", "query", "key"), {"query": slice(2, 4)}
+    assert rows.cut(np.ones((2, 9, 9)), axes, cuts).shape == (2, 2, 9)
+    assert rows.cut(np.ones((2, 1, 9)), axes, cuts).shape == (2, 1, 9)
+    assert rows.cut(np.ones((9, 9)), axes, cuts).shape == (2, 9)
+    assert rows.cut(np.ones((1, 2, 9, 9)), axes, cuts).shape == (1, 2, 9, 9)
