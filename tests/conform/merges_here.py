@@ -21,6 +21,14 @@ def right(o1, L1, o2, L2):
     return mix(a, b, total, o1, o2), top + np.log(total)
 
 
+def by_logaddexp(o1, L1, o2, L2):
+    """As textbooks have it: exp(L_c - L)."""
+    total = np.logaddexp(L1, L2)
+    safe = np.where(np.isneginf(total), 0, total)
+    a, b = np.exp(L1 - safe), np.exp(L2 - safe)
+    return (a[..., None] * o1 + b[..., None] * o2).astype(o1.dtype), total
+
+
 def names_by_kind(out_a, out_b, lse_a, lse_b):
     return right(out_a, lse_a, out_b, lse_b)
 

@@ -19,7 +19,7 @@ NAMED = {
     "sum_in_base_2": "logsumexp-base-2",
     "spoils": "inputs-changed",
 }
-RIGHT = ("right", "names_by_kind", "query_before_head", "output_alone")
+RIGHT = ("right", "by_logaddexp", "names_by_kind", "query_before_head", "output_alone")
 
 
 def hold(name, dtypes=()):

@@ -1,6 +1,6 @@
 """A function that merges two parts of attention, (o₁, L₁, o₂, L₂) → (o, L), held to that merge.
 
-Merging is attention over the parts: their log-sum-exps are the scores, their outputs the values.
+It is judged as every merge here is made: the lines of `--chunks`, carried out in float64 and in the type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.evidence.precision import round_to
 from attnctl.evidence.rounding import FACTOR, carry_rounding, exactly
 from attnctl.math import Array
-from attnctl.math.ops import LogSumExp, MatMul, Softmax
+from attnctl.math.names import CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP
+from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Softmax
 from attnctl.mistakes.chunks import CHUNKS, LN2, WAYS, whole
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.claims import unknown_names
@@ -85,18 +86,17 @@ class Merged:
 
 def expect(case: MergeCase, outputs: Array, sums: Array) -> Merged:
     """Merge in float64, and in the type with random rounding."""
-    scores, values = (np.moveaxis(each, 0, at) for each, at in ((sums, -1), (outputs, -2)))
     unit, wide = TYPES[case.dtype].unit, TYPES[widen(case.dtype)].unit
-    parts = exactly(scores[..., None, :])
-    shares = carry_rounding(Softmax(), [parts], unit, "shares")
-    output = carry_rounding(MatMul(), [shares, exactly(values)], unit, "output")
-    total = carry_rounding(LogSumExp(), [parts], wide, "logsumexp")
-    found = output.value[..., 0, :], total.value[..., 0]
+    parts, values = (exactly(np.moveaxis(each, 0, 1)) for each in (sums, outputs))
+    total = carry_rounding(MergeLogSumExp(), [parts], wide, LOGSUMEXP)
+    shares = carry_rounding(Shares(), [parts, total], unit, CHUNK_SHARES)
+    output = carry_rounding(MergeChunks(), [shares, values], unit, HEAD_OUTPUTS)
+    found = output.value, total.value
     size = np.abs(found[0])
     rows = np.maximum(size, size.max(axis=-1, keepdims=True) * 2.0**-4)
-    room = FACTOR * scatter_of(output)[..., 0, :] + ULPS * unit * rows + TYPES[case.dtype].smallest
+    room = FACTOR * scatter_of(output) + ULPS * unit * rows + TYPES[case.dtype].smallest
     of_sum = np.where(np.isfinite(found[1]), np.maximum(np.abs(found[1]), 1), 1)
-    return Merged(found, (room, FACTOR * scatter_of(total)[..., 0] + 2 * ULPS * wide * of_sum))
+    return Merged(found, (room, FACTOR * scatter_of(total) + 2 * ULPS * wide * of_sum))
 
 
 def ratio_of(found: Array, value: Array, allowed: Array) -> Array:
@@ -178,7 +178,7 @@ def explain(wrong: Sequence[Tried]) -> tuple[str | None, str]:
             if not outputs_right and all(gives(each, merge) for each in wrong):
                 return name, f"{catalogue[name].words.format(detail)}; {catalogue[name].fix}"
     for name, words, fix, other in SUM_ALONE:
-        if all(gives_sum(each, other) for each in wrong):
+        if outputs_right and all(gives_sum(each, other) for each in wrong):
             return name, f"{words}; {fix}"
     return None, ""
 
@@ -193,19 +193,20 @@ def gives(tried: Tried, merge: Callable[[Array], tuple[Array, Array]]) -> bool:
 
 def gives_sum(tried: Tried, other: Callable[[Array], Array]) -> bool:
     with np.errstate(all="ignore"):
-        return alike(tried, 0, tried.right.values[0]) and alike(tried, 1, other(tried.sums))
+        return alike(tried, 1, other(tried.sums))
 
 
 def alike(tried: Tried, place: int, value: Array) -> bool:
-    """True where what was found is this value, NaN and what is not finite for one another."""
+    """True where what was found is this value, as wrong; what is not finite is taken for one another."""
     found = tried.found[place] if place < len(tried.found) else None
     if found is None:
         return False
+    right, allowed = tried.right.values[place], tried.right.allowed[place]
     finite = np.isfinite(value)
-    near = np.abs(found - value)[finite] <= 2 * tried.right.allowed[place][finite] * (
-        1 + np.abs(value[finite])
-    )
-    return bool((np.isfinite(found) == finite).all() and near.all())
+    near = (np.abs(found - value) <= 2 * allowed * (1 + np.abs(value)))[finite]
+    wrong = ratio_of(found, right, allowed).max(initial=0.0) > 1
+    differs = not wrong or ratio_of(value, right, allowed).max(initial=0.0) > 1
+    return bool(differs and (np.isfinite(found) == finite).all() and near.all())
 
 
 # --- calls ---
