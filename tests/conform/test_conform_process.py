@@ -92,6 +92,14 @@ def test_what_a_target_raises_is_an_answer(worker):
     assert answer.error in {"UFuncTypeError", "_UFuncNoLoopError", "TypeError"}
 
 
+def test_threads_that_wait_for_work_leave_the_processor(worker, monkeypatch):
+    """Unless the person says otherwise."""
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert "PASSIVE" in worker("says_how_threads_wait").call(call()).message
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert "ACTIVE" in worker("says_how_threads_wait").call(call()).message
+
+
 def test_numbers_reach_it_in_their_type(worker):
     answer = worker("good").call(TargetCall(call().inputs, {}, dtype="float16"))
     assert answer.dtype == "float16"

@@ -60,6 +60,10 @@ def quote_last_words(said: IO[bytes]) -> str:
     return f": {words}" if words else ""
 
 
+PATIENT = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads of OpenMP that wait for work sleep: calls are small, and torch's waiting cost more than them."""
+
+
 @dataclass
 class Worker(Target):
     """Calls a Python function in a process of its own."""
@@ -82,7 +86,7 @@ class Worker(Target):
             stdout=subprocess.PIPE,
             stderr=self.said,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**PATIENT, **os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         try:
             self.send((self.target, self.framework))
