@@ -23,6 +23,7 @@ from attnctl.cli.options import (
     command,
     layer_number,
     option,
+    renames,
 )
 from attnctl.cli.source import DUMP, NamedInput
 from attnctl.math.names import HIDDEN, MEMORY, OUTPUT
@@ -137,12 +138,3 @@ def attend_in_model(
     begun = next((found[name] for name in found if variable_of(name) in {"o", "out", OUTPUT}), None)
     source = ModelInput(hidden=found[HIDDEN], memory=found.get(MEMORY), d_output=begun)
     run_model(options, [source], settings, view, output)
-
-
-def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:
-    """['theirs=ours', …] -> {theirs: ours}."""
-    parts = [pair.partition("=") for pair in pairs]
-    wrong = [pair for pair, (theirs, _, ours) in zip(pairs, parts, strict=True) if not (theirs and ours)]
-    if wrong:
-        raise AttnError([f"{flag}: {pair!r} is not THEIRS=OURS; write it like query=Q" for pair in wrong])
-    return {theirs: ours for theirs, _, ours in parts}

@@ -24,6 +24,7 @@ from attnctl.cli.options import (
     findings_option,
     layer_number,
     option,
+    renames,
 )
 from attnctl.cli.source import HELP, no_lone_word, source_of
 
@@ -162,7 +163,6 @@ def check(  # noqa: PLR0913  (a group of options each)
 
 def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump:
     """Read the dump or exercise to check, or carry out the run that is named."""
-    from attnctl.cli.attend import renames
     from attnctl.store.source import only_one
     from attnctl.verbs.check.exercise import UnfilledDump, read
 

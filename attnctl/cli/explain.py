@@ -24,6 +24,7 @@ from attnctl.cli.options import (
     TraceOption,
     command,
     option,
+    renames,
 )
 from attnctl.cli.source import HELP, by_flag, source_of
 
@@ -87,7 +88,6 @@ def explain(  # noqa: PLR0913  (a group of options each)
     the options for attention say what they were meant to be.
     """
     from attnctl.base.cells import parse
-    from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.explain import Explainer

@@ -24,6 +24,7 @@ from attnctl.cli.options import (
     command,
     layer_number,
     option,
+    renames,
 )
 from attnctl.cli.source import HELP, by_flag, source_of
 
@@ -129,7 +130,6 @@ def of_dump(
     asked: NamedInput, trace: str | None, names: list[str], layer: str | None, meant: Given
 ) -> TraceSource:
     """The traces of a file."""
-    from attnctl.cli.attend import renames
     from attnctl.cli.settings import settings_from
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.explore import OfFile

@@ -353,3 +353,12 @@ def read_all(options: list[Option], texts: Given) -> Given:
                 problems += error.problems
     raise_all(problems)
     return values
+
+
+def renames(pairs: list[str], flag: str = "--name") -> dict[str, str]:
+    """['theirs=ours', …] -> {theirs: ours}."""
+    parts = [pair.partition("=") for pair in pairs]
+    wrong = [pair for pair, (theirs, _, ours) in zip(pairs, parts, strict=True) if not (theirs and ours)]
+    if wrong:
+        raise AttnError([f"{flag}: {pair!r} is not THEIRS=OURS; write it like query=Q" for pair in wrong])
+    return {theirs: ours for theirs, _, ours in parts}

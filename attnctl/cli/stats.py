@@ -24,6 +24,7 @@ from attnctl.cli.options import (
     command,
     findings_option,
     option,
+    renames,
 )
 from attnctl.cli.sentences import gather_sentences
 from attnctl.cli.source import source_of
@@ -173,7 +174,6 @@ def stats_of_dumps(
     names: list[str], trace: str | None, name: list[str] | None, out: Output, how: StatsOptions
 ) -> None:
     """Every head of these dumps."""
-    from attnctl.cli.attend import renames
     from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads, rollout
 
     if not names:

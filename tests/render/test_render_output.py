@@ -123,7 +123,12 @@ def test_a_large_print_is_written_in_parts():
 
 def test_a_pipe_needs_nothing_of_rich():
     script = (
-        "import sys, render_traces\n"
+        "import io, sys, render_traces\n"
+        "from attnctl.cli.program import program\n"
+        "dump = io.StringIO()\n"
+        "assert not program(['run', 'I love AI', '--json'], stdout=dump)\n"
+        "dump = io.TextIOWrapper(io.BytesIO(dump.getvalue().encode()))\n"
+        "assert not program(['check', '-'], stdin=dump, stdout=io.StringIO())\n"
         "from attnctl.drawing.screen.output import output_for\n"
         "from attnctl.drawing.show.tables import show\n"
         "show(render_traces.causal(), output_for(sys.stdout, {}))\n"

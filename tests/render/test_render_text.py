@@ -144,3 +144,10 @@ def test_repeated_tokens_are_told_apart(labels, told_apart):
 @given(st.lists(st.sampled_from(["a", "b", "a#1", "a#2", "a#1#1", "b#2"])))
 def test_no_two_labels_are_the_same(labels):
     assert len(set(text.distinct(labels))) == len(labels)
+
+
+def test_our_own_symbols_are_a_cell_each():
+    """As the tables of Unicode have it, which are then not read."""
+    from rich.cells import cell_len
+
+    assert {chr(code): cell_len(chr(code)) for code in NARROW} == {chr(code): 1 for code in NARROW}

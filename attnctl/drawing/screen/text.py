@@ -54,7 +54,7 @@ PLAINER = {
 }
 """Our own symbols for a stream that has no such characters."""
 
-NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θΔ␣─│╭╮╰╯├┤┬┴┼", "x"))
+NARROW = str.maketrans(dict.fromkeys("ᵀ√·−∞×…–→θΔ␣Σ∘σδ²αεβγ✓✗─│╭╮╰╯├┤┬┴┼└░▒▓█▀▄", "x"))
 """Our own symbols are a cell each: text of these and ASCII needs no table of widths."""
 
 
