@@ -1,9 +1,9 @@
 """torch's nn.functional.multi_head_attention_forward: one head, and projections that change nothing.
 
-attnctl conform samples/conform/torch_multi_head.py:attention --layout nd --framework torch --quick
+attnctl conform samples/conform/torch_multi_head.py:attention --layout nd --framework torch --quick --backward
 
 Its attn_mask is True where a query may NOT attend, so the function turns it round.
-"""
+"""  # noqa: E501  (a line of shell)
 
 import torch
 from torch.nn.functional import multi_head_attention_forward

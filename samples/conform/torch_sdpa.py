@@ -1,6 +1,6 @@
 """torch's scaled_dot_product_attention, as it is.
 
-attnctl conform samples/conform/torch_sdpa.py:attention --like sdpa --framework torch --quick
+attnctl conform samples/conform/torch_sdpa.py:attention --like sdpa --framework torch --quick --backward
 """
 
 from torch.nn.functional import scaled_dot_product_attention

@@ -1,9 +1,20 @@
 """Backward passes: right ones are never accused, wrong ones are found by name."""
 
+import json
+import re
+import shlex
+
+import numpy as np
 import pytest
 from conform_table import KERNELS
 
 import attnctl
+from attnctl.base.errors import AttnError
+from attnctl.verbs.conform.call import Answer
+from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, Case
+from attnctl.verbs.conform.conventions import Conventions
+from attnctl.verbs.conform.judge import expect, judge_answer
+from attnctl.verbs.conform.options import make_problem
 
 TYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -87,3 +98,137 @@ def test_a_mistake_in_a_backward_pass_is_found_by_name(mistake, dtype):
     found = conform(backward.make(mistake=mistake), WHERE.get(mistake, "attention"), dtype=dtype)
     assert found.agrees is False
     assert {each.failure.mistake for each in found.wrong} == {MISTAKES[mistake]}, str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"), [("tokens_first", "bnhd"), ("packed", "bhnd")], ids=["tokens first", "packed"]
+)
+def test_the_layout_of_a_backward_pass_alone_is_found_out(name, layout):
+    import backward
+
+    found = attnctl.conform(
+        getattr(backward, name),
+        backward=True,
+        dtypes=["float16"],
+        features=["d_v ≠ d_k", "attention"],
+        quick=True,
+    )
+    assert found.agrees, str(found)
+    assert found.conventions["layout"] == layout
+    assert set(found.features[0].ratios) == {"d_Q", "d_K", "d_V"}
+
+
+def differing(every, by):
+    """A right backward pass of which every so many calls are off by so much."""
+    import backward
+
+    right, calls = backward.make(), iter(range(10**9))
+
+    def back(d_output, q, k, v, output, logsumexp):
+        d_q, *rest = right(d_output, q, k, v, output, logsumexp)
+        return (d_q * q.dtype.type(1 + by * (next(calls) % every == 1)), *rest)
+
+    return back
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    ("by", "claims", "status"),
+    [(1e-7, "", "differs"), (1e-7, "deterministic: true\n", "failed"), (1e-2, "", "failed")],
+    ids=["in the last place", "claimed deterministic", "wrong now and then"],
+)
+def test_gradients_may_differ_from_call_to_call_by_rounding_alone(by, claims, status, tmp_path):
+    (tmp_path / "claims.yaml").write_text(claims or "features: []\n")
+    found = conform(
+        differing(50, by), "repeatable", "repeatable gradients", claims=tmp_path / "claims.yaml"
+    )
+    assert [each.status for each in found.features] == ["passed", status]
+    assert found.agrees is (status == "differs")
+    assert re.search(r"other bits in \d of 227 calls", str(found))
+
+
+@pytest.mark.slow
+def test_gradients_that_an_empty_row_spoils_are_a_convention(tmp_path):
+    import backward
+
+    found = conform(backward.make(), "random")
+    assert found.conventions["gradients of rows that see nothing"] == "NaN"
+    (tmp_path / "claims.yaml").write_text("conventions: {gradients of rows that see nothing: zeros}\n")
+    declared = conform(backward.make(), "random", claims=tmp_path / "claims.yaml")
+    assert declared.agrees is False
+    assert declared.features[0].failure.mistake == "nan-output"
+
+
+def without_delta(n):
+    """Gradients that leave delta out, in bfloat16, beside those that are right."""
+    import backward
+
+    case = Case("bfloat16", batch=1, heads=1, kv_heads=1, queries=n, keys=n, d_k=64, d_v=64)
+    problem = make_problem(case, Conventions(), outputs=GRADIENTS)
+    values = problem.carry_out()
+    handed = [values[name] for name in (COTANGENT, "Q", "K", "V", "head_outputs", "logsumexp")]
+    found = backward.make(near=backward.bfloat16, mistake="no delta")(*handed)
+    return problem, values, found
+
+
+@pytest.mark.slow
+def test_what_passes_one_percent_of_nearly_all_elements_is_found():
+    """At n = 2048 most numbers without delta are within 1e-2 of the right ones."""
+    problem, values, found = without_delta(2048)
+    near = [
+        np.isclose(each, values[name], 1e-2, 1e-2).mean()
+        for each, name in zip(found, GRADIENTS, strict=True)
+    ]
+    assert min(near) > 0.94
+    judgement = judge_answer(expect(problem), Answer(gradients=found))
+    assert judgement.output == "d_Q"
+    assert judgement.ratios["d_Q"] > 2
+    assert judgement.ratios["d_V"] < 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d_q, d_k, d_v: (d_q, d_k), "returns no array for the gradient d_V; d_Q and d_K are right"),
+        (lambda d_q, d_k, d_v: (d_q, None, d_v), "returns no array for the gradient d_K"),
+        (
+            lambda d_q, d_k, d_v: (d_q, d_k[:, :1], d_v),
+            "d_K has the shape [2, 1, 40, 16], not [2, 2, 40, 16]",
+        ),
+        (lambda d_q, d_k, d_v: (d_q, d_k, d_v * np.nan), "the gradient d_V is nan at [0, 0, 0, 0]"),
+        (lambda d_q, d_k, d_v: (0 * d_q, d_k, d_v), "the gradient d_Q is -0 at"),
+    ],
+    ids=["two", "None", "shape", "NaN", "zeros"],
+)
+def test_what_is_no_gradient_never_passes(change, words):
+    case = Case("float32", queries=40, keys=40, d_k=16, d_v=16)
+    problem = make_problem(case, Conventions(), outputs=GRADIENTS)
+    right = [problem.carry_out()[name] for name in GRADIENTS]
+    wanted = expect(problem)
+    assert judge_answer(wanted, Answer(gradients=tuple(right))).right
+    found = judge_answer(wanted, Answer(gradients=change(*right)))
+    assert not found.right
+    assert words in found.words
+
+
+def test_where_nothing_gives_gradients_it_says_so():
+    import backward
+
+    with pytest.raises(AttnError, match="nothing gives gradients; say --framework torch or jax"):
+        attnctl.conform(backward.forward, backward=True)
+    with pytest.raises(AttnError, match="it takes no d_output; a backward pass takes by name"):
+        attnctl.conform(backward.forward, backward=backward.forward)
+
+
+def test_the_shell_takes_a_backward_pass_and_says_which_gradient_is_wrong(call, tmp_path):
+    sample = KERNELS.parents[2] / "samples" / "conform" / "backward_with_bug.py"
+    options = ["--quick", "--dtype", "float32", "--feature", "attention", "--json", "--save", str(tmp_path)]
+    done = call("conform", f"{sample}:attention", "--backward", f"{sample}:backward", *options)
+    assert done.code == 1
+    (feature,) = json.loads(done.out)["features"]
+    assert feature["mistake"] == "backward-no-delta"
+    assert feature["ratios"]["d_V"] < 1 < feature["ratios"]["d_K"]
+    saved = attnctl.load(next(tmp_path.glob("*.npz")))
+    assert {"d_head_outputs", "d_Q", "d_K", "d_V", "head_outputs"} <= set(saved)
+    assert [each.mistake for each in attnctl.check(saved).findings] == ["backward-no-delta"]
+    assert call(*shlex.split(feature["replay"])[1:]).code == 1

@@ -342,7 +342,21 @@ class Run:
         differing = dict.fromkeys(each.differs for each in runs if each.differs)
         allowed = "wrong only where --claims say deterministic: true"
         out += [f"Gradients: {each}; {allowed}." for each in differing]
+        if self.request.backward:
+            out += describe_gradients(runs, self.suite)
         return tuple(out)
+
+
+def describe_gradients(runs: Sequence[FeatureRun], suite: Suite) -> Iterator[str]:
+    """Say how far off each output is, and which options its gradients are not asked for with."""
+    worst: dict[str, float] = {}
+    for name, ratio in (each for run in runs for each in run.ratios.items()):
+        worst[name] = max(ratio, worst.get(name, 0.0))
+    if worst:
+        yield f"Largest by output: {', '.join(f'{name} {ratio:.3g}' for name, ratio in worst.items())}."
+    back = suite.signature.claimed if suite.apart is None else suite.apart.signature.claimed
+    if alone := [name for name in suite.signature.claimed if name not in back or name == "out"]:
+        yield f"Of its output alone, as its backward pass does not take it: {', '.join(alone)}."
 
 
 def describe_repeats(calls: int) -> str:

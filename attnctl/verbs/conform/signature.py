@@ -160,7 +160,8 @@ def read_signature(
     off = {name: OFF[name] for name in must if name in OFF}
     packed = find_packed(names, renames)
     first = inputs or ([packed] if packed else names[:3])
-    taken = {*first, *keywords.values(), *sizes.values(), *off, *renames, *library.always(Case())}
+    passed = {*library.always(Case()), library.grouped}
+    taken = {*first, *keywords.values(), *sizes.values(), *off, *renames, *passed}
     unknown = [name for name in must if name not in taken]
     if unknown:
         raise AttnError(
