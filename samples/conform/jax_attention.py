@@ -1,7 +1,9 @@
 """jax.nn.dot_product_attention, as it is.
 
-attnctl conform samples/conform/jax_attention.py:attention --like jax --framework jax --quick --backward
-"""
+attnctl conform samples/conform/jax_attention.py:attention --like jax --framework jax --quick --backward --dtype float32 --dtype bfloat16 --feature attention --feature "grouped heads" --feature causal --feature mask --feature "repeatable gradients"
+
+Every size is compiled anew, so that all of it takes long.
+"""  # noqa: E501  (a line of shell)
 
 from jax.nn import dot_product_attention
 

@@ -1,17 +1,13 @@
 """torch's flex_attention, with the rules of attention-gym as its score and mask functions.
 
-attnctl conform samples/conform/torch_flex.py:attention --framework torch --quick --backward
-
-Of a backward pass on a CPU torch says that it has none, though its own works where it is not asked first.
+attnctl conform samples/conform/torch_flex.py:attention --framework torch --quick
 """
 
 import warnings
 
 import torch
-from torch.nn.attention import flex_attention as library
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-library._validate_device = lambda *_: None  # noqa: SLF001  (the refusal is nowhere else)
 warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf, log
+from math import ceil, inf, log, prod
 from types import MappingProxyType
 from typing import Any
 
@@ -175,7 +175,7 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
         made["cotangent"] = lay_row_vectors(problem, problem.arrays[COTANGENT])
     buffer = signature.keywords.get("out", "")
     out = buffer if keywords.get(buffer) is not None else ""
-    numbers = case.batch * case.heads * case.queries * case.d_v
+    numbers = prod(problem.output_shape)
     return TargetCall(kept, keywords, signature.inputs, case.dtype, case.memory, out, numbers, **made)
 
 
@@ -220,6 +220,8 @@ def read_answer(problem: Problem, answer: Answer) -> dict[str, Array]:
 
 def read_gradients(problem: Problem, gradients: Sequence[Any]) -> dict[str, Array]:
     """Return gradients by Q, K and V, each number at the place of the number that it is the gradient by."""
+    if not gradients:
+        return {}
     places = number_inputs(problem)
     numbers = np.zeros(1 + max(int(place[-1, -1, -1, -1]) for place in places))
     there = np.zeros(numbers.shape, dtype=bool)
@@ -246,10 +248,7 @@ def shapes_beside(problem: Problem, answer: Answer, name: str) -> tuple[Array | 
         laid = lay_inputs(problem, number_inputs(problem))
         at = GRADIENTS.index(name) if len(laid) > 1 else 0
         return answer.gradients[at] if at < len(answer.gradients) else None, laid[at].shape
-    case = problem.case
-    asked = lay_out(
-        np.zeros((case.batch, case.heads, case.queries, case.d_v)), axes_out(problem.conventions.layout)
-    )
+    asked = lay_row_vectors(problem, np.zeros(problem.output_shape))
     return answer.outputs[0] if answer.outputs else None, asked.shape
 
 

@@ -110,23 +110,25 @@ class Framework:
         """Return the result of a function, and the gradients by its inputs where they are asked for."""
         if ready.cotangent is None:
             return function(*ready.inputs, **ready.keywords), ()
+        leaves = [*ready.inputs, *(ready.keywords[name] for name in ready.names)]
         if self.name == "torch":
             result = function(*ready.inputs, **ready.keywords)
-            leaves = [*ready.inputs, *(ready.keywords[name] for name in ready.names)]
+            output = first_array(result)
+            if output.shape != ready.cotangent.shape:
+                return result, ()  # which is said of the output
             grad = import_module("torch").autograd.grad
-            found = grad(first_array(result), leaves, ready.cotangent, allow_unused=True)
-            return result, [
-                0 * each if one is None else one for each, one in zip(leaves, found, strict=True)
-            ]
+            found = grad(output, leaves, ready.cotangent, allow_unused=True)
+            both = zip(leaves, found, strict=True)
+            return result, [0 * leaf if each is None else each for leaf, each in both]
 
         def of_inputs(*leaves: Any) -> tuple[Any, Any]:
             named = dict(zip(ready.names, leaves, strict=False))
             result = function(*(() if named else leaves), **{**ready.keywords, **named})
             return first_array(result), result
 
-        leaves = [*ready.inputs, *(ready.keywords[name] for name in ready.names)]
-        _, back, result = import_module("jax").vjp(of_inputs, *leaves, has_aux=True)
-        return result, back(ready.cotangent)
+        output, back, result = import_module("jax").vjp(of_inputs, *leaves, has_aux=True)
+        same = output.shape == ready.cotangent.shape
+        return result, back(ready.cotangent.astype(output.dtype)) if same else ()
 
     def give(self, array: Array, dtype: str) -> Any:
         """Return an array of the library, numbers in the type, integers and truth values as they are."""
@@ -413,4 +415,4 @@ def format_place(frame: tuple[str, ...]) -> str:
 
 def describe_exception(error: Exception) -> Answer:
     own = next(each.__name__ for each in type(error).__mro__ if each.__module__ == "builtins")
-    return Answer(error=type(error).__name__, kind=own, message=str(error), place=place_of(error))
+    return Answer(error=type(error).__name__, kind=own, message=str(error)[:MOST], place=place_of(error))
