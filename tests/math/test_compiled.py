@@ -15,6 +15,7 @@ from attnctl.inputs.plan import operator
 from attnctl.math.engine import compiled, execute
 from attnctl.math.engine.compiled import FEWEST, TYPES, VARIABLE, compiled_exp, exp_by, exp_for, exp_loop
 from attnctl.math.ops import Scale
+from attnctl.store.header import heading, rebuild
 
 INF, NAN = float("inf"), float("nan")
 NUMBA = importlib.util.find_spec("numba") is not None
@@ -154,6 +155,29 @@ def test_a_cache_that_cannot_be_written(compiles, monkeypatch):
     np.testing.assert_allclose(exp(one, out=one), np.e, rtol=1e-15)
 
 
+@pytest.fixture
+def calls(monkeypatch):
+    """The sizes that an exp in place of NumPy's was called with, whatever the size of a run."""
+    sizes = []
+    other = lambda x, out: sizes.append(x.size) or np.exp(x, out=out)  # noqa: E731
+    monkeypatch.setattr(execute, "exp_for", lambda dtype, count: other)
+    monkeypatch.setattr(execute, "FEWEST_FOR_TILES", 0)
+    return sizes
+
+
+@pytest.mark.parametrize("size", [1, 40])
+def test_it_is_used_with_and_without_the_maximum(size, calls):
+    arrays = {name: size * np.random.RandomState(0).randn(6, 5) for name in "QKV"}
+    assert attnctl.attend(arrays, keep=["head_outputs"]).header["exp"] == "compiled"
+    assert calls == [36]
+
+
+def test_each_of_a_batch_says_so(calls):
+    traces = attnctl.run_many(["I love AI", "so do we all"], keep=["output"])
+    assert [trace.header["exp"] for trace in traces] == ["compiled", "compiled"]
+    assert calls
+
+
 @pytest.mark.parametrize(
     ("options", "count"),
     [({}, 1000 * 1000), ({"causal": True}, 480 * 480 + 480 * 960 + 40 * 1000)],
@@ -216,6 +240,8 @@ def test_a_dump_says_which(asked, tmp_path, monkeypatch):
     said = {"exp": "compiled"} if asked == "on" else {}
     for each in (trace, attnctl.load(tmp_path / "trace.json")):
         assert {key: value for key, value in each.header.items() if key == "exp"} == said
+    with pytest.raises(AttnError, match=r"\$\.exp"):
+        rebuild({**heading(trace), "steps": {"scores": {}}, "exp": 1}, {}, {}, "x")
     whole = attnctl.attend(arrays, dtype="float32")
     assert "exp" not in whole.header  # its weights are there: NumPy's
     np.testing.assert_allclose(trace["head_outputs"], whole["head_outputs"], atol=1e-6)
