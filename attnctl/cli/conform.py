@@ -84,6 +84,7 @@ class SuiteOptions(NamedTuple):
         str | None,
         option(
             "A YAML file of what it is said to do: features, without, conventions, returns, always, "
+            "deterministic, "
             "layout, head_sizes, multiple_of, mask_shape.",
             metavar="FILE",
         ),

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 
 import numpy as np
 import pytest
@@ -232,3 +233,24 @@ def test_the_shell_takes_a_backward_pass_and_says_which_gradient_is_wrong(call, 
     assert {"d_head_outputs", "d_Q", "d_K", "d_V", "head_outputs"} <= set(saved)
     assert [each.mistake for each in attnctl.check(saved).findings] == ["backward-no-delta"]
     assert call(*shlex.split(feature["replay"])[1:]).code == 1
+
+
+PROGRAM = """
+import sys
+import numpy as np
+sys.path.insert(0, {kernels!r})
+import backward
+x = dict(np.load(sys.argv[1]))
+assert (x["Q"].dtype, x["logsumexp"].dtype) == (np.float16, np.float32)
+d_q, d_k, d_v = backward.make()(*(x[name] for name in ("d_output", "Q", "K", "V", "output", "logsumexp")))
+np.savez(sys.argv[2], dv=d_v, dk=d_k, dq=d_q)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_finds_what_it_takes_in_its_file_and_writes_gradients_there(call, tmp_path):
+    (tmp_path / "back.py").write_text(PROGRAM.format(kernels=str(KERNELS)))
+    options = ["--quick", "--dtype", "float16", "--feature", "d_v ≠ d_k", "--json"]
+    done = call("conform", "--backward", *options, "--", sys.executable, "back.py", "{in}", "{out}")
+    (feature,) = json.loads(done.out)["features"]
+    assert (done.code, feature["cases"], set(feature["ratios"])) == (0, 5, {"d_Q", "d_K", "d_V"})
