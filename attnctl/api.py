@@ -370,6 +370,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     save: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     backward: bool | str | Callable[..., Any] = False,
+    merge: bool = False,
 ) -> Conformance:
     """Hold an attention function to a suite of cases: what is right, what is wrong and why.
 
@@ -380,11 +381,13 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     from its signature, `names` says theirs -> ours, `returns` what comes back, the output first. `claims`
     and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. With
     `backward` gradients are judged, too: those of torch or jax, of a target that takes d_output by name
-    and returns (dq, dk, dv), or of another such function that `backward` names. Raises AttnError where
-    the function cannot be called, and for names that there are not.
+    and returns (dq, dk, dv), or of another such function that `backward` names. With `merge` it is held
+    to the merge of two parts, (o1, L1, o2, L2) -> (o, L). Raises AttnError where the function cannot be
+    called, and for names that there are not.
     """
     from attnctl.verbs.conform.claims import make_request
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
+    from attnctl.verbs.conform.merge import hold_merge
     from attnctl.verbs.conform.run import run as run_suite
     from attnctl.verbs.conform.target import make_target
 
@@ -394,6 +397,11 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         "multiple_of": multiple_of,
         "mask_shape": mask_shape,
     }
+    if merge:
+        more: dict[str, Any] = {"always": always, "like": like, "names": names, "returns": returns}
+        more |= {"claims": claims, "xfail": xfail, "save": save, "backward": backward}
+        raise_all(f"{name}: a merge of two parts has none" for name, each in (said | more).items() if each)
+        return hold_merge(*make_target(target, framework, device, timeout), dtypes, features, quick=quick)
     given = read_options(said, {name: each.reader for name, each in ARRAYS.items()})
     on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
     wanted = make_request(

@@ -7,6 +7,7 @@ import merges_here
 import numpy as np
 import pytest
 
+import attnctl
 from attnctl.verbs.conform.merge import FEATURES, hold_merge
 from attnctl.verbs.conform.target import make_target
 
@@ -53,6 +54,12 @@ def test_the_right_merge_by_hand():
     o, total = merges_here.right(np.array([[4.0]]), np.log([1.0]), np.array([[8.0]]), np.log([3.0]))
     assert o.item() == pytest.approx(7)
     assert total.item() == pytest.approx(np.log(4))
+
+
+def test_python():
+    assert attnctl.conform(merges_here.right, merge=True, dtypes=["float32"], quick=True).agrees
+    with pytest.raises(attnctl.AttnError, match="like: a merge of two parts has none"):
+        attnctl.conform(merges_here.right, merge=True, like="sdpa")
 
 
 def test_the_shell(call):

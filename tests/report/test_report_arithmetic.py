@@ -57,6 +57,7 @@ OTHERS = {
     "backward": lambda: attnctl.run(
         "I love AI", heads=2, kv_heads=1, backward=True, positions="rope", softcap=3.0, causal=True
     ),
+    "chunks": lambda: attnctl.run("to be or not", heads=2, kv_heads=1, chunks="0:1,1:4", causal=True),
     "spoilt": spoilt,
     "foreign": foreign,
     "some steps": lambda: attnctl.run("I love AI", keep=["scores", "attention_weights", "output"]),
