@@ -10,6 +10,7 @@ from check_foreign import foreign, meant
 import attnctl
 from attnctl.base.trace import Trace
 from attnctl.evidence import blocks, rows
+from attnctl.evidence.judge import Gap
 from attnctl.evidence.precision import FLOAT16, FLOAT64
 from attnctl.evidence.record import Record, Strictness, with_precisions
 from attnctl.evidence.rounding import Later
@@ -400,3 +401,30 @@ def test_an_array_is_cut_along_what_it_is_not_broadcast_along():
     assert rows.cut(np.ones((2, 1, 9)), axes, cuts).shape == (2, 1, 9)
     assert rows.cut(np.ones((9, 9)), axes, cuts).shape == (2, 9)
     assert rows.cut(np.ones((1, 2, 9, 9)), axes, cuts).shape == (1, 2, 9, 9)
+
+
+def test_a_number_ranks_before_nan_and_a_difference_before_none():
+    def block(differing, largest):
+        gap = Gap(largest, 0.0, (0, 0), 0.0, 0.0, differing, 0, 4, 4)
+        return blocks.BlockFindings(slice(0, 1), gap, 0.0, blocks.RowSample(INF, INF, 0.0, 1.0, 0.0))
+
+    ranked = [block(0, 9.0), block(1, np.nan), block(1, 2.0), block(1, 3.0)]
+    assert max(ranked, key=lambda each: each.rank) is ranked[3]
+    assert max(ranked[:3], key=lambda each: each.rank) is ranked[2]
+    assert max(ranked[:2], key=lambda each: each.rank) is ranked[1]
+
+
+def test_a_sample_has_the_least_and_the_greatest_scatter_of_its_rows():
+    record = record_of(KINDS["plain"], "everything")
+    walked = walk(record)
+    step = record.intended["attention_weights"]
+    begun = blocks.StepInBlocks.begin(
+        record, record.intended, [step], walked.values, Walker(record).expected_in
+    )
+    sample = begun.sample(slice(0, 24))
+    expected = begun.of(blocks.few_rows(slice(0, 24), 12))[1]
+    scatter = expected.scatter_in(4)
+    ratios = np.sqrt(np.square(scatter).sum(-1) / np.square(expected.value).sum(-1))
+    assert (sample.least, sample.most) == pytest.approx((ratios.min(), ratios.max()))
+    assert sample.share == pytest.approx((scatter / expected.value).min())
+    assert sample.values.size == sample.scatter.size == 4 * 24

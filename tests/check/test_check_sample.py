@@ -117,5 +117,43 @@ def test_a_part_grows_until_it_shows_what_is_wrong(monkeypatch, wrong_from, word
     weights[:, wrong_from:] *= 1.01
     arrays = {**record.trace, "attention_weights": weights}
     record = replace(record, trace=replace(record.trace, arrays=arrays))
-    found = samples(record, walked(record), "attention_weights")
+    found = list(samples(record, walked(record), "attention_weights"))
     assert [sample.words for sample in found] == words
+    rows = [int(word) for word in words[0].split() if word.isdigit()] or [N]
+    assert found[0].record.trace["attention_weights"].shape[-2] == rows[0]
+    assert found[0].walk.wrong == ["attention_weights", "head_outputs"]
+    assert found[0].walk.gap("attention_weights").of == weights[:, : rows[0]].size
+
+
+def test_a_part_judges_once_what_is_the_same_in_all(monkeypatch):
+    """What stands before scores keeps its verdict, and its runs, for all that is tried in a part."""
+    for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
+        monkeypatch.setattr(f"attnctl.verbs.check.sample.{name}", value)
+    record = recorded(own.PLAIN.but(n=N), "ends")
+    output = record.trace["output"] * 1.5
+    record = replace(record, trace=replace(record.trace, arrays={**record.trace, "output": output}))
+    walk = walked(record)
+    part = next(samples(record, walk, "output"))
+    assert part.walk.values["K"].value is walk.values["K"].value
+    assert part.walk.values["K"].run(1) is part.walk.values["K"].run(1)
+    assert part.walk.values["scores"].value.shape[-2:] == (3, N)
+    assert "scores" not in part.part.same
+    assert "K" in part.part.same
+
+
+def test_a_part_that_shows_too_little_is_none(monkeypatch):
+    for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
+        monkeypatch.setattr(f"attnctl.verbs.check.sample.{name}", value)
+    record = recorded(own.PLAIN.but(n=N), "everything")
+    weights = record.trace["attention_weights"].copy()
+    weights[:, 1, 0] *= 1.01  # one number a head in the first rows, all of them in the last
+    weights[:, 6:] *= 1.01
+    record = replace(
+        record, trace=replace(record.trace, arrays={**record.trace, "attention_weights": weights})
+    )
+    walk = walked(record)
+    assert next(samples(record, walk, "attention_weights")).words == ""
+    alone = replace(walk.gap("attention_weights"), differing=10)
+    few = replace(walk.steps["attention_weights"], gap=alone)
+    fewer = replace(walk, steps={**walk.steps, "attention_weights": few})
+    assert next(samples(record, fewer, "attention_weights")).words == "the first 3 queries"
