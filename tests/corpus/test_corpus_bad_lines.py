@@ -102,7 +102,7 @@ def test_bad_lines_are_left_out_and_counted_by_reason(run, tmp_path):
     assert json.loads(out)["skipped"] == REASONS
     assert err.splitlines() == [
         f"attnctl: {each['count']} line{'s' * (each['count'] > 1)} skipped: {each['reason']} "
-        f"({', '.join(map(str, each['lines']))})"
+        f"(line{'s' * (each['count'] > 1)} {', '.join(map(str, each['lines']))})"
         for each in REASONS
     ]
     assert run(*args)[1].startswith("3 sentences, 6 tokens; 6 lines skipped\n")
@@ -182,4 +182,4 @@ def test_of_many_bad_lines_the_first_are_kept(tmp_path):
     parts = [part_of(Job(str(path), shard=Shard(number, 4), skip_bad=True)) for number in (4, 2, 3, 1)]
     whole = attnctl.merge_corpus(parts)
     assert whole.skipped["not UTF-8"] == SkippedLines(18, [1, 2, 3, 4, 5])
-    assert list(skipped_lines(whole)) == ["18 lines skipped: not UTF-8 (1, 2, 3, 4, 5, …)"]
+    assert list(skipped_lines(whole)) == ["18 lines skipped: not UTF-8 (lines 1, 2, 3, 4, 5, …)"]

@@ -82,8 +82,11 @@ def test_three_workers_of_which_one_is_killed(tmp_path, cluster, capsys, monkeyp
     assert out.read_bytes() == whole
     (tmp_path / "bad.txt").write_bytes(b"a b\n\xff\nc\n\xff\n")
     assert program(["stats", "--file", str(tmp_path / "bad.txt"), *args[3:5]]) == 2
-    said = capsys.readouterr().err.splitlines()
+    *said, hint = capsys.readouterr().err.splitlines()
     assert [each.partition(": not UTF-8")[0].rpartition(":")[2] for each in said] == ["2", "4"]
+    assert "--skip-bad" in hint
+    assert program(["stats", "--file", str(tmp_path / "bad.txt"), *args[3:5], "--skip-bad"]) == 0
+    assert "2 lines skipped: not UTF-8 (lines 2, 4)" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -64,4 +64,5 @@ def skipped_lines(part: CorpusPart) -> Iterator[str]:
     for reason, lines in sorted(part.skipped.items()):
         first = ", ".join(f"{line:,}" for line in lines.first)
         more = ", …" if lines.count > len(lines.first) else ""
-        yield f"{plural(lines.count, 'line')} skipped: {reason} ({first}{more})"
+        noun = "line" if lines.count == 1 else "lines"
+        yield f"{lines.count:,} {noun} skipped: {reason} ({noun} {first}{more})"
