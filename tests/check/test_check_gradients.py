@@ -175,3 +175,10 @@ def test_names_of_torch(tmp_path):
     report = attnctl.check(attnctl.load(tmp_path / "theirs.npz"), causal=True)
     assert report.agrees
     assert {"d_Q", "d_K", "d_V"} <= {n for n, s in report.steps.items() if s.verdict.value == "agrees"}
+
+
+@pytest.mark.parametrize("name", ["dq", "dk"])
+def test_the_scale_of_one_gradient_alone(name):
+    arrays = passes()
+    report = attnctl.check({**arrays, name: arrays[name] * 8**0.5})
+    assert report.mistake == "backward-not-scaled", report.findings

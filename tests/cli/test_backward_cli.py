@@ -44,7 +44,9 @@ def test_where_gradients_begin(tmp_path, call):
     assert (begun("--cotangent", str(tmp_path / "d.npz")) == 2 * drawn).all()
     np.savez(tmp_path / "qkv.npz", q=np.eye(3), k=np.eye(3), v=np.eye(3), do=np.full((3, 3), 2.0))
     attend = ("attend", str(tmp_path / "qkv.npz"), "--backward", "--json", "--step", "d_head_outputs")
-    for arguments, value in (((), 2), (("--cotangent", "ones"), 1)):
+    np.savez(tmp_path / "named.npz", d_output=np.full((3, 3), 3.0), other=drawn)
+    named = ("--cotangent", str(tmp_path / "named.npz"))
+    for arguments, value in (((), 2), (("--cotangent", "ones"), 1), (named, 3)):
         found = json.loads(call(*attend, *arguments).out)["steps"]["d_head_outputs"]["data"]
         assert np.unique(found) == [value], "a file's own, unless another is asked for"
     for arguments, said in {

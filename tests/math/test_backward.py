@@ -161,3 +161,21 @@ def test_gradients_through_every_rule_are_slopes(kind, data):
         )
         slope = ((ahead.values["head_outputs"] - back.values["head_outputs"]) / 2 * d).sum()
         assert (trace[f"d_{name}"] * step).sum() == pytest.approx(slope, rel=1e-5, abs=1e-8)
+
+
+def test_sides_of_unequal_length_where_no_scores_are_kept():
+    rng = np.random.RandomState(0)
+    arrays = {"Q": rng.standard_normal((1, 700, 3)), "d_output": rng.standard_normal((1, 700, 3))}
+    arrays |= {name: rng.standard_normal((1, 1600, 3)) for name in "KV"}
+    keep = ["d_Q", "d_K", "d_V"]
+    lean, whole = (attnctl.attend(arrays, backward=True, keep=each) for each in (keep, None))
+    for name in keep:
+        np.testing.assert_allclose(lean[name], whole[name], rtol=0, atol=1e-12)
+
+
+def test_the_operations_of_products_are_counted():
+    arrays = {"Q": np.zeros((2, 3, 4)), "K": np.zeros((2, 5, 4)), "V": np.zeros((2, 5, 6))}
+    flops = {each.name: each.flops for each in attnctl.cost(arrays, backward=True)}
+    assert flops["d_Q"] == flops["d_K"] == 2 * 2 * 3 * 5 * 4
+    assert flops["d_V"] == flops["d_attention_weights"] == 2 * 2 * 3 * 5 * 6
+    assert flops["delta"] == 2 * 2 * 3 * 6

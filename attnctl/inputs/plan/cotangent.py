@@ -35,7 +35,9 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
     shapes = {each: array.shape for each, array in arrays_of(named).items()}
     shape = next(each.shape for each in cost(forward, shapes, 1) if gradient_of(each.name) == name)
     if name not in named or settings.cotangent:  # what is asked for goes before what a file brings
-        named = {**named, name: begin(settings, name, shape)}
+        array, how = begin(settings, name, shape)
+        alone = array.shape == tuple(size for size in shape if size > 1)  # (n, d) of one head
+        named = {**named, name: (array.reshape(shape) if alone else array, how)}
     found = named[name][0].shape
     if found != shape:
         raise AttnError(
@@ -51,7 +53,7 @@ def with_gradients(plan: Prepared, settings: Settings, d_output: Array | None = 
     """
     asked = {name: getattr(settings, name) for name in GRADIENT_SETTINGS}
     named = {name: (array, plan.variant.given[name]) for name, array in plan.given.items()}
-    if settings.backward and d_output is not None and not settings.cotangent:
+    if settings.backward and d_output is not None:
         named[gradient_of(OUTPUT)] = d_output, "given"
     kind, named = with_cotangent(replace(plan.variant, **asked), named, settings)
     return replace(plan, variant=kind, given=arrays_of(named))
