@@ -36,7 +36,7 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
     shape = next(each.shape for each in cost(forward, shapes, 1) if gradient_of(each.name) == name)
     if name not in named or settings.cotangent:  # what is asked for goes before what a file brings
         array, how = begin(settings, name, shape)
-        alone = array.shape == tuple(size for size in shape if size > 1)  # (n, d) of one head
+        alone = array.squeeze().shape == tuple(size for size in shape if size != 1)  # (n, d) of one head
         named = {**named, name: (array.reshape(shape) if alone else array, how)}
     found = named[name][0].shape
     if found != shape:
