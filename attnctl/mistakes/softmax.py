@@ -12,7 +12,7 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
-from attnctl.math.ops import Copy, Softmax
+from attnctl.math.ops import Copy, MatMul, Softmax
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import planted_fit
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, instead
@@ -89,7 +89,8 @@ def dropped_later(case: WrongStep) -> Dropout | None:
 
     A row that sees no more keys than a value has columns tells by how much each weight was multiplied.
     """
-    values = case.derivation[HEAD_OUTPUTS].inputs[1] if case.first == HEAD_OUTPUTS else ""
+    mixes = case.first == HEAD_OUTPUTS and isinstance(case.op(HEAD_OUTPUTS), MatMul)
+    values = case.derivation[HEAD_OUTPUTS].inputs[1] if mixes else ""
     known = case.walk.values.get(values)
     v = case.record.value(values) if values in case.record else known.value if known else None
     if WEIGHTS not in case.record or v is None:
