@@ -43,7 +43,7 @@ def test_attnctl_itself_conforms_by_a_shell_script(workplace):
 LIBRARIES = {
     "onnx_attention": ("onnx", {"like": "onnx"}),
     "torch_sdpa": ("torch", {"like": "sdpa", "framework": "torch", "backward": True}),
-    "torch_flex": ("torch", {"framework": "torch"}),
+    "torch_flex": ("torch", {"framework": "torch", "backward": True}),
     "torch_multi_head": ("torch", {"layout": "nd", "framework": "torch", "backward": True}),
     "jax_attention": ("jax", {"like": "jax", "framework": "jax", "backward": True}),
 }

@@ -236,6 +236,7 @@ def suggest_layout(wanted: Expected, found: Array) -> str:
     return f"; if that is how it answers, say --layout {axes_in(layout)}:{other}" if other else ""
 
 
+@np.errstate(over="ignore")  # weights that are made again without a mask may be very large
 def compare_output(wanted: ExpectedOutput, found: Array) -> Judgement:
     """Judge an output (batch, head, row, column)."""
     name, value = name_output(wanted.name), wanted.value
