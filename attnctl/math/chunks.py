@@ -26,10 +26,10 @@ def spans(chunks: Chunks, keys: int) -> tuple[tuple[int, int], ...]:
 def where_broken(chunks: Chunks) -> str:
     """The first range that does not go on where the one before it ended; nothing where all do."""
     last = 0
-    for start, *stop in () if isinstance(chunks, int) else chunks:
-        if start != last or len(stop) != 1 or stop[0] <= start:
-            return f"{start}:{':'.join(map(str, stop))} does not go on from key {last}"
-        last = stop[0]
+    for each in () if isinstance(chunks, int) else chunks:
+        if len(each) != 2 or each[0] != last or each[1] <= last:
+            return f"{':'.join(map(str, each))} does not go on from key {last}"
+        last = each[1]
     return ""
 
 

@@ -33,7 +33,7 @@ class ByChunk(OfChunks, RowWise):
 
     def __post_init__(self) -> None:
         broken = where_broken(self.chunks)
-        if broken or not self.chunks or self.chunks == ():
+        if broken or self.chunk < 1:
             raise AttnError(f"chunks: {broken or 'none'}; use a number from 1, or ranges of keys in order")
 
     @property
