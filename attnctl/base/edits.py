@@ -1,4 +1,4 @@
-"""What-if edits: a step's numbers are changed before the next step reads them.
+"""Edits of a what-if: a step's numbers are changed before the next step reads them.
 
 An edit is ``CELL=VALUE``: a step, or the part of one that an address of `attnctl.base.cells` names, and
 a number, or ``@FILE`` for the same cells of another dump. ``+=`` and ``*=`` add and multiply.

@@ -109,7 +109,7 @@ def in_blocks(record: Record, derivation: Derivation, step: Step, values: Values
 
 
 def read_by(steps: Sequence[Step]) -> set[str]:
-    """What these steps read and do not make."""
+    """List the steps that these read and do not make."""
     return {name for step in steps for name in step.inputs} - {step.name for step in steps}
 
 
@@ -148,17 +148,17 @@ class StepInBlocks:
     def found(self) -> Array:
         return self.record.trace[self.name]
 
-    def compared(self) -> tuple[Gap, float]:
+    def compare(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
         blocks, total = list(self.blocks()), self.found[..., 0].size
         parts = [self.part(rows) for rows in blocks]
         beyond = root_mean_square(np.array([part.beyond for part in parts]))
         if not self.record.strictness.told and typical(total) < beyond < FACTOR:
-            parts = [self.judged(rows, self.sample(rows), total) for rows in blocks]
+            parts = [self.judge(rows, self.sample(rows), total) for rows in blocks]
         first = max(parts, key=lambda part: part.rank)
-        shown = first if first.judged else self.judged(self.around(first), first.sample)
+        shown = first if first.judged else self.judge(self.around(first), first.sample)
         if first.gap.differing and not shown.gap.differing:  # nothing is wrong that was not judged to be
-            parts = [self.judged(rows, self.sample(rows)) for rows in blocks]
+            parts = [self.judge(rows, self.sample(rows)) for rows in blocks]
             shown = max(parts, key=lambda part: part.rank)
         *lead, query, column = shown.gap.at
         gap = replace(
@@ -202,7 +202,7 @@ class StepInBlocks:
     def part(self, rows: slice) -> BlockFindings:
         """Judge a block, only as closely as it needs."""
         sample = self.sample(rows)
-        return self.clear(rows, sample) or self.judged(rows, sample)
+        return self.clear(rows, sample) or self.judge(rows, sample)
 
     @staticmethod
     def around(part: BlockFindings) -> slice:
@@ -260,7 +260,7 @@ class StepInBlocks:
         shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, int(wrong.sum()), 0, gap.size, gap.size)
         return BlockFindings(rows, shown, beyond, sample, judged=False)
 
-    def judged(self, rows: slice, sample: RowSample, total: int | None = None) -> BlockFindings:
+    def judge(self, rows: slice, sample: RowSample, total: int | None = None) -> BlockFindings:
         """Judge a block number by number; `total` are the rows of the step, where all is off too far."""
         record, expected = self.of(rows)
         with_shapes(self.name, record.trace[self.name], expected.value)

@@ -28,7 +28,7 @@ class Probe:
         self.new = {step.name: step for step in self.derivation}
         self.values: dict[str, Array | None] = {}
 
-    def computed(self, name: str) -> Array | None:
+    def compute(self, name: str) -> Array | None:
         """The step's value by its inputs; None where they do not tell."""
         step = self.new[name]
         if isinstance(step.op, (Given, Unstated)):
@@ -47,15 +47,15 @@ class Probe:
         if name in self.record and name not in self.record.blanks:
             return self.record.value(name)
         if name not in self.values:
-            self.values[name] = self.unrecorded(name)
+            self.values[name] = self.recompute(name)
         return self.values[name]
 
-    def unrecorded(self, name: str) -> Array | None:
+    def recompute(self, name: str) -> Array | None:
         """The value of a step that is not recorded, computed anew only where its like was not before."""
         if self.new[name] is self.old.get(name) and all(map(self.is_unchanged, self.new[name].inputs)):
             known = self.before.values[name]
             return None if known is None else known.value
-        return self.computed(name)
+        return self.compute(name)
 
     def is_unchanged(self, name: str) -> bool:
         """True for a step that is as it was before, and so is all that it is computed from."""

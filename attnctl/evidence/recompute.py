@@ -90,7 +90,7 @@ def with_products(record: Record, walk: Walk) -> Record:
     if not walk.wrong or record.precision(walk.wrong[0]) is not FLOAT32:
         return record
     first = walk.wrong[0]
-    expected = Walker(record).expected(walk.derivation[first], walk.values)
+    expected = Walker(record).expect(walk.derivation[first], walk.values)
     steps = stretch(walk.derivation, record, first)
     found = record.value(first)
     if expected is None or on_grid(found, TF32.bits):  # sums of TF32 have the digits of float32

@@ -114,7 +114,7 @@ class Record:
         return array if array.dtype == bool else array.astype(np.float64, copy=False)
 
     def numbers(self, axes: Sequence[str]) -> int:
-        """How many an array along these axes has, those of no known size left out."""
+        """Count the numbers of an array along these axes, those of no known size left out."""
         return prod(self.sizes.get(axis, 1) for axis in axes)
 
     def forgetting(self, name: str) -> Record:

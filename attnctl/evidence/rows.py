@@ -1,4 +1,4 @@
-"""What has a row for each query, and what it is for some queries alone.
+"""Steps with a row for each query, and their derivation for some queries alone.
 
 From scores on, attention is local to a query's row: what follows from them is for some queries what it is
 for all.

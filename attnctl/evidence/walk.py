@@ -136,11 +136,11 @@ class Walker:
         if name in record.edited:
             return Checked(name, Verdict.EDITED), None
         if name not in record:
-            return Checked(name, Verdict.NOT_RECORDED), self.unrecorded(step, values)
+            return Checked(name, Verdict.NOT_RECORDED), self.recompute(step, values)
         if steps := in_blocks(record, derivation, step, values):
             blocks = StepInBlocks.begin(record, derivation, steps, values, self.expected_in)
-            return said_of(record, name, *blocks.compared()), None
-        expected = self.expected(step, values)
+            return said_of(record, name, *blocks.compare()), None
+        expected = self.expect(step, values)
         if expected is None:
             return Checked(name, Verdict.NOT_CHECKABLE), None
         with_shapes(name, record.trace[name], expected.value)
@@ -176,11 +176,11 @@ class Walker:
 
     def expected_in(self, part: Record, step: Step, values: dict[str, Known | None]) -> Known:
         """The right value of a step in a part of the record, all of whose inputs are known."""
-        expected = replace(self, record=part).expected(step, values)
+        expected = replace(self, record=part).expect(step, values)
         assert expected is not None
         return expected
 
-    def unrecorded(self, step: Step, values: dict[str, Known | None]) -> Known | None:
+    def recompute(self, step: Step, values: dict[str, Known | None]) -> Known | None:
         """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
         late = of_scores(step) and self.record.numbers(step.axes) >= MANY
         late |= any(isinstance(values.get(name), Later) for name in step.inputs)
@@ -190,9 +190,9 @@ class Walker:
             and all(self.input(name, values) for name in step.inputs)
         ):
             return Later(lambda: self.expected_in(self.record, step, values))
-        return self.expected(step, values)
+        return self.expect(step, values)
 
-    def expected(self, step: Step, values: dict[str, Known | None]) -> Known | None:
+    def expect(self, step: Step, values: dict[str, Known | None]) -> Known | None:
         """The value that follows from the step's inputs; None where they do not tell."""
         if isinstance(step.op, Unstated):
             return None

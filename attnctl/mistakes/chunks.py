@@ -183,7 +183,7 @@ def sink_in_sums(case: WrongStep) -> Iterator[Plant]:
 
 
 def base_2_as_e(case: WrongStep) -> Iterator[Plant]:
-    """What chunks wrote down in base 2, merged in base e; or the other way round."""
+    """Plant log-sum-exps that chunks wrote down in base 2, merged in base e; or the other way round."""
     if has_chunks(case):
         yield Plant(case.then(CHUNK_LOGSUMEXP, wrong.By(lambda p: p / LN2)), "base 2 is read as e")
     yield from merged(OTHER_BASE)(case)
@@ -282,7 +282,7 @@ def bare(p: Array) -> tuple[Array, Array]:
 
 
 def bare_or_nothing(p: Array) -> tuple[Array, Array]:
-    """The same, with 0 for 0 / 0."""
+    """Return the bare quotient, with 0 for 0 / 0."""
     total, found = bare(p)
     return total, np.where(np.isneginf(total), 0.0, found)
 

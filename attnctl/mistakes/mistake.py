@@ -67,7 +67,7 @@ class WrongStep:
             return None
         probe = Probe(self.record, self.walk, derivation)
         try:
-            value = probe.computed(self.first)
+            value = probe.compute(self.first)
         except (AttnError, ValueError, IndexError, TypeError):  # what only the right op takes
             return None
         finally:

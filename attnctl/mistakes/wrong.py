@@ -185,7 +185,7 @@ class Dropped(RowWise):
     factor: float
 
     def from_query(self, query: int) -> Dropped:
-        """The same op for the scores of the queries from this one on."""
+        """Return the same op for the scores of the queries from this one on."""
         return replace(self, kept=self.kept[..., query:, :])
 
     def apply(self, *inputs: Array) -> Array:

@@ -31,7 +31,7 @@ BOUNDARIES = (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
 
 
 def values(schema: Mapping[str, Any]) -> SearchStrategy[Any]:
-    """What a setting may be, small, by the JSON Schema of it: of several forms the one that says most."""
+    """Draw small values of a setting, by its JSON Schema: of several forms the one that says most."""
     forms = schema.get("anyOf") or schema.get("oneOf")
     if forms:
         return values(next((each for each in forms if each.get("type") == "array"), forms[0]))

@@ -292,7 +292,7 @@ def test_all_too_far_off_together_is_wrong_though_no_block_is(in_blocks):
     right = record_of(KINDS["plain"].but(n=96), "ends")
     name = "output"
     with np.errstate(all="ignore"):
-        expected = Walker(right).expected(right.intended[name], walk(right).values)
+        expected = Walker(right).expect(right.intended[name], walk(right).values)
     noise = 1.5 * expected.scatter * np.sign(np.random.RandomState(0).randn(*expected.value.shape))
     trace = with_step(right.trace, name, expected.value + noise)
     record = Record(

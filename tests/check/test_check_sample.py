@@ -64,7 +64,7 @@ def test_a_part_widens_to_the_very_steps_of_the_whole(kind, what):
 
 def wrong_step(record, first):
     walk = walked(record)
-    expected = Walker(record).expected(walk.derivation[first], walk.values)
+    expected = Walker(record).expect(walk.derivation[first], walk.values)
     found = record.value(first)
     return WrongStep(walk.derivation, record, first, found, expected, np.ones(found.shape, bool), walk)
 

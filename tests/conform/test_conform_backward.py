@@ -254,3 +254,11 @@ def test_a_program_finds_what_it_takes_in_its_file_and_writes_gradients_there(ca
     done = call("conform", "--backward", *options, "--", sys.executable, "back.py", "{in}", "{out}")
     (feature,) = json.loads(done.out)["features"]
     assert (done.code, feature["cases"], set(feature["ratios"])) == (0, 5, {"d_Q", "d_K", "d_V"})
+
+
+def test_the_corner_of_causal_is_told_by_the_output_where_gradients_are_wrong():
+    import backward
+
+    found = conform(backward.make(mistake="no delta"), "causal")
+    assert found.agrees is False
+    assert found.conventions["causal corner"] == "top-left"

@@ -117,7 +117,7 @@ class Stretch:
         return rows, min(self.keys, TILE_SCORES // rows)
 
     def made(self) -> dict[str, Array]:
-        """What was kept, with the axes of its steps: chunks stand before heads."""
+        """Return the kept steps along their own axes: chunks stand before heads."""
         heads = len(self.lead) - 1
         by_chunk = {step.name for step in self.steps if CHUNK & {*step.axes}}
         return {

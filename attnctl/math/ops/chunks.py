@@ -42,7 +42,7 @@ class ByChunk(OfChunks, RowWise):
         return self.chunks if isinstance(self.chunks, int) else len(self.chunks)
 
     def block(self, at: Block) -> ByChunk:
-        """The same op for the block of scores that starts here."""
+        """Return the same op for the block of scores that starts here."""
         return replace(self, at=at)
 
     def parts(self, keys: int) -> list[slice]:

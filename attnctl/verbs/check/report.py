@@ -112,7 +112,7 @@ class Report(Displayed):
         record, walk = self.looked
         out = {}
         for name in walk.wrong:
-            expected = Walker(record).expected(walk.derivation[name], walk.values)
+            expected = Walker(record).expect(walk.derivation[name], walk.values)
             if expected is not None:
                 out[name] = differing(record, name, expected)[1] & ~record.blank(name), expected.value
         return out

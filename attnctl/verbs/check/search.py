@@ -106,7 +106,7 @@ class Search:
         loosely = walker.walk_leniently(walk)
         if first not in loosely.wrong:
             walker, loosely = Walker(record), walk
-        expected = walker.expected(walk.derivation[first], loosely.values)
+        expected = walker.expect(walk.derivation[first], loosely.values)
         assert expected is not None  # or the step could not be wrong
         differs = differing(record, first, expected)[1] & ~record.blank(first)
         case = WrongStep(walk.derivation, record, first, record.value(first), expected, differs, loosely)
@@ -203,7 +203,7 @@ class Search:
             walk = self.walker.walk(plant.derivation, self.walk, until=first)
             if not set(walk.wrong) <= set(self.walk.wrong) - {first}:
                 return None
-            expected = self.walker.expected(plant.derivation[first], walk.values)
+            expected = self.walker.expect(plant.derivation[first], walk.values)
             assert expected is not None  # it has a value
             reproduced = bool((differs & ~free(expected.error)).any())
             if not reproduced and not np.isnan(self.case.found[differs]).all():

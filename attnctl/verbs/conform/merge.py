@@ -100,7 +100,7 @@ def expect(case: MergeCase, outputs: Array, sums: Array) -> Merged:
 
 
 def ratio_of(found: Array, value: Array, allowed: Array) -> Array:
-    """How far off each number is, as a part of what is allowed; ∞ for NaN."""
+    """Return each number's error as a part of what is allowed; ∞ for NaN."""
     with np.errstate(all="ignore"):
         off = np.where(found == value, 0.0, np.abs(found - value)) / allowed
     return np.where(np.isnan(off), inf, off)

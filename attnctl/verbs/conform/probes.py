@@ -18,7 +18,7 @@ from attnctl.inputs.config.settings import NONE
 from attnctl.math import Array
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.call import NUMPY, Answer, is_readable, read_output
-from attnctl.verbs.conform.case import Case, Problem
+from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
 from attnctl.verbs.conform.conventions import (
     ADDED,
     AHEAD,
@@ -247,6 +247,8 @@ def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
 def try_conventions(suite: Suite, case: Case, **conventions: str) -> bool | None:
     """Ask whether an answer is right by these conventions; None where the target takes no such call."""
     problem = suite.problem(case, **conventions)
+    if problem.outputs != GRADIENTS:  # the output shows it, where gradients are wrong, too
+        problem.outputs = FORWARD
     answer = suite.call(problem)
     return is_right(problem, answer) if is_readable(problem, answer) else None
 

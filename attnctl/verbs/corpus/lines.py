@@ -62,7 +62,7 @@ class BadLineError(AttnError):
 
 @contextmanager
 def bad_for(reason: str) -> Iterator[None]:
-    """What is wrong with a line in this block makes it bad for this reason."""
+    """Count what goes wrong with a line in this block as this reason."""
     try:
         yield
     except AttnError as error:

@@ -54,7 +54,7 @@ class Sentences:
 
 
 def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally:
-    """What the weights (sentence, head, query, key) of one layer add up to.
+    """Add up the weights (sentence, head, query, key) of one layer.
 
     Raises AttnError for what are no weights: NaN, infinity, a negative number.
     """

@@ -60,7 +60,7 @@ def headline(part: CorpusPart, screen: Screen) -> Iterator[Line]:
 
 
 def skipped_lines(part: CorpusPart) -> Iterator[str]:
-    """How many lines were left out for each reason, and the first of them."""
+    """Say how many lines were left out for each reason, and the first of them."""
     for reason, lines in sorted(part.skipped.items()):
         first = ", ".join(f"{line:,}" for line in lines.first)
         more = ", …" if lines.count > len(lines.first) else ""

@@ -240,7 +240,7 @@ class Writer(Namer):
 
 
 def moves(slope: float) -> str:
-    """How a loss follows a number with this gradient."""
+    """Say how a loss follows a number with this gradient."""
     if not slope:
         return "leaves the loss as it is"
     return f"{'raises' if slope > 0 else 'lowers'} the loss by {number(abs(slope))} times as much"
