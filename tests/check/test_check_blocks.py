@@ -196,11 +196,11 @@ def in_blocks(monkeypatch):
         monkeypatch.setattr("attnctl.evidence.walk.MANY", 1)
         judged = []
 
-        def judge(self, rows, *rest, plain=blocks.StepInBlocks.judged):
+        def judge(self, rows, *rest, plain=blocks.StepInBlocks.judge):
             judged.append((self.name, rows))
             return plain(self, rows, *rest)
 
-        monkeypatch.setattr(blocks.StepInBlocks, "judged", judge)
+        monkeypatch.setattr(blocks.StepInBlocks, "judge", judge)
         return judged
 
     return begin

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.engine.back import back_stretch, fill_backward, in_turn
@@ -54,45 +55,82 @@ def carry_out(
     What grows too large for the type becomes ∞, and then NaN, as it does in any kernel; NumPy
     says nothing here, `overflow` finds it: of what is kept, and of all that it was computed from.
     """
-    edits = edits or {}
     steps = steps_needed(derivation, keep)
-    stretch = stretch_of(steps)
-    values: dict[str, Array] = {}
-    empty: list[list[int]] = []
-    tiled: Stretch | None = None
-    safe = False
+    execution = Execution(steps, given, dtype, edits or {}, keep, tile, progress)
     # Given arrays first: a mask stands after the scores it is about, and blocks read both.
     ordered = sorted(steps, key=lambda step: not isinstance(step.op, Given))
-    back = back_stretch(steps, keep) if keep is not None and stretch else []
     with np.errstate(all="ignore"):
-        for step in in_turn(ordered, back):
-            if stretch and step is stretch[0]:
-                safe = not edits and in_range(stretch, values)
-                if keep is not None and not edits and large(values, step, tile):
-                    forward = [each for each in steps if each not in back]
-                    tiled = lay_out(steps, stretch, values, {*keep, *read_outside(forward, stretch)}, safe)
-                    empty = blockwise(tiled, tile, progress)
-                    values.update(tiled.made())
-            if tiled and step in back:
-                if step is back[0]:
-                    values.update(fill_backward(tiled, back, values))
-                continue
-            if tiled and step in stretch:
-                continue
-            value = value_of(step, values, given, dtype)
-            if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
-                empty = empty_rows(value)
-            elif step.name == LOGSUMEXP and WEIGHTS not in names(steps):
-                empty = np.argwhere(np.isneginf(value)).tolist()
-            values[step.name] = edits[step.name](value) if step.name in edits else value
-        unsure = [step for step in steps if not (safe and n_by_n(step))]
-        grown = overflow(unsure, values, edits, None if safe else tiled)
+        for step in in_turn(ordered, execution.back):
+            execution.carry_on(step)
+        grown = execution.overflow()
     kept = {
-        step.name: own(values[step.name], given.get(step.name))
+        step.name: own(execution.values[step.name], given.get(step.name))
         for step in steps
         if keep is None or step.name in keep
     }
-    return Outcome(kept, empty, grown, tiled is not None and tiled.exp is not np.exp)
+    tiled = execution.tiled
+    return Outcome(kept, execution.empty, grown, tiled is not None and tiled.exp is not np.exp)
+
+
+@dataclass
+class Execution:
+    """A derivation on its way: the values so far, and the stretch from scores on that tiles may compute."""
+
+    steps: Sequence[Step]
+    given: Mapping[str, Array]
+    dtype: str
+    edits: Mapping[str, Edit]
+    keep: Collection[str] | None
+    tile: tuple[int, int] | None
+    progress: Progress | None
+    values: dict[str, Array] = field(default_factory=dict)
+    empty: list[list[int]] = field(default_factory=list)
+    """The rows of weights that see nothing."""
+    tiled: Stretch | None = None
+    """The stretch, once tiles have computed it."""
+    safe: bool = False
+    """Every number of the stretch is sure to be finite."""
+
+    def __post_init__(self) -> None:
+        self.stretch = stretch_of(self.steps)
+        whole = self.keep is None or not self.stretch
+        self.back = [] if whole else back_stretch(self.steps, self.keep or ())
+        """The gradients of the stretch, which tiles compute where they computed the stretch."""
+
+    def carry_on(self, step: Step) -> None:
+        """Add the value of the next step, unless tiles have computed it."""
+        if self.stretch and step is self.stretch[0]:
+            self.begin_stretch()
+        if self.tiled and step in self.back:
+            if step is self.back[0]:
+                self.values.update(fill_backward(self.tiled, self.back, self.values))
+        elif not (self.tiled and step in self.stretch):
+            self.values[step.name] = self.compute(step)
+
+    def begin_stretch(self) -> None:
+        """Compute the stretch in tiles, where it is large and not all of it is kept."""
+        self.safe = not self.edits and in_range(self.stretch, self.values)
+        if self.keep is None or self.edits or not large(self.values, self.stretch[0], self.tile):
+            return
+        forward = [step for step in self.steps if step not in self.back]
+        read = {*self.keep, *read_outside(forward, self.stretch)}
+        self.tiled = lay_out(self.steps, self.stretch, self.values, read, self.safe)
+        self.empty = blockwise(self.tiled, self.tile, self.progress)
+        self.values.update(self.tiled.made())
+
+    def compute(self, step: Step) -> Array:
+        """Compute a step whole and edit it; returns what the next steps read."""
+        value = value_of(step, self.values, self.given, self.dtype)
+        if step.name == WEIGHTS:  # before edits: a row that an edit clears is not blind
+            self.empty = empty_rows(value)
+        elif step.name == LOGSUMEXP and WEIGHTS not in names(self.steps):
+            self.empty = np.argwhere(np.isneginf(value)).tolist()
+        return self.edits[step.name](value) if step.name in self.edits else value
+
+    def overflow(self) -> Found | None:
+        """Find the first number that grew too large, among steps that are not sure to be finite."""
+        unsure = [step for step in self.steps if not (self.safe and n_by_n(step))]
+        return overflow(unsure, self.values, self.edits, None if self.safe else self.tiled)
 
 
 def own(value: Array, handed_in: Array | None) -> Array:
