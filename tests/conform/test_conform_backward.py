@@ -197,7 +197,7 @@ def test_what_passes_one_percent_of_nearly_all_elements_is_found():
             "d_K has the shape [2, 1, 40, 16], not [2, 2, 40, 16]",
         ),
         (lambda d_q, d_k, d_v: (d_q, d_k, d_v * np.nan), "the gradient d_V is nan at [0, 0, 0, 0]"),
-        (lambda d_q, d_k, d_v: (0 * d_q, d_k, d_v), "the gradient d_Q is -0 at"),
+        (lambda d_q, d_k, d_v: (0 * d_q, d_k, d_v), "the gradient d_Q is 0 at"),
     ],
     ids=["two", "None", "shape", "NaN", "zeros"],
 )

@@ -257,7 +257,7 @@ def compare_output(wanted: ExpectedOutput, found: Array) -> Judgement:
     if ratio <= 1:
         return Judgement(ratio, shows, output=wanted.name)
     words = (
-        f"{name} is {found[at]:.6g} at {list(at)} and should be {value[at]:.6g} "
+        f"{name} is {found[at] + 0:.6g} at {list(at)} and should be {value[at] + 0:.6g} "
         f"(off by {gap[at]:.2g}, {wanted.allowed[at]:.2g} allowed)"
     )
     if worst <= 1:

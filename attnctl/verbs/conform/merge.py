@@ -137,9 +137,9 @@ class Tried:
         for at, (name, ratio) in enumerate(zip(WHAT, self.ratios(), strict=False)):
             if ratio.max(initial=0.0) > 1:
                 cell = tuple(int(i) for i in np.unravel_index(int(ratio.argmax()), ratio.shape))
-                found, value = self.found[at], self.right.values[at]
+                found, value = self.found[at], self.right.values[at][cell]
                 assert found is not None
-                return f"{name} is {found[cell]:.6g} at {list(cell)} and should be {value[cell]:.6g}"
+                return f"{name} is {found[cell] + 0:.6g} at {list(cell)} and should be {value + 0:.6g}"
         return ""
 
 

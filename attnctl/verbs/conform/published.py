@@ -125,7 +125,7 @@ def compare_answer(case: PublishedCase, problem: Problem, answer: Answer) -> tup
     off = np.abs(given - case.output) / room
     off = np.where(np.isnan(off), np.where(np.isnan(given) & np.isnan(case.output), 0.0, np.inf), off)
     at = tuple(int(i) for i in np.unravel_index(int(off.argmax()), off.shape))
-    words = f"the output is {given[at]:.6g} at {list(at)} and should be {case.output[at]:.6g}"
+    words = f"the output is {given[at] + 0:.6g} at {list(at)} and should be {case.output[at] + 0:.6g}"
     return float(off[at]), words
 
 
