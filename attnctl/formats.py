@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnctl.store.format import Format
+from attnctl.store.files import Format
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace

@@ -18,7 +18,6 @@ LAYERS = [
         "base.words",
         "base.values",
         "base.setting",
-        "base.forms",
     },
     {"math"},
     {"base"},

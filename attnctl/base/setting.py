@@ -1,12 +1,28 @@
-"""One setting: said once, for the config, its schema, the flag, the keyword and their help."""
+"""Settings, said once for config, schema, flag and keyword, and forms: mappings of them, lists of values.
+
+A form reads plain data and raises BadValueError with every problem in it, each at its path.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.values import SWITCH, Json, Plain, Reader
+from attnctl.base.values import (
+    MAX_PROBLEMS,
+    SWITCH,
+    BadValueError,
+    Json,
+    Plain,
+    Problem,
+    Reader,
+    every,
+    shown,
+    wrong_at,
+)
+from attnctl.base.words import nearest, one_of
 
 Given = dict[str, Any]
 """The settings that are given by flags, by keyword."""
@@ -95,3 +111,152 @@ class Setting:
         return self.reader(
             list(map(self.flag.parts, given)) if self.flag.repeated else self.flag.parts(given)
         )
+
+
+ENOUGH = 4 * MAX_PROBLEMS
+"""How many problems of a mapping are put in words: more than are listed, the first lines being listed."""
+
+
+class Form(Reader):
+    """A mapping of known keys, each of which may be left out.
+
+    `make` makes the value of the keys that are given. With `just_one`, one key must be.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        keys: Iterable[Setting],
+        make: Callable[[Json], Any] = dict,
+        *,
+        just_one: bool = False,
+        required: Sequence[str] = (),
+    ) -> None:
+        super().__init__(self.read_mapping, {"$ref": f"#/$defs/{name}"})
+        self.name, self.about, self.make = name, about, make
+        self.keys = {each.name: each for each in keys}
+        self.just_one, self.required = just_one, required
+
+    def read_mapping(self, value: Any) -> Any:
+        """The value that a mapping describes."""
+        if not isinstance(value, dict):
+            first = next(iter(self.keys))
+            raise BadValueError(f"{shown(value)} is not a mapping; write keys and values, like {first}: …")
+        given: Json = {}
+        problems: list[Problem] = []
+        for name, key in self.keys.items():
+            try:
+                given |= {name: key.reader(value[name])} if name in value else {}
+            except BadValueError as wrong:
+                problems += wrong_at(name, wrong)
+        problems += islice(
+            (self.explain_unknown(key, value[key]) for key in value if key not in self.keys), ENOUGH
+        )
+        if problems:
+            raise BadValueError(*problems[:ENOUGH], *self.misfits(given))
+        if self.just_one and len(given) != 1:
+            raise BadValueError(f"{len(given)} keys in one; write just one of {one_of(self.keys)} here")
+        return self.make(given)
+
+    def misfits(self, given: Json) -> Iterable[Problem]:
+        """Keys that do not go together, among those that could be read, in a mapping with problems."""
+        return ()
+
+    def explain_unknown(self, key: Any, value: Any) -> Problem:
+        if not isinstance(key, str):
+            return (key,), "a key that is no text; write a word"
+        if any("\ud800" <= character < "\ue000" for character in key):
+            return (), "a key that is no text; write a word"
+        near = nearest(key, self.keys, most=1)
+        instead = f"did you mean {near[0]}?" if near else f"use {one_of(self.keys, most=len(self.keys))}"
+        return (key,), f"unknown key; {instead}"
+
+    @property
+    def definition(self) -> Json:
+        """The JSON Schema of the mapping."""
+        counts = {"minProperties": 1, "maxProperties": 1} if self.just_one else {}
+        required = {"required": list(self.required)} if self.required else {}
+        return {
+            "title": self.name,
+            "description": self.about,
+            "type": "object",
+            "properties": {name: key.schema for name, key in self.keys.items()},
+            "additionalProperties": False,
+            **counts,
+            **required,
+        }
+
+    def definitions(self) -> Iterator[tuple[str, Json]]:
+        """The JSON Schema of this form and of every form within it, by name."""
+        yield self.name, self.definition
+        for key in self.keys.values():
+            yield from definitions(key.reader)
+
+
+class Choice(Reader):
+    """One of several forms, picked by what the value is; `expected` is said where none is.
+
+    Only the problems of that form are reported, not those of every form that was not meant.
+    """
+
+    def __init__(
+        self, pick: Callable[[Any], Reader | None], forms: Sequence[Reader], expected: str
+    ) -> None:
+        super().__init__(self.read_form, {"oneOf": [form.schema for form in forms]})
+        self.pick, self.forms, self.expected = pick, forms, expected
+
+    def read_form(self, value: Any) -> Any:
+        """The value, read as the form it has."""
+        form = self.pick(value)
+        if form is None:
+            raise BadValueError(f"{shown(value)} is not {self.expected}")
+        return form(value)
+
+
+def word_or_mapping(known: Sequence[str], word: Reader, mapping: Reader) -> Callable[[Any], Reader | None]:
+    """Picks between one of the known words and a mapping."""
+
+    def pick(value: Any) -> Reader | None:
+        if isinstance(value, dict):
+            return mapping
+        return word if isinstance(value, str) and value in known else None
+
+    return pick
+
+
+class ListOf(Reader):
+    """A list of values of one kind, of `least` or more; `check` refuses those that do not go together."""
+
+    def __init__(
+        self, item: Reader, check: Callable[[list[Any]], None] | None = None, least: int = 0
+    ) -> None:
+        super().__init__(
+            self.read_list, {"type": "array", "items": item.schema} | ({"minItems": least} if least else {})
+        )
+        self.item, self.check, self.least = item, check, least
+
+    def read_list(self, value: Any) -> tuple[Any, ...]:
+        """Every item read."""
+        if not isinstance(value, list):
+            raise BadValueError(
+                f"{shown(value)} is not a list; write one like [a, b], "
+                "or a line that begins with - for each"
+            )
+        if len(value) < self.least:
+            raise BadValueError(f"a list of {len(value)}; write {self.least} or more")
+        items = every(enumerate(value), self.item)
+        if self.check is not None:
+            self.check(items)
+        return tuple(items)
+
+
+def definitions(reader: Reader) -> Iterator[tuple[str, Json]]:
+    match reader:
+        case Form():
+            yield from reader.definitions()
+        case Choice(forms=forms):
+            for form in forms:
+                yield from definitions(form)
+        case ListOf(item=item):
+            yield from definitions(item)

@@ -1,15 +1,20 @@
-"""The commands by name: each is imported when it is called for, and no sooner."""
+"""The app, which imports a command when it is called for; help with sections and examples."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Collection
+from functools import partial
 from importlib import import_module
+from inspect import cleandoc
+from types import SimpleNamespace
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from attnctl import VERBS, __version__
-from attnctl.cli.commands import ANY_WIDTH, Group
 
 HELP = """Every number in attention, from the shell, and where yours goes wrong.
 
@@ -20,6 +25,183 @@ Exit codes: 0 fine or same, 1 differs or check failed, 2 usage, input or I/O, 70
 EXAMPLES = """attnctl run "I love AI" --heads 2
 attnctl explain last 'attention_weights[love,AI]'
 """
+
+
+ANY_WIDTH = {"max_content_width": 10_000}
+"""What makes the help as wide as the terminal: left out, it ends at 80 columns."""
+
+
+DAILY = {
+    "run": "heads causal window positions d_model seed config file model layer backward edits "
+    "step head brief story json output",
+    "attend": "name layout heads kv_heads causal window scale config backward step head json output cost",
+    "show": "trace step head precision brief full heat story json output",
+    "explain": "depth precision full json heads causal seed config trace name",
+    "explore": "heads causal seed config edits model layer trace name precision",
+    "check": "about heads causal scale config name model layer decimals rtol trace full quiet json output",
+    "diff": "step rtol atol by_position trace full quiet json output",
+    "conform": "like map returns layout heads causal scale quick feature dtype claims timeout replay junit "
+    "json output",
+    "stats": "trace name model file shard rollout precision heat json output",
+    "exercise make": "blank seed_from students decimals heads causal seed output",
+    "exercise grade": "config blank decimals format json output",
+    "config init": "heads causal positions d_model seed config output force",
+}
+"""The options that are used daily, by command: the first page of its help. Others show all."""
+
+EVERYTHING = "--help-all"
+
+
+class Unconverted:
+    """A command that gets the text of its options as the shell gave it: Typer has nothing to convert.
+
+    From 0.29 on Typer converts even text to text with pydantic, which takes 70 ms to import: half a start.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Every parameter, the help option among them."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]  # of the command's other base
+        for parameter in parameters:
+            if "process_value" not in vars(parameter):
+                parameter.process_value = partial(text_of, parameter, parameter.process_value)
+                if ctx.resilient_parsing:  # the shell asks how a word may go on
+                    parameter.shell_complete = partial(completions, parameter, parameter.shell_complete)
+        return parameters
+
+
+def text_of(parameter: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """Return the word the shell gave; Typer handles what is missing, and options with a callback."""
+    missing = value in (None, ())
+    if (missing and parameter.required) or (parameter.callback and not missing):
+        return convert(context, value)
+    return value
+
+
+def completions(parameter: Any, otherwise: Callable[[Any, str], Any], context: Any, incomplete: str) -> Any:
+    """Complete a word of this parameter; Typer does where nothing is known of it."""
+    from attnctl.cli.complete import words
+
+    found = words(parameter.name, parameter.metavar, context.params, incomplete)
+    if found is None:
+        return otherwise(context, incomplete)
+    return [SimpleNamespace(value=each, help=None, type="plain") for each in found]
+
+
+class Documented(Unconverted):
+    """A command whose help is a page of what is used daily, and ends with examples."""
+
+    def daily(self, ctx: Any) -> list[str]:
+        """The options to show where some are left out; none where all are shown."""
+        path = ctx.command_path.partition(" ")[2]
+        return [] if EVERYTHING in ctx.meta else DAILY.get(path, "").split()
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """[OPTIONS] SENTENCE…, or [OPTIONS] COMMAND [ARGS]…"""
+        words = [usage_word(each) for each in self.get_params(ctx) if each.param_type_name == "argument"]
+        return ["[OPTIONS]", *words, *["COMMAND [ARGS]…"] * isinstance(self, TyperGroup)]
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """The first paragraph, or all."""
+        text = cleandoc(self.help or "")  # type: ignore[attr-defined]
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(text.partition("\n\n")[0] if self.daily(ctx) else text)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The examples as they are typed: a line that is filled up cannot be copied."""
+        lines = (self.epilog or "").splitlines()  # type: ignore[attr-defined]
+        if lines:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in lines))
+
+
+def usage_word(argument: Any) -> str:
+    """SENTENCE, SENTENCE… for several, in brackets where it may be left out."""
+    word = (argument.metavar or argument.name.upper()).rstrip(".…") + "…" * (argument.nargs != 1)
+    return word if argument.required else f"[{word}]"
+
+
+def first_sentence(text: str) -> str:
+    """Cut a help text for a one-line list: at the first full stop, semicolon, bracket or list."""
+    short = re.split(r"\. |; | \(", text, maxsplit=1)[0].rstrip(".")
+    before, _, rest = short.partition(": ")
+    return f"{before if len(before.split()) > 3 and rest else short}."
+
+
+LEFT_OUT = {"--dask": "local", "--backward": "its own"}
+"""The options whose value may be left out, and what it then is."""
+
+
+def with_values(args: list[str], taking: Collection[str]) -> list[str]:
+    """The arguments, with a value after each option that stands without the one it may have.
+
+    `taking` are the options that take one at all.
+    """
+    out = []
+    for number, arg in enumerate(args):
+        out.append(arg)
+        if arg == "--":
+            return [*out, *args[number + 1 :]]
+        following = args[number + 1 : number + 2]
+        if arg in LEFT_OUT and arg in taking and (not following or following[0].startswith("-")):
+            out.append(LEFT_OUT[arg])
+    return out
+
+
+class Command(Documented, TyperCommand):
+    """A command whose options stand in the sections that their panels name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Some options may stand without their value; --help-all is --help with every option."""
+        if EVERYTHING in (args[: args.index("--")] if "--" in args else args):
+            ctx.meta[EVERYTHING] = True
+            args = ["--help"]
+        params = [each for each in self.get_params(ctx) if not getattr(each, "is_flag", False)]
+        return super().parse_args(ctx, with_values(args, {name for each in params for name in each.opts}))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The arguments, then each section of options; or one section of what is used daily."""
+        parameters = [each for each in self.get_params(ctx) if not each.hidden]
+        arguments = [each for each in parameters if each.param_type_name == "argument"]
+        daily = self.daily(ctx)
+        sections: dict[str, list[tuple[str, str]]] = {
+            "Arguments": [(usage_word(each).strip("[]"), each.help or "") for each in arguments],
+            "Options": [],
+        }
+        if daily:
+            sections["Options"] = daily_records(parameters, daily, ctx)
+        else:
+            for each in parameters:
+                if each not in arguments:
+                    panel = each.rich_help_panel or "Options"
+                    sections.setdefault(panel, []).append(each.get_help_record(ctx))
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records, col_max=26 if daily else 30)
+
+
+def daily_records(parameters: list[Any], daily: list[str], ctx: Any) -> list[tuple[str, str]]:
+    """The options that are used daily, in that order, and how to see the rest."""
+    by_name = {each.name: each for each in parameters if each.param_type_name == "option"}
+    records = [by_name[name].get_help_record(ctx) for name in daily]
+    left_out = len(by_name) - len(daily) - 1  # --help
+    more = (EVERYTHING, f"All options: {left_out} more, and what they do.")
+    return [*((flags, first_sentence(text)) for flags, text in records), more]
+
+
+class Group(Documented, TyperGroup):
+    """A group of commands, which suggests the nearest for a name that is none."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and name[:1] != "-" and not ctx.resilient_parsing:
+            from attnctl.base.words import did_you_mean, one_of, quote
+
+            sentence = ctx.parent is None and " " in name
+            otherwise = f"attnctl run {quote(name)}?" if sentence else f"there are {one_of(known, 'and')}"
+            ctx.fail(f"No such command {quote(name)}; {did_you_mean(name, known, otherwise)}")
+        return super().resolve_command(ctx, args)
 
 
 class Lazy(Group):

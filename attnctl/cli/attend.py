@@ -87,7 +87,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
     from attnctl.cli import last
     from attnctl.cli.output import emit, kept_steps, unused_options
     from attnctl.cli.progress import progress
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.source import settings_from
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.inputs.plan.operator import prepare
 
@@ -103,7 +103,7 @@ def attend(  # noqa: PLR0913  (a group of options each)
     trace = under_our_names(trace, settings, layer_number(model.layer))
     prepared = prepare(trace, settings, trace.header)
     if cost.cost:
-        from attnctl.cli.costs import print_costs
+        from attnctl.cli.output import print_costs
 
         print_costs([prepared], output, view)
         return

@@ -230,7 +230,7 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
     from attnctl.drawing.screen.output import say
     from attnctl.evidence.precision import coarser, own
-    from attnctl.models.layer_check import check_layers, read_states
+    from attnctl.models.intent import check_layers, read_states
     from attnctl.models.source import open_model
     from attnctl.store.strict_json import print_json
 
@@ -272,7 +272,7 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
     """Lay the options over the dump's own config; None where nothing but the dump says what was meant."""
     if not (config or attention):
         return None
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.source import settings_from
     from attnctl.verbs.check.intent import settings_of
 
     return settings_from(config, attention, base=None if config else settings_of(trace))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.cli.commands import Group
+from attnctl.cli.app import Group
 from attnctl.cli.options import STDOUT, AttentionOptions, ConfigOption, SentenceOptions, command, option
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def init(
     force: ForceOption = False,
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.source import settings_from
     from attnctl.inputs.config.schema import with_files
     from attnctl.inputs.config.write import write_commented
 

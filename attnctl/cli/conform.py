@@ -14,7 +14,7 @@ import typer
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
-from attnctl.cli.commands import LEFT_OUT
+from attnctl.cli.app import LEFT_OUT
 from attnctl.cli.options import SECTIONS, command, findings_option, option, renames
 from attnctl.verbs.conform.conventions import USUAL
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
@@ -292,7 +292,7 @@ def read_request(
     always: Given,
 ) -> Request:
     """Read what is asked for. Raises AttnError for names that there are not."""
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.source import settings_from
     from attnctl.verbs.conform.claims import make_request
     from attnctl.verbs.conform.replay import FOLDER
 

@@ -73,7 +73,7 @@ def is_part(path: str) -> bool:
 
 
 def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions) -> Job:
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.source import settings_from
     from attnctl.inputs.config.settings import Settings
     from attnctl.verbs.corpus import Job
 

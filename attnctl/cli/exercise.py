@@ -12,7 +12,7 @@ import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.values import whole, words
-from attnctl.cli.commands import Group
+from attnctl.cli.app import Group
 from attnctl.cli.options import (
     STDOUT,
     AttentionOptions,
@@ -238,7 +238,7 @@ def grade(
     from attnctl.cli.output import chosen_format, wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.source import settings_from
     from attnctl.verbs import exercise
 
     wanted = chosen_format(how.format, json=how.json, possible=GRADE_FORMATS)

@@ -88,7 +88,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     the options for attention say what they were meant to be.
     """
     from attnctl.base.cells import parse
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.source import settings_from
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.explain import Explainer
 

@@ -34,7 +34,7 @@ FOLDER = "folder"
 
 def path_of_last() -> Path:
     """The file of this terminal."""
-    from attnctl.store.folders import state_folder
+    from attnctl.store.files import state_folder
 
     session = os.getsid(0) if hasattr(os, "getsid") else os.getppid()
     return state_folder() / f"last-{session}.json"

@@ -85,7 +85,7 @@ def senseless(model: ModelOptions, flags: Given) -> list[str]:
 
 def model_settings(flags: Given, max_memory: int | None) -> Any:
     """The settings of a run of a model: float32 unless asked otherwise."""
-    from attnctl.cli.settings import settings_from
+    from attnctl.cli.source import settings_from
 
     return settings_from(None, {"dtype": "float32", **flags}, max_memory=max_memory)
 
@@ -143,7 +143,7 @@ def print_model_costs(
     view: ViewOptions,
     output: OutputOptions,
 ) -> None:
-    from attnctl.cli.costs import print_costs
+    from attnctl.cli.output import print_costs
     from attnctl.models.run import plans
 
     assert model.model is not None

@@ -18,7 +18,7 @@ from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
 from attnctl.base.values import MOST, BadValueError, Plain, Reader, whole, words
-from attnctl.cli.commands import Command
+from attnctl.cli.app import Command
 from attnctl.formats import FINDINGS, FORMATS
 from attnctl.inputs.config.fields import is_given, settings_with_flags
 

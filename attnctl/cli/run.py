@@ -8,6 +8,7 @@ import typer
 
 from attnctl.base.errors import raise_all
 from attnctl.base.setting import Given
+from attnctl.base.words import quote
 from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
     AttentionOptions,
@@ -23,6 +24,7 @@ from attnctl.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from attnctl.cli.source import RunRequest
     from attnctl.inputs.config.settings import Settings
     from attnctl.inputs.plan.prepared import Prepared
 
@@ -71,7 +73,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     """
     from attnctl.cli.output import emit, kept_steps, unused_options
     from attnctl.cli.progress import progress
-    from attnctl.cli.sentences import find_run, note_joined
+    from attnctl.cli.source import find_run
 
     raise_all(unused_options(view, output))
     asked = find_run(source or [], file, config)
@@ -88,7 +90,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     settings = asked.source.settings({**more, **attention, **edits}).with_(max_memory=cost.max_memory)
     runs = prepare_runs(settings, asked.sentences, padded=padded)
     if cost.cost:
-        from attnctl.cli.costs import print_costs
+        from attnctl.cli.output import print_costs
 
         print_costs(runs, output, view)
         return
@@ -128,3 +130,15 @@ def run_on_model(
     sources = sources_of(model, sentences, context)
     act = print_model_costs if cost.cost else run_model
     act(model, sources, model_settings(flags, cost.max_memory), view, output)
+
+
+def note_joined(asked: RunRequest) -> None:
+    """Say on stderr that words were taken as one sentence, and how to ask for several."""
+    if asked.joined:
+        from attnctl.cli.program import complain
+        from attnctl.drawing.screen.text import shell_line
+
+        several = f"printf '%s\\n' {shell_line(asked.joined)} | attnctl run -"
+        complain(
+            f"note: read as one sentence, {quote(' '.join(asked.joined))}; for a sentence each: {several}"
+        )

@@ -1,20 +1,23 @@
-"""The positional SOURCE of every verb: a dump, a config, an example, the last run, or a sentence."""
+"""The input of a command: its SOURCE, its sentences, its settings (flags over config over defaults)."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnctl.base.errors import AttnError
-from attnctl.base.files import STANDARD_INPUT
+from attnctl.base.files import STANDARD_INPUT, open_input
+from attnctl.base.setting import Given
+from attnctl.base.values import Path
 from attnctl.inputs.config.examples import EXAMPLE
+from attnctl.inputs.config.fields import FIELDS, IN_PARTS, lay_over
+from attnctl.inputs.config.settings import Settings
 
 if TYPE_CHECKING:
-    from attnctl.base.setting import Given
     from attnctl.base.trace import Trace
-    from attnctl.inputs.config.settings import Settings
 
 DUMP, CONFIG, SENTENCE = "dump", "config", "sentence"
 
@@ -60,8 +63,6 @@ class NamedInput(NamedTuple):
 
     def settings(self, flags: Given) -> Settings:
         """The settings of the run, or those of the run that a dump records, flags laid over them."""
-        from attnctl.cli.settings import settings_from
-
         if self.is_run:
             return settings_from(self.config, flags, sentence=self.sentence)
         from attnctl.verbs.check.intent import settings_of
@@ -170,3 +171,108 @@ def is_last(text: str) -> bool:
 def is_file(path: str) -> bool:
     """True for anything that can be read: a file, a pipe, a device."""
     return os.path.exists(path) and not os.path.isdir(path)  # noqa: PTH110, PTH112  (never raise)
+
+
+class RunRequest(NamedTuple):
+    """A run as `run` is asked for it: the source of its settings, and the sentences beside it."""
+
+    source: NamedInput
+    sentences: list[str]
+    joined: list[str]
+    """The words that were taken as one sentence."""
+
+
+def find_run(words: Sequence[str], file: str | None, config: str | None) -> RunRequest:
+    """The run that these words ask for: a config or example before sentences, a dump alone, or sentences.
+
+    Words without quotes are one sentence where none of them has a space.
+    """
+    kind = kind_of(words[0]) if words and words[0] != STANDARD_INPUT else SENTENCE
+    named = kind == CONFIG or (kind == DUMP and len(words) == 1)
+    source = source_of(words[0] if named else None, config)
+    if source.kind == DUMP and (config or file):
+        raise AttnError(f"{source.text}: a dump says itself what was run; leave out -c and --file")
+    given = list(words[1:] if named else words)
+    joined = [] if file else join_words(given)
+    return RunRequest(source, gather_sentences([" ".join(joined)] if joined else given, file), joined)
+
+
+def join_words(words: Sequence[str]) -> list[str]:
+    """The words of a sentence that was given without quotes, or none."""
+    several = len(words) > 1 and all(len(each.split()) == 1 and each != STANDARD_INPUT for each in words)
+    return list(words) if several else []
+
+
+def gather_sentences(sentences: Sequence[str], file: str | None) -> list[str]:
+    """Every sentence: the arguments (- is stdin, one a line), then those of a file."""
+    out = [each for text in sentences for each in (lines(text) if text == STANDARD_INPUT else [text])]
+    return out + (lines(file) if file is not None else [])
+
+
+def lines(source: str) -> list[str]:
+    """The lines of a file (- is stdin) that hold more than space. Raises AttnError for none."""
+    try:
+        with open_input(source) as stream:
+            data = stream.read()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise AttnError(f"{source}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise AttnError(f"{source}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    # A line ends at a newline (or \r\n) only: form feeds and U+2028 are part of a sentence.
+    found = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
+    if not found:
+        raise AttnError(f"{source}: no sentence in it; write one a line")
+    return found
+
+
+def settings_from(config: str | None, flags: Given, base: Settings | None = None, **more: Any) -> Settings:
+    """The settings of a command line; `more` holds settings that are no flags of the table.
+
+    Flags are laid over the config, or over `base` where there is none. Raises AttnError with
+    every problem in the config, or with flags that have no meaning.
+    """
+    base = base or Settings()
+    if config is not None:
+        from attnctl.inputs.config.load import load
+
+        base = load(config)
+    given = put_together(flags, base) | {name: each for name, each in more.items() if each is not None}
+    return replace(lay_over(base, given), where=place_of_setting(base.where, given))
+
+
+WHOLE = {
+    "positions": "rotary positions have that; add --positions rope",
+    "qk_norm": "norms of Q and K have that; add --qk-norm rms or --qk-norm layer",
+}
+"""What to say of a flag of a part where the whole is not asked for."""
+
+
+def put_together(flags: Given, base: Settings) -> Given:
+    """The flags, those of a part of a setting laid over it: --theta over the rotary positions."""
+    given = dict(flags)
+    for name, form in IN_PARTS.items():
+        parts = {key.name: given.pop(key.keyword) for key in form.keys.values() if key.keyword in flags}
+        if not parts:
+            continue
+        setting = given.get(name, getattr(base, name))
+        if not is_dataclass(setting):
+            unused = ", ".join(form.keys[part].flag_name for part in parts)
+            raise AttnError(f"{unused}: only {WHOLE[name]}")
+        given[name] = replace(setting, **parts)  # type: ignore[type-var]
+    return given
+
+
+def place_of_setting(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Path], str]:
+    """Return the place a value was written at: its flag, or its line in the config."""
+    configured = base is not Settings().where
+
+    def where(path: Path) -> str:
+        name = str(path[0])
+        if configured and name not in given:
+            return base(path)
+        if not configured and name in {"sentence", "context"}:
+            return name
+        return FIELDS[name].flag_name if name in FIELDS else f"--{name.replace('_', '-')}"
+
+    return where

@@ -26,8 +26,7 @@ from attnctl.cli.options import (
     option,
     renames,
 )
-from attnctl.cli.sentences import gather_sentences
-from attnctl.cli.source import source_of
+from attnctl.cli.source import gather_sentences, source_of
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace

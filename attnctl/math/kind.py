@@ -1,7 +1,7 @@
 """The settings of attention itself, each with its config key, flag, keyword and help.
 
 A step that somebody asks for has its field here; `Settings` and a `Variant` both have all of them,
-under one name, and `attnctl.inputs.plan.variant` hands them on. NumPy is not imported: help texts list
+under one name, and `attnctl.inputs.plan.prepared` hands them on. NumPy is not imported: help texts list
 every flag.
 """
 
@@ -11,8 +11,7 @@ from dataclasses import field, fields
 from typing import Any
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.forms import Choice, Form, word_or_mapping
-from attnctl.base.setting import GRADIENTS, Flag, Setting
+from attnctl.base.setting import GRADIENTS, Choice, Flag, Form, Setting, word_or_mapping
 from attnctl.base.values import FILE_NAME, POSITIVE, REAL, SWITCH, Reader, words
 from attnctl.math.chunks import CHUNKS, Chunks
 from attnctl.math.rules import Rule

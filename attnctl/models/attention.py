@@ -10,8 +10,8 @@ import numpy as np
 
 from attnctl.inputs.arrays.facts import Facts
 from attnctl.inputs.config.settings import NONE, Settings
-from attnctl.inputs.plan.prepared import Named, Prepared, arrays_of
-from attnctl.inputs.plan.variant import variant
+from attnctl.inputs.plan.prepared import Prepared, variant
+from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import LayerParts
 from attnctl.math.kind import HEAD, HEADS, HeadNorm

@@ -13,7 +13,7 @@ from attnctl.base.cells import Speller
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.view import formula_of
+from attnctl.drawing.show.sheet import formula_of
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import size_text

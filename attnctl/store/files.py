@@ -1,21 +1,24 @@
-"""Writing files: the format by suffix, and the old file stays until the new one is complete."""
+"""Writing files: formats by suffix, the old file stays until the new one is complete; our own folders."""
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import stat
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn, TextIO
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import UNFINISHED, hold_output
-from attnctl.store.format import Format
 
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """The signals that end a process at once unless it handles them."""
@@ -137,3 +140,76 @@ def signals_raise() -> Iterator[None]:
 def leave(number: int, frame: FrameType | None) -> NoReturn:
     """End with the exit code that a shell gives a process ended by this signal."""
     raise SystemExit(128 + number)
+
+
+class Format(NamedTuple):
+    """A format that traces are written in."""
+
+    name: str
+    suffix: str
+    writer: str
+    """``module:function``, imported when it is first used; it takes traces and a stream."""
+
+    binary: bool = False
+    """Not for a terminal: only files are written in it."""
+
+    text: bool = False
+    """The writer writes characters, not bytes."""
+
+    single: bool = False
+    """A file holds one trace, and the writer takes one."""
+
+    picture: bool = False
+    """What is written is drawn, and the writer takes how."""
+
+    def write(self, traces: Sequence[Any], stream: IO[Any], look: Any = None) -> None:
+        """Write traces to a stream of bytes, or of text where the format is not binary.
+
+        `look` is how they are drawn, for the formats that are pictures.
+        """
+        module, _, function = self.writer.partition(":")
+        write = getattr(import_module(module), function)
+        if self.picture and look is not None:
+            write = partial(write, look=look)
+        written = traces[0] if self.single else traces
+        if self.text and not isinstance(stream, io.TextIOBase):
+            with as_text(stream) as text:
+                write(written, text)
+        else:
+            write(written, stream)
+
+
+@contextmanager
+def as_text(stream: IO[bytes]) -> Iterator[TextIO]:
+    """A stream of bytes as one of text, which holds nothing back and leaves the stream open."""
+    text = io.TextIOWrapper(
+        stream, encoding="utf-8", errors="backslashreplace", newline="\n", write_through=True
+    )
+    try:
+        yield text
+    finally:
+        text.detach()
+
+
+def data_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """The folder where this system keeps a user's data."""
+    return own_folder("XDG_DATA_HOME", "share", environ, platform)
+
+
+def state_folder(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+    """The folder where this system keeps what a program did last."""
+    return own_folder("XDG_STATE_HOME", "state", environ, platform)
+
+
+def own_folder(variable: str, usual: str, environ: Mapping[str, str], platform: str) -> Path:
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path("~").expanduser())
+    given = environ.get(variable, "")
+    if given and Path(given).is_absolute():
+        base = Path(given)
+    elif platform == "win32":
+        base = Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif platform == "darwin":
+        base = home / "Library" / "Application Support"
+    else:
+        base = home / ".local" / usual
+    return base / "attnctl"

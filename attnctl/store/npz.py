@@ -25,8 +25,7 @@ from attnctl.store.header import whole
 from attnctl.store.limits import hold, room
 from attnctl.store.load_json import header_of
 from attnctl.store.members import assemble_trace
-from attnctl.store.npy import Npy, check_bytes, npy_header
-from attnctl.store.raw import File, pieces
+from attnctl.store.raw import File, Npy, check_bytes, npy_header, pieces
 from attnctl.store.strict_json import encode_json, json_text
 
 if TYPE_CHECKING:

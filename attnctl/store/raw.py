@@ -1,4 +1,4 @@
-"""Bytes of arrays into files and out of them, without copies of the whole."""
+"""Bytes of arrays into files and out of them, without copies of the whole; the header of a .npy array."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from math import prod
+from tokenize import TokenError
+from typing import IO, Any, BinaryIO
 
 import numpy as np
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 
+from attnctl.base.errors import AttnError
 from attnctl.math import Array
+from attnctl.math.engine.cost import size_text
+from attnctl.store.codec import show_value
+from attnctl.store.header import DTYPES, check_shape
 
 PIECE = 1 << 17
 """Numbers of an array written at a time: what a processor's cache holds."""
@@ -73,3 +81,106 @@ def array_from(
     """An array on these bytes; a copy of them where a processor could not read it in place."""
     array: Array = np.ndarray(shape[::-1], dtype, data).T if fortran else np.ndarray(shape, dtype, data)
     return array if array.flags.aligned and dtype.isnative else array.astype(dtype.newbyteorder("="))
+
+
+MAGIC = b"\x93NUMPY"
+READERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
+
+LONGEST = 10_000
+"""Bytes of a header, as many as NumPy allows by default."""
+
+MALFORMED = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
+    *(SyntaxError, TokenError, TypeError, ValueError, Warning),
+)
+"""What NumPy raises for bytes that are no header: it documents ValueError alone."""
+
+
+class HeaderStream:
+    """A stream for NumPy, which reads a header of any length before it refuses to parse a long one."""
+
+    def __init__(self, stream: IO[bytes], place: str) -> None:
+        self.stream, self.place = stream, place
+        self.length = 0
+
+    def read(self, size: int = LONGEST, /) -> bytes:
+        """The next bytes. Raises AttnError for more than a header may have."""
+        if size > LONGEST:
+            most = size_text(LONGEST)
+            raise AttnError(f"{self.place}: an array header of {size_text(size)}; {most} are the most")
+        data = self.stream.read(size)
+        self.length += len(data)
+        return data
+
+
+@dataclass(frozen=True)
+class Npy:
+    """The header of an .npy: what it says of the numbers after it, and how long it is."""
+
+    length: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+    def array(self, data: memoryview) -> Array:
+        return array_from(data, self.shape, self.dtype, fortran=self.fortran)
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """A .npy file, its array still in it."""
+
+    file: File
+    npy: Npy
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.npy.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.npy.dtype
+
+    def load(self) -> Array:
+        return self.npy.array(self.file.map(self.npy.length, self.npy.nbytes))
+
+
+def npy_file(file: File) -> NpyFile:
+    with file.stream() as stream:
+        npy = npy_header(stream, file.place)
+    check_bytes(npy, file.length, file.place)
+    return NpyFile(file, npy)
+
+
+def npy_header(stream: IO[bytes], place: str) -> Npy:
+    """The header at the start of a stream, which then stands at the numbers.
+
+    NumPy makes types here that are refused afterwards (objects, records), but no array of them.
+    """
+    head = HeaderStream(stream, place)
+    try:
+        read_header = READERS[read_magic(head)]
+        shape, fortran, dtype = read_header(head, max_header_size=LONGEST)
+    except MALFORMED:
+        raise AttnError(f"{place}: the array header is not one that np.save writes") from None
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise AttnError(f"{place}: the shape {show_value(shape)} is not one of whole numbers")
+    check_shape(shape, place)
+    if dtype.newbyteorder("=") not in DTYPES and dtype.kind != "S":  # S: the header of a dump of ours
+        raise AttnError(
+            f"{place}: type {show_value(str(dtype))}: only arrays of numbers, true and false are read"
+        )
+    return Npy(head.length, shape, dtype, fortran)
+
+
+def check_bytes(npy: Npy, length: int, place: str) -> None:
+    """Refuse an array whose bytes are not as many as its shape needs."""
+    if npy.dtype.kind == "S":
+        raise AttnError(f"{place}: an array of texts; only numbers, true and false are read")
+    if npy.length + npy.nbytes != length:
+        found = f"{size_text(npy.nbytes)} by its shape, {size_text(max(0, length - npy.length))} there"
+        raise AttnError(f"{place}: shape and data disagree: {found}")

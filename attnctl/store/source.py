@@ -20,10 +20,9 @@ from attnctl.store.codec import show_value
 from attnctl.store.limits import hold
 from attnctl.store.load_json import check_length, read_json, text_of
 from attnctl.store.members import assemble_trace
-from attnctl.store.npy import MAGIC, npy_file
 from attnctl.store.npz import read_npz
 from attnctl.store.page import is_page, read_page
-from attnctl.store.raw import File
+from attnctl.store.raw import MAGIC, File, npy_file
 from attnctl.store.safetensors import read_safetensors
 
 CHUNK = 1 << 20

@@ -7,7 +7,7 @@ import pytest
 
 import attnctl
 from attnctl.inputs.config.schema import validate
-from attnctl.inputs.plan.vocab import tokenize
+from attnctl.inputs.plan.embed import tokenize
 
 SENTENCES = ["I love AI", "the cat sat on the mat"]
 

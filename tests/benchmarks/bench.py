@@ -216,13 +216,13 @@ def weights():
 @contextmanager
 def without_orjson():
     """The dumps of somebody who has not installed it."""
-    from attnctl.store import digits
+    from attnctl.store import dump_json
 
-    theirs, digits.orjson = digits.orjson, None
+    theirs, dump_json.orjson = dump_json.orjson, None
     try:
         yield
     finally:
-        digits.orjson = theirs
+        dump_json.orjson = theirs
 
 
 def dumps():

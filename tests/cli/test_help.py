@@ -8,7 +8,7 @@ import pytest
 from commands import commands
 
 from attnctl import VERBS
-from attnctl.cli.commands import DAILY
+from attnctl.cli.app import DAILY
 
 PAGES = [[], *([name] for name in VERBS), *(name.split() for name, _ in commands() if " " in name)]
 

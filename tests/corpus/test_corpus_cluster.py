@@ -10,7 +10,7 @@ import pytest
 from corpora import written
 
 from attnctl.base.errors import AttnError
-from attnctl.cli.commands import with_values
+from attnctl.cli.app import with_values
 from attnctl.cli.program import program
 from attnctl.verbs.corpus import Job, part_of
 

@@ -10,9 +10,8 @@ import pytest
 
 from attnctl.base.errors import AttnError
 from attnctl.inputs.config.settings import FromFile, Random, Settings
-from attnctl.verbs.corpus import measure, sources
-from attnctl.verbs.corpus.measure import Sentences
-from attnctl.verbs.corpus.tally import Example
+from attnctl.verbs.corpus import sources, tally
+from attnctl.verbs.corpus.tally import Example, Sentences
 
 SENTENCES = Sentences([7, 4], [["a", "b"], ["c", "c"]], [["a", "b"], ["c", "c"]])
 WEIGHTS = np.array(
@@ -27,12 +26,12 @@ H = -0.25 * log2(0.25) - 0.75 * log2(0.75)
 
 
 def add(weights=WEIGHTS, *, pairs=True, sentences=SENTENCES):
-    return measure.tally_of(weights, sentences, pairs=pairs)
+    return tally.tally_of(weights, sentences, pairs=pairs)
 
 
 @pytest.fixture(params=[1, 2**19], ids=["a row at a time", "at once"])
 def block(request, monkeypatch):
-    monkeypatch.setattr(measure, "BLOCK", request.param)
+    monkeypatch.setattr(tally, "BLOCK", request.param)
 
 
 @pytest.mark.usefixtures("block")

@@ -19,9 +19,8 @@ from attnctl.base.values import BadValueError
 from attnctl.inputs.config.settings import Random, Settings
 from attnctl.verbs.corpus import Job, merge_parts, part_of
 from attnctl.verbs.corpus.lines import Shard, read_shard
-from attnctl.verbs.corpus.measure import sum_rows
 from attnctl.verbs.corpus.part import part_of_bytes
-from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, GridSum, HeadTally
+from attnctl.verbs.corpus.tally import EXAMPLES, GRID, Example, GridSum, HeadTally, sum_rows
 
 
 def shards(job, count, seed=0):

@@ -12,7 +12,7 @@ import pytest
 from command_line import call
 
 from attnctl.verbs.exercise import own_or_new_key
-from attnctl.verbs.exercise.seal import KEY
+from attnctl.verbs.exercise.make import KEY
 
 CONFIG = classroom.CONFIG + "seed: 5\n"
 EASIER = "scores"

@@ -4,7 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from attnctl.cli.settings import settings_from
+from attnctl.cli.source import settings_from
 from attnctl.inputs.config.fields import FIELDS
 from attnctl.store import read
 from attnctl.verbs.explore import OfFile, OfSentence, begin_walk

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from attnctl.store.folders import data_folder
+from attnctl.store.files import data_folder
 from attnctl.verbs.learn import lessons
 from attnctl.verbs.learn.progress import OWN, Progress, read_progress
 

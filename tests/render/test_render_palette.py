@@ -9,9 +9,8 @@ from rich.style import Style
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, TerminalTheme
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.screen import background as module
-from attnctl.drawing.screen.background import background
-from attnctl.drawing.screen.palette import STEPS, STYLES, backgrounds, ramp
+from attnctl.drawing.screen import palette as module
+from attnctl.drawing.screen.palette import STEPS, STYLES, background, backgrounds, ramp
 
 
 def colours(text):

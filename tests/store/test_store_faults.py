@@ -16,7 +16,7 @@ from store_examples import carried_out, of_arrays, typed
 from attnctl.base.errors import AttnError
 from attnctl.formats import FORMATS, write
 from attnctl.store import read_one
-from attnctl.store.format import Format
+from attnctl.store.files import Format
 
 SUFFIXES = ["json", "jsonl", "npz", "safetensors", "csv", "md"]
 OLD = b"what was there before"

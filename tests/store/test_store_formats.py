@@ -12,7 +12,7 @@ from store_examples import bits, carried_out, of_arrays, same, traces, typed
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.math.ops import Unstated
-from attnctl.store import arrays, digits, read, read_one
+from attnctl.store import arrays, dump_json, read, read_one
 
 GOLDEN = Path(__file__).parent / "golden"
 UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -22,7 +22,7 @@ READ = ["json", "jsonl", "npz", "safetensors"]
 @pytest.fixture(params=["orjson", "standard library"])
 def either_json(request, monkeypatch):
     if request.param == "standard library":
-        monkeypatch.setattr(digits, "orjson", None)
+        monkeypatch.setattr(dump_json, "orjson", None)
 
 
 @pytest.mark.parametrize("suffix", [*READ, "csv"])

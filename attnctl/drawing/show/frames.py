@@ -1,26 +1,40 @@
-"""The frames of one step: which matrices, rows and columns are shown, and where."""
+"""One step of a trace: its title, and frames of its matrices, fitted where they must be, or a heat map."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.trace import Trace
-from attnctl.drawing.screen.fit import LeftOut, Pieces, blocks_of, columns_shown, reachable, rows_shown
 from attnctl.drawing.screen.frame import CAPTION_FRAME
-from attnctl.drawing.screen.grid import Grid, TextPanel
+from attnctl.drawing.screen.grid import (
+    Grid,
+    LeftOut,
+    Pieces,
+    TextPanel,
+    blocks_of,
+    columns_shown,
+    reachable,
+    rows_shown,
+)
 from attnctl.drawing.screen.numbers import NumberFormat, matrix_format
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import cells, distinct
 from attnctl.drawing.show.marks import marks
-from attnctl.drawing.show.sheet import Sheet, sheet_of
-from attnctl.drawing.show.view import View
+from attnctl.drawing.show.sheet import Sheet, View, formula_of, shape_of, sheet_of
 from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.names import WEIGHTS
+
+if TYPE_CHECKING:
+    from attnctl.drawing.pictures.plot import Plot
 
 MAX_PANELS = 16
 """Matrices of one step in the default view on a terminal."""
@@ -201,3 +215,44 @@ def shortened_labels(labels: Sequence[str], screen: Screen, width: int) -> list[
 
 def line_count(rows: Pieces) -> int:
     return sum(1 if isinstance(piece, LeftOut) else len(piece) for piece in rows)
+
+
+def step_lines(
+    trace: Trace, step: Step, screen: Screen, view: View, heads: int
+) -> Generator[Element, None, bool]:
+    """The title of a step and its matrices; returns whether all of it was shown."""
+    if view.heat:
+        yield from heat(trace, step, screen, view, heads)
+        return True
+    framed = frames(trace, step.name, screen, view, heads)
+    brief = view.brief and screen.fits and not view.full and step.name == WEIGHTS
+    if brief and not (framed.at_a_glance and screen.colours):  # where the numbers themselves are shaded
+        yield from heat(trace, step, screen, view, heads)
+        if framed.at_a_glance:
+            yield from framed.lines()
+        return framed.at_a_glance
+    title = [(step.name, "name"), (formula_of(step), "formula"), (shape_of(trace, step), "aside")]
+    notes = [(note, "aside") for note in framed.notes]
+    yield from screen.flow([(screen.ours(text), style) for text, style in title + notes], "   ")
+    return (yield from framed.lines())
+
+
+def hide_zeros(plot: Plot) -> Plot:
+    """Weights of exactly 0 as what they are: keys that are not seen."""
+    from attnctl.drawing.pictures.plot import Panel
+
+    panels = [Panel(each.caption, np.where(each.values == 0, -np.inf, each.values)) for each in plot.panels]
+    return replace(plot, panels=panels, hidden="0: hidden")
+
+
+def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Iterator[Element]:
+    from attnctl.drawing.screen.heat import heat_lines
+    from attnctl.drawing.show.picture import Look, plot_of
+
+    look = Look(heads=view.heads, log=view.log, without_first=view.without_first)
+    plot = plot_of(trace, step.name, heads, look)
+    if step.name == WEIGHTS and not look.log:
+        plot = hide_zeros(plot)
+    title = [(step.name, "name"), *((each, "aside") for each in plot.about)]
+    yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")
+    yield from heat_lines(plot, screen)

@@ -14,11 +14,9 @@ from attnctl.drawing.screen.frame import GAP, Frame, Shelf, join
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells
-from attnctl.drawing.show.frames import frames, id_frames
+from attnctl.drawing.show.frames import frames, id_frames, step_lines
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.sheet import load_sheet
-from attnctl.drawing.show.step import step_lines
-from attnctl.drawing.show.view import View
+from attnctl.drawing.show.sheet import View, load_sheet
 from attnctl.math.derivation import Step
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Copy, Merge

@@ -14,8 +14,17 @@ from attnctl.drawing.screen.text import distinct, safe, token_text, visible
 from attnctl.drawing.show.frames import number_format
 from attnctl.drawing.show.headline import facts
 from attnctl.drawing.show.marks import Marks, marks
-from attnctl.drawing.show.sheet import Index, Sheet, checked_heads, load_sheet, sheet_of
-from attnctl.drawing.show.view import View, formula_of, shape_of, steps_of
+from attnctl.drawing.show.sheet import (
+    Index,
+    Sheet,
+    View,
+    checked_heads,
+    formula_of,
+    load_sheet,
+    shape_of,
+    sheet_of,
+    steps_of,
+)
 from attnctl.math.derivation import Step
 
 HARMLESS = str.maketrans("", "", " -")

@@ -14,8 +14,7 @@ from attnctl.drawing.pictures.draw import draw
 from attnctl.drawing.pictures.plot import Figure, Panel, Plot
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.sheet import checked_heads, load_sheet, sheet_of
-from attnctl.drawing.show.view import formula_of, shape_of
+from attnctl.drawing.show.sheet import checked_heads, formula_of, load_sheet, shape_of, sheet_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in
 

@@ -1,4 +1,4 @@
-"""A step laid out as matrices: which of its axes are rows and columns, and what stands beside them."""
+"""A step laid out as matrices: which of its axes are rows and columns, and what is said of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import raise_all
 from attnctl.base.trace import Trace
 from attnctl.drawing.screen.text import distinct, token_text
 from attnctl.math import Array
-from attnctl.math.names import SINK_WEIGHTS, WEIGHTS, Q, matrix_of
+from attnctl.math.derivation import Step
+from attnctl.math.names import SINK_WEIGHTS, WEIGHTS, Q, matrix_of, result_in
 from attnctl.math.ops import Hide
 
 Index = tuple[int, ...]
@@ -129,3 +131,45 @@ def place_word(axes: Sequence[str], axis: int, place: int, *, few: bool) -> str:
     if axes[axis] != "head" or not few:
         return f"{axes[axis]} {place}"
     return "every head" if axes[-1] == "key" else f"kv head {place}"
+
+
+@dataclass(frozen=True)
+class View:
+    """The part of a trace to show: which steps (None: all) and heads, how many decimals, how much of it.
+
+    `brief` is attention weights and result only; `full` shortens nothing on a terminal. `heat` draws
+    heat maps instead of numbers, by logarithm or without the first key if asked.
+    """
+
+    steps: tuple[str, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    precision: int = 4
+    brief: bool = False
+    full: bool = False
+    heat: bool = False
+    log: bool = False
+    without_first: bool = False
+
+
+def steps_of(trace: Trace, view: View) -> list[Step]:
+    """The steps to show, in order.
+
+    Raises AttnError naming each that is not there.
+    """
+    if view.steps is not None:
+        return list(trace.select(view.steps).steps.values())
+    if view.brief:
+        return [step for step in trace.steps.values() if step.name in (WEIGHTS, *result_in(trace))]
+    return list(trace.steps.values())
+
+
+def formula_of(step: Step) -> str:
+    """`A = softmax over keys`; a formula that begins with its own symbol says it all."""
+    own = step.formula.startswith(f"{step.symbol} ")
+    return step.formula if own else f"{step.symbol} = {step.formula}"
+
+
+def shape_of(trace: Trace, step: Step) -> str:
+    """`2 × 3 × 3 (head, query, key)`."""
+    shape = trace[step.name].shape
+    return f"{' × '.join(map(str, shape))} ({', '.join(step.axes)})" if shape else "a single number"

@@ -13,9 +13,8 @@ from attnctl.drawing.screen.output import Element, plain_text, screen_of
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.terminal import renderable, styles_of
 from attnctl.drawing.screen.text import cells
-from attnctl.drawing.show.sheet import checked_heads, load_sheet
-from attnctl.drawing.show.step import step_lines
-from attnctl.drawing.show.view import View
+from attnctl.drawing.show.frames import step_lines
+from attnctl.drawing.show.sheet import View, checked_heads, load_sheet
 
 
 class StepTable(JupyterMixin):

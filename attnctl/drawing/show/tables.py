@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 from attnctl.base.trace import Trace
 from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Screen
-from attnctl.drawing.show.frames import id_frames
+from attnctl.drawing.show.frames import id_frames, step_lines
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.sheet import checked_heads, load_sheet
-from attnctl.drawing.show.step import step_lines
-from attnctl.drawing.show.view import View, steps_of
+from attnctl.drawing.show.sheet import View, checked_heads, load_sheet, steps_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import TABLE, WEIGHTS, result_in
 from attnctl.math.ops.base import AddAll

@@ -9,8 +9,17 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from attnctl.base.forms import Choice, Form, ListOf, word_or_mapping
-from attnctl.base.setting import ARRAYS, EDIT, SENTENCE, Flag, Setting
+from attnctl.base.setting import (
+    ARRAYS,
+    EDIT,
+    SENTENCE,
+    Choice,
+    Flag,
+    Form,
+    ListOf,
+    Setting,
+    word_or_mapping,
+)
 from attnctl.base.values import (
     MOST,
     POSITIVE,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attnctl.base.forms import Choice, Form, ListOf, word_or_mapping
-from attnctl.base.setting import Setting
+from attnctl.base.setting import Choice, Form, ListOf, Setting, word_or_mapping
 from attnctl.base.values import Json, Reader, flow, refuse, words
 from attnctl.base.words import one_of
 from attnctl.inputs.config.tables import BIAS, MASK, repeats

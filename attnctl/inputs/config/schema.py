@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.forms import Form
+from attnctl.base.setting import Form
 from attnctl.base.values import BadValueError, Json, Path, Problem, flow, json_path
 from attnctl.base.words import dims, plural
 from attnctl.inputs.config.fields import FIELDS, ROPE_OPTIONS, TOKENIZER, lay_over

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from attnctl.base.forms import Choice, Form, ListOf
-from attnctl.base.setting import Setting
+from attnctl.base.setting import Choice, Form, ListOf, Setting
 from attnctl.base.values import FILE_NAME, SEED, WORD, Json, Reader, refuse, words
 from attnctl.inputs.config.settings import IDENTITY, NONE, STANDARD_NORMAL, FromFile, Random, Weights
 from attnctl.inputs.config.tables import BY_TOKEN, MATRIX, VECTOR

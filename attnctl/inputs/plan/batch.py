@@ -9,9 +9,8 @@ import numpy as np
 
 from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.embed import tokens_of
+from attnctl.inputs.plan.embed import PAD, tokens_of
 from attnctl.inputs.plan.prepared import Prepared, asks_for_padding
-from attnctl.inputs.plan.vocab import PAD
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import peak, require

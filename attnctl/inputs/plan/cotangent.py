@@ -11,7 +11,8 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.draw import stream
-from attnctl.inputs.plan.prepared import Named, Prepared, arrays_of
+from attnctl.inputs.plan.prepared import Prepared
+from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape
 from attnctl.math.backward import root_of
 from attnctl.math.derivation import Variant

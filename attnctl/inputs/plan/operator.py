@@ -15,14 +15,14 @@ from attnctl.inputs.arrays.sums import in_base_e
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan.cotangent import with_cotangent
 from attnctl.inputs.plan.prepared import (
-    Named,
     Prepared,
-    arrays_of,
     asks_for_padding,
+    variant,
     what_if_of,
+    with_norm_rows,
     with_padding,
 )
-from attnctl.inputs.plan.variant import variant, with_norm_rows
+from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array
 from attnctl.math.kind import HEADS
 from attnctl.math.names import (

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError
+from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace, require_steps
-from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.vocab import PAD
+from attnctl.inputs.arrays.facts import Facts, rotary
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.plan.embed import PAD
+from attnctl.inputs.plan.tensors import Named
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation, Variant
+from attnctl.math.derivation import Axes, Derivation, LayerParts, Variant
 from attnctl.math.engine.back import needs_whole
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
 from attnctl.math.engine.execute import Outcome, carry_out, steps_needed
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
+from attnctl.math.kind import HEADS, chosen
+from attnctl.math.names import EMBEDDINGS, TABLE
+from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import Padding, PerBatch, Rule
 
 if TYPE_CHECKING:
     from attnctl.base.edits import WhatIf
-
-
-Named = dict[str, tuple[Array, str]]
-"""Arrays by name, each with how it came about."""
-
-
-def arrays_of(named: Named) -> dict[str, Array]:
-    return {name: array for name, (array, _) in named.items()}
 
 
 @dataclass(frozen=True)
@@ -129,3 +127,50 @@ def with_padding(
         return others
     length = real[-1] + 1 if real else 0
     return (*others, Padding(length, tuple(sorted({*range(length)} - {*real}))))
+
+
+def variant(
+    asked: Settings, facts: Facts, named: Named, offset: PerBatch = 0, layer: LayerParts | None = None
+) -> Variant:
+    """The kind of attention that settings ask for on arrays of these sizes, `offset` keys before query 0.
+
+    Sinusoidal positions are those of the embeddings among the arrays.
+    """
+    raise_all(uncovered(asked, facts.keys))
+    x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
+    return Variant(
+        given={name: how for name, (_, how) in named.items()},
+        d_k=facts.d_k,
+        kv_share=facts.heads // facts.kv_heads,
+        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], facts.past),
+        rotary=rotary(asked),
+        offset=offset,
+        past=facts.past,
+        batch=facts.batch is not None,
+        axes=axes_of(named),
+        layer=layer or LayerParts(),
+        **chosen(asked),
+    )
+
+
+def uncovered(asked: Settings, keys: int) -> Iterator[str]:
+    """Ranges of chunks that are not those of all keys, a cache's among them."""
+    if isinstance(asked.chunks, tuple) and (last := asked.chunks[-1][1]) != keys:
+        place = asked.where(("chunks",))
+        yield f"{place}: the ranges end at {last}, but there are {keys} keys; end the last one at {keys}"
+
+
+def with_norm_rows(asked: Settings, *, one_row: bool) -> Settings:
+    """The settings with norms that take all heads as one row, where nobody says what else is one."""
+    if asked.qk_norm is None or asked.qk_norm.over is not None or not one_row:
+        return asked
+    return asked.with_(qk_norm=replace(asked.qk_norm, over=HEADS))
+
+
+def axes_of(named: Named) -> dict[str, Axes]:
+    """The axes of what is given with more or fewer of them than our layout has: the last ones."""
+    return {
+        name: ("batch", *TABLE[name].axes)[-array.ndim :]
+        for name, (array, _) in named.items()
+        if array.ndim != len(TABLE[name].axes)
+    }

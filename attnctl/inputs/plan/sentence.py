@@ -17,17 +17,10 @@ from attnctl.inputs.arrays.facts import Facts, unmeant_cache, written_masks
 from attnctl.inputs.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
 from attnctl.inputs.plan import embed, tensors
 from attnctl.inputs.plan.cotangent import with_cotangent
-from attnctl.inputs.plan.prepared import (
-    Named,
-    Prepared,
-    arrays_of,
-    asks_for_padding,
-    what_if_of,
-    with_padding,
-)
+from attnctl.inputs.plan.embed import PAD, Vocabulary
+from attnctl.inputs.plan.prepared import Prepared, asks_for_padding, variant, what_if_of, with_padding
 from attnctl.inputs.plan.sizes import Sizes, resolve
-from attnctl.inputs.plan.variant import variant
-from attnctl.inputs.plan.vocab import PAD, Vocabulary
+from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array
 from attnctl.math.derivation import Variant
 from attnctl.math.engine.cost import require

@@ -14,10 +14,17 @@ from attnctl.base.values import Path
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import IDENTITY, NONE, FromFile, Random, Settings
 from attnctl.inputs.plan.draw import Numbers, draw, stream
-from attnctl.inputs.plan.prepared import Named
 from attnctl.inputs.plan.sizes import Sizes
 from attnctl.math import Array
 from attnctl.math.names import PROJECTED, SHOWN_AS, TABLE, W_O, matrix_of, where
+
+Named = dict[str, tuple[Array, str]]
+"""Arrays by name, each with how it came about."""
+
+
+def arrays_of(named: Named) -> dict[str, Array]:
+    return {name: array for name, (array, _) in named.items()}
+
 
 PROJECTIONS = [matrix_of(name) for name in PROJECTED]
 """The matrices that W stands for, where one is used for all."""

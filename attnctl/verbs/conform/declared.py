@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnctl.base.forms import Form
-from attnctl.base.setting import ATTENTION, Flag, Setting
+from attnctl.base.setting import ATTENTION, Flag, Form, Setting
 from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, shown, words
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings

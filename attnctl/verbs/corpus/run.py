@@ -23,9 +23,9 @@ from attnctl.verbs.corpus.lines import (
     survey,
     text_of,
 )
-from attnctl.verbs.corpus.measure import tally_of
 from attnctl.verbs.corpus.part import CorpusPart, about, different, read_part, spell, write_part
 from attnctl.verbs.corpus.sources import DrawnAttention, Taken, WeightSource, load_model
+from attnctl.verbs.corpus.tally import tally_of
 
 DEFAULTS = Settings()
 

@@ -18,7 +18,7 @@ from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.store.strict_json import json_text
 from attnctl.verbs.corpus.lines import bad_for
-from attnctl.verbs.corpus.measure import Sentences
+from attnctl.verbs.corpus.tally import Sentences
 
 CHUNK = 2**20
 

@@ -26,8 +26,7 @@ from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import UnfilledDump, read
 from attnctl.verbs.check.intent import settings_of
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise.make import DECIMALS, round_given, seed_from
-from attnctl.verbs.exercise.seal import is_sealed
+from attnctl.verbs.exercise.make import DECIMALS, is_sealed, round_given, seed_from
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 COARSE = "too few decimals"

@@ -15,12 +15,11 @@ from attnctl.drawing.show.frames import number_format
 from attnctl.drawing.show.headline import facts
 from attnctl.drawing.show.markdown import code, inline, table
 from attnctl.drawing.show.marks import BOX
-from attnctl.drawing.show.sheet import heads_of, load_sheet, sheet_of
-from attnctl.drawing.show.view import formula_of
+from attnctl.drawing.show.sheet import formula_of, heads_of, load_sheet, sheet_of
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide
-from attnctl.store.digits import pieces
+from attnctl.store.dump_json import pieces
 from attnctl.store.header import entry, heading
 from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.exercise.make import Exercise

@@ -15,9 +15,8 @@ from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import Rule
 from attnctl.store.strict_json import encode_json
-from attnctl.verbs.explore.layer import Made
 from attnctl.verbs.explore.remake import here, in_order
-from attnctl.verbs.explore.source import OfArrays, OfModel, OfSentence
+from attnctl.verbs.explore.source import Made, OfArrays, OfModel, OfSentence
 from attnctl.verbs.explore.walk import ExplorerState
 
 PLAIN = (

@@ -13,8 +13,7 @@ from attnctl.base.words import quote
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.rules import RULES, Padding, Rule
-from attnctl.verbs.explore.layer import Made, TracedLayer
-from attnctl.verbs.explore.source import OfFile, TraceSource, again
+from attnctl.verbs.explore.source import Made, OfFile, TracedLayer, TraceSource, again
 from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, ExplorerState, Place, begun, carry_place
 
 

@@ -175,7 +175,7 @@ def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
 def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
     """A dump of a program of one's own, about the lesson's own numbers, checked step by step."""
-    from attnctl.drawing.show.view import formula_of
+    from attnctl.drawing.show.sheet import formula_of
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.check.check import check
     from attnctl.verbs.check.exercise import read

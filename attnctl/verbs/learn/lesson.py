@@ -10,8 +10,7 @@ from typing import Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found
-from attnctl.base.forms import Form, ListOf
-from attnctl.base.setting import Setting
+from attnctl.base.setting import Form, ListOf, Setting
 from attnctl.base.trace import Trace
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
 from attnctl.inputs.config import yaml

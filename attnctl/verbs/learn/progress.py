@@ -10,7 +10,7 @@ from typing import Any
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_own
 from attnctl.store import write_text
-from attnctl.store.folders import data_folder
+from attnctl.store.files import data_folder
 from attnctl.store.strict_json import json_text
 
 SCHEMA = "attnctl/progress/1"

@@ -11,10 +11,9 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
+from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.sheet import checked_heads
-from attnctl.drawing.show.step import step_lines
-from attnctl.drawing.show.view import View
+from attnctl.drawing.show.sheet import View, checked_heads
 from attnctl.verbs.learn.grade import AnswerVerdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.mistakes import as_array

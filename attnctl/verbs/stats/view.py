@@ -15,7 +15,7 @@ from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.drawing.show.frames import frames
 from attnctl.drawing.show.headline import beginning
-from attnctl.drawing.show.view import View
+from attnctl.drawing.show.sheet import View
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.store.long_csv import cell

@@ -15,8 +15,21 @@ from attnctl.base.words import all_of
 from attnctl.drawing.show.looks import find_ties
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
-from attnctl.math.names import CHUNK_LOGSUMEXP, DELTA, HEAD_OUTPUTS, LOGSUMEXP, TABLE, WEIGHTS
-from attnctl.math.ops import Copy, Given, Hide, MatMul, Merge, Project, Repeat, Scale, Shares
+from attnctl.math.names import CHUNK_LOGSUMEXP, DELTA, HEAD_OUTPUTS, LOGSUMEXP, MASK, TABLE, WEIGHTS
+from attnctl.math.ops import (
+    Add,
+    Copy,
+    Given,
+    Hide,
+    MatMul,
+    Merge,
+    Project,
+    Repeat,
+    Scale,
+    Shares,
+    SinkSoftmax,
+    Softmax,
+)
 from attnctl.math.ops.scores import SoftmaxBack
 from attnctl.verbs.story.claims import (
     Blind,
@@ -34,7 +47,6 @@ from attnctl.verbs.story.claims import (
     mix,
     same_mixture,
 )
-from attnctl.verbs.story.visible import Visible
 
 MOST_ROWS = 12
 """Rows of a step that are told one by one."""
@@ -300,3 +312,65 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
 
 def rows_of(where: Array) -> tuple[Cell, ...]:
     return tuple(tuple(map(int, row)) for row in np.argwhere(where))
+
+
+EDIT, OVERFLOW = "an edit", "overflow"
+"""What hides a key that no rule, mask or bias hides."""
+
+
+class Visible:
+    """The keys that each query of a trace sees, and what hides the others."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.found: dict[str, tuple[list[str], Array]] = {}
+
+    @property
+    def source(self) -> str:
+        """The scores that softmax made the weights of; empty where these are not what it made."""
+        step = self.trace.steps.get(WEIGHTS)
+        made = step is not None and isinstance(step.op, Softmax | SinkSoftmax)
+        if step is None or not made or WEIGHTS in self.trace.edited or step.inputs[0] not in self.trace:
+            return ""
+        return step.inputs[0]
+
+    def reasons(self, name: str) -> tuple[list[str], Array]:
+        """The causes that hide keys, and for each score the number of its cause; −1 where it is seen.
+
+        It is what made the score −∞ first, and it stayed so.
+        """
+        if name not in self.found:
+            self.found[name] = self.read_reasons(name)
+        return self.found[name]
+
+    def read_reasons(self, name: str) -> tuple[list[str], Array]:
+        words: list[str] = []
+        why = np.full(self.trace[name].shape, -1)
+        for step in self.chain(name):
+            hidden = np.isneginf(self.trace[step.name])
+            why[~hidden] = -1
+            for word, where in self.causes(step):
+                new = hidden & (why < 0) & where
+                if new.any():
+                    words += [word] * (word not in words)
+                    why[new] = words.index(word)
+        return words, why
+
+    def chain(self, name: str) -> list[Step]:
+        found: list[Step] = []
+        while name in self.trace and self.trace.steps[name].axes[-2:] == ("query", "key"):
+            found.insert(0, self.trace.steps[name])
+            name = (*found[0].inputs, "")[0]
+        return found
+
+    def causes(self, step: Step) -> Iterator[tuple[str, Array]]:
+        """Each cause that may have made scores −∞ at a step, and where, the first that did so first."""
+        shape = self.trace[step.name].shape
+        others = [np.asarray(self.trace[name]) for name in step.inputs[1:] if name in self.trace]
+        if isinstance(step.op, Hide):
+            by = step.op.hidden_by(shape, *others)
+            names = [rule.name for rule in step.op.rules] + [MASK] * len(others)
+            yield from ((word, by == at) for at, word in enumerate(names))
+        if isinstance(step.op, Add) and others:
+            yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
+        yield EDIT if step.name in self.trace.edited else OVERFLOW, np.ones(shape, bool)

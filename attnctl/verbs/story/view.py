@@ -14,8 +14,7 @@ from attnctl.drawing.screen.text import cells, fold_text
 from attnctl.drawing.show.glance import one_table
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, percent
-from attnctl.drawing.show.sheet import heads_of
-from attnctl.drawing.show.view import formula_of, shape_of
+from attnctl.drawing.show.sheet import formula_of, heads_of, shape_of
 from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
 from attnctl.verbs.story.claims import (
     AllAlike,

@@ -17,7 +17,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from attnctl.base.errors import AttnError
-from attnctl.drawing.screen.background import background
+from attnctl.drawing.screen.palette import background
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math import Cell
@@ -25,8 +25,8 @@ from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands
 from attnctl.verbs.explore.keys import KEYS
-from attnctl.verbs.explore.layer import TracedLayer
 from attnctl.verbs.explore.matrix import Matrix
+from attnctl.verbs.explore.source import TracedLayer
 from attnctl.verbs.explore.tui.dialogs import Rules, TextDialog
 from attnctl.verbs.explore.tui.grid import MatrixGrid
 from attnctl.verbs.explore.tui.lines import Lines
