@@ -86,15 +86,27 @@ def made_again(case: WrongStep, make: Callable[[Array, Array], Array], *read: st
 
 
 def unmasked(case: WrongStep) -> Iterator[Plant]:
-    """Weights made again of scores that hide nothing; what goes back through the mask may be masked yet."""
+    """Weights made again of scores that hide nothing; what goes back through the mask may be masked yet.
+
+    Delta is of the output, or of the same weights.
+    """
     masked = case.derivation[WEIGHTS].inputs[0] if isinstance(case.op(WEIGHTS), Softmax) else ""
     if not isinstance(case.op(masked), Hide) or not lines(case, SoftmaxBack):
         return
     bare = case.derivation[masked].inputs[0]
     for make in (lambda s, m: np.exp(s - sums(m)), lambda s, _: np.exp(s - sums(s))):
-        plant = made_again(case, make, bare, masked)
-        yield plant
-        yield Plant(case.planted(plant.derivation).put(gradient_of(bare), Copy(), (gradient_of(masked),)))
+        of_output = case.planted(made_again(case, make, bare, masked).derivation)
+        of_weights = next(at_softmax(own_delta)(of_output))
+        for plant in (Plant(of_output.derivation), of_weights):
+            yield plant
+            yield Plant(
+                case.planted(plant.derivation).put(gradient_of(bare), Copy(), (gradient_of(masked),))
+            )
+
+
+def own_delta(a: Array, d: Array, _: Array) -> Array:
+    """The gradient of softmax with a delta of the weights at hand."""
+    return np.asarray(a * (d - (a * d).sum(axis=-1, keepdims=True)))
 
 
 def backward_reads(derivation: Derivation, name: str, new: Step) -> Derivation:

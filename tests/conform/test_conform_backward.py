@@ -85,7 +85,7 @@ MISTAKES = {
     "only dV wrong": "gradient-factor",
     "dQ five times": "gradient-factor",
     "dV of rolled rows": None,
-    "dK and dV exchanged": None,
+    "dK and dV exchanged": "gradients-in-other-order",
 }
 WHERE = {"not masked": "causal", "groups not summed": "grouped heads", "no slope": "softcap"}
 
@@ -210,6 +210,70 @@ def test_what_is_no_gradient_never_passes(change, words):
     found = judge_answer(wanted, Answer(gradients=change(*right)))
     assert not found.right
     assert words in found.words
+
+
+@pytest.mark.parametrize("name", ["into_buffers", "of_weights"])
+def test_gradients_come_back_in_the_ways_of_kernels(name):
+    import backward
+
+    found = conform(getattr(backward, name), "grouped heads", "memory layouts")
+    assert found.agrees, str(found)
+    grouped, layouts = found.features
+    assert (layouts.cases, set(layouts.ratios)) == (4, {"head_outputs", "d_Q", "d_K", "d_V"})
+    assert (name == "of_weights") == ("not summed" in grouped.reason or not grouped.cases)
+
+
+def test_groups_that_are_claimed_are_summed(tmp_path):
+    import backward
+
+    (tmp_path / "claims.yaml").write_text("features: [grouped heads]")
+    found = conform(backward.of_weights, "grouped heads", claims=tmp_path / "claims.yaml")
+    assert found.agrees is False
+
+
+def test_a_mask_forward_alone_is_named_where_delta_is_of_the_weights():
+    import backward
+
+    given = {"dtypes": ["float32"], "features": ["mask"], "quick": True}
+    found = attnctl.conform(backward.hidden_forward, backward=backward.seen_again, **given)
+    assert found.wrong[0].failure.mistake == "backward-not-masked"
+
+
+def test_rounding_alone_is_called_no_factor_and_no_mystery():
+    """Scores rounded to float16, with a log-sum-exp of those that are not, beside peaked rows."""
+    import backward
+
+    def back(d_output, q, k, v, output, logsumexp):
+        scores = (q @ backward.t(k) * q.dtype.type(q.shape[-1] ** -0.5)).astype(np.float16)
+        p = np.exp(scores - logsumexp[..., None])
+        delta = (d_output.astype(np.float32) * output).sum(-1, keepdims=True)
+        d_s = p * (d_output @ backward.t(v) - delta) * q.shape[-1] ** -0.5
+        return d_s @ k, backward.t(d_s) @ q, backward.t(p) @ d_output
+
+    found = conform(back, "attention", dtype="float16")
+    assert [each.failure.mistake for each in found.wrong] in (["low-precision"], ["too-much-rounding"])
+
+
+TORCH_FORMS = {
+    "attention": None,
+    "Attention": None,
+    "layer": None,
+    "with_sinks": None,
+    "scaled_in_place": "inputs-changed",
+}
+
+
+@pytest.mark.parametrize(("name", "mistake"), TORCH_FORMS.items())
+def test_the_forms_of_torch_are_called_and_their_gradients_held(name, mistake):
+    pytest.importorskip("torch")
+    import torch_forms
+
+    found = attnctl.conform(
+        getattr(torch_forms, name), framework="torch", backward=True, dtypes=["float32"], quick=True,
+        features=["memory layouts", "inputs kept"],
+    )  # fmt: skip
+    assert [each.failure.mistake for each in found.wrong] == ([mistake] if mistake else []), str(found)
+    assert set(found.features[0].ratios) == {"head_outputs", "d_Q", "d_K", "d_V"}
 
 
 def test_where_nothing_gives_gradients_it_says_so():

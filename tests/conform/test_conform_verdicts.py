@@ -262,8 +262,10 @@ def test_what_there_is_not_is_refused(more, words):
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (lambda x: x, "does not take Q, K and V"),
+        (lambda x: x, "and not Q, K and V"),
         (lambda q, k, v, page_table: q, "page_table, which attnctl does not know"),
+        (lambda dy, q, k, v: q, "dy"),
+        (type("Layer", (), {}), "Layer is a class; name one of it, like attention = Layer()"),
         (max, "signature cannot be read"),
         (17, "not a target"),
     ],

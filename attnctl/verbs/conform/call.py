@@ -67,6 +67,13 @@ class TargetCall:
     """The gradients that a backward pass returns, in order; none of a function that goes forward."""
     wide: tuple[str, ...] = ()
     """The keywords of arrays that are in float32 at least: log-sum-exp and delta."""
+    into: tuple[str, ...] = ()
+    """The keywords of buffers that results are written to, in order, instead of being returned."""
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """The keywords of all that is written to."""
+        return (*self.into, *([self.out] if self.out else []))
 
 
 @dataclass(frozen=True)
@@ -171,6 +178,9 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
         keywords |= hand_over(problem, signature)
         wide = tuple(signature.handed[name] for name in WIDE & signature.handed.keys())
         made |= {"gives": GRADIENTS if len(inputs) > 1 else (gradient_of(PACKED),), "wide": wide}
+        made["into"] = signature.buffers
+        empty = [np.full(each.shape, np.nan) for each in inputs]
+        keywords |= dict(zip(signature.buffers, empty, strict=False))
     elif problem.backward:
         made["cotangent"] = lay_row_vectors(problem, problem.arrays[COTANGENT])
     buffer = signature.keywords.get("out", "")

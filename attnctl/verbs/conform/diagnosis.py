@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
-from attnctl.evidence.precision import on_grid
+from attnctl.base.words import all_of
+from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.inputs.plan.intended import Intent
 from attnctl.math import Array
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
@@ -36,6 +37,12 @@ ENOUGH_TOKENS = 4
 
 LEAST_ROUNDING = 0.01
 """The least error of arithmetic in a coarser type, as a part of the error allowed there."""
+
+LEAST_FACTOR, MOST_FACTOR = 0.02, 1e6
+"""Nearer to 1 a factor is rounding, and beyond this the numbers are 0 in any type."""
+
+NEARLY = 8.0
+"""Ratios up to this may come of rounding alone, in more places than plain attention does."""
 
 LOW_PRECISION = "low-precision"
 
@@ -63,6 +70,8 @@ def diagnose(suite: Suite, wrong: Sequence[CaseResult]) -> Cause:
     outputs = [each for each in answered if each.judgement.extra is None]
     if not outputs:
         return explain_extra(suite, min(answered, key=simplicity))
+    if order := explain_order(suite, outputs[0]):
+        return order
     misshaped = [each for each in outputs if suite.output_of(each) is None]
     if misshaped:
         return Cause("wrong-shape", misshaped[0].judgement.words)
@@ -79,7 +88,7 @@ def search_cause(suite: Suite, results: Sequence[CaseResult]) -> Cause:
         explain_unsteady, explain_memory, explain_degenerate, explain_coarse_numbers, explain_by_check,
         explain_factor, explain_coarse_inside,
     )  # fmt: skip
-    slow = explain_nan, explain_by_pairs
+    slow = explain_rounding, explain_nan, explain_by_pairs
     for result, explain in (*product(results, quick), *product(results[:1], slow)):
         output = suite.output_of(result)
         assert output is not None
@@ -179,12 +188,26 @@ def explain_degenerate(suite: Suite, result: CaseResult, output: Array) -> Cause
     return None
 
 
+def explain_order(suite: Suite, result: CaseResult) -> Cause | None:
+    """Explain gradients that are right in another order."""
+    wanted, given = suite.expect(result.case), result.answer.gradients
+    for other in permutations(range(len(given))) if len(given) == len(GRADIENTS) else ():
+        turned = replace(result.answer, gradients=tuple(given[at] for at in other))
+        if judge_answer(wanted, turned).right:
+            found = all_of([GRADIENTS[other.index(at)] for at in range(len(other))])
+            right = all_of([*GRADIENTS])
+            return Cause("gradients-in-other-order", f"it returns {found}, in this order: return {right}")
+    return None
+
+
 def explain_factor(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain gradients that are right but for a factor, as no mistake of a known kind makes it."""
     name = result.judgement.output
     wanted = suite.expect(result.case).outputs[name]
-    factor = float((output * wanted.value).sum() / np.square(wanted.value).sum())
-    if name not in GRADIENTS or not factor or not compare_output(wanted, output / factor).right:
+    with np.errstate(all="ignore"):
+        factor = float((output * wanted.value).sum() / np.square(wanted.value).sum())
+    is_none = not np.isfinite(factor) or abs(factor) > MOST_FACTOR or abs(factor - 1) < LEAST_FACTOR
+    if name not in GRADIENTS or is_none or not factor or not compare_output(wanted, output / factor).right:
         return None
     return Cause("gradient-factor", f"{name} is {factor:.4g} times what it should be: leave the factor out")
 
@@ -314,6 +337,18 @@ def explain_coarse(suite: Suite, result: CaseResult, output: Array, names: Seque
                 words = f"the numbers are right to the digits of {name} only: it is computed or kept in it"
                 return Cause(LOW_PRECISION, words)
     return None
+
+
+def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
+    """Explain what is off by little more than the rounding of a coarse type."""
+    dtype, ratio = result.case.dtype, result.judgement.ratio
+    if TYPES[dtype].bits >= FLOAT32.bits or ratio > NEARLY:
+        return None
+    words = (
+        f"no mistake is found, but {name_output(result.judgement.output)} is off by {ratio:.2g} times what "
+        f"rounding to {dtype} explains: keep scores, log-sum-exp, delta and sums of rows in float32"
+    )
+    return Cause("too-much-rounding", words)
 
 
 def expect_in_type(wanted: Expected, dtype: str) -> Expected:

@@ -56,7 +56,8 @@ def call_once(
     first = first_array(result)
     dtype = str(getattr(first, "dtype", "")).rpartition(".")[-1]
     if call.gives:
-        back = name_gradients(result, call.gives)
+        buffers = [ready.given[name] for name in call.into]
+        back = buffers or name_gradients(result, call.gives)
         outputs = ()
     return Answer(outputs, tuple(map(to_numpy, back)), ready.find_changed(), dtype=dtype), result
 
@@ -110,7 +111,7 @@ class Framework:
         """Return the result of a function, and the gradients by its inputs where they are asked for."""
         if ready.cotangent is None:
             return function(*ready.inputs, **ready.keywords), ()
-        leaves = [*ready.inputs, *(ready.keywords[name] for name in ready.names)]
+        leaves = ready.leaves
         if self.name == "torch":
             result = function(*ready.inputs, **ready.keywords)
             output = first_array(result)
@@ -192,6 +193,8 @@ class PreparedCall:
     """The keywords of the inputs, where they are not given by place."""
     cotangent: Any = None
     """The gradient by the output, where those by the inputs are asked for."""
+    leaves: Sequence[Any] = ()
+    """Q, K and V that gradients are taken by, of which the inputs may be copies."""
 
     def find_changed(self) -> tuple[str, ...]:
         return tuple(
@@ -226,8 +229,8 @@ def prepare_call(call: TargetCall, framework: Framework) -> PreparedCall:
         for name, value in call.keywords.items()
     }
     arrays = owned | {name: value for name, value in more.items() if isinstance(value, np.ndarray)}
-    if call.out:
-        arrays[call.out].view(np.uint8)[...] = call.fill
+    for name in call.buffers:
+        arrays[name].view(np.uint8)[...] = call.fill
     given = {
         name: framework.give(array, wide if name in call.wide else call.dtype)
         for name, array in arrays.items()
@@ -236,14 +239,28 @@ def prepare_call(call: TargetCall, framework: Framework) -> PreparedCall:
     cotangent = None
     if call.cotangent is not None:
         cotangent = framework.give(cast(call.cotangent, "plain"), call.dtype)
-        for each in inputs if framework.name == "torch" else ():
-            each.requires_grad_()
+    leaves = inputs
+    if cotangent is not None and framework.name == "torch":
+        leaves = [each.requires_grad_() for each in inputs]
+        given |= dict(zip(names, map(copy_of_leaf, leaves), strict=True))
+        inputs = [given[name] for name in names]
     keywords = {name: given.get(name, value) for name, value in more.items()}
     if call.names:
         keywords |= dict(zip(call.names, inputs, strict=True))
         inputs = []
-    before = {name: bits_of(to_numpy(array)) for name, array in given.items() if name != call.out}
-    return PreparedCall(inputs, keywords, given, before, call.names, cotangent)
+    before = {name: bits_of(to_numpy(array)) for name, array in given.items() if name not in call.buffers}
+    return PreparedCall(inputs, keywords, given, before, call.names, cotangent, leaves)
+
+
+def copy_of_leaf(leaf: Any) -> Any:
+    """A copy that a function may write to, as torch lets none write to a leaf, laid out in memory alike."""
+    if 0 in leaf.stride():  # one number in several places cannot be written to
+        return leaf
+    return (
+        import_module("torch")
+        .empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+        .copy_(leaf)
+    )
 
 
 M_PERTURB = -6
@@ -307,7 +324,7 @@ def repeat_call(
 
     def again() -> Answer:
         nonlocal arrays
-        if call.out:
+        if call.buffers:
             arrays = prepare_call(call, framework)
         if reused:
             spoil(first_array(result))

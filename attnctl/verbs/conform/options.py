@@ -193,7 +193,8 @@ LIBRARY_OPTIONS = (
             "nonpad_kv_seqlen"), ask_key_lengths, lambda _: ("garbage",),
            lambda problem: np.full(problem.case.batch, problem.case.keys)),
     KernelOption("cache", ("past_key", "past_value"), ask_cache, lambda case: (1, case.keys // 2)),
-    KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, only_true),
+    KernelOption("sinks", ("sinks", "sink", "s_aux"), ask_sinks, only_true,
+           lambda problem: np.full(problem.case.heads, -np.inf)),
     KernelOption("out", ("out", "output", "o"), ask_out, only_true),
 )  # fmt: skip
 

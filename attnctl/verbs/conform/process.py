@@ -192,13 +192,37 @@ def load_function(target: str) -> Any:
         found = getattr(found, part)
     if not callable(found):
         raise TypeError(f"{name} is no function")
+    return as_function(found)
+
+
+def as_function(found: Any) -> Any:
+    """Return what is called: of a torch.autograd.Function its apply. Raises AttnError for another class."""
+    owner = getattr(found, "__self__", None) if getattr(found, "__name__", "") == "apply" else found
+    if isinstance(owner, type) and hasattr(owner, "forward") and hasattr(owner, "backward"):
+        return apply_by_place(owner)
+    if isinstance(found, type):
+        raise AttnError(f"{found.__name__} is a class; name one of it, like attention = {found.__name__}()")
     return found
+
+
+def apply_by_place(owner: Any) -> Any:
+    """Return the apply of a torch.autograd.Function, which takes no argument by name, as a function."""
+    forward = signature(owner.forward)
+    own = forward.replace(parameters=[each for name, each in forward.parameters.items() if name != "ctx"])
+
+    def function(*given: Any, **named: Any) -> Any:
+        bound = own.bind(*given, **named)
+        bound.apply_defaults()
+        return owner.apply(*bound.args)
+
+    function.__signature__ = own  # type: ignore[attr-defined]
+    return function
 
 
 def read_parameters(function: Any) -> list[Parameter] | None:
     """Read the parameters of a function; None where it does not say them."""
     try:
-        found = signature(function).parameters.values()
+        found = signature(getattr(function, "forward", function)).parameters.values()
     except (TypeError, ValueError):
         return None
     return [
@@ -232,7 +256,7 @@ def serve(requests: Any, answers: Any) -> None:
         function = load_function(target)
         said: Any = read_parameters(function), list_own_files(function)
     except Exception as error:  # noqa: BLE001  (whatever importing it raises)
-        said = f"{type(error).__name__}: {error}"
+        said = f"{'' if isinstance(error, AttnError) else f'{type(error).__name__}: '}{error}"
     send(answers, said)
     while not isinstance(said, str):
         try:

@@ -11,7 +11,7 @@ from attnctl.base.errors import AttnError
 from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, MISSED, RATE, Target, chance_missed
-from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.claims import Request
 from attnctl.verbs.conform.conventions import FLOAT_MASK, HIDDEN_GRADIENTS, OUTPUT_TYPE, TRUTHS
 from attnctl.verbs.conform.declared import list_unusual
@@ -20,6 +20,7 @@ from attnctl.verbs.conform.extra_outputs import describe_extras, judged_places, 
 from attnctl.verbs.conform.features import (
     ATTENTION,
     BASE,
+    GROUPED,
     INPUTS_KEPT,
     LENGTHS,
     REPEATABLE,
@@ -42,6 +43,8 @@ Work = tuple[Feature, str]
 
 MOST_ENDED = 2
 """Calls of a feature in which the process of the target may end before no more of it are made."""
+
+BROADCAST = "one kv head is broadcast, and its gradients are not summed over the query heads"
 
 SINGLE = (
     "its numbers are right to the digits of float32 only: it keeps some in float32, whatever it is given"
@@ -282,6 +285,9 @@ class Run:
         if self.is_passed_over(run.feature, found):
             run.refuse(found.judgement.words)
             return True
+        if run.refused and self.is_broadcast(run.feature, found):
+            run.refuse(BROADCAST)
+            return True
         run.add(found)
         if found.answer.error == "hang" or run.ended == MOST_ENDED:
             run.skipped = run.skipped or ENDINGS[found.answer.error]
@@ -296,6 +302,13 @@ class Run:
         unequal = case.queries != case.keys - case.past and LENGTHS not in claimed
         may_refuse = unequal or (feature.optional and feature.name not in claimed)
         return may_refuse and self.suite.is_refusal(found.answer)
+
+    def is_broadcast(self, feature: Feature, found: CaseResult) -> bool:
+        """One kv head is broadcast, by a target that refuses several, and its gradients are not summed."""
+        if feature.name != GROUPED or GROUPED in self.request.claims.features or found.case.kv_heads > 1:
+            return False
+        wrong = {name for name, ratio in found.judgement.ratios.items() if ratio > 1}
+        return bool(wrong) and wrong <= {*GRADIENTS} - self.suite.outputs_in(found).keys()
 
     def run_repeatedly(self, feature: Feature, dtype: str) -> FeatureRun:
         """Make the same call many times, or once where inputs are to be kept."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.words import suggest
+from attnctl.inputs.arrays.foreign import variable_of
 from attnctl.math.names import DELTA, LOGSUMEXP, OUTPUT, gradient_of
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import Case, Problem
@@ -31,6 +32,10 @@ HANDED = {
         "grad_output",
         "grad_out",
         "grad_o",
+        "grad_outputs",
+        "grad",
+        "dy",
+        "d_y",
         "cotangent",
     ),
     OUTPUT: ("output", "out", "o"),
@@ -99,6 +104,8 @@ class CallSignature:
     """Its parameters that no call gives a value: what they do is not known."""
     handed: Mapping[str, str] = field(default_factory=dict)
     """The keywords of what a backward pass takes of the forward; none of a forward pass."""
+    buffers: tuple[str, ...] = ()
+    """The keywords of arrays that a backward pass writes the gradients by Q, K and V to."""
 
     @property
     def claimed(self) -> tuple[str, ...]:
@@ -153,7 +160,8 @@ def read_signature(
         inputs = find_inputs(parameters, renames)
     refuse_renames(renames)
     handed = find_handed([each.name for each in parameters], renames) if backward else {}
-    names = [each.name for each in parameters if each.name not in handed.values()]
+    buffers = find_buffers([each.name for each in parameters]) if handed else ()
+    names = [each.name for each in parameters if each.name not in {*handed.values(), *buffers}]
     keywords = find_keywords(names, library, renames)
     must = [each.name for each in parameters if each.required and each.name in names]
     sizes = find_sizes(names, must, renames)
@@ -164,8 +172,9 @@ def read_signature(
     taken = {*first, *keywords.values(), *sizes.values(), *off, *renames, *passed}
     unknown = [name for name in must if name not in taken]
     if unknown:
+        ours = f"OURS, like {gradient_of(OUTPUT)}" if backward and not handed else "OURS"
         raise AttnError(
-            f"it must be given {', '.join(unknown)}, which attnctl does not know; --map {unknown[0]}=OURS"
+            f"it must be given {', '.join(unknown)}, which attnctl does not know; --map {unknown[0]}={ours}"
         )
     required = tuple(
         next(ours for ours, theirs in keywords.items() if theirs == name)
@@ -173,7 +182,16 @@ def read_signature(
         if name in keywords.values()
     )
     untried = tuple(name for name in names if name not in {*taken, *OFF})
-    return CallSignature(inputs, keywords, required, library, bool(packed), sizes, off, untried, handed)
+    return CallSignature(
+        inputs, keywords, required, library, bool(packed), sizes, off, untried, handed, buffers
+    )
+
+
+def find_buffers(names: Sequence[str]) -> tuple[str, ...]:
+    """Find the keywords of the gradients by Q, K and V, in order; none where one is missing."""
+    own = {variable_of(name).lower(): name for name in names if variable_of(name) != name}
+    found = [own[each] for theirs in INPUTS.values() for each in theirs if each in own]
+    return tuple(found) if len(found) == len(INPUTS) else ()
 
 
 def find_handed(names: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
@@ -229,7 +247,11 @@ def find_inputs(parameters: Sequence[Parameter], renames: Mapping[str, str]) -> 
     if len(found) == 3 and (by_name or names[:3] != found):
         return tuple(found)
     if len(parameters) < 3 or not all(each.positional for each in parameters[:3]):
-        raise AttnError("it does not take Q, K and V: its first three parameters are not them")
+        taken = ", ".join(names)
+        raise AttnError(
+            f"it takes ({taken}), and not Q, K and V; wrap it in a function (q, k, v); a layer with weights"
+            " of its own is held by attnctl.testing.check_module(layer, x, backward=True)"
+        )
     return ()
 
 

@@ -14,7 +14,7 @@ from attnctl.verbs.conform.claims import unknown_names
 from attnctl.verbs.conform.command import Program
 from attnctl.verbs.conform.invoke import Framework, invoke
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.verbs.conform.process import Worker, read_parameters
+from attnctl.verbs.conform.process import Worker, as_function, read_parameters
 
 FRAMEWORKS = ("numpy", "torch", "jax")
 
@@ -71,7 +71,7 @@ class InProcess(Target):
     """A function that is called here: nothing stops what it does."""
 
     def __init__(self, function: Callable[..., Any], framework: Framework) -> None:
-        self.function, self.framework = function, framework
+        self.function, self.framework = as_function(function), framework
         self.goes_back = framework.goes_back
 
     def start(self) -> None:

@@ -165,3 +165,37 @@ def tokens_first(d_output, q, k, v, output, lse):
 def packed(d_output, qkv, output, lse):
     """Q, K and V in one array, (3, batch, head, n, d), and so their gradients."""
     return np.stack(make()(d_output, *qkv, output, lse))
+
+
+def into_buffers(dout, q, k, v, out, softmax_lse, dq, dk, dv, softmax_scale):  # noqa: PLR0917  (its own)
+    """Writes the gradients to arrays that it is given, as FlashAttention's does."""
+    dq[...], dk[...], dv[...] = make()(dout, q, k, v, out, softmax_lse, scale=softmax_scale)
+    return (dout * out).sum(-1)
+
+
+def of_weights(dy, q, k, v):
+    """Remembers nothing of the forward; one kv head is broadcast, and nothing is summed over groups."""
+    do, wide_q, wide_k, wide_v = wide(dy, q, k, v)
+    scale = q.shape[-1] ** -0.5
+    s = wide_q @ t(wide_k) * scale
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p = p / p.sum(-1, keepdims=True)
+    d_p = do @ t(wide_v)
+    d_s = p * (d_p - (p * d_p).sum(-1, keepdims=True)) * scale
+    return tuple(x.astype(q.dtype) for x in (d_s @ wide_k, t(d_s) @ wide_q, t(p) @ do))
+
+
+def hidden_forward(q, k, v, mask=None):
+    s = q @ t(k) * q.shape[-1] ** -0.5
+    s = s if mask is None else np.where(mask, s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return (p / p.sum(-1, keepdims=True) @ v).astype(q.dtype)
+
+
+def seen_again(d_output, q, k, v, logsumexp, mask=None):
+    """Masked forward alone: the weights are made again without the mask, and delta of them."""
+    scale = q.shape[-1] ** -0.5
+    p = np.exp(q @ t(k) * scale - logsumexp[..., None])
+    d_p = d_output @ t(v)
+    d_s = p * (d_p - (p * d_p).sum(-1, keepdims=True)) * scale
+    return d_s @ k, t(d_s) @ q, t(p) @ d_output
