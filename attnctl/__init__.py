@@ -71,11 +71,11 @@ HOMES = {
 
 register_views(
     {
-        "Report": "attnctl.verbs.check.view:show_report",
-        "Difference": "attnctl.verbs.diff.view:show_difference",
-        "Conformance": "attnctl.verbs.conform.view:show_conformance",
-        "CorpusPart": "attnctl.verbs.corpus.view:show_part",
-        "Story": "attnctl.verbs.story.view:show_story",
+        "Report": "attnctl.verbs.check.view:report_lines",
+        "Difference": "attnctl.verbs.diff.view:difference_lines",
+        "Conformance": "attnctl.verbs.conform.view:list_lines",
+        "CorpusPart": "attnctl.verbs.corpus.view:part_lines",
+        "Story": "attnctl.verbs.story.view:story_lines",
     },
     plain_text="attnctl.drawing.screen.output:text_of_view",
     notebook="attnctl.pages.notebook:bundle",

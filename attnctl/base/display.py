@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VIEWS: dict[str, str] = {}
-"""By class, the function `show(value, output)` that prints a value of it; by role, what helps.
+"""By class, the function `lines(value, screen)` that draws a value of it; by role, what helps.
 
 Each is "module:function".
 """

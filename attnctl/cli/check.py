@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -152,10 +150,10 @@ def check(  # noqa: PLR0913  (a group of options each)
 
         print_json(report.to_dict(), indent=1)
     elif printed and not how.quiet:
-        from attnctl.drawing.screen.output import output_for
-        from attnctl.verbs.check.view import show_report
+        from attnctl.drawing.screen.output import print_view
+        from attnctl.verbs.check.view import report_lines
 
-        show_report(report, output_for(sys.stdout, os.environ), full=how.full)
+        print_view(lambda screen: report_lines(report, screen), full=how.full)
     if report.agrees is None:
         return Exit.USAGE
     return Exit.OK if report.agrees else Exit.DIFFERS
@@ -181,7 +179,7 @@ def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump
 
 def explain_mistake(name: str, source: str | None, *, as_json: bool) -> Exit:
     """Print the page of a mistake."""
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.check import about
 
@@ -191,8 +189,7 @@ def explain_mistake(name: str, source: str | None, *, as_json: bool) -> Exit:
     if as_json:
         print_json(page.to_dict(), indent=1)
     else:
-        output = output_for(sys.stdout, os.environ)
-        print_lines(about.lines(page, screen_of(output)), output)
+        print_view(lambda screen: about.lines(page, screen))
     return Exit.OK
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -347,7 +345,7 @@ def show(found: Conformance, report: ReportOptions, *, printed: bool) -> None:
 
         print_json(found.to_dict(), indent=1)
         return
-    from attnctl.drawing.screen.output import output_for
-    from attnctl.verbs.conform.view import show_conformance
+    from attnctl.drawing.screen.output import print_view
+    from attnctl.verbs.conform.view import list_lines
 
-    show_conformance(found, output_for(sys.stdout, os.environ))
+    print_view(lambda screen: list_lines(found, screen))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -127,11 +125,10 @@ def merge(paths: Sequence[str]) -> CorpusPart:
 
 
 def print_headline(part: CorpusPart) -> None:
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.corpus.view import headline
 
-    output = output_for(sys.stdout, os.environ)
-    print_lines(headline(part, screen_of(output)), output)
+    print_view(lambda screen: headline(part, screen))
 
 
 def complain_of_skipped(part: CorpusPart) -> None:

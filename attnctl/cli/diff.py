@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -121,11 +120,7 @@ def traces_of(text: str, trace: str | None) -> list[Trace]:
 
 def show(found: list[Difference], *, full: bool) -> None:
     """Print each difference; of several pairs with the pair's number before it."""
-    from attnctl.drawing.screen.output import output_for, print_lines
-    from attnctl.verbs.diff.view import show_difference
+    from attnctl.drawing.screen.output import print_view
+    from attnctl.verbs.diff.view import lines_of_pairs
 
-    output = output_for(sys.stdout, os.environ)
-    for number, each in enumerate(found):
-        if len(found) > 1:
-            print_lines([*([[]] if number else []), [(f"pair {number}", "name")]], output)
-        show_difference(each, output, full=full)
+    print_view(lambda screen: lines_of_pairs(found, screen), full=full)

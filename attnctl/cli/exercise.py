@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -296,7 +295,7 @@ def place_grades(wanted: str, how: GradeOptions, hand_ins: list[str]) -> Places:
 
 def write_grades(sheets: list[HandIn], wanted: str, places: Places) -> None:
     """Print the grades, and write them where they are asked for."""
-    from attnctl.drawing.screen.output import output_for, print_lines, say, screen_of
+    from attnctl.drawing.screen.output import print_view, say
     from attnctl.formats import write_found
     from attnctl.store import write_text
     from attnctl.store.strict_json import json_text, print_json
@@ -315,5 +314,4 @@ def write_grades(sheets: list[HandIn], wanted: str, places: Places) -> None:
     elif places.printed and wanted == "json":
         print_json(as_data(sheets), indent=1)
     elif places.printed:
-        output = output_for(sys.stdout, os.environ)
-        print_lines(grade_lines(sheets, screen_of(output)), output)
+        print_view(lambda screen: grade_lines(sheets, screen))

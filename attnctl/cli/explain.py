@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,6 +30,8 @@ from attnctl.cli.source import HELP, by_flag, source_of
 if TYPE_CHECKING:
     from attnctl.base.cells import Address
     from attnctl.base.trace import Trace
+    from attnctl.drawing.screen.output import Element
+    from attnctl.drawing.screen.screen import Screen
     from attnctl.verbs.explain import Explainer, Node
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -119,15 +120,19 @@ def unused_options(how: ExplainOptions) -> Iterator[str]:
 
 def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
     """Print the explanations, an empty line between them."""
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.explain.view import ExplanationView, Page
 
-    output = output_for(sys.stdout, os.environ)
     precision = ExplanationView.precision if how.precision is None else how.precision
-    page = Page(explainer, screen_of(output), ExplanationView(precision, how.depth or 1, how.full))
-    for number, root in enumerate(roots):
-        print_lines([[]] if number else [], output)
-        print_lines(page.lines(root), output)
+    view = ExplanationView(precision, how.depth or 1, how.full)
+
+    def lines(screen: Screen) -> Iterator[Element]:
+        page = Page(explainer, screen, view)
+        for number, root in enumerate(roots):
+            yield from [[]] * bool(number)
+            yield from page.lines(root)
+
+    print_view(lines)
 
 
 def write_json(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -162,7 +163,7 @@ def next_one(known: list[Lesson], done: dict[str, int]) -> int:
 
 def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
     """Print the list of lessons."""
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.learn.view import list_lines
 
     if json:
@@ -174,36 +175,32 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
         ]
         print_json(rows, indent=1)
         return Exit.OK
-    output = output_for(sys.stdout, os.environ)
-    print_lines(list_lines(known, done, screen_of(output)), output)
+    print_view(lambda screen: list_lines(known, done, screen))
     return Exit.OK
 
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
     """Print one lesson, and how to answer without a terminal."""
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.learn.view import lesson_lines, space_paragraphs
 
-    output = output_for(sys.stdout, os.environ)
-    screen = screen_of(output)
     lesson = known[at]
-    print_lines(lesson_lines(lesson, at + 1, len(known), lesson.run(), screen), output)
+    print_view(lambda screen: lesson_lines(lesson, at + 1, len(known), lesson.run(), screen))
     how = (
         f"To answer without a terminal, write a line like {lesson.name}: … to a file, "
         f"then attnctl learn --lesson {at + 1} --answers FILE."
     )
-    print_lines([[], *space_paragraphs(how, screen)], output)
+    print_view(lambda screen: [[], *space_paragraphs(how, screen)])
     return Exit.OK
 
 
 def hints(lesson: Lesson) -> Exit:
     """Print the hints of a lesson."""
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.learn.view import space_paragraphs
 
-    output = output_for(sys.stdout, os.environ)
     for each in lesson.hints or ("There is no hint for this lesson.",):
-        print_lines(space_paragraphs(each, screen_of(output)), output)
+        print_view(partial(space_paragraphs, each))
     return Exit.OK
 
 
@@ -212,7 +209,7 @@ def hints(lesson: Lesson) -> Exit:
 
 def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
     """Grade a file of answers: those of the lessons that are named, or of all."""
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.learn.view import as_data, graded_lines
 
     given = read_answers(path, known)
@@ -225,8 +222,7 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
 
         print_json(as_data(verdicts), indent=1)
     else:
-        output = output_for(sys.stdout, os.environ)
-        print_lines(graded_lines(verdicts, screen_of(output)), output)
+        print_view(lambda screen: graded_lines(verdicts, screen))
     if any(verdict is None or verdict.right is False for verdict in verdicts.values()):
         return Exit.DIFFERS
     return Exit.USAGE if any(each and each.right is None for each in verdicts.values()) else Exit.OK

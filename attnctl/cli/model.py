@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
@@ -48,8 +46,7 @@ def model(
     if json_:
         print_json(found.to_dict(), indent=1)
         return
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.models.view import model_lines
 
-    stdout = output_for(sys.stdout, os.environ)
-    print_lines(model_lines(found, screen_of(stdout)), stdout)
+    print_view(lambda screen: model_lines(found, screen))

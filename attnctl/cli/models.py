@@ -1,8 +1,6 @@
 """The options of a trained model, and running one as `run` and `attend` ask."""
 
 # Typer reads these annotations as types: written as text, each would be compiled again.
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -190,8 +188,7 @@ def print_map(
     if wanted == "json":
         print_json(as_data(heads, traces[0]))
         return
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.models.view import map_lines
 
-    screen = output_for(sys.stdout, os.environ)
-    print_lines(map_lines(heads, traces[0].tokens or [], name, screen_of(screen)), screen)
+    print_view(lambda screen: map_lines(heads, traces[0].tokens or [], name, screen))

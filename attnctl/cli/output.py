@@ -82,10 +82,10 @@ def files_for(verb: str, outputs: Sequence[str] | None) -> tuple[list[str], bool
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
     """Write traces on stdout in this format."""
     if wanted == "table":
-        from attnctl.drawing.screen.output import output_for
-        from attnctl.drawing.show.tables import show_all
+        from attnctl.drawing.screen.output import print_view
+        from attnctl.drawing.show.tables import lines_of_all
 
-        show_all(traces, output_for(sys.stdout, os.environ), table_view(view))
+        print_view(lambda screen: lines_of_all(traces, screen, table_view(view)))
     else:
         next(each for each in FORMATS if each.name == wanted).write(traces, sys.stdout)
 
@@ -282,9 +282,8 @@ def as_data(each: Cost) -> dict[str, object]:
 def print_table(costs: Sequence[Cost]) -> None:
     """A row a step, and what is kept in all."""
     from attnctl.drawing.screen.listing import Listing
-    from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+    from attnctl.drawing.screen.output import print_view
 
-    output = output_for(sys.stdout, os.environ)
     rows = [
         [
             (each.name, "name"),
@@ -300,5 +299,4 @@ def print_table(costs: Sequence[Cost]) -> None:
         [("in all", ""), ("", ""), ("", ""), (kept, ""), (f"{sum(each.flops for each in costs):,}", "")]
     )
     titles = [["step", "shape", "grows with", "bytes", "FLOPs"]]
-    listing = Listing(screen_of(output), titles, rows, frozenset({0, 1, 2}))
-    print_lines(listing.fit(2).lines(), output)
+    print_view(lambda screen: Listing(screen, titles, rows, frozenset({0, 1, 2})).fit(2).lines())

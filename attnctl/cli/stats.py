@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -220,11 +219,9 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     shown = out if texts or out.wanted == "json" else out._replace(printed=False)
     give(StatsResult(report, more=more), shown, how)
     if out.printed and out.wanted == "table":
-        from attnctl.drawing.screen.output import output_for, print_lines, screen_of
+        from attnctl.drawing.screen.output import print_view
 
-        output = output_for(sys.stdout, os.environ)
-        print_lines([[]] if texts else [], output)
-        print_lines(battery_lines(found, screen_of(output)), output)
+        print_view(lambda screen: [*[[]] * bool(texts), *battery_lines(found, screen)])
 
 
 def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
@@ -285,17 +282,7 @@ def give(found: StatsResult, out: Output, how: StatsOptions) -> None:
 
         print_json(found.to_dict())
     else:
-        from attnctl.drawing.screen.output import output_for, print_lines, screen_of
-        from attnctl.verbs.stats.view import StatsTable, rollout_lines
+        from attnctl.drawing.screen.output import print_view
+        from attnctl.verbs.stats.view import result_lines
 
-        output = output_for(sys.stdout, os.environ)
-        table = StatsTable(
-            screen_of(output), StatsTable.precision if how.precision is None else how.precision
-        )
-        print_lines(table.lines(found.report), output)
-        if found.rolled is not None:
-            print_lines(rollout_lines(found, screen_of(output), how.precision), output)
-        if how.heat or (screen_of(output).fits and len(found.report.dumps) > 1):
-            from attnctl.verbs.stats.picture import map_lines
-
-            print_lines(map_lines(found, screen_of(output)), output)
+        print_view(lambda screen: result_lines(found, screen, how.precision, heat=how.heat))

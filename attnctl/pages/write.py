@@ -18,7 +18,8 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.drawing.pictures.scale import BLUE, ORANGE
-from attnctl.drawing.screen.output import PlainOutput
+from attnctl.drawing.screen.output import plain_text
+from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.headline import beginning, facts
 from attnctl.drawing.show.picture import USUAL, Look
 from attnctl.math import Array
@@ -186,14 +187,13 @@ def mark_entry(mark: CellMark, blocks: Blocks) -> dict[str, Any]:
 
 def without_script(trace: Trace) -> str:
     """Weights and result as a picture and as text, where they are not too large."""
-    from attnctl.drawing.show.tables import View, show_all
+    from attnctl.drawing.show.tables import View, trace_lines
 
     names = [name for name in (WEIGHTS, *result_in(trace)) if name in trace]
     if not names or sum(trace[name].size for name in names) > MOST_PLAIN:
         return drawn(trace)
-    tables = io.StringIO()
-    show_all([trace.select(names)], PlainOutput(tables), View())
-    return f"{drawn(trace)}<pre>{escape(tables.getvalue())}</pre>"
+    text = "\n".join(plain_text(trace_lines(trace.select(names), Screen(), View())))
+    return f"{drawn(trace)}<pre>{escape(text)}\n</pre>"
 
 
 def drawn(trace: Trace) -> str:

@@ -1,6 +1,7 @@
 """Whatever two files hold, comparing them ends in an answer or in one clear error."""
 
 from contextlib import suppress
+from functools import partial
 from io import StringIO
 
 import numpy as np
@@ -9,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.drawing.screen.output import PlainOutput
+from attnctl.drawing.screen.output import PlainOutput, print_view
 from attnctl.store.strict_json import json_text
-from attnctl.verbs.diff.view import show_difference
+from attnctl.verbs.diff.view import difference_lines
 
 SIZES = st.sampled_from([0, 1, 1, 2, 2, 2, 3])
 NUMBERS = st.sampled_from([0.0, 1.0, -2.5, 1e308, 5e-324, float("nan"), float("inf"), float("-inf")])
@@ -46,5 +47,5 @@ def test_an_answer_or_an_error(a, b, by_position, equal_nan):
         found = attnctl.diff(a, b, by_position=by_position, equal_nan=equal_nan)
         assert found.steps
         json_text(found.to_dict())
-        show_difference(found, PlainOutput(StringIO()))
+        print_view(partial(difference_lines, found), PlainOutput(StringIO()))
         assert attnctl.diff(a, a, equal_nan=True).same

@@ -1,5 +1,6 @@
 """What a difference looks like. Run this file to write the golden files anew, then read the diff."""
 
+from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
@@ -10,9 +11,9 @@ from rich.console import Console
 
 import attnctl
 from attnctl.drawing.screen.numbers import four_digits
-from attnctl.drawing.screen.output import PlainOutput
+from attnctl.drawing.screen.output import PlainOutput, print_view
 from attnctl.drawing.screen.text import cells
-from attnctl.verbs.diff.view import percent, show_difference
+from attnctl.verbs.diff.view import difference_lines, percent
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -26,13 +27,13 @@ def terminal(a, b, width, colours=None, *, full=False):
     console = Console(
         file=stream, force_terminal=True, width=width, color_system=colours, legacy_windows=False
     )
-    show_difference(attnctl.diff(a, b), console, full=full)
+    print_view(partial(difference_lines, attnctl.diff(a, b)), console, full=full)
     return stream.getvalue()
 
 
 def piped(a, b, encoding="utf-8"):
     stream = TextIOWrapper(BytesIO(), encoding=encoding)
-    show_difference(attnctl.diff(a, b), PlainOutput(stream))
+    print_view(partial(difference_lines, attnctl.diff(a, b)), PlainOutput(stream))
     stream.seek(0)
     return stream.read()
 

@@ -10,8 +10,9 @@ import render_traces as traces
 from render_golden import FULL, piped
 from rich.console import Console
 
-from attnctl.drawing.screen.output import PlainOutput, output_for, screen_of
-from attnctl.drawing.show.tables import show, show_all
+from attnctl.drawing.screen.output import PlainOutput, output_for, plain_text, screen_of
+from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.show.tables import View, lines_of_all, show
 from attnctl.math.rules import Causal
 
 
@@ -103,9 +104,8 @@ def test_a_broken_pipe_is_left_to_the_caller():
 
 
 def test_several_traces_stand_apart():
-    stream = io.StringIO()
-    show_all([traces.small(), traces.grouped()], PlainOutput(stream))
-    assert stream.getvalue() == f"{piped(traces.small())}\n{piped(traces.grouped())}"
+    lines = plain_text(lines_of_all([traces.small(), traces.grouped()], Screen(), View()))
+    assert "".join(f"{line}\n" for line in lines) == f"{piped(traces.small())}\n{piped(traces.grouped())}"
 
 
 def test_a_large_print_is_written_in_parts():

@@ -16,8 +16,9 @@ from command_line import call
 from rich.console import Console
 
 import attnctl
+from attnctl.drawing.screen.output import print_view
 from attnctl.verbs.story import story
-from attnctl.verbs.story.view import show_story
+from attnctl.verbs.story.view import story_lines
 
 
 def test_a_story_in_a_pipe_is_text():
@@ -39,7 +40,8 @@ def test_a_copy_is_told_where_it_is_asked_for():
 @pytest.mark.parametrize(("width", "beside"), [(100, True), (60, False)])
 def test_on_a_terminal_the_matrix_stands_beside_or_above_its_words(width, beside):
     output = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
-    show_story(story(attnctl.run("I love AI"), ["attention_weights"]), output)
+    told = story(attnctl.run("I love AI"), ["attention_weights"])
+    print_view(lambda screen: story_lines(told, screen), output)
     (row,) = [line for line in output.file.getvalue().splitlines() if "0.7124" in line]
     assert row.endswith("│") == (not beside)
     assert max(map(len, output.file.getvalue().splitlines())) <= width

@@ -6,7 +6,7 @@ of the time that a short run takes.
 
 from __future__ import annotations
 
-import io
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -34,10 +34,8 @@ class PlainOutput(NamedTuple):
     width: int = DEFAULT_WIDTH
 
 
-def text_of_view(show: Callable[[Any, PlainOutput], None], value: Any) -> str:
-    stream = io.StringIO()
-    show(value, PlainOutput(stream))
-    return stream.getvalue().rstrip("\n")
+def text_of_view(lines: Callable[[Any, Screen], Iterable[Element]], value: Any) -> str:
+    return "\n".join(plain_text(lines(value, Screen()))).rstrip("\n")
 
 
 def output_for(stream: TextIO, environ: Mapping[str, str]) -> Console | PlainOutput:
@@ -85,6 +83,18 @@ def say(*lines: str, stream: TextIO | None = None, end: str = "\n") -> None:
     stream = sys.stdout if stream is None else stream
     stream.write("\n".join(map(safe, lines)) + end)
     stream.flush()
+
+
+def print_view(
+    view: Callable[[Screen], Iterable[Element]],
+    output: Console | PlainOutput | None = None,
+    *,
+    full: bool = False,
+) -> None:
+    """Print a view for the screen that standard output is, or another; `full` shortens nothing on it."""
+    output = output_for(sys.stdout, os.environ) if output is None else output
+    screen = screen_of(output)
+    print_lines(view(screen._replace(fits=screen.fits and not full)), output)
 
 
 def print_lines(elements: Iterable[Element], output: Console | PlainOutput) -> None:

@@ -18,7 +18,7 @@ from attnctl.math.ops.base import AddAll
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["View", "show", "show_all"]
+__all__ = ["View", "lines_of_all", "show"]
 
 SHORTENED = "Fitted to this terminal: --full leaves nothing out, nor does a pipe or a file."
 
@@ -33,12 +33,11 @@ def show(trace: Trace, output: Console | PlainOutput, view: View | None = None) 
     print_lines(trace_lines(trace, screen_of(output), view or View()), output)
 
 
-def show_all(traces: Iterable[Trace], output: Console | PlainOutput, view: View | None = None) -> None:
-    """Print several traces, one after the other."""
+def lines_of_all(traces: Iterable[Trace], screen: Screen, view: View) -> Iterator[Element]:
     for number, trace in enumerate(traces):
         if number:
-            print_lines([[]], output)
-        show(trace, output, view)
+            yield []
+        yield from trace_lines(trace, screen, view)
 
 
 def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:

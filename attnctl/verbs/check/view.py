@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from math import isinf, isnan
-from typing import TYPE_CHECKING
 
 from attnctl.drawing.screen.listing import Listing
-from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
+from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
 from attnctl.verbs.check.report import Finding, Report
 from attnctl.verbs.check.unjudged import Unjudged
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MARKS = {
     Verdict.AGREES: ("✓", "ok", "good"),
@@ -38,14 +34,8 @@ WHERE = TITLES.index("at")
 """The column that the numbers go below on a narrow terminal."""
 
 
-def show_report(report: Report, output: Console | PlainOutput, *, full: bool = False) -> None:
-    """Print what was found: in words, then step by step; `full` shortens nothing on a terminal."""
-    screen = screen_of(output)
-    print_lines(report_lines(report, screen._replace(fits=screen.fits and not full)), output)
-
-
 def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
-    """The lines of `show_report`."""
+    """What was found: in words, then step by step."""
     before = None
     if report.unasked:
         read = f", reading {report.reading}" * bool(report.reading)

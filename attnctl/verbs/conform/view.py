@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isinf
-from typing import TYPE_CHECKING
 
 from attnctl.base.words import plural
 from attnctl.drawing.screen.listing import Listing
-from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
+from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.verbs.conform.report import (
     DIFFERS,
@@ -21,9 +20,6 @@ from attnctl.verbs.conform.report import (
     FeatureResult,
 )
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 SIGNS = {
     PASSED: ("✓", "ok", "good"),
     FAILED: ("✗", "X", "bad"),
@@ -33,10 +29,6 @@ SIGNS = {
     DIFFERS: ("–", "-", "aside"),
 }
 """Each as a sign, as ASCII, and its style."""
-
-
-def show_conformance(found: Conformance, output: Console | PlainOutput) -> None:
-    print_lines(list_lines(found, screen_of(output)), output)
 
 
 def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:

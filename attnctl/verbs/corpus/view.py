@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from attnctl.base.words import plural
-from attnctl.drawing.screen.output import PlainOutput, print_lines, screen_of
+from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.verbs.corpus.part import CorpusPart, spell
 from attnctl.verbs.corpus.tally import GridSum, HeadTally, LayerTally
 from attnctl.verbs.stats import DumpStats, HeadStats, Largest, StatsReport, Tally
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
-
-def show_part(part: CorpusPart, output: Console | PlainOutput) -> None:
-    """Print the counts, and the table of `stats`."""
+def part_lines(part: CorpusPart, screen: Screen) -> Iterator[Element]:
+    """The counts, and the table of `stats`."""
     from attnctl.verbs.stats.view import StatsTable
 
-    print_lines(headline(part, screen_of(output)), output)
-    print_lines(StatsTable(screen_of(output)).lines(report_of(part)), output)
+    yield from headline(part, screen)
+    yield from StatsTable(screen).lines(report_of(part))
 
 
 def report_of(part: CorpusPart) -> StatsReport:

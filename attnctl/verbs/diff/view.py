@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.numbers import four_digits
-from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
+from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.math.names import W_O
 from attnctl.verbs.diff import Change, Difference, StepDifference
 from attnctl.verbs.diff.difference import ABSENT
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 MOST_CONFIG_LINES = 8
 """Of what differs in the configs, on a terminal."""
@@ -35,17 +32,18 @@ PARTS = {
 """Each part of a change in words, on two lines, and as a formula."""
 
 
-def show_difference(found: Difference, output: Console | PlainOutput, *, full: bool = False) -> None:
-    """Print what differs and why; a line or two where nothing does.
-
-    `full` shortens nothing on a terminal.
-    """
-    screen = screen_of(output)
-    print_lines(difference_lines(found, screen._replace(fits=screen.fits and not full)), output)
+def lines_of_pairs(found: Sequence[Difference], screen: Screen) -> Iterator[Element]:
+    """Each difference; of several pairs with the pair's number before it."""
+    for number, each in enumerate(found):
+        if number:
+            yield []
+        if len(found) > 1:
+            yield [(f"pair {number}", "name")]
+        yield from difference_lines(each, screen)
 
 
 def difference_lines(found: Difference, screen: Screen) -> Iterator[Element]:
-    """The lines of `show_difference`."""
+    """What differs and why; a line or two where nothing does."""
     yield from screen.flow([(screen.ours(verdict(found)), "name")], " ")
     yield from notes(found, screen)
     if found.first is None:

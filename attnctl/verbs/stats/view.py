@@ -152,6 +152,20 @@ def notes_on(group: DumpStats) -> Iterator[str]:
             yield f"{words}: {told}"
 
 
+def result_lines(
+    found: StatsResult, screen: Screen, precision: int | None, *, heat: bool
+) -> Iterator[Element]:
+    """The table, the rollout, and heat maps: of several dumps on a terminal without being asked."""
+    table = StatsTable(screen, StatsTable.precision if precision is None else precision)
+    yield from table.lines(found.report)
+    if found.rolled is not None:
+        yield from rollout_lines(found, screen, precision)
+    if heat or (screen.fits and len(found.report.dumps) > 1):
+        from attnctl.verbs.stats.picture import map_lines
+
+        yield from map_lines(found, screen)
+
+
 def rollout_lines(found: StatsResult, screen: Screen, precision: int | None) -> Iterator[Element]:
     """The rollout as a matrix of tokens; each dump is a layer."""
     assert found.rolled is not None

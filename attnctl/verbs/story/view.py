@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from attnctl.base.cells import Speller
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.frame import GAP, Shelf
-from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
+from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, fold_text
 from attnctl.drawing.show.glance import one_table
@@ -32,9 +31,6 @@ from attnctl.verbs.story.claims import (
     Unmixed,
 )
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 WIDEST = 80
 """Columns of a story: longer lines are hard to read."""
 
@@ -43,10 +39,6 @@ NARROWEST = 36
 
 LEAST_TOLD = 0.00005
 """A share below it is not said."""
-
-
-def show_story(story: Story, output: Console | PlainOutput) -> None:
-    print_lines(story_lines(story, screen_of(output)), output)
 
 
 def story_lines(story: Story, screen: Screen) -> Iterator[Element]:
