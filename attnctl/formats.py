@@ -16,7 +16,7 @@ from attnctl.store.files import Format
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
-    from attnctl.drawing.show.picture import Look
+    from attnctl.drawing.show.sheet import View
 
 FORMATS = (
     Format("json", ".json", "attnctl.store.dump_json:write_json"),
@@ -93,14 +93,14 @@ def write(traces: Sequence[Trace], path: str | Path) -> None:
     write_all(traces, [path])
 
 
-def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], look: Look | None = None) -> None:
+def write_all(traces: Sequence[Trace], paths: Sequence[str | Path], view: View | None = None) -> None:
     """Write traces to every file; a suffix that does not fit is refused before any is written.
 
-    `look` is how pictures are drawn.
+    `view` is how pictures are drawn.
     """
     from attnctl.store import files
 
-    files.write_all(traces, paths, FORMATS, look)
+    files.write_all(traces, paths, FORMATS, view)
 
 
 def is_picture(path: str | Path) -> bool:

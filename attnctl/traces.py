@@ -75,11 +75,12 @@ class Trace(Displayed, AnyTrace):
         Raises AttnError for a step or head that is not there, and for a logarithm of negative numbers.
         """
         from attnctl.drawing.pictures.draw import draw
-        from attnctl.drawing.show.picture import Look, figure_of
+        from attnctl.drawing.show.picture import figure_of
+        from attnctl.drawing.show.sheet import View
 
         heads = None if head is None else tuple(int(each) for each in np.atleast_1d(head))
-        look = Look((step,), False, heads, log, without_first, precision)
-        return draw(figure_of([self], look))
+        view = View((step,), heads, precision, log=log, without_first=without_first)
+        return draw(figure_of([self], view))
 
     def to_dataframe(self) -> Any:
         """A pandas.DataFrame with a row for each number: step, head, row, column, value.

@@ -16,6 +16,11 @@ class Exit(IntEnum):
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
+    @classmethod
+    def of(cls, agrees: bool | None) -> Exit:
+        """0 for what agrees, 1 for what does not, 2 where that cannot be told."""
+        return cls.USAGE if agrees is None else cls.OK if agrees else cls.DIFFERS
+
 
 class AttnError(Exception):
     """A mistake in what came in: one or more problems, each a line a person can act on.

@@ -112,6 +112,15 @@ def refuse_output(label: str, name: str) -> OverwriteError:
 # --- opening ---
 
 
+@contextmanager
+def refuse_os_errors(place: object, instead: str = "") -> Iterator[None]:
+    """Raise an OSError as an AttnError that says where it was, and what to do `instead`."""
+    try:
+        yield
+    except OSError as error:
+        raise AttnError(f"{place}: {error.strerror or error}{instead}") from None
+
+
 STANDARD_INPUT = "-"
 """As a file to read: standard input."""
 

@@ -154,9 +154,7 @@ def check(  # noqa: PLR0913  (a group of options each)
         from attnctl.verbs.check.view import report_lines
 
         print_view(lambda screen: report_lines(report, screen), full=how.full)
-    if report.agrees is None:
-        return Exit.USAGE
-    return Exit.OK if report.agrees else Exit.DIFFERS
+    return Exit.of(report.agrees)
 
 
 def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump:
@@ -252,7 +250,7 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
         if wrong:
             more = "Dump a few arrays of it (hidden, X, Q, K, attention_weights, output) and add --layer"
             say("", f"Layer {wrong[0].layer} is the first wrong one. {more} {wrong[0].layer}.")
-    return Exit.DIFFERS if wrong else Exit.OK
+    return Exit.of(not wrong)
 
 
 def senseless(how: CheckOptions) -> list[str]:

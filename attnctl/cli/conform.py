@@ -213,9 +213,7 @@ def conclude(found: Conformance, report: ReportOptions, files: Sequence[str], *,
 
     write_found("conform", [found], files)
     show(found, report, printed=printed)
-    if found.agrees is None:
-        return Exit.USAGE
-    return Exit.OK if found.agrees else Exit.DIFFERS
+    return Exit.of(found.agrees)
 
 
 OF_MERGE = {"merge", "framework", "device", "timeout", "quick", "feature", "dtype", "junit", "json"}

@@ -98,7 +98,7 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
         print_json(data[0] if len(data) == 1 else data, indent=2)
     elif printed and not quiet:
         show(found, full=full)
-    return Exit.OK if all(each.same for each in found) else Exit.DIFFERS
+    return Exit.of(all(each.same for each in found))
 
 
 def pairs(a: str, b: str, trace: str | None) -> list[tuple[Trace, Trace]]:

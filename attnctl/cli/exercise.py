@@ -258,9 +258,8 @@ def grade(
         if sheet.error:
             complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")
     write_grades(sheets, wanted, places)
-    if any(sheet.error for sheet in sheets):
-        return Exit.USAGE
-    return Exit.OK if all(sheet.right for sheet in sheets) else Exit.DIFFERS
+    unread = any(sheet.error for sheet in sheets)
+    return Exit.of(None if unread else all(sheet.right for sheet in sheets))
 
 
 class Places(NamedTuple):

@@ -19,8 +19,7 @@ from attnctl.math.names import WEIGHTS, result_in
 from attnctl.store.strict_json import print_json
 
 if TYPE_CHECKING:
-    from attnctl.drawing.show.picture import Look
-    from attnctl.drawing.show.tables import View
+    from attnctl.drawing.show.sheet import View
 
 
 def emit(
@@ -51,7 +50,7 @@ def emit(
         with progress("writing"):
             pictures = [path for path in files if is_picture(path)]
             write_all(of_heads(kept, view), [path for path in files if path not in pictures])
-            write_all(kept, pictures, look_of(view) if pictures else None)
+            write_all(kept, pictures, view_of(view, 2) if pictures else None)
         say_boxes(kept, files)
     if printed:
         print_traces(kept if wanted == "table" else of_heads(kept, view), wanted, view)
@@ -85,7 +84,7 @@ def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> Non
         from attnctl.drawing.screen.output import print_view
         from attnctl.drawing.show.tables import lines_of_all
 
-        print_view(lambda screen: lines_of_all(traces, screen, table_view(view)))
+        print_view(lambda screen: lines_of_all(traces, screen, view_of(view, 4)))
     else:
         next(each for each in FORMATS if each.name == wanted).write(traces, sys.stdout)
 
@@ -167,20 +166,6 @@ def no_story(view: ViewOptions) -> Iterator[str]:
             yield f"{flag}: only tables and pictures have that; leave it out with --story"
 
 
-def look_of(view: ViewOptions) -> Look:
-    from attnctl.drawing.show.picture import Look
-
-    steps = wanted_steps(view.step)
-    return Look(
-        steps=None if steps is None else tuple(steps),
-        brief=view.brief,
-        heads=view.head,
-        log=view.log,
-        without_first=view.without_first,
-        precision=Look.precision if view.precision is None else view.precision,
-    )
-
-
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
     """Raise AttnError naming each head to show that a trace does not have."""
     from attnctl.drawing.show.sheet import checked_heads
@@ -235,14 +220,15 @@ def warn(traces: Sequence[Trace]) -> None:
             complain(f"warning: {overflow.get('step')} grows too large for {kind} at {overflow.get('at')}")
 
 
-def table_view(view: ViewOptions) -> View:
-    from attnctl.drawing.show.tables import View
+def view_of(view: ViewOptions, decimals: int) -> View:
+    """What these options say is shown; `decimals` is how many digits numbers have where nothing says it."""
+    from attnctl.drawing.show.sheet import View
 
     steps = wanted_steps(view.step)
     return View(
         steps=None if steps is None else tuple(steps),
         heads=view.head,
-        precision=View.precision if view.precision is None else view.precision,
+        precision=decimals if view.precision is None else view.precision,
         brief=view.brief and steps is None,
         full=view.full,
         heat=view.heat,

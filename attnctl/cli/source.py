@@ -9,7 +9,7 @@ from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attnctl.base.errors import AttnError
-from attnctl.base.files import STANDARD_INPUT, open_input
+from attnctl.base.files import STANDARD_INPUT, open_input, refuse_os_errors
 from attnctl.base.setting import Given
 from attnctl.base.values import Path
 from attnctl.inputs.config.examples import EXAMPLE
@@ -211,12 +211,10 @@ def gather_sentences(sentences: Sequence[str], file: str | None) -> list[str]:
 
 def lines(source: str) -> list[str]:
     """The lines of a file (- is stdin) that hold more than space. Raises AttnError for none."""
+    with refuse_os_errors(source), open_input(source) as stream:
+        data = stream.read()
     try:
-        with open_input(source) as stream:
-            data = stream.read()
         text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise AttnError(f"{source}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise AttnError(f"{source}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
     # A line ends at a newline (or \r\n) only: form feeds and U+2028 are part of a sentence.

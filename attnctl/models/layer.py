@@ -79,9 +79,9 @@ class Model:
         return norm_op(self.description, self.description["eps"])
 
 
-def norm_op(d: Description, eps: float, *, heads: bool = False) -> LayerNorm | RMSNorm:
+def norm_op(d: Description, eps: float) -> LayerNorm | RMSNorm:
     kind = LayerNorm if d["norm"] == "layer" else RMSNorm
-    return kind(float(eps), heads, bool(d["plus_one"]))
+    return kind(float(eps), plus_one=bool(d["plus_one"]))
 
 
 @dataclass

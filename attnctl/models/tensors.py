@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.files import note_input, open_found
+from attnctl.base.files import note_input, open_found, refuse_os_errors
 from attnctl.base.words import dims, nearest, quote
 from attnctl.math import Array, Shape
 from attnctl.math.engine.blas import alone
@@ -35,11 +35,8 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "mo
 
 def json_file(path: Path, most: int) -> dict[str, Any]:
     """The object in a JSON file. Raises AttnError where there is none, or it is too long."""
-    try:
-        with open_found(path) as stream:
-            data = stream.read(most + 1)
-    except OSError as error:
-        raise AttnError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
+        data = stream.read(most + 1)
     if len(data) > most:
         raise AttnError(f"{path}: longer than {most} bytes")
     return header_of(data, str(path))
@@ -233,11 +230,8 @@ def shards(folder: Path) -> list[str]:
 
 
 def file_tensors(path: Path) -> Mapping[str, Tensor]:
-    try:
-        with open_found(path) as stream:
-            return tensors_of(File(stream.fileno(), str(path)))
-    except OSError as error:
-        raise AttnError(f"{path}: cannot be read: {error.strerror or error}") from None
+    with refuse_os_errors(f"{path}: cannot be read"), open_found(path) as stream:
+        return tensors_of(File(stream.fileno(), str(path)))
 
 
 def prefix_of(names: Mapping[str, Tensor], layer: str, probe: str, within: str, place: str) -> str:

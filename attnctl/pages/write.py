@@ -21,7 +21,8 @@ from attnctl.drawing.pictures.scale import BLUE, ORANGE
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.headline import beginning, facts
-from attnctl.drawing.show.picture import USUAL, Look
+from attnctl.drawing.show.picture import USUAL
+from attnctl.drawing.show.sheet import View
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.pages.describe import WORDS, Blocks, Describer, name_layer
@@ -80,14 +81,14 @@ class PageFinding:
     """What is said of the first step that a finding is about."""
 
 
-def write_page(traces: Sequence[Trace], stream: IO[bytes], look: Look = USUAL) -> None:
-    """A page of traces that opens as `look` says."""
-    for piece in pieces(traces, look=look):
+def write_page(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
+    """A page of traces that opens as `view` says."""
+    for piece in pieces(traces, view=view):
         stream.write(piece)
 
 
 def pieces(
-    traces: Sequence[Trace], finding: PageFinding | None = None, look: Look = USUAL
+    traces: Sequence[Trace], finding: PageFinding | None = None, view: View = USUAL
 ) -> Iterator[bytes]:
     """The bytes of a page of traces, with a finding above them where there is one.
 
@@ -111,10 +112,10 @@ def pieces(
         "ramps": RAMPS,
         "open": marked[0] if marked else 0,
         "look": {
-            "log": look.log,
-            "first": look.without_first,
-            "heads": look.heads,
-            "precision": look.precision,
+            "log": view.log,
+            "first": view.without_first,
+            "heads": view.heads,
+            "precision": view.precision,
         },
     }
     for piece in PLACE.split(asset("page.html")):
@@ -187,7 +188,7 @@ def mark_entry(mark: CellMark, blocks: Blocks) -> dict[str, Any]:
 
 def without_script(trace: Trace) -> str:
     """Weights and result as a picture and as text, where they are not too large."""
-    from attnctl.drawing.show.tables import View, trace_lines
+    from attnctl.drawing.show.tables import trace_lines
 
     names = [name for name in (WEIGHTS, *result_in(trace)) if name in trace]
     if not names or sum(trace[name].size for name in names) > MOST_PLAIN:

@@ -25,16 +25,16 @@ ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if has
 
 
 def write_all(
-    traces: Sequence[Any], paths: Sequence[str | Path], formats: Sequence[Format], look: Any = None
+    traces: Sequence[Any], paths: Sequence[str | Path], formats: Sequence[Format], view: Any = None
 ) -> None:
     """Write traces or findings to every file; a suffix that does not fit is refused before that.
 
-    `look` is how they are drawn, for pictures.
+    `view` is how they are drawn, for pictures.
     """
     chosen = [format_for(path, len(traces), formats) for path in paths]
     for each, path in zip(chosen, paths, strict=True):
         with open_output(path) as stream:
-            each.write(traces, stream, look)
+            each.write(traces, stream, view)
 
 
 def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Format:
@@ -162,15 +162,15 @@ class Format(NamedTuple):
     picture: bool = False
     """What is written is drawn, and the writer takes how."""
 
-    def write(self, traces: Sequence[Any], stream: IO[Any], look: Any = None) -> None:
+    def write(self, traces: Sequence[Any], stream: IO[Any], view: Any = None) -> None:
         """Write traces to a stream of bytes, or of text where the format is not binary.
 
-        `look` is how they are drawn, for the formats that are pictures.
+        `view` is how they are drawn, for the formats that are pictures.
         """
         module, _, function = self.writer.partition(":")
         write = getattr(import_module(module), function)
-        if self.picture and look is not None:
-            write = partial(write, look=look)
+        if self.picture and view is not None:
+            write = partial(write, view=view)
         written = traces[0] if self.single else traces
         if self.text and not isinstance(stream, io.TextIOBase):
             with as_text(stream) as text:

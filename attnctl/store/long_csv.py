@@ -21,6 +21,8 @@ from attnctl.math import Array
 from attnctl.store.strict_json import encode_json
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a spreadsheet carries out where a cell begins with it."""
+
 LEADING = ("batch", "head")
 
 

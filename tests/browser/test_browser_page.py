@@ -10,7 +10,7 @@ from page_arithmetic import Said, write
 
 import attnctl
 from attnctl.base.trace import Trace
-from attnctl.drawing.show.picture import Look
+from attnctl.drawing.show.sheet import View
 from attnctl.pages.found import check_pieces, diff_pieces
 from attnctl.pages.write import write_page
 from attnctl.store import read
@@ -385,7 +385,7 @@ def test_toggles_change_what_is_shaded(show, tmp_path):
 def test_a_page_opens_with_what_was_asked_for(show, tmp_path):
     trace = attnctl.run("I love AI", heads=3, d_model=6)
     with (tmp_path / "x.html").open("wb") as stream:
-        write_page([trace], stream, Look(heads=(2,), log=True, without_first=True, precision=3))
+        write_page([trace], stream, View(heads=(2,), log=True, without_first=True, precision=3))
     page = show(tmp_path / "x.html")
     table = grid(page, "attention_weights, head 2")
     weights = trace["attention_weights"][2, :, 1:]

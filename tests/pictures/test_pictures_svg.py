@@ -21,7 +21,8 @@ from attnctl.drawing.pictures.scale import (
     ramp,
     scale_of,
 )
-from attnctl.drawing.show.picture import Look, figure_of
+from attnctl.drawing.show.picture import USUAL, figure_of
+from attnctl.drawing.show.sheet import View
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -284,7 +285,7 @@ def test_every_kind_of_step_can_be_drawn(step):
 def test_every_variant_can_be_drawn_whole(variants):
     for path in variants:
         trace = attnctl.load(path)
-        picture = draw(figure_of([trace], Look(steps=tuple(trace))))
+        picture = draw(figure_of([trace], View(steps=tuple(trace), precision=2)))
         assert set(trace) <= set(texts(picture)), path.stem
 
 
@@ -301,10 +302,10 @@ def test_matrices_of_any_shape_can_be_drawn(shape):
 
 def test_several_sentences_stand_below_each_other():
     traces = attnctl.run_many(["I love AI", "we do"])
-    shown = texts(draw(figure_of(traces, Look())))
+    shown = texts(draw(figure_of(traces, USUAL)))
     assert {"2 sentences", "I love AI: attention_weights", "we do: attention_weights"} <= set(shown)
     with pytest.raises(attnctl.AttnError, match="65 sentences"):
-        figure_of(traces[:1] * 65, Look())
+        figure_of(traces[:1] * 65, USUAL)
 
 
 def test_a_plot_saves_and_shows_itself(tmp_path):

@@ -247,11 +247,10 @@ def hide_zeros(plot: Plot) -> Plot:
 
 def heat(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Iterator[Element]:
     from attnctl.drawing.screen.heat import heat_lines
-    from attnctl.drawing.show.picture import Look, plot_of
+    from attnctl.drawing.show.picture import USUAL, plot_of
 
-    look = Look(heads=view.heads, log=view.log, without_first=view.without_first)
-    plot = plot_of(trace, step.name, heads, look)
-    if step.name == WEIGHTS and not look.log:
+    plot = plot_of(trace, step.name, heads, replace(view, precision=USUAL.precision))
+    if step.name == WEIGHTS and not view.log:
         plot = hide_zeros(plot)
     title = [(step.name, "name"), *((each, "aside") for each in plot.about)]
     yield from screen.flow([(screen.ours(text), style) for text, style in title], "   ")

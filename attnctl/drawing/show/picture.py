@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO, TextIO
 
 import numpy as np
@@ -14,7 +14,7 @@ from attnctl.drawing.pictures.draw import draw
 from attnctl.drawing.pictures.plot import Figure, Panel, Plot
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.sheet import checked_heads, formula_of, load_sheet, shape_of, sheet_of
+from attnctl.drawing.show.sheet import View, checked_heads, formula_of, load_sheet, shape_of, sheet_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in
 
@@ -27,38 +27,23 @@ MOST_TRACES = 64
 KEY = "key"
 
 
-@dataclass(frozen=True)
-class Look:
-    """The scale, colours and size that traces are drawn with.
-
-    `steps` None is attention weights, or what there is instead; `brief` adds the result.
-    `without_first` leaves out the first key, which often takes most of the attention.
-    """
-
-    steps: tuple[str, ...] | None = None
-    brief: bool = False
-    heads: tuple[int, ...] | None = None
-    log: bool = False
-    without_first: bool = False
-    precision: int = 2
+USUAL = View(precision=2)
+"""Attention weights, or what there is instead; `brief` adds the result."""
 
 
-USUAL = Look()
-
-
-def write_svg(traces: Sequence[Trace], stream: TextIO, look: Look = USUAL) -> None:
+def write_svg(traces: Sequence[Trace], stream: TextIO, view: View = USUAL) -> None:
     """Write traces as one SVG. Raises AttnError for a step or head that is not there."""
-    stream.write(draw(figure_of(traces, look)).svg)
+    stream.write(draw(figure_of(traces, view)).svg)
 
 
-def write_png(traces: Sequence[Trace], stream: IO[bytes], look: Look = USUAL) -> None:
+def write_png(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
     """Write traces as one PNG. Raises AttnError as `write_svg` does, and where resvg-py is missing."""
     from attnctl.drawing.pictures.png import png
 
-    stream.write(png(*draw(figure_of(traces, look))))
+    stream.write(png(*draw(figure_of(traces, view))))
 
 
-def figure_of(traces: Sequence[Trace], look: Look) -> Figure:
+def figure_of(traces: Sequence[Trace], view: View) -> Figure:
     """The plots of one trace or of several, of which those of a model's layers stand in one grid."""
     if len(traces) > MOST_TRACES and not are_layers(traces):
         raise AttnError(
@@ -73,9 +58,9 @@ def figure_of(traces: Sequence[Trace], look: Look) -> Figure:
     plots = []
     for group in groups(traces):
         if len(group) > 1:
-            plots += [grid(group, name, look) for name in steps_of(group[0], look)]
+            plots += [grid(group, name, view) for name in steps_of(group[0], view)]
         else:
-            found = plots_of(group[0], look)
+            found = plots_of(group[0], view)
             if len(traces) > 1:
                 found[0] = replace(found[0], title=f"{visible(group[0].sentence or '')}: {found[0].title}")
             plots += found
@@ -104,31 +89,31 @@ def groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     return out
 
 
-def steps_of(trace: Trace, look: Look) -> list[str]:
+def steps_of(trace: Trace, view: View) -> list[str]:
     """The steps to draw. Raises AttnError for one that is not there."""
-    if look.steps is not None:
-        return list(trace.select(look.steps))
+    if view.steps is not None:
+        return list(trace.select(view.steps))
     if WEIGHTS not in trace:
         return list(trace)
-    return [WEIGHTS, *(result_in(trace) if look.brief else ())]
+    return [WEIGHTS, *(result_in(trace) if view.brief else ())]
 
 
-def plots_of(trace: Trace, look: Look) -> list[Plot]:
+def plots_of(trace: Trace, view: View) -> list[Plot]:
     """A plot for each step of one trace."""
-    heads = checked_heads(trace, look.heads)
-    return [plot_of(load_sheet(trace, name), name, heads, look) for name in steps_of(trace, look)]
+    heads = checked_heads(trace, view.heads)
+    return [plot_of(load_sheet(trace, name), name, heads, view) for name in steps_of(trace, view)]
 
 
-def plot_of(trace: Trace, name: str, heads: int, look: Look) -> Plot:
+def plot_of(trace: Trace, name: str, heads: int, view: View) -> Plot:
     """The matrices of one step; without the first key, if asked."""
-    plot = whole_plot(trace, name, heads, look)
-    return without_first(plot, trace.steps[name]) if look.without_first else plot
+    plot = whole_plot(trace, name, heads, view)
+    return without_first(plot, trace.steps[name]) if view.without_first else plot
 
 
-def whole_plot(trace: Trace, name: str, heads: int, look: Look) -> Plot:
+def whole_plot(trace: Trace, name: str, heads: int, view: View) -> Plot:
     """The matrices of one step, with every key."""
     step = trace.steps[name]
-    sheet = sheet_of(trace, name, heads, look.heads)
+    sheet = sheet_of(trace, name, heads, view.heads)
     notes = (sheet.left_out(MOST_PANELS),) if len(sheet.indices) > MOST_PANELS else ()
     chosen = list(zip(sheet.captions, sheet.indices, strict=True))[:MOST_PANELS]
     panels = [Panel(caption, sheet.array[index]) for caption, index in chosen]
@@ -141,8 +126,8 @@ def whole_plot(trace: Trace, name: str, heads: int, look: Look) -> Plot:
         rows=sheet.rows,
         columns=sheet.columns,
         notes=notes,
-        log=look.log,
-        precision=look.precision,
+        log=view.log,
+        precision=view.precision,
     )
 
 
@@ -166,16 +151,16 @@ def without_first(plot: Plot, step: Step) -> Plot:
     )
 
 
-def grid(layers: Sequence[Trace], name: str, look: Look) -> Plot:
+def grid(layers: Sequence[Trace], name: str, view: View) -> Plot:
     """Thumbnails of one step: layers down, heads across.
 
     Raises AttnError for a step that is no matrix a head, or that some layer does not have.
     """
     plots = []
     for trace in layers:
-        heads = checked_heads(trace, look.heads)
+        heads = checked_heads(trace, view.heads)
         trace.select([name])
-        plots.append(whole_plot(load_sheet(trace, name), name, heads, look))
+        plots.append(whole_plot(load_sheet(trace, name), name, heads, view))
     across = len(plots[0].panels)
     if any(len(each.panels) != across for each in plots):
         raise AttnError(f"{name}: the layers have different numbers of heads; pick a layer with --layer")
@@ -186,4 +171,4 @@ def grid(layers: Sequence[Trace], name: str, look: Look) -> Plot:
         for panel in plot.panels
     ]
     plot = replace(plots[0], panels=panels, across=across, beside=labels)
-    return without_first(plot, layers[0].steps[name]) if look.without_first else plot
+    return without_first(plot, layers[0].steps[name]) if view.without_first else plot

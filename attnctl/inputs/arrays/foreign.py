@@ -78,9 +78,6 @@ OUT = r"out_proj|o_proj|out_lin|to_out\.0|to_out|(?<!DenseReluDense\.)wo|w_o|o|a
 OUT += r"|attention\.output\.dense|attention\.dense"
 """What the module after the heads is called."""
 
-OF_CHUNKS = r"(?:chunk|split|partial)"
-"""What programs that go through keys in parts call one."""
-
 NORMS_OF = {
     "Q": r"q_norm|q_layernorm|query_norm|query_layernorm|norm_q",
     "K": r"k_norm|k_layernorm|key_norm|key_layernorm|norm_k",

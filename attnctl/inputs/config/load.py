@@ -20,11 +20,9 @@ def load(path: str | pathlib.Path) -> Settings:
     Raises AttnError with every problem in it, or with the reason why it cannot be read.
     """
     if str(path) == "-":
-        try:
-            with files.open_input("-") as file:
-                raw = file.read(yaml.MAX_BYTES + 1)
-        except OSError as error:
-            raise AttnError(f"<stdin>: {error.strerror}; give the path of a YAML file") from None
+        give = "; give the path of a YAML file"
+        with files.refuse_os_errors("<stdin>", give), files.open_input("-") as file:
+            raw = file.read(yaml.MAX_BYTES + 1)
         return parse(raw, "<stdin>", pathlib.Path())
     if str(path).startswith(EXAMPLE):
         path = example(str(path).removeprefix(EXAMPLE))

@@ -12,7 +12,7 @@ from typing import Any
 from attnctl import __version__
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.files import open_input, open_own
+from attnctl.base.files import open_input, open_own, refuse_os_errors
 from attnctl.base.words import plural
 from attnctl.store.files import open_output
 from attnctl.store.load_json import header_of
@@ -153,11 +153,8 @@ def read_part(path: str, *, own: bool = False) -> CorpusPart:
 
     A part that is the command's `own` is looked at before it is written.
     """
-    try:
-        with (open_own if own else open_input)(path) as stream:
-            data = stream.read(LONGEST + 1)
-    except OSError as error:
-        raise AttnError(f"{path}: {error.strerror or error}") from None
+    with refuse_os_errors(path), (open_own if own else open_input)(path) as stream:
+        data = stream.read(LONGEST + 1)
     if len(data) > LONGEST:
         raise AttnError(f"{path}: not a part of a corpus: longer than {LONGEST} bytes")
     return part_of_bytes(data, path)

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnctl.base.errors import AttnError
-from attnctl.base.files import open_found
+from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.inputs.config.settings import Random, Settings
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
@@ -54,12 +53,9 @@ class WeightSource(Protocol):
 def file_hash(path: Path) -> str:
     """The SHA-256 of a file."""
     digest = sha256()
-    try:
-        with open_found(path) as stream:
-            while chunk := stream.read(CHUNK):
-                digest.update(chunk)
-    except OSError as error:
-        raise AttnError(f"{path}: {error.strerror or error}") from None
+    with refuse_os_errors(path), open_found(path) as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
     return digest.hexdigest()
 
 

@@ -9,14 +9,11 @@ from html import escape
 from typing import IO, Any
 
 from attnctl.drawing.screen.text import visible
+from attnctl.store.long_csv import FORMULA_STARTS
 from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.exercise.grade import BLANK, RIGHT, WRONG, HandIn, Mark
 from attnctl.verbs.exercise.page import page
 from attnctl.verbs.exercise.view import SIGNS, find_shared, name_mistake, remark, remarks, steps_of, summary
-
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell of a spreadsheet begins with where it is carried out: such a text gets a ' before it."""
-
 
 # --- CSV ---
 
@@ -60,7 +57,7 @@ def points(sheet: HandIn) -> int:
 def harmless(text: str) -> str:
     """A text that no spreadsheet carries out."""
     seen = visible(text)
-    return f"'{seen}" if seen.lstrip().startswith(FORMULA) else seen
+    return f"'{seen}" if seen.lstrip().startswith(FORMULA_STARTS) else seen
 
 
 # --- JSON ---

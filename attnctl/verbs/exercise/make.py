@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.files import note_input, open_own
+from attnctl.base.files import note_input, open_own, refuse_os_errors
 from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.sentence import prepare
@@ -187,10 +187,8 @@ def own_or_new_key() -> bytes:
     """The key of this user, drawn where there is none yet. Raises AttnError where it cannot be kept."""
     key, path = own_key(), data_folder() / KEY
     while key is None:
-        try:
+        with refuse_os_errors(f"{path}: cannot be written"):
             make_key(path)
-        except OSError as error:
-            raise AttnError(f"{path}: cannot be written: {error.strerror or error}") from None
         key = own_key()
     return key
 

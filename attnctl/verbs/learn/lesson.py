@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from attnctl.base.errors import AttnError
-from attnctl.base.files import open_found
+from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.base.setting import Form, ListOf, Setting
 from attnctl.base.trace import Trace
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
@@ -188,11 +188,8 @@ def read_run(value: Any, folder: str) -> Settings:
 
 def read_lesson(path: FilePath) -> Lesson:
     """The lesson of a file. Raises AttnError with every problem, each with its line."""
-    try:
-        with open_found(path) as stream:
-            text = yaml.decode(stream.read(), str(path))
-    except OSError as error:
-        raise AttnError(f"{path}: {error.strerror or error}; give a folder of lessons") from None
+    with refuse_os_errors(path, "; give a folder of lessons"), open_found(path) as stream:
+        text = yaml.decode(stream.read(), str(path))
     data, problems = yaml.read(text, str(path))
     try:
         given = LessonForm(str(path.parent))(data)
@@ -218,10 +215,8 @@ def lessons(folder: str | FilePath | None = None) -> list[Lesson]:
     Raises AttnError with every problem of every file, and where there is no lesson.
     """
     place = lessons_folder() if folder is None else FilePath(folder)
-    try:
+    with refuse_os_errors(place, "; give a folder of lessons"):
         files = sorted(path for path in place.iterdir() if path.suffix in {".yaml", ".yml"})
-    except OSError as error:
-        raise AttnError(f"{place}: {error.strerror or error}; give a folder of lessons") from None
     if not files:
         raise AttnError(f"{place}: no lesson in it; a lesson is a .yaml file")
     found: list[Lesson] = []

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attnctl.base.errors import AttnError
-from attnctl.base.files import open_own
+from attnctl.base.files import open_own, refuse_os_errors
 from attnctl.store import write_text
 from attnctl.store.files import data_folder
 from attnctl.store.strict_json import json_text
@@ -47,10 +46,8 @@ class Progress:
         """Write the file, whole or not at all; a broken one stays until it is reset."""
         if self.problem:
             return
-        try:
+        with refuse_os_errors(f"{self.path.parent}: cannot be made"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise AttnError(f"{self.path.parent}: cannot be made: {error.strerror or error}") from None
         write_text(json_text({"schema": SCHEMA, "done": self.done}, indent=1) + "\n", self.path)
 
 
