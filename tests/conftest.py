@@ -45,12 +45,10 @@ FEW_EXAMPLES = 20
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Of large tables and of properties a sample is a fast test; `-m slow` has all."""
+    for item in left_out(items):
+        item.add_marker(pytest.mark.slow)
     slow = config.option.markexpr == "slow"
     for item in items:
-        sample = item.get_closest_marker("sample")
-        of_a_table = hasattr(item, "callspec")
-        if sample and of_a_table and zlib.crc32(item.nodeid.encode()) % sample.args[0]:
-            item.add_marker(pytest.mark.slow)
         drawn = getattr(getattr(item, "obj", None), "_hypothesis_internal_use_settings", None)
         if drawn and not item.get_closest_marker("slow") and drawn.max_examples > FEW_EXAMPLES:
             if slow:
@@ -59,6 +57,19 @@ def pytest_collection_modifyitems(config, items):
                 test = getattr(item.obj, "__func__", item.obj)
                 few = settings(drawn, max_examples=FEW_EXAMPLES, derandomize=True)
                 test._hypothesis_internal_use_settings = few
+
+
+def left_out(items):
+    """The cases of tables marked sample(n) but for one in n, in no order and always the same; one at least."""
+    tables = {}
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        if sample and hasattr(item, "callspec") and not item.get_closest_marker("slow"):
+            table = item.nodeid.partition("[")[0], sample.args[0]
+            tables.setdefault(table, []).append(item)
+    for (_, n), cases in tables.items():
+        cases.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
+        yield from cases[-(-len(cases) // n) :]
 
 
 def text_stream(data=b""):

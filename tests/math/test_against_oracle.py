@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from attention_cases import Case, cases
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracle import Kind, attend
 
 import attnctl
@@ -59,10 +60,7 @@ def test_float64(case):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_low_precision(dtype):
-    @settings(max_examples=60, deadline=None)
-    @given(case=cases(dtype))
-    def run(case):
-        agrees(case)
-
-    run()
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_low_precision(dtype, data):
+    agrees(data.draw(cases(dtype)))
