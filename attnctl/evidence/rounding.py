@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod, sqrt
 from typing import Any
 from zlib import crc32
@@ -193,8 +193,9 @@ def round_at_random(value: Array, unit: float, name: str, run: int) -> Array:
     if value.dtype == bool or not unit:
         return value
     flat = value.reshape(-1)
-    factors = drawn(name, run)[: flat.size] * unit + 1.0
-    out = np.empty(flat.size)
+    factors = drawn(name, run)[: flat.size] * unit
+    factors += 1.0
+    out = factors if flat.size <= NOISE.size else np.empty(flat.size)
     for start in range(0, flat.size, NOISE.size):  # in parts that stay in the processor's cache
         part = flat[start : start + NOISE.size]
         np.multiply(part, factors[: part.size], out=out[start : start + NOISE.size])
@@ -234,7 +235,9 @@ def carry_rounding(
     with np.errstate(all="ignore"):
         if product and factors.short is not None:
             values = [factors.short(value) for value in values]
-        return Known(op.apply(*values), run, numbers)
+        value = op.apply(*values)
+    # What is small is kept: every step that reads it runs it again.
+    return Known(value, cache(run) if value.size < LARGE else run, numbers)
 
 
 def displace(op: Any, inputs: Sequence[Array], result: Array, unit: float, name: str, run: int) -> Any:
