@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from inspect import cleandoc
 from types import SimpleNamespace
@@ -64,8 +64,8 @@ class Unconverted:
         for parameter in parameters:
             if "process_value" not in vars(parameter):
                 parameter.process_value = partial(text_of, parameter, parameter.process_value)
-                if ctx.resilient_parsing:  # the shell asks how a word may go on
-                    parameter.shell_complete = partial(completions, parameter, parameter.shell_complete)
+            if ctx.resilient_parsing and "shell_complete" not in vars(parameter):  # how may a word go on?
+                parameter.shell_complete = partial(completions, parameter, parameter.shell_complete)
         return parameters
 
 
@@ -204,6 +204,14 @@ class Group(Documented, TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+@cache
+def load_command(name: str) -> Any:
+    """Import a command; it is made once for all calls in this process."""
+    command = get_command(import_module(f"attnctl.cli.{name}").app)
+    command.name = name
+    return command
+
+
 class Lazy(Group):
     """A group that knows its commands by name and imports only the one that is called."""
 
@@ -212,11 +220,7 @@ class Lazy(Group):
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in VERBS:
-            return None
-        loaded = get_command(import_module(f"attnctl.cli.{cmd_name}").app)
-        loaded.name = cmd_name
-        return loaded
+        return load_command(cmd_name) if cmd_name in VERBS else None
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Every parameter; that completion can also be printed needs no line of the help."""
