@@ -1,5 +1,6 @@
 """What the tests share; its presence also makes this folder importable: `import oracle`."""
 
+import gc
 import io
 import os
 import shutil
@@ -59,8 +60,14 @@ def pytest_collection_modifyitems(config, items):
                 test._hypothesis_internal_use_settings = few
 
 
+def pytest_collection_finish():
+    """What is imported and collected stays: no garbage collection need look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 def left_out(items):
-    """The cases of tables marked sample(n) but for one in n, in no order and always the same; one at least."""
+    """The cases of tables marked sample(n) but for one in n: always the same, and one at least."""
     tables = {}
     for item in items:
         sample = item.get_closest_marker("sample")

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,16 @@ def layer_of(module):
     return next(i for prefix in prefixes for i, layer in enumerate(LAYERS) if prefix in layer)
 
 
+@cache
+def nodes(path):
+    """The imports, classes and constants of a file, anywhere in it."""
+    kinds = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.Constant)
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+
+
 def imports(path):
     """Every module that a file imports, anywhere in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -79,7 +87,7 @@ def test_imports_point_one_way():
 
 def named(path):
     """Every module that a file imports, lazily and for types too, or names as text to import later."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value.partition(":")[0]
         elif isinstance(node, ast.Import):
@@ -180,7 +188,7 @@ def test_no_two_classes_have_one_name():
     """But the trace of the API, which is the one that has been read or run, with its views."""
     names = {}
     for path in modules():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 names.setdefault(node.name, []).append(dotted(path))
     assert {name: places for name, places in names.items() if len(places) > 1} == {

@@ -128,6 +128,7 @@ def test_every_step_of_every_variant_is_read_by_another_or_is_the_last():
     assert seen == OWN - {names.KEY_LENGTHS}, "every name is a step of some variant"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("after", ["projections", "rotations", "cache", "sharing"])
 def test_a_new_step_is_read_by_what_follows(monkeypatch, after):
     """A norm of Q and K put anywhere: one row and one part of the derivation each."""
@@ -193,6 +194,7 @@ DUMPS = [each.suffix for each in FORMATS if not each.picture and each.name not i
 """The formats of dumps; the others are for people and spreadsheets."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", DUMPS)
 def test_every_name_reads_back_from_every_format(tmp_path, suffix):
     seen = set()
@@ -283,6 +285,7 @@ def assert_same(found, own, layout):
         np.testing.assert_array_equal(found[name], array, err_msg=f"{name}, {layout}")
 
 
+@pytest.mark.sample(2)
 @BATCHES
 def test_every_layout_of_the_table_is_found(batch):
     searched = names.where(lambda row: not (row.broadcasts or row.model) and row.name != names.KEY_LENGTHS)

@@ -124,6 +124,7 @@ def edit(text, folder):
 KINDS = {"config": (CONFIG, config), "dump": (DUMP, dump), "cell": (CELL, cell), "edit": (EDIT, edit)}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
 @settings(some, max_examples=25)

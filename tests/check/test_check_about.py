@@ -11,7 +11,7 @@ from attnctl.verbs.check import about
 FIRST = {each.name: each for each in reversed(CATALOGUE)}
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("name", about.names())
 def test_the_example_of_a_page_shows_its_mistake_and_nothing_else(name):
     page = about.about(name)
@@ -27,6 +27,7 @@ def test_every_mistake_says_why_and_shows_lines(name):
     assert set(mistake.steps) & set(re.findall(r"\w+", mistake.example)) or len(mistake.steps) > 1
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_its_lines_an_example_agrees(kind):
     mistake = next(each for each in CATALOGUE if each.meant == kind)

@@ -88,6 +88,7 @@ def test_a_right_program_agrees_in_tiles(large, options, dtype):
     assert {step.verdict for step in report.steps.values()} <= {Verdict.AGREES, Verdict.GIVEN}
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", ["scores", "scaled_scores", "attention_weights", "head_outputs"])
 @pytest.mark.parametrize("change", [off_by_one_number, noisy, noisy_row, nan, zeros])
 def test_tiles_find_what_the_whole_shows(monkeypatch, request, name, change):
@@ -224,6 +225,7 @@ def a_little(x):
     return x * (1 + 3e-5 * np.random.RandomState(0).randn(*x.shape)).astype(x.dtype)
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("change", [None, a_number, a_row, all_of_it, a_little])
 @pytest.mark.parametrize("what", RECORDED)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

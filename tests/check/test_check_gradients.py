@@ -156,7 +156,7 @@ ONLY_IN = {"backward-delta-of-rounded-output": ("float64", "float32")}
 """What rounding hides in the other types."""
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("mistake", [each.name for each in BACKWARD])
 def test_a_planted_mistake_is_named(mistake, dtype):
@@ -177,6 +177,7 @@ def test_names_of_torch(tmp_path):
     assert {"d_Q", "d_K", "d_V"} <= {n for n, s in report.steps.items() if s.verdict.value == "agrees"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["dq", "dk"])
 def test_the_scale_of_one_gradient_alone(name):
     arrays = passes()

@@ -43,6 +43,7 @@ def test_other_layouts_say_the_same(layout, mistake):
     assert report.agrees == (mistake is None)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mistake", [None, "softmax-over-queries", "padding-ignored"])
 @pytest.mark.parametrize("layout", ["as it is", "fused", "rows first"])
 def test_a_batch_is_read_in_any_layout(layout, mistake):

@@ -58,7 +58,7 @@ def test_a_real_module_agrees(name):
     assert any(note.startswith("Read ") for note in report.notes)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_real_module_with_a_wrong_output_does_not(name):
     arrays = loaded(name)
@@ -84,6 +84,7 @@ def test_attend_computes_what_the_module_did(name):
 NORMED = [("sinks", "gpt-oss"), ("q_norm.weight", "qwen3"), ("q_norm.weight", "cohere")]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("lost", "name"), NORMED)
 def test_what_a_program_does_not_record_it_is_not_acquitted_of(lost, name):
     arrays = {each: array for each, array in loaded(name).items() if not each.endswith(lost)}

@@ -73,6 +73,7 @@ def foreign_or_known(arrays):
     return under_our_names(foreign(arrays))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("step", ["scaled_scores", "masked_scores"])
 @pytest.mark.parametrize(
     ("kind", "mistake"),
@@ -245,6 +246,7 @@ def test_an_array_that_nothing_asks_for_is_a_line_of_the_report(mistake):
     assert said in str(report)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mistake", [None, "no-scale", "scale-by-d_k"])
 def test_a_mask_that_nobody_can_name_does_not_hide_a_mistake(mistake):
     arrays = own.attend(own.MASKED, mistake)

@@ -38,6 +38,7 @@ def walked(record):
         return Walker(record).walk(record.intended)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("what", RECORDED)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_the_first_rows_of_a_right_record_agree(kind, what):
@@ -78,6 +79,7 @@ LOCAL = [mistake for mistake in CATALOGUE if not (mistake.across or mistake.fitt
 VARIED = ("grouped", "rotary", "capped", "masked", "sinusoidal", "square", "biased")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("what", "first"), [("ends", "output"), ("weights", "attention_weights")])
 @pytest.mark.parametrize("kind", [KINDS[name] for name in VARIED], ids=VARIED)
 def test_a_mistake_in_the_first_rows_is_the_first_rows_of_the_mistake_in_all(kind, what, first):

@@ -18,6 +18,7 @@ VERBS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("verb", "more", "sentence"), VERBS, ids=lambda value: str(value)[:20])
 @pytest.mark.parametrize(
     "which", [["s.jsonl[2]"], ["s.jsonl[-1]"], ["s.jsonl[I love AI too]"], ["s.jsonl", "--trace", "2"],

@@ -86,6 +86,7 @@ FULL = (">/dev/full", "No space left on device")
 CLOSED = (">&-", "Bad file descriptor")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("redirection", "reason"), [FULL, CLOSED])
 def test_a_stdout_that_takes_nothing_is_one_message(workplace, redirection, reason):
     each_ends_so(workplace, ["run I", "run I --json", "--version", "--help"], redirection, reason)
@@ -97,6 +98,7 @@ def test_every_verb_says_that_stdout_takes_nothing(stocked, redirection, reason)
     each_ends_so(stocked, WRITING, redirection, reason)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("args", ["run -", "run -c -", "show -", "check -"])
 def test_a_stdin_that_is_closed_is_one_message(workplace, args):
     done = workplace.shell(f"attnctl {args} <&-")
@@ -104,6 +106,7 @@ def test_a_stdin_that_is_closed_is_one_message(workplace, args):
     assert b"Bad file descriptor" in done.stderr
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
 def test_a_stderr_that_takes_nothing_changes_no_exit_code(workplace, redirection):
     done = workplace.shell(
@@ -194,7 +197,7 @@ def test_an_interrupt_that_the_shell_ignores_is_ignored(workplace):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("seconds", [1.5, 2.5])
+@pytest.mark.parametrize("seconds", [1.5, pytest.param(2.5, marks=pytest.mark.slow)])
 def test_an_interrupt_is_130_within_a_second(workplace, seconds):
     process = started(workplace, *LONG, "--step", "output", "-o", "old.npz", tokens=30_000)
     time.sleep(seconds)
@@ -210,6 +213,7 @@ def test_an_interrupt_is_130_within_a_second(workplace, seconds):
     assert not list(workplace.folder.glob(".attnctl-*"))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
 )

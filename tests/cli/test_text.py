@@ -69,6 +69,7 @@ def test_tabs_and_newlines_are_visible(workplace):
         assert label in shown
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("args", "code"),
     [
@@ -112,6 +113,7 @@ def test_csv_cells_that_a_spreadsheet_would_run_are_quoted(workplace):
     }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("environ", "coloured"),
     [

@@ -63,6 +63,7 @@ ALWAYS = WITH_OTHERS | {
 """Of each option a value, with the others that it needs, and a layout."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("_unexplained")
 @pytest.mark.parametrize("name", ALWAYS)
 def test_what_is_always_on_is_added_to_every_case(name):
@@ -105,6 +106,7 @@ def test_the_usual_sizes_are_tried_where_others_are_refused():
     assert found.conventions == {"lengths": "multiples of 16", "head sizes": "64, 128"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ["options", "claims"])
 def test_sizes_are_declared(how, tmp_path):
     said = {"head_sizes": [24, 40], "multiple_of": 7}
@@ -185,6 +187,7 @@ def laid(layout, heads):
     return told if heads is None else lambda q, k, v: told(q, k, v, heads)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("layout", "heads"), [*((axes, None) for axes in AXES), ("bnd", 4), ("nbd", 12)])
 def test_layouts_are_found_out(layout, heads):
     found = conform(laid(layout, heads), "large scores")
@@ -230,6 +233,7 @@ def masked(shape):
     return kernel
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", MASKS)
 def test_the_shape_of_a_mask_is_found_out_or_declared(shape):
     found = conform(masked(shape), "mask", "float_mask")

@@ -11,6 +11,7 @@ import attnctl.testing
 from attnctl.testing import strategies
 
 RULED = ("causal", "window", "softcap", "scale")
+UNSHRUNK = settings(max_examples=2000, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -119,7 +120,7 @@ def test_shapes_keep_their_bounds_and_reach_the_ends_of_blocks():
 
 @pytest.mark.parametrize("keys", [1, 15, 16, 17])
 def test_shapes_reach_the_ends_of_blocks(keys):
-    find(strategies.shapes(), lambda shape: shape.keys == keys)
+    find(strategies.shapes(), lambda shape: shape.keys == keys, settings=UNSHRUNK)
 
 
 @FEW
@@ -130,9 +131,8 @@ def test_shapes_may_be_square_and_without_groups(shape):
 
 @pytest.mark.parametrize("name", strategies.RULES)
 def test_every_rule_is_an_option_of_attend(name):
-    case = find(
-        strategies.inputs(strategies.shapes(most_keys=3), strategies.rules(name)), lambda c: c.options
-    )
+    drawn = strategies.inputs(strategies.shapes(most_keys=3), strategies.rules(name))
+    case = find(drawn, lambda each: each.options, settings=UNSHRUNK)
     assert list(case.options) == [name]
     assert np.isfinite(case.expected()).all()
 

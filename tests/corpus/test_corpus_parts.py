@@ -33,6 +33,7 @@ def shards(job, count, seed=0):
     return parts
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("count", "pairs"), [(1, True), (2, True), (7, True), (7, False), (60, False)])
 def test_any_number_of_shards_of_a_model_in_any_order(tmp_path, model, count, pairs):
     job = Job(str(written(tmp_path / "c.txt")), model, pairs=pairs)
@@ -252,6 +253,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rehashed", [False, True])
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_part_that_was_edited_is_refused(tmp_path, name, rehashed):

@@ -72,6 +72,7 @@ class Killed(BaseException):
     """What no code catches."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("trained", [False, True])
 def test_ended_anywhere_any_number_of_times(tmp_path, monkeypatch, model, seed, trained):

@@ -287,6 +287,7 @@ SLOW_ODD = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["nan", "empty", *SLOW_ODD])
 def test_odd_dumps(tmp_path, name):
     walk = of_file(odd(tmp_path, name))

@@ -294,6 +294,7 @@ def test_a_wrong_answer_shows_its_mistake(name):
         assert verdict.says
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["one-score", "softmax", "cross-attention", "find-the-bug"])
 @pytest.mark.parametrize("garbage", ["", "nan", "inf", "?", "[[]]", "null", "{}", "0,5", "1e999"])
 def test_garbage_is_never_right(name, garbage):
@@ -311,15 +312,26 @@ OTHERS = [
 ]  # fmt: skip
 
 
+ONE_OF_A_KIND = {lesson.kind: name for name, lesson in LESSONS.items()}.values()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(ONE_OF_A_KIND, id="one of a kind"),
+        pytest.param(LESSONS, id="all", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     "text",
     [*OTHERS, *(pytest.param(each, marks=pytest.mark.slow) for each in NUMBERS)],
     ids=lambda x: x[:20],
 )
-def test_every_kind_of_answer_is_graded(text):
+def test_every_kind_of_answer_is_graded(text, names):
     """As a person types it and as YAML reads it: never right, and never an error of ours."""
     for answer in (text, yaml.read(f"a: {text}", "a.yaml")[0]["a"]):
-        for name, lesson in LESSONS.items():
+        for name in names:
+            lesson = LESSONS[name]
             verdict = grade(lesson, answer, run(name))
             assert verdict.right is not True
             assert verdict.says
@@ -333,6 +345,7 @@ def test_a_number_for_a_matrix_is_not_right(answer):
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", CASES)
 def test_zeros_are_never_right(name):
     zeros = ["[0, 0, 0, 0]", "[0.00, 0.00, 0.00, 0.00]"]
@@ -344,6 +357,7 @@ def numbers_in(text):
     return [float(each) for each in re.findall(r"-?\d+\.?\d*", text)]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", [name for name in CASES if LESSONS[name].kind == "number"])
 def test_what_is_said_of_a_wrong_number_does_not_give_the_right_one(name):
     """Neither as it stands nor added to, taken from, multiplied by or divided by what was typed."""

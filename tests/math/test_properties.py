@@ -71,6 +71,7 @@ def test_permuting_tokens_permutes_the_output(seed, order):
     np.testing.assert_allclose(shuffled, straight[order], rtol=0, atol=1e-12)
 
 
+@pytest.mark.sample(3)
 @variants
 @pytest.mark.parametrize("lead", [(), (2,)], ids=["one", "batch"])
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])

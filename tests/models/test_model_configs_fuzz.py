@@ -76,6 +76,7 @@ def fuzz(name, scratch, times, seed):
             about(str(folder))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_any_config_is_run_or_refused(name, tmp_path):
     fuzz(name, tmp_path, 3, "quick")

@@ -83,6 +83,7 @@ def compare(name, chosen, folder):
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5, err_msg=f"{key} {value}")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_key_is_read_as_transformers_reads_it(name, tmp_path):
     """One of the moves that change hidden states, and one that changes the tensors too."""
@@ -112,6 +113,7 @@ EVERY = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_a_key_that_only_other_families_read_is_refused(kind):
     for stacks in sections(kind).values():

@@ -114,9 +114,11 @@ def filled_in(op, inputs, result):
     return {"form": written, "arrays": held, "cells": cells}, map(filler(form, inputs), cells)
 
 
-@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("_", range(3))
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
 @given(data=st.data())
-def test_the_page_fills_in_the_form_of_every_op_as_explain_does(data):
+def test_the_page_fills_in_the_form_of_every_op_as_explain_does(data, _):
     cases, expected = [], []
     for kind in OPS.values():
         if kind.apply is not Op.apply:
@@ -182,6 +184,7 @@ def test_numbers_are_written_as_explain_writes_them():
     assert json.loads(done.stdout) == want
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.mjs")), ids=lambda path: path.name)
 def test_the_scripts_are_sound(path):
     subprocess.run([NODE, "--check", path], check=True, capture_output=True)
