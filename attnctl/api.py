@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace as AnyTrace
-from attnctl.base.values import BadValueError, shown, whole
+from attnctl.base.values import BadValueError, show, whole
 from attnctl.base.words import nearest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
@@ -58,7 +58,7 @@ def run(
     """
     check_kept(keep)
     check_words(*[] if sentence is None else [sentence])
-    return Trace.of(prepare_sentence(chosen(settings, options), sentence).run(keep, progress))
+    return Trace.of(prepare_sentence(choose_settings(settings, options), sentence).run(keep, progress))
 
 
 @spelled_out(Options)
@@ -80,7 +80,7 @@ def run_many(
 
     check_kept(keep)
     check_words(*sentences)
-    asked = chosen(settings, options)
+    asked = choose_settings(settings, options)
     if padded:
         asked, sentences = batch.pad_batch(asked, sentences)
     runs = prepare_sentences(asked, sentences)
@@ -121,7 +121,7 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     own, other = (None if each is None else tuple(each) for each in (ids, context_ids))
     source = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output)
     asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
-    settings = chosen(None, {name: value for name, value in asked.items() if value is not None})
+    settings = choose_settings(None, {name: value for name, value in asked.items() if value is not None})
     return Traces(map(Trace.of, run_layers(fspath(model), source, str(layer), settings, keep, progress)))
 
 
@@ -142,7 +142,7 @@ def attend(
     AttnError with every array that is missing, not finite or does not fit.
     """
     check_kept(keep)
-    asked = chosen(settings, options, OF_ARRAYS)
+    asked = choose_settings(settings, options, OF_ARRAYS)
     return Trace.of(prepare_arrays(arrays, asked, layer).run(keep, progress))
 
 
@@ -159,7 +159,7 @@ def cost(
     Raises AttnError as `run` and `attend` do.
     """
     check_kept(keep)
-    asked = chosen(settings, options, OF_ARRAYS)
+    asked = choose_settings(settings, options, OF_ARRAYS)
     if inputs is None or isinstance(inputs, str):
         return prepare_sentence(asked, inputs).costs(keep)
     return prepare_arrays(inputs, asked).costs(keep)
@@ -168,9 +168,11 @@ def cost(
 def prepare_arrays(arrays: Mapping[str, Array], settings: Settings, layer: int | None = None) -> Prepared:
     """Everything attention on arrays needs; a trace of ours brings its tokens."""
     from attnctl.inputs.plan import operator
-    from attnctl.inputs.plan.intended import anyones, under_our_names
+    from attnctl.inputs.plan.intended import trace_of_arrays, under_our_names
 
-    trace = under_our_names(arrays if isinstance(arrays, AnyTrace) else anyones(arrays), settings, layer)
+    trace = under_our_names(
+        arrays if isinstance(arrays, AnyTrace) else trace_of_arrays(arrays), settings, layer
+    )
     return operator.prepare(trace, settings, trace.header)
 
 
@@ -192,7 +194,7 @@ def explain(
     """
     from attnctl.verbs.explain import explain as explain_cell
 
-    return explain_cell(trace, cell, chosen(settings, options) if options else settings)
+    return explain_cell(trace, cell, choose_settings(settings, options) if options else settings)
 
 
 def stats(trace: AnyTrace) -> DumpStats:
@@ -238,7 +240,7 @@ def corpus(  # noqa: PLR0913  (what is measured, which part of it, and where it 
     job = Job(
         source,
         None if model is None else fspath(model),
-        chosen(settings, options),
+        choose_settings(settings, options),
         given.get("shard", WHOLE),
         pairs,
         skip_bad,
@@ -338,12 +340,12 @@ def check(
     AttnError where there is nothing to compare.
     """
     from attnctl.evidence.record import Strictness
-    from attnctl.inputs.plan.intended import anyones, under_our_names
+    from attnctl.inputs.plan.intended import trace_of_arrays, under_our_names
     from attnctl.verbs.check.check import check as check_steps
     from attnctl.verbs.check.intent import settings_of
 
-    trace = trace if isinstance(trace, AnyTrace) else anyones(trace)
-    asked = chosen(settings or settings_of(trace), options, OF_ARRAYS) if options else settings
+    trace = trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace)
+    asked = choose_settings(settings or settings_of(trace), options, OF_ARRAYS) if options else settings
     trace = under_our_names(trace, asked, layer)
     return check_steps(trace, asked, Strictness(rtol, atol, decimals))
 
@@ -428,7 +430,7 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
 def check_words(*sentences: object) -> None:
     """Raise AttnError for each sentence that is no text."""
     raise_all(
-        f"sentence: {shown(each)} is not text; give words, like 'I love AI'"
+        f"sentence: {show(each)} is not text; give words, like 'I love AI'"
         for each in sentences
         if not isinstance(each, str)
     )
@@ -442,7 +444,7 @@ def check_kept(keep: Collection[str] | None) -> None:
         raise AttnError('keep: no step; name at least one, like ["output"], or leave it out for all')
 
 
-def chosen(
+def choose_settings(
     settings: Settings | None, options: Mapping[str, Any], known: Collection[str] = OF_SENTENCES
 ) -> Settings:
     """Settings with options laid over them; what is None stays as it is.

@@ -19,7 +19,7 @@ from attnctl.base.values import (
     Problem,
     Reader,
     every,
-    shown,
+    show,
     wrong_at,
 )
 from attnctl.base.words import nearest, one_of
@@ -142,7 +142,7 @@ class Form(Reader):
         """The value that a mapping describes."""
         if not isinstance(value, dict):
             first = next(iter(self.keys))
-            raise BadValueError(f"{shown(value)} is not a mapping; write keys and values, like {first}: …")
+            raise BadValueError(f"{show(value)} is not a mapping; write keys and values, like {first}: …")
         given: Json = {}
         problems: list[Problem] = []
         for name, key in self.keys.items():
@@ -210,7 +210,7 @@ class Choice(Reader):
         """The value, read as the form it has."""
         form = self.pick(value)
         if form is None:
-            raise BadValueError(f"{shown(value)} is not {self.expected}")
+            raise BadValueError(f"{show(value)} is not {self.expected}")
         return form(value)
 
 
@@ -240,8 +240,7 @@ class ListOf(Reader):
         """Every item read."""
         if not isinstance(value, list):
             raise BadValueError(
-                f"{shown(value)} is not a list; write one like [a, b], "
-                "or a line that begins with - for each"
+                f"{show(value)} is not a list; write one like [a, b], or a line that begins with - for each"
             )
         if len(value) < self.least:
             raise BadValueError(f"a list of {len(value)}; write {self.least} or more")

@@ -79,7 +79,7 @@ def json_path(path: Path) -> str:
     )
 
 
-def shown(value: Any) -> str:
+def show(value: Any) -> str:
     """A value as a message shows it: short, on one line, nothing a terminal would act on."""
     match value:
         case Plain() if not value:
@@ -116,11 +116,11 @@ def escape_yaml(character: str) -> str:
 def read_word(value: Any) -> str:
     """Text, however it is spelled: `no`, `1.0` and `null` are words."""
     if not isinstance(value, str):
-        raise BadValueError(f"{shown(value)} is not text; put it in quotes if it is meant as a word")
+        raise BadValueError(f"{show(value)} is not text; put it in quotes if it is meant as a word")
     if isinstance(value, Plain) and value == "":
         raise BadValueError('nothing is written here; write a word (an empty text is "")')
     if any(0xD800 <= ord(c) < 0xE000 for c in value):
-        raise BadValueError(f"{shown(value)} holds half of a character; write the whole")
+        raise BadValueError(f"{show(value)} holds half of a character; write the whole")
     return str(value)
 
 
@@ -128,7 +128,7 @@ def read_file_name(value: Any) -> str:
     """A path as text."""
     text = read_word(value)
     if not text or "\0" in text:
-        raise BadValueError(f"{shown(text)} is not the name of a file; write one like weights.npz")
+        raise BadValueError(f"{show(text)} is not the name of a file; write one like weights.npz")
     return text
 
 
@@ -138,7 +138,7 @@ def read_switch(value: Any) -> bool:
         return value
     if isinstance(value, Plain) and value in (*TRUE, *FALSE):
         return value in TRUE
-    raise BadValueError(f"{shown(value)} is not a truth value; write true or false")
+    raise BadValueError(f"{show(value)} is not a truth value; write true or false")
 
 
 def read_real(value: Any) -> float:
@@ -149,13 +149,13 @@ def read_real(value: Any) -> float:
     if isinstance(value, Plain) and NOT_FINITE.fullmatch(value):
         number = inf
     if not isinstance(number, (int, float)) or isinstance(number, bool):
-        raise BadValueError(f"{shown(value)} is not a number{why(value)}; write one like 0.5")
+        raise BadValueError(f"{show(value)} is not a number{why(value)}; write one like 0.5")
     try:
         number = float(number)
     except OverflowError:
         number = inf
     if not isfinite(number):
-        raise BadValueError(f"{shown(value)} is not a finite number; write one like 0.5")
+        raise BadValueError(f"{show(value)} is not a finite number; write one like 0.5")
     return number
 
 
@@ -163,7 +163,7 @@ def read_positive(value: Any) -> float:
     """A finite number greater than 0."""
     number = read_real(value)
     if number <= 0:
-        raise BadValueError(f"{shown(value)} is not above 0; write a number like 1.5")
+        raise BadValueError(f"{show(value)} is not above 0; write a number like 1.5")
     return number
 
 
@@ -171,7 +171,7 @@ def read_tolerance(value: Any) -> float:
     """A finite number, 0 or more."""
     number = read_real(value)
     if number < 0:
-        raise BadValueError(f"{shown(value)} is not a tolerance; write a number from 0, like 1e-6")
+        raise BadValueError(f"{show(value)} is not a tolerance; write a number from 0, like 1e-6")
     return number
 
 
@@ -198,11 +198,11 @@ def whole(least: int, most: int = MOST) -> Reader:
         if isinstance(value, Plain) and WHOLE.fullmatch(value):
             number = int(value[:MOST_DIGITS])  # what is longer is too large, cut or not
         if not isinstance(number, int) or isinstance(number, bool):
-            raise BadValueError(f"{shown(value)} is not a whole number{why(value)}; write one like 4")
+            raise BadValueError(f"{show(value)} is not a whole number{why(value)}; write one like 4")
         if number < least:
-            raise BadValueError(f"{shown(value)} is too small; write {least} or more")
+            raise BadValueError(f"{show(value)} is too small; write {least} or more")
         if number > most:
-            raise BadValueError(f"{shown(value)} is too large; write {most} or less")
+            raise BadValueError(f"{show(value)} is too large; write {most} or less")
         return number
 
     return Reader(read, {"type": "integer", "minimum": least, "maximum": most}, "N")
@@ -211,7 +211,7 @@ def whole(least: int, most: int = MOST) -> Reader:
 def words(*choices: str) -> Reader:
     def read(value: Any) -> str:
         if not isinstance(value, str) or value not in choices:
-            raise BadValueError(f"{shown(value)} is not one of the choices; write {one_of(choices)}")
+            raise BadValueError(f"{show(value)} is not one of the choices; write {one_of(choices)}")
         return str(value)
 
     return Reader(read, {"enum": list(choices)}, f"<{'|'.join(choices)}>")

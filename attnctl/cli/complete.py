@@ -28,19 +28,19 @@ def words(name: str, metavar: str | None, given: Mapping[str, Any], incomplete: 
         case "step" | "blank":
             return one_more(step_names(given), incomplete)
         case "config":
-            return begun([*example_names(), *files(incomplete, CONFIG)], incomplete)
+            return complete_word([*example_names(), *files(incomplete, CONFIG)], incomplete)
         case "source" | "a" | "b":
-            return begun([*example_names(), "last", *files(incomplete, CONFIG, DUMP)], incomplete)
+            return complete_word([*example_names(), "last", *files(incomplete, CONFIG, DUMP)], incomplete)
         case "name" if metavar == "NAME":
-            return begun([each.removeprefix("example:") for each in example_names()], incomplete)
+            return complete_word([each.removeprefix("example:") for each in example_names()], incomplete)
         case "cell":
             return cells(given, incomplete)
         case "lesson":
             return one_more(lesson_names(), incomplete)
         case "about":
-            return begun(mistake_names(), incomplete)
+            return complete_word(mistake_names(), incomplete)
     if metavar and metavar.startswith("<"):
-        return begun(metavar[1:-1].split("|"), incomplete)
+        return complete_word(metavar[1:-1].split("|"), incomplete)
     return None
 
 
@@ -59,7 +59,8 @@ def mistake_names() -> list[str]:
 def join_at_colons(environ: MutableMapping[str, str]) -> None:
     """Put together what bash hands over as three words: example : india-is-great.
 
-    It ends a word at each colon, and completes what stands behind it: `begun` then leaves out the rest.
+    It ends a word at each colon, and completes what stands behind it: `complete_word` then leaves
+    out the rest.
     """
     line, at = environ.get("COMP_WORDS", ""), int(environ.get("COMP_CWORD") or 0)
     joined = re.sub(r"(?<!\S)example\s:(?:\s(?=\S))?", EXAMPLE, line)
@@ -69,7 +70,7 @@ def join_at_colons(environ: MutableMapping[str, str]) -> None:
         environ[BEHIND_COLON] = EXAMPLE
 
 
-def begun(words: Iterable[str], incomplete: str) -> list[str]:
+def complete_word(words: Iterable[str], incomplete: str) -> list[str]:
     """The words that begin so; none that a terminal would act on when a shell lists it."""
     before = os.environ.get(BEHIND_COLON, "")
     found = dict.fromkeys(word for word in words if word.startswith(incomplete) and word.isprintable())
@@ -79,7 +80,7 @@ def begun(words: Iterable[str], incomplete: str) -> list[str]:
 def one_more(names: Iterable[str], incomplete: str) -> list[str]:
     """The names, behind those of a list with commas that are written already."""
     before = incomplete[: incomplete.rfind(",") + 1]
-    return begun([f"{before}{name}" for name in names if name not in before.split(",")], incomplete)
+    return complete_word([f"{before}{name}" for name in names if name not in before.split(",")], incomplete)
 
 
 def step_names(given: Mapping[str, Any]) -> list[str]:
@@ -133,7 +134,7 @@ def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:
     if trace is None:
         return []
     found = [f"{name}[" for name in trace] if "[" not in incomplete else places(trace, incomplete)
-    found = begun(found, incomplete)
+    found = complete_word(found, incomplete)
     while len(found) == 1 and not found[0].endswith("]"):
         found = places(trace, found[0])
     return found

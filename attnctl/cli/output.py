@@ -168,11 +168,11 @@ def no_story(view: ViewOptions) -> Iterator[str]:
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:
     """Raise AttnError naming each head to show that a trace does not have."""
-    from attnctl.drawing.show.sheet import checked_heads
+    from attnctl.drawing.show.sheet import count_heads
 
     try:
         for trace in traces if view.head else ():
-            checked_heads(trace, view.head)
+            count_heads(trace, view.head)
     except AttnError as error:
         more = "; --heads N asks for N heads" if settable else ""
         raise AttnError(f"--head: {problem}{more}" for problem in error.problems) from None

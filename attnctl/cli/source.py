@@ -235,7 +235,7 @@ def settings_from(config: str | None, flags: Given, base: Settings | None = None
         from attnctl.inputs.config.load import load
 
         base = load(config)
-    given = put_together(flags, base) | {name: each for name, each in more.items() if each is not None}
+    given = combine_parts(flags, base) | {name: each for name, each in more.items() if each is not None}
     return replace(lay_over(base, given), where=place_of_setting(base.where, given))
 
 
@@ -246,7 +246,7 @@ WHOLE = {
 """What to say of a flag of a part where the whole is not asked for."""
 
 
-def put_together(flags: Given, base: Settings) -> Given:
+def combine_parts(flags: Given, base: Settings) -> Given:
     """The flags, those of a part of a setting laid over it: --theta over the rotary positions."""
     given = dict(flags)
     for name, form in IN_PARTS.items():

@@ -10,7 +10,7 @@ from typing import Any
 from attnctl.base.trace import Trace
 from attnctl.math.arithmetic import Call, Expr, Number, Product, Quotient, Rest, Subtraction, Sum, abridge
 from attnctl.pages.found import check_pieces, conform_pieces, diff_pieces
-from attnctl.pages.write import drawn, pieces
+from attnctl.pages.write import draw_trace, pieces
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference
@@ -39,7 +39,7 @@ def bundle(shown: Any) -> dict[str, str]:
 
     The frame lets the page run its own script and nothing else: no network, no cookies, no access
     to the notebook. Inside its tag stands a picture for where frames are taken out. An explanation is
-    typeset, statistics are drawn.
+    typeset, statistics are draw_trace.
     """
     if isinstance(shown, Explanation):
         return {"text/latex": latex_of(shown), "text/plain": str(shown)}
@@ -50,10 +50,10 @@ def bundle(shown: Any) -> dict[str, str]:
         write_svg([StatsResult(StatsReport((shown,)))], stream)
         return {"image/svg+xml": stream.getvalue(), "text/plain": repr(shown)}
     page, text, traces = parts(shown)
-    source = b"".join(page()).decode()
+    source, picture = b"".join(page()).decode(), "".join(map(draw_trace, traces[:1]))
     frame = (
         f'<iframe title="attnctl" sandbox="allow-scripts allow-downloads" srcdoc="{escape(source)}" '
-        f'style="width: 100%; height: {HEIGHT}px; border: 0">{"".join(map(drawn, traces[:1]))}</iframe>'
+        f'style="width: 100%; height: {HEIGHT}px; border: 0">{picture}</iframe>'
     )
     return {"text/html": frame + THEME, "text/plain": text}
 

@@ -124,10 +124,10 @@ def pieces(
             for number, array in enumerate(blocks.arrays):
                 yield from page.block(number, array)
         else:
-            yield encode_page(filled_in(piece, shown, finding))
+            yield encode_page(fill_in(piece, shown, finding))
 
 
-def filled_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) -> str:
+def fill_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) -> str:
     """A piece of the page between two places to fill in, or what belongs into one."""
     heading = finding.title if finding else beginning(shown[0].trace.sentence or "")[0] or "attention"
     match piece:
@@ -146,7 +146,7 @@ def filled_in(piece: str, shown: Sequence[Kept], finding: PageFinding | None) ->
         case "notes":
             return "".join(f"<li>{escape(note)}</li>" for each in shown[:1] for note in each.said)
         case "finding":
-            return found_in(finding, opened=not shown) if finding else ""
+            return describe_finding(finding, opened=not shown) if finding else ""
         case "plain":
             return "".join(without_script(each.trace) for each in shown[:1])
     return piece
@@ -156,7 +156,7 @@ def traces_of(shown: Sequence[Kept]) -> list[Trace]:
     return [each.trace for each in shown]
 
 
-def found_in(finding: PageFinding, *, opened: bool) -> str:
+def describe_finding(finding: PageFinding, *, opened: bool) -> str:
     """The words of a finding, folded where matrices say more."""
     words = f'<pre tabindex="0">{escape(finding.text)}</pre>'
     return f'<details id="finding"{" open" * opened}><summary>In full</summary>{words}</details>\n'
@@ -192,12 +192,12 @@ def without_script(trace: Trace) -> str:
 
     names = [name for name in (WEIGHTS, *result_in(trace)) if name in trace]
     if not names or sum(trace[name].size for name in names) > MOST_PLAIN:
-        return drawn(trace)
+        return draw_trace(trace)
     text = "\n".join(plain_text(trace_lines(trace.select(names), Screen(), View())))
-    return f"{drawn(trace)}<pre>{escape(text)}\n</pre>"
+    return f"{draw_trace(trace)}<pre>{escape(text)}\n</pre>"
 
 
-def drawn(trace: Trace) -> str:
+def draw_trace(trace: Trace) -> str:
     """The picture that `-o FILE.svg` writes, as an image; nothing where that would be large."""
     from attnctl.drawing.show.picture import write_svg
 

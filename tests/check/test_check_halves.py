@@ -9,7 +9,7 @@ import pytest
 from attnctl.evidence.record import Strictness
 from attnctl.evidence.walk import Verdict
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import anyones
+from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import Causal
 from attnctl.verbs.check.intent import best_reading, walk_over
@@ -28,7 +28,7 @@ SIZES = [
 def verdict(arrays):
     """What `check` finds, without the search for what explains it, which takes most of its time."""
     with np.errstate(all="ignore"):
-        seen = best_reading(walk_over(Reading(anyones(arrays), MEANT), Strictness()), Strictness())
+        seen = best_reading(walk_over(Reading(trace_of_arrays(arrays), MEANT), Strictness()), Strictness())
     if seen.walk.wrong or seen.reading.unasked:
         return False
     verdicts = {step.verdict for step in seen.walk.steps.values()}

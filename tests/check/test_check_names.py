@@ -8,7 +8,7 @@ import pytest
 
 import attnctl
 from attnctl import AttnError
-from attnctl.inputs.arrays.foreign import understood
+from attnctl.inputs.arrays.foreign import read_foreign
 
 FOREIGN = Path(__file__).parent / "foreign"
 
@@ -153,10 +153,10 @@ def test_matrices_of_other_families_are_known(make):
 
 def test_what_is_not_known_keeps_its_name_and_is_said():
     arrays = {"q": np.ones((2, 3)), "rotary_emb.inv_freq": np.ones(2), "query_states": np.ones((2, 3))}
-    found = understood(arrays)
+    found = read_foreign(arrays)
     assert list(found.arrays) == ["Q", "rotary_emb.inv_freq"]
     assert found.notes == ["query_states is left out: Q is there already"]
-    assert understood({"query_key_value": np.ones((2, 12))}).notes == [
+    assert read_foreign({"query_key_value": np.ones((2, 12))}).notes == [
         "query_key_value is left out: --heads N says how many heads share its 3"
     ]
 

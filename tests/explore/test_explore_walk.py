@@ -47,7 +47,7 @@ def test_following_a_weight_back_to_the_embedding():
         (0, ("X", (2, 0))),
         (0, ("embeddings", (2, 0))),
     ]:
-        walk = go.follow(go.chosen(walk, number))
+        walk = go.follow(go.choose_operand(walk, number))
         assert at(walk) == expected
     with pytest.raises(AttnError, match="nothing was read"):
         go.follow(walk)
@@ -60,7 +60,7 @@ def test_following_a_weight_back_to_the_embedding():
 
 
 def test_operands_go_round():
-    assert [go.chosen(WALK, number).operand for number in (0, 1, 2, 3, -1)] == [0, 1, 2, 0, 2]
+    assert [go.choose_operand(WALK, number).operand for number in (0, 1, 2, 3, -1)] == [0, 1, 2, 0, 2]
 
 
 def test_a_step_keeps_the_head_the_query_and_the_key():
@@ -117,13 +117,13 @@ CATS = of_sentence("the cat sat on the mat", heads=2)
     ],
 )
 def test_finding(text, cell):
-    assert at(go.found(CATS, text)) == ("attention_weights", cell)
+    assert at(go.find_token(CATS, text)) == ("attention_weights", cell)
 
 
 @pytest.mark.parametrize("text", ["dog", ",dog", "cat,dog", "", "scores[0,dog,0]", "nothing[0]"])
 def test_what_is_not_found_is_said(text):
     with pytest.raises(AttnError):
-        go.found(CATS, text)
+        go.find_token(CATS, text)
 
 
 # --- what if ---
@@ -152,7 +152,7 @@ def test_an_edit_is_that_of_run(text, edit):
         assert changed.total == difference.size
         assert changed.greatest == np.abs(difference).max()
     assert edited.layer.changed(edit.partition("[")[0]).cells
-    back = remake.undone(edited)
+    back = remake.undo_edit(edited)
     assert back.layer.before is None
     assert all(np.array_equal(back.trace[step], plain[step]) for step in plain)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.api import OF_ARRAYS, chosen
+from attnctl.api import OF_ARRAYS, choose_settings
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import operator
 from attnctl.math.chunks import spans
@@ -54,7 +54,7 @@ def test_any_partition_of_any_variant_gives_the_whole(case, data):
 @settings(max_examples=100, deadline=None)
 @given(case=cases(), data=st.data())
 def test_tiles_of_chunks_are_the_whole(case, data):
-    found = chosen(None, {**case.options, "chunks": data.draw(st.integers(1, 4))}, OF_ARRAYS)
+    found = choose_settings(None, {**case.options, "chunks": data.draw(st.integers(1, 4))}, OF_ARRAYS)
     run = operator.prepare(case.arrays, found, {})
     whole = carry_out(run.derivation, run.given)
     keep = ["chunk_outputs", "chunk_shares", *JOINED]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.api import chosen
+from attnctl.api import choose_settings
 from attnctl.base.errors import AttnError
 from attnctl.formats import write
 from attnctl.inputs.plan import operator
@@ -217,7 +217,7 @@ def test_queries_are_scaled_before_the_product(options, kept, scaled, monkeypatc
         lambda op, s, out=None, own=Scale.apply: shapes.append(s.shape) or own(op, s, out=out),
     )
     arrays = {name: np.random.RandomState(0).randn(2, 6, 5) for name in "QKV"}
-    ready = operator.prepare(arrays, chosen(None, dict(options)), {})
+    ready = operator.prepare(arrays, choose_settings(None, dict(options)), {})
     keep = [*kept, "head_outputs"]
     tiled = execute.carry_out(ready.derivation, ready.given, keep=keep, tile=(4, 3))
     assert {shape[1] == 5 for shape in shapes} == {scaled}

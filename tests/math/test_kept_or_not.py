@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.api import chosen
+from attnctl.api import choose_settings
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import operator
 from attnctl.math.engine import blas
@@ -136,7 +136,7 @@ def runs(draw):
         arrays |= {"Q": np.abs(arrays["Q"]), "K": np.abs(arrays["K"]) * rng.choice([-1, 1], (2, KEYS, 1))}
     extra = draw(st.sampled_from(EXTRAS))
     options = {"dtype": dtype, **draw(st.sampled_from(OPTIONS))}
-    ready = operator.prepare({**arrays, **extra}, chosen(None, options), {})
+    ready = operator.prepare({**arrays, **extra}, choose_settings(None, options), {})
     names = [step.name for step in ready.derivation]
     keep = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     return ready, dtype, keep, draw(st.sampled_from([None, (1, 1), (2, 3), (5, 7)]))

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from attnctl.api import chosen
+from attnctl.api import choose_settings
 from attnctl.inputs.plan import operator
 from attnctl.math.engine import online
 from attnctl.math.engine.compiled import VARIABLE, exp_for
@@ -157,7 +157,7 @@ def test_outputs_do_not_depend_on_what_all_scores_have_in_common(shift, size, dt
             "K": np.concatenate([k, ones], 2),
             "V": v * size,
         }
-        ready = operator.prepare(arrays, chosen(None, {"scale": 0.25, "dtype": dtype}), {})
+        ready = operator.prepare(arrays, choose_settings(None, {"scale": 0.25, "dtype": dtype}), {})
         run = carry_out(ready.derivation, ready.given, dtype, keep=["head_outputs"], tile=(4, 3))
         return run.values["head_outputs"].astype(float) / size
 

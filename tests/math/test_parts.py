@@ -8,7 +8,7 @@ from attention_cases import cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnctl.api import OF_ARRAYS, chosen
+from attnctl.api import OF_ARRAYS, choose_settings
 from attnctl.inputs.plan.operator import prepare
 from attnctl.math.engine.execute import carry_out
 from attnctl.math.ops import Block, Hide, Slope
@@ -20,7 +20,7 @@ SIZES = st.sampled_from([1, 2, 3, 4, 7])
 @settings(max_examples=150, deadline=None)
 @given(case=cases(), tile=st.tuples(SIZES, SIZES), data=st.data())
 def test_any_block_and_any_steps_kept_give_the_same(case, tile, data):
-    run = prepare(case.arrays, chosen(None, dict(case.options), OF_ARRAYS), {})
+    run = prepare(case.arrays, choose_settings(None, dict(case.options), OF_ARRAYS), {})
     expected = case.expected()
     anything = st.sets(st.sampled_from([*expected]), min_size=1)
     keep = data.draw(st.just({"head_outputs"}) | st.just({"attention_weights"}) | anything)

@@ -9,7 +9,7 @@ import pytest
 
 import attnctl
 from attnctl.base.cells import parse, spelling
-from attnctl.cli.complete import begun
+from attnctl.cli.complete import complete_word
 from attnctl.drawing.screen.output import PlainOutput, output_for, print_lines, say
 
 PACKAGE = Path(attnctl.__file__).parent
@@ -77,4 +77,4 @@ def test_addresses_and_completions_hold_what_can_be_printed(token):
     address = f"scores[{spelling(token)},0]"
     assert address.isprintable()
     assert parse(address).parts[0].text == token
-    assert begun([token, "a"], "") == ["a"]
+    assert complete_word([token, "a"], "") == ["a"]

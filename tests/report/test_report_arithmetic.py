@@ -16,7 +16,7 @@ from registry_strategies import examples
 import attnctl
 from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
-from attnctl.inputs.plan.intended import anyones
+from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math.arithmetic import Call, Number, Product, Quotient, Subtraction, Sum
 from attnctl.math.filling import filler, form_of
 from attnctl.math.notation import data as written_out
@@ -44,7 +44,7 @@ def foreign():
     """Anyone's arrays without a word of how they came about."""
     draw = np.random.RandomState(3)
     names = {"Q": (2, 4, 3), "K": (2, 4, 3), "V": (2, 4, 3), "attention_weights": (2, 4, 4)}
-    return anyones({name: draw.standard_normal(size) for name, size in names.items()})
+    return trace_of_arrays({name: draw.standard_normal(size) for name, size in names.items()})
 
 
 EDITED = ("attention_weights[0,love,AI] = 0.5", "Q[1,I,:] = 0")

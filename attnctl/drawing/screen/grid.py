@@ -100,7 +100,7 @@ class Grid:
     def column_width(self, column: int) -> int:
         return max(self.cell_width, cells(self.column_labels[column])) + self.gap
 
-    def laid_out(self, block: Pieces) -> list[Columns]:
+    def lay_out(self, block: Pieces) -> list[Columns]:
         """The columns of a block, ready to be written."""
         out = []
         for piece in block:
@@ -115,7 +115,7 @@ class Grid:
 
     def panel_width(self, captions: Iterable[str], block: Pieces) -> int:
         """The cells between the bars of a matrix: its columns, its caption, its rows left out."""
-        needed = [1, self.margin + sum(columns.edges[-1] for columns in self.laid_out(block))]
+        needed = [1, self.margin + sum(columns.edges[-1] for columns in self.lay_out(block))]
         needed += [cells(caption) + CAPTION_FRAME for caption in captions if caption]
         needed += [cells(self.left_out(piece)) for piece in self.rows if isinstance(piece, LeftOut)]
         return max(needed)
@@ -130,7 +130,7 @@ class Grid:
 
     def frame(self, bands: Sequence[Sequence[TextPanel]], block: Pieces) -> Frame:
         """The matrices of each band side by side, one band below the other, all with these columns."""
-        laid, across = self.laid_out(block), len(bands[0])
+        laid, across = self.lay_out(block), len(bands[0])
         width = self.panel_width([panel.caption for band in bands for panel in band], block)
         labels = [self.label_width + 2] if self.label_width else []
         headings = []

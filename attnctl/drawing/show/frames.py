@@ -144,8 +144,8 @@ def frames(trace: Trace, name: str, screen: Screen, view: View, heads: int) -> F
     )
     grid = Grid(
         screen,
-        row_labels=shortened_labels(sheet.rows, screen, min(LABEL, screen.width // 4)),
-        column_labels=shortened_labels(sheet.columns, screen, COLUMN_LABEL),
+        row_labels=shorten_labels(sheet.rows, screen, min(LABEL, screen.width // 4)),
+        column_labels=shorten_labels(sheet.columns, screen, COLUMN_LABEL),
         format=number_format(sample, view.precision, screen),
         rows=shown,
         kinds=found.kinds,
@@ -165,7 +165,7 @@ def id_frames(trace: Trace, screen: Screen, *, full: bool) -> Generator[Element,
         grid = Grid(
             screen,
             ["id"],
-            shortened_labels(labels, screen, COLUMN_LABEL),
+            shorten_labels(labels, screen, COLUMN_LABEL),
             matrix_format(array),
             (range(1),),
         )
@@ -197,7 +197,7 @@ def number_format(sample: Array, precision: int, screen: Screen) -> NumberFormat
     return matrix_format(sample, precision, ascii_only=screen.ascii_only)
 
 
-def shortened_labels(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
+def shorten_labels(labels: Sequence[str], screen: Screen, width: int) -> list[str]:
     """Labels that leave room for numbers: on a terminal long ones are shortened.
 
     Those that would be the same have their place in front, as `explain` takes it: `4:internat…ion`.

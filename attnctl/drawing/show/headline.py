@@ -48,7 +48,7 @@ def seeds(config: Mapping[str, Any]) -> list[str]:
         return []
     if not isinstance(config.get("weights"), dict):
         return [f"seed {config['seed']}"]
-    drawn = drawn_tensors(config)
+    drawn = seeds_of_tensors(config)
     if len(set(drawn.values())) == 1 and None not in drawn.values():
         return [f"seed {next(iter(drawn.values()))}"]
     weights = {seed for name, seed in drawn.items() if name != EMBEDDINGS}
@@ -57,7 +57,7 @@ def seeds(config: Mapping[str, Any]) -> list[str]:
     return [f"{name} from seed {seed}" for name, seed in drawn.items() if seed is not None]
 
 
-def drawn_tensors(config: Mapping[str, Any]) -> dict[str, int | None]:
+def seeds_of_tensors(config: Mapping[str, Any]) -> dict[str, int | None]:
     """The seed of each tensor of a run on a sentence, None where it was given."""
     weights = config["weights"]
 

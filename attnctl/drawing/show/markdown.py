@@ -18,7 +18,7 @@ from attnctl.drawing.show.sheet import (
     Index,
     Sheet,
     View,
-    checked_heads,
+    count_heads,
     formula_of,
     load_sheet,
     shape_of,
@@ -47,7 +47,7 @@ def write_markdown(
 def trace_lines(trace: Trace, precision: int | None, view: View) -> Iterator[str]:
     """The headings, sentences and tables of one trace."""
     steps = steps_of(trace, view)
-    heads = checked_heads(trace, view.heads)
+    heads = count_heads(trace, view.heads)
     yield f"# {inline(visible(trace.sentence or 'attention'))}"
     if said := facts(trace):
         yield from ("", ", ".join(inline(visible(fact)) for fact in said))

@@ -40,12 +40,12 @@ def marks(trace: Trace, name: str, sample: Array, screen: Screen) -> Marks:
     """The marks of a step; `sample` holds every number that will be shown."""
     array, op = trace[name], trace.steps[name].op
     if array.dtype == bool:
-        return seen(array, screen)
+        return mark_seen(array, screen)
     blank = trace.header.get("blank")
     if isinstance(blank, list) and name in blank and np.isnan(array).any():
         return mark_blanks(array)
     if isinstance(op, Hide):
-        return hidden(trace, name, op, screen)
+        return mark_hidden(trace, name, op, screen)
     if name != WEIGHTS:
         return Marks()
     blind = trace.header.get("empty_rows")
@@ -70,7 +70,7 @@ def mark_blanks(array: Array) -> Marks:
     return Marks((NUMBER, CellStyle(BOX, "aside")), codes)
 
 
-def seen(array: Array, screen: Screen) -> Marks:
+def mark_seen(array: Array, screen: Screen) -> Marks:
     """`see` where a query may attend to a key."""
     dot = "." if screen.ascii_only else "·"
 
@@ -97,7 +97,7 @@ def shade_weights(array: Array, sample: Array) -> Marks:
     return Marks((NUMBER, *heat), codes)
 
 
-def hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
+def mark_hidden(trace: Trace, name: str, op: Hide, screen: Screen) -> Marks:
     """The name of the first rule that hid a score, or `mask`, in its place."""
     array, inputs = trace[name], trace.steps[name].inputs[1:]
     kept = [trace.arrays[each] for each in inputs if each in trace.arrays]

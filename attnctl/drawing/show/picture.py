@@ -14,7 +14,7 @@ from attnctl.drawing.pictures.draw import draw
 from attnctl.drawing.pictures.plot import Figure, Panel, Plot
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.sheet import View, checked_heads, formula_of, load_sheet, shape_of, sheet_of
+from attnctl.drawing.show.sheet import View, count_heads, formula_of, load_sheet, shape_of, sheet_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in
 
@@ -100,7 +100,7 @@ def steps_of(trace: Trace, view: View) -> list[str]:
 
 def plots_of(trace: Trace, view: View) -> list[Plot]:
     """A plot for each step of one trace."""
-    heads = checked_heads(trace, view.heads)
+    heads = count_heads(trace, view.heads)
     return [plot_of(load_sheet(trace, name), name, heads, view) for name in steps_of(trace, view)]
 
 
@@ -158,7 +158,7 @@ def grid(layers: Sequence[Trace], name: str, view: View) -> Plot:
     """
     plots = []
     for trace in layers:
-        heads = checked_heads(trace, view.heads)
+        heads = count_heads(trace, view.heads)
         trace.select([name])
         plots.append(whole_plot(load_sheet(trace, name), name, heads, view))
     across = len(plots[0].panels)

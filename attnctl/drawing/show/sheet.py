@@ -75,7 +75,7 @@ def heads_of(trace: Trace) -> int:
     return trace[own[0]].shape[axes[own[0]].index("head")] if own else 0
 
 
-def checked_heads(trace: Trace, heads: Sequence[int] | None) -> int:
+def count_heads(trace: Trace, heads: Sequence[int] | None) -> int:
     """Count the heads of a trace. Raises AttnError naming each of `heads` that is not there."""
     total = heads_of(trace)
     there = f"heads 0 to {total - 1}" if total > 1 else "head 0 only" if total else "none"
@@ -90,7 +90,7 @@ def sheet_of(
     """The matrices of a step, of these heads only (None: all `total`)."""
     array, axes = trace[name], trace.steps[name].axes
     chosen = tuple(
-        range(size) if axis != "head" or heads is None else shared_places(heads, size, total)
+        range(size) if axis != "head" or heads is None else place_heads(heads, size, total)
         for axis, size in zip(axes, array.shape, strict=True)
     )
 
@@ -121,7 +121,7 @@ def sheet_of(
     return Sheet(narrowed, indices, captions, labels(row_axis), columns, axes[-1], ask)
 
 
-def shared_places(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:
+def place_heads(heads: Sequence[int], size: int, total: int) -> tuple[int, ...]:
     """The places of these heads along an axis of `size`, on which neighbouring heads share a place."""
     return tuple(dict.fromkeys(head * size // total for head in heads))
 

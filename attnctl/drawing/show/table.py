@@ -14,7 +14,7 @@ from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.terminal import renderable, styles_of
 from attnctl.drawing.screen.text import cells
 from attnctl.drawing.show.frames import step_lines
-from attnctl.drawing.show.sheet import View, checked_heads, load_sheet
+from attnctl.drawing.show.sheet import View, count_heads, load_sheet
 
 
 class StepTable(JupyterMixin):
@@ -26,7 +26,7 @@ class StepTable(JupyterMixin):
 
     def __init__(self, trace: Trace, step: str, view: View) -> None:
         (self.step,) = trace.select([step]).steps.values()
-        self.heads = checked_heads(trace, view.heads)
+        self.heads = count_heads(trace, view.heads)
         self.trace, self.view = load_sheet(trace, step), view
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -10,7 +10,7 @@ from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, scr
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.frames import id_frames, step_lines
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.sheet import View, checked_heads, load_sheet, steps_of
+from attnctl.drawing.show.sheet import View, count_heads, load_sheet, steps_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import TABLE, WEIGHTS, result_in
 from attnctl.math.ops.base import AddAll
@@ -43,7 +43,7 @@ def lines_of_all(traces: Iterable[Trace], screen: Screen, view: View) -> Iterato
 def trace_lines(trace: Trace, screen: Screen, view: View) -> Iterator[Element]:
     """The lines of `show`."""
     chosen = steps_of(trace, view)
-    heads = checked_heads(trace, view.heads)
+    heads = count_heads(trace, view.heads)
     asked = view.steps is not None or view.full or view.heat or view.brief
     draw = first_screen if screen.fits and len(chosen) > 1 and not asked else column
     whole = yield from draw(trace, chosen, screen, view, heads)

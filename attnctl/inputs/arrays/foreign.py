@@ -191,7 +191,7 @@ class Understood:
     """What was left out, and why."""
 
 
-def understood(
+def read_foreign(
     found: Mapping[str, Array],
     layer: int | None = None,
     heads: int | None = None,
@@ -232,9 +232,9 @@ def with_gradients(
     found: Mapping[str, Array], back: Mapping[str, str], layer: int | None, *heads: int | None
 ) -> Understood:
     """The arrays under our names, those of the backward pass by what they are gradients by."""
-    out = understood({name: found[name] for name in found if name not in back}, layer, *heads)
+    out = read_foreign({name: found[name] for name in found if name not in back}, layer, *heads)
     theirs = {forward: name for name, forward in back.items()}
-    gone = understood({forward: found[name] for forward, name in theirs.items()}, layer, *heads)
+    gone = read_foreign({forward: found[name] for forward, name in theirs.items()}, layer, *heads)
     for name, array in gone.arrays.items():
         known = gradient_of(name) in TABLE
         out.arrays[gradient_of(name) if known else theirs.get(name, name)] = array

@@ -23,7 +23,7 @@ from attnctl.base.values import (
     read_switch,
     read_word,
     refuse,
-    shown,
+    show,
     whole,
 )
 
@@ -38,7 +38,7 @@ MINUS_INFINITY = ("-.inf", "-.Inf", "-.INF", "-inf", "-Infinity")
 def read_vector(value: Any) -> Row:
     """A list of finite numbers."""
     if not isinstance(value, list):
-        raise BadValueError(f"{shown(value)} is not a list of numbers; write one like [0.1, 0.2]")
+        raise BadValueError(f"{show(value)} is not a list of numbers; write one like [0.1, 0.2]")
     return quick_row(value) or each(value, read_real)
 
 
@@ -60,7 +60,7 @@ def matrix_of(read_row: Callable[[Any], Row], cell: Json) -> Reader:
 
     def read(value: Any) -> list[Row]:
         if not isinstance(value, list):
-            raise BadValueError(f"{shown(value)} is not a matrix; write its rows, like [[1, 0], [0, 1]]")
+            raise BadValueError(f"{show(value)} is not a matrix; write its rows, like [[1, 0], [0, 1]]")
         rows = each(value, read_row)
         same_length(dict(enumerate(rows)))
         return rows
@@ -73,7 +73,7 @@ def same_length(rows: dict[Any, Row]) -> None:
     """Raise BadValueError naming every row that is not as long as the first."""
     first = next(iter(rows), None)
     refuse(
-        ((place,), f"a row of {len(row)}, but row {shown(first)} has {len(rows[first])}; make them as long")
+        ((place,), f"a row of {len(row)}, but row {show(first)} has {len(rows[first])}; make them as long")
         for place, row in rows.items()
         if len(row) != len(rows[first])
     )
@@ -92,7 +92,7 @@ def row_of(read_cell: Callable[[Any], float]) -> Callable[[Any], Row]:
 
     def read(value: Any) -> Row:
         if not isinstance(value, list):
-            raise BadValueError(f"{shown(value)} is not a list of numbers; write one like [1, 0]")
+            raise BadValueError(f"{show(value)} is not a list of numbers; write one like [1, 0]")
         return each(value, read_cell)
 
     return read
@@ -107,7 +107,7 @@ def may_attend(value: Any) -> int:
             continue
         if number in (0, 1):
             return int(number)
-    raise BadValueError(f"{shown(value)} is neither 0 nor 1; 1 (or true) may attend, 0 (or false) may not")
+    raise BadValueError(f"{show(value)} is neither 0 nor 1; 1 (or true) may attend, 0 (or false) may not")
 
 
 def read_bias_cell(value: Any) -> float:
@@ -123,7 +123,7 @@ def read_vocabulary(value: Any) -> tuple[str, ...]:
         case list():
             tokens = each(value, read_token)
             refuse(
-                ((i,), f"{shown(a)} again, after entry {first}; a token has one id")
+                ((i,), f"{show(a)} again, after entry {first}; a token has one id")
                 for i, a, first in repeats(enumerate(tokens))
             )
             return tuple(tokens)
@@ -137,12 +137,12 @@ def read_vocabulary(value: Any) -> tuple[str, ...]:
                 if i > last
             )
             refuse(
-                ((a,), f"id {i} again, after {shown(first)}; a token has an id of its own")
+                ((a,), f"id {i} again, after {show(first)}; a token has an id of its own")
                 for a, i, first in repeats(ids.items())
             )
             return tuple(sorted(ids, key=ids.__getitem__))
     raise BadValueError(
-        f"{shown(value)} is not a vocabulary; write [I, love, AI] or {{I: 0, love: 1, AI: 2}}"
+        f"{show(value)} is not a vocabulary; write [I, love, AI] or {{I: 0, love: 1, AI: 2}}"
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace
 from attnctl.inputs.arrays.facts import rotary, unmeant_cache, written_masks
-from attnctl.inputs.arrays.foreign import understood
+from attnctl.inputs.arrays.foreign import read_foreign
 from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
 from attnctl.inputs.arrays.sums import in_base_e, with_empty_rows
 from attnctl.inputs.config.rules import SETTABLE
@@ -64,7 +64,7 @@ def read_intent(trace: Trace) -> Intent:
     return Intent(trace, {**sizes, "query": sizes.get("query", sizes.get("token", 0))}, trace.derivation)
 
 
-def anyones(arrays: Mapping[str, Any]) -> Trace:
+def trace_of_arrays(arrays: Mapping[str, Any]) -> Trace:
     """Arrays of no file as a trace that says nothing of how they came about."""
     found = {name: as_array(name, array) for name, array in arrays.items()}
     return Trace({name: foreign_step(name, array) for name, array in found.items()}, found)
@@ -83,7 +83,7 @@ def under_our_names(trace: Trace, settings: Settings | None = None, layer: int |
             )
         return trace
     heads = (settings.heads, settings.kv_heads) if settings else (None, None)
-    found = understood(trace, layer, *heads)
+    found = read_foreign(trace, layer, *heads)
     names = [name for name in TABLE if name in found.arrays]
     names += [name for name in found.arrays if name not in TABLE]
     steps = {name: foreign_step(name, found.arrays[name]) for name in names}

@@ -136,7 +136,7 @@ def variant(
 
     Sinusoidal positions are those of the embeddings among the arrays.
     """
-    raise_all(uncovered(asked, facts.keys))
+    raise_all(chunk_misfits(asked, facts.keys))
     x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
     return Variant(
         given={name: how for name, (_, how) in named.items()},
@@ -153,7 +153,7 @@ def variant(
     )
 
 
-def uncovered(asked: Settings, keys: int) -> Iterator[str]:
+def chunk_misfits(asked: Settings, keys: int) -> Iterator[str]:
     """Ranges of chunks that are not those of all keys, a cache's among them."""
     if isinstance(asked.chunks, tuple) and (last := asked.chunks[-1][1]) != keys:
         place = asked.where(("chunks",))

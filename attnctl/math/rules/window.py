@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import Flag, Setting
-from attnctl.base.values import BadValueError, Json, Plain, Reader, each, is_unlimited, shown, whole
+from attnctl.base.values import BadValueError, Json, Plain, Reader, each, is_unlimited, show, whole
 from attnctl.math.rules.base import Mask, Positions, Span, VisibilityRule, within
 
 FAR = 2**53
@@ -38,7 +38,7 @@ def ends_of_text(text: str) -> Any:
     """'3,0' -> ['3', '0'], as a config has it; '3' -> '3'."""
     ends = [Plain(part.strip()) for part in text.split(",")]
     if len(ends) > 2 or not all(ends):
-        raise BadValueError(f"{shown(Plain(text))} is not L or L,R; write whole numbers or inf, like 3,0")
+        raise BadValueError(f"{show(Plain(text))} is not L or L,R; write whole numbers or inf, like 3,0")
     return ends if len(ends) == 2 else ends[0]
 
 

@@ -13,7 +13,7 @@ from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.show.headline import facts
-from attnctl.inputs.plan.intended import anyones
+from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.examples import PlantedRun, carry_out_example
 from attnctl.mistakes.mistake import Mistake
@@ -70,7 +70,7 @@ def judge(example: PlantedRun) -> Report:
     if not example.by_arrays:
         return check(example.wrong)
     beside = {name: each for name, each in example.given.items() if name == "key_lengths"}
-    return check(anyones({**beside, **dict(example.wrong.items())}), example.meant)
+    return check(trace_of_arrays({**beside, **dict(example.wrong.items())}), example.meant)
 
 
 def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:

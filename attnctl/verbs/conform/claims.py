@@ -24,7 +24,7 @@ from typing import Any
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input
-from attnctl.base.values import SWITCH, BadValueError, Path, json_path, shown
+from attnctl.base.values import SWITCH, BadValueError, Path, json_path, show
 from attnctl.base.words import suggest
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.settings import Settings
@@ -171,7 +171,7 @@ def xfail_problems(data: Any) -> Problems:
 
 def unknown_claim(place: Path, name: Any, known: Sequence[str]) -> Problems:
     if not isinstance(name, str) or name not in known:
-        yield place, f"{shown(name)} is not known; {suggest(str(name), known)}"
+        yield place, f"{show(name)} is not known; {suggest(str(name), known)}"
 
 
 def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnctl.base.setting import ATTENTION, Flag, Form, Setting
-from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, shown, words
+from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, show, words
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.math.chunks import CHUNKS
@@ -27,7 +27,7 @@ def read_layout(value: Any) -> str:
     """The axes of Q, K and V, and those of the output where they are others: bhnd, bhnd:bnhd."""
     parts = value.split(":") if isinstance(value, str) else [value]
     if len(parts) > 2:
-        raise BadValueError(f"{shown(value)} is not IN or IN:OUT; write axes like bhnd, or bhnd:bnhd")
+        raise BadValueError(f"{show(value)} is not IN or IN:OUT; write axes like bhnd, or bhnd:bnhd")
     return ":".join(map(words(*AXES), parts))
 
 

@@ -140,7 +140,7 @@ SEAL_DIGITS = 32
 
 def seal_exercise(exercise: Exercise, key: bytes) -> Exercise:
     trace = exercise.trace
-    header = {**trace.header, "seal": seal(trace.header, given(trace, exercise.blank), key)}
+    header = {**trace.header, "seal": seal(trace.header, given_steps(trace, exercise.blank), key)}
     return replace(exercise, trace=Trace(trace.steps, trace.arrays, header))
 
 
@@ -149,10 +149,10 @@ def is_sealed(trace: Trace, key: bytes | None) -> bool:
     told, blank = trace.header.get("seal"), trace.header.get("blank")
     if key is None or not isinstance(told, str) or not isinstance(blank, list):
         return False
-    return hmac.compare_digest(told.encode(), seal(trace.header, given(trace, blank), key).encode())
+    return hmac.compare_digest(told.encode(), seal(trace.header, given_steps(trace, blank), key).encode())
 
 
-def given(trace: Trace, blank: tuple[str, ...] | list[Any]) -> dict[str, Array]:
+def given_steps(trace: Trace, blank: tuple[str, ...] | list[Any]) -> dict[str, Array]:
     """The steps that are not to be filled in."""
     return {name: np.asarray(trace[name]) for name in sorted(trace) if name not in blank}
 

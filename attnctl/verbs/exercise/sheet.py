@@ -78,13 +78,13 @@ class SheetTable(NamedTuple):
 
 def require_few(exercise: Exercise) -> None:
     """Raise AttnError where a sheet would hold more numbers than a person reads."""
-    count = sum(exercise.trace[name].size for name in shown(exercise))
+    count = sum(exercise.trace[name].size for name in steps_with_tables(exercise))
     if count > MOST_NUMBERS:
         most = f"a sheet for people holds {MOST_NUMBERS:,}"
         raise AttnError(f"{count:,} numbers: {most}; make the run smaller, or write .json")
 
 
-def shown(exercise: Exercise) -> list[str]:
+def steps_with_tables(exercise: Exercise) -> list[str]:
     """The steps that have tables: a given copy of the step before it has none."""
     trace = exercise.trace
     return [
@@ -143,13 +143,13 @@ def name_of(step: Step) -> str:
     return "" if formula_of(step).startswith(f"{step.name} ") else f"{step.name}: "
 
 
-def said_alone(exercise: Exercise) -> set[str]:
+def steps_without_tables(exercise: Exercise) -> set[str]:
     """The steps that have a formula and no table: what a later blank follows from, and given copies."""
     needed: set[str] = set()
     for step in reversed(exercise.steps):
         if step.name in exercise.blank or step.name in needed:
             needed.update(step.inputs)
-    return needed - set(shown(exercise))
+    return needed - set(steps_with_tables(exercise))
 
 
 # --- Markdown ---
@@ -163,7 +163,7 @@ def write_markdown(exercises: Sequence[Exercise], stream: TextIO) -> None:
 
 
 def markdown_lines(exercise: Exercise) -> Iterator[str]:
-    trace, way, tables = exercise.trace, said_alone(exercise), set(shown(exercise))
+    trace, way, tables = exercise.trace, steps_without_tables(exercise), set(steps_with_tables(exercise))
     yield from (f"# {inline(title_of(exercise))}", "", ", ".join(map(inline, facts(trace))), "")
     name = f"**{inline(visible(exercise.student))}**" if exercise.student else BOX * 5
     yield from (f"Name: {name}", "", f"**{task_of(exercise)}**", "")
@@ -215,7 +215,7 @@ def article(exercise: Exercise, *, typed: bool) -> str:
 
 
 def article_lines(exercise: Exercise, *, typed: bool) -> Iterator[str]:
-    way, tables = said_alone(exercise), set(shown(exercise))
+    way, tables = steps_without_tables(exercise), set(steps_with_tables(exercise))
     yield f"<h1>{escape(title_of(exercise))}</h1>"
     yield f'<p class="facts">{escape(" · ".join(map(visible, facts(exercise.trace))))}</p>'
     yield f'<p class="who">Name {name_box(exercise, typed=typed)}</p>'

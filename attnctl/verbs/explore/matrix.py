@@ -13,7 +13,7 @@ from attnctl.drawing.screen.heat import levels_of
 from attnctl.drawing.screen.numbers import NumberFormat, matrix_format
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, distinct, pad_left, pad_right
-from attnctl.drawing.show.frames import shortened_labels
+from attnctl.drawing.show.frames import shorten_labels
 from attnctl.drawing.show.marks import Marks, marks
 from attnctl.math import Array, Cell
 from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS
@@ -70,7 +70,7 @@ class Matrix:
         if tokens is None:
             return [str(place) for place in range(self.trace[self.step].shape[axis])]
         whole = distinct(map(self.screen.token, tokens))
-        return shortened_labels(whole, self.screen, width)
+        return shorten_labels(whole, self.screen, width)
 
     @cached_property
     def row_labels(self) -> list[str]:
@@ -140,7 +140,7 @@ class Matrix:
         width = cell - 2
         values = self.shown(mode)[row, columns.start : columns.stop].tolist()
         form, kinds = self.format(mode), self.kinds_of(mode, row, columns)
-        changed = self.changed(row, columns)
+        changed = self.mark_changed(row, columns)
         out: list[Line] = []
         for value, kind, moved in zip(values, kinds, changed, strict=True):
             text = form(value) if kind.word is None else kind.word
@@ -148,8 +148,8 @@ class Matrix:
             out.append([(f" {pad_left(text, width)} ", style)])
         return out
 
-    def changed(self, row: int, columns: range) -> list[bool]:
-        """Which of these cells the edits changed."""
+    def mark_changed(self, row: int, columns: range) -> list[bool]:
+        """True for each of these cells that the edits changed."""
         if self.difference is None:
             return [False] * len(columns)
         return [bool(each) for each in self.difference[row, columns.start : columns.stop].tolist()]

@@ -14,7 +14,7 @@ from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.rules import RULES, Padding, Rule
 from attnctl.verbs.explore.source import Made, OfFile, TracedLayer, TraceSource, again
-from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, ExplorerState, Place, begun, carry_place
+from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, ExplorerState, Place, begin, carry_place
 
 
 def begin_walk(source: TraceSource) -> ExplorerState:
@@ -24,23 +24,23 @@ def begin_walk(source: TraceSource) -> ExplorerState:
             TracedLayer(trace, meant=source.meant, words=source.words_of(at))
             for at, trace in enumerate(source.traces)
         ]
-        return begun(tuple(layers))
+        return begin(tuple(layers))
     before = source.run(without_edits(source.settings))
     now = source.run(source.settings) if source.settings.edits else before
-    return begun(laid_out(now, Made(source, source.settings), before))
+    return begin(lay_out(now, Made(source, source.settings), before))
 
 
 def without_edits(settings: Settings) -> Settings:
     return settings.with_(edits=(), renormalize=False)
 
 
-def laid_out(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> tuple[TracedLayer, ...]:
+def lay_out(now: Sequence[Trace], made: Made, before: Sequence[Trace]) -> tuple[TracedLayer, ...]:
     """A layer for each trace, beside what it was before the edits."""
     olds = before if made.settings.edits else [None] * len(now)
     return tuple(TracedLayer(trace, made, old) for trace, old in zip(now, olds, strict=True))
 
 
-def made_by(layer: TracedLayer) -> Made:
+def origin_of(layer: TracedLayer) -> Made:
     """The settings that made a trace; for one of a file, those that carry it out again.
 
     Raises AttnError with the reason where nothing does.
@@ -57,7 +57,7 @@ def run_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     An edit of a layer of a model flows into those after it. Raises AttnError where the settings
     have no meaning, and for edits in two layers.
     """
-    how, at = made_by(walk.layer), walk.place.layer
+    how, at = origin_of(walk.layer), walk.place.layer
     first = how.edited_in if how.settings.edits else at
     settings = how.settings.with_(**changes)
     if first != at and len(settings.edits) > len(how.settings.edits):
@@ -69,12 +69,12 @@ def run_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     else:
         before = how.source.run(without_edits(settings), place)
     now = how.source.run(settings, place) if settings.edits else before
-    layers = laid_out(now, Made(how.source, settings, first), before)
+    layers = lay_out(now, Made(how.source, settings, first), before)
     whole = (*walk.layers[:first], *layers, *walk.layers[first + len(layers) :])
-    return standing(replace(walk, layers=whole), walk)
+    return keep_place(replace(walk, layers=whole), walk)
 
 
-def standing(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
+def keep_place(walk: ExplorerState, before: ExplorerState) -> ExplorerState:
     """The walk at its places in the new traces: where a step is gone, at the one before it."""
 
     def restore(place: Place) -> Place:
@@ -99,7 +99,7 @@ def add_edit(walk: ExplorerState, text: str) -> ExplorerState:
 
     Raises AttnError where the text spells none, or it does not fit.
     """
-    how = made_by(walk.layer)
+    how = origin_of(walk.layer)
     return run_again(walk, edits=(*how.settings.edits, edit_of(walk, text.strip())))
 
 
@@ -118,7 +118,7 @@ def here(walk: ExplorerState) -> str:
     return spell_cell(walk.trace, walk.step, walk.place.cell)
 
 
-def undone(walk: ExplorerState) -> ExplorerState:
+def undo_edit(walk: ExplorerState) -> ExplorerState:
     """Without the last edit. Raises AttnError where there is none."""
     edits = walk.layer.edits
     if not edits:
@@ -131,7 +131,7 @@ def undone(walk: ExplorerState) -> ExplorerState:
 
 def seed_of(walk: ExplorerState) -> int:
     """The seed. Raises AttnError where nothing was drawn."""
-    how = made_by(walk.layer)
+    how = origin_of(walk.layer)
     if how.source.no_seed:
         raise AttnError(how.source.no_seed)
     return how.settings.seed
@@ -163,7 +163,7 @@ class RuleSwitch(NamedTuple):
 
 def rules_of(walk: ExplorerState) -> list[RuleSwitch]:
     """The rules that may be switched on and off. Raises AttnError where the run cannot be made again."""
-    how = made_by(walk.layer)
+    how = origin_of(walk.layer)
     if how.source.no_rules:
         raise AttnError(how.source.no_rules)
     now = {type(rule): rule for rule in how.settings.rules}
@@ -174,11 +174,11 @@ def rules_of(walk: ExplorerState) -> list[RuleSwitch]:
             continue  # only [PAD] tokens or lengths say what it hides
         example = kind.of(setting.reader(True if setting.switch else setting.example))
         rule = now.get(kind) or usual.get(kind) or example
-        choices.append(RuleSwitch(rule, written(rule), kind in now))
+        choices.append(RuleSwitch(rule, write_rule(rule), kind in now))
     return choices
 
 
-def written(rule: Rule) -> str:
+def write_rule(rule: Rule) -> str:
     """A rule as a person reads it: causal, window 3,0."""
     match rule.plain():
         case str(name):
@@ -197,7 +197,7 @@ def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
     choices = {each.rule.name: each for each in rules_of(walk)}
     if name not in choices:
         raise AttnError(f"no rule {quote(name)}; there are {', '.join(choices)}")
-    rules = made_by(walk.layer).settings.rules
+    rules = origin_of(walk.layer).settings.rules
     choice = choices[name]
     if choice.on:
         return run_again(walk, rules=tuple(rule for rule in rules if rule.name != name))

@@ -104,7 +104,7 @@ class ExplorerState:
         return tuple(dict.fromkeys((*shown, *found.inputs)))
 
 
-def begun(layers: tuple[TracedLayer, ...]) -> ExplorerState:
+def begin(layers: tuple[TracedLayer, ...]) -> ExplorerState:
     """A walk that begins at the attention weights, or at the last step where there are none."""
     steps = layers[0].steps
     step = WEIGHTS if WEIGHTS in steps else steps[-1]
@@ -197,14 +197,14 @@ def to_layer(walk: ExplorerState, by: int) -> ExplorerState:
         raise AttnError("there is one trace; a model gives one a layer (--model DIR --layer all)")
     at = (walk.place.layer + by) % len(walk.layers)
     other = walk.layers[at]
-    step = walk.step if walk.step in other.steps else begun((other,)).step
+    step = walk.step if walk.step in other.steps else begin((other,)).step
     return jump(walk, Place(at, step, carry_place(walk, other.trace, step)))
 
 
 # --- operands ---
 
 
-def chosen(walk: ExplorerState, number: int) -> ExplorerState:
+def choose_operand(walk: ExplorerState, number: int) -> ExplorerState:
     """With another operand chosen, by its number from 0; they go round.
 
     Raises AttnError where there are none.
@@ -232,7 +232,7 @@ def no_operand(walk: ExplorerState) -> str:
 # --- finding ---
 
 
-def found(walk: ExplorerState, text: str) -> ExplorerState:
+def find_token(walk: ExplorerState, text: str) -> ExplorerState:
     """The next row whose token holds this text, else column; `,text` looks along columns alone.
 
     A whole address goes to its cell. Raises AttnError where nothing is found.
@@ -272,7 +272,7 @@ def search_label(walk: ExplorerState, text: str, axis: int) -> ExplorerState:
 # --- what is shown ---
 
 
-def shown(walk: ExplorerState, mode: str) -> ExplorerState:
+def show_mode(walk: ExplorerState, mode: str) -> ExplorerState:
     """With numbers, shades or differences in the cells; the same again is numbers.
 
     Raises AttnError for differences where nothing was edited.

@@ -13,7 +13,7 @@ from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.headline import headline
-from attnctl.drawing.show.sheet import View, checked_heads
+from attnctl.drawing.show.sheet import View, count_heads
 from attnctl.verbs.learn.grade import AnswerVerdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.mistakes import as_array
@@ -93,7 +93,7 @@ def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Ele
     if trace.sentence is not None:
         yield from headline(trace, narrow_screen(screen))
         yield []
-    heads = checked_heads(trace, None)
+    heads = count_heads(trace, None)
     for name in lesson.show:
         yield from step_lines(trace, trace.select([name]).steps[name], screen, View(), heads)
         yield []

@@ -280,7 +280,7 @@ class Explorer(App[None]):
         """To the cell of the chosen operand, or of the one that was clicked."""
 
         def follow(walk: ExplorerState) -> ExplorerState:
-            return go.follow(walk if number is None else go.chosen(walk, number))
+            return go.follow(walk if number is None else go.choose_operand(walk, number))
 
         self.attempt(follow)
 
@@ -290,7 +290,7 @@ class Explorer(App[None]):
 
     def action_operand(self, by: int) -> None:
         """Choose the next operand."""
-        self.attempt(lambda walk: go.chosen(walk, walk.operand + by))
+        self.attempt(lambda walk: go.choose_operand(walk, walk.operand + by))
 
     def action_focus_next(self) -> None:
         """Tab, which a screen of Textual's binds before its app can."""
@@ -305,7 +305,7 @@ class Explorer(App[None]):
         if number > len(self.walk.operands) > 0:
             self.say(f"there are {len(self.walk.operands)} operands")
         else:
-            self.attempt(lambda walk: go.chosen(walk, number - 1))
+            self.attempt(lambda walk: go.choose_operand(walk, number - 1))
 
     def action_step(self, by: int) -> None:
         self.attempt(lambda walk: go.go_step(walk, by))
@@ -325,11 +325,11 @@ class Explorer(App[None]):
 
     def action_mode(self, mode: str) -> None:
         """Numbers, shades or differences."""
-        self.attempt(lambda walk: go.shown(walk, mode))
+        self.attempt(lambda walk: go.show_mode(walk, mode))
 
     def action_undo(self) -> None:
         """Take the last edit back."""
-        self.attempt(remake.undone)
+        self.attempt(remake.undo_edit)
 
     def action_scroll(self, by: int) -> None:
         """Scroll the arithmetic."""
@@ -343,7 +343,7 @@ class Explorer(App[None]):
         value = ""
         try:
             if what == "edit":
-                remake.made_by(walk.layer)
+                remake.origin_of(walk.layer)
             if what == "seed":
                 value = str(remake.seed_of(walk) + 1)
         except AttnError as error:
@@ -365,7 +365,7 @@ class Explorer(App[None]):
         text, asked = event.value, self.asked
         self.action_dismiss()
         answer: dict[str, Step] = {
-            "find": lambda walk: go.found(walk, text.strip()),
+            "find": lambda walk: go.find_token(walk, text.strip()),
             "edit": lambda walk: remake.add_edit(walk, text),
             "seed": lambda walk: remake.with_seed(walk, text),
         }
