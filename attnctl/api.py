@@ -384,12 +384,12 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
     and `xfail` are YAML files. Failing cases are saved in the folder `save`, where one is given. With
     `backward` gradients are judged, too: those of torch or jax, of a target that takes d_output by name
     and returns (dq, dk, dv), or of another such function that `backward` names. With `merge` it is held
-    to the merge of two parts, (o1, L1, o2, L2) -> (o, L). Raises AttnError where the function cannot be
-    called, and for names that there are not.
+    to the merge of two parts, (o1, L1, o2, L2) -> (o, L), in base 2 where it `returns` logsumexp2. Raises
+    AttnError where the function cannot be called, and for names that there are not.
     """
     from attnctl.verbs.conform.claims import make_request
     from attnctl.verbs.conform.declared import ALWAYS_FORM, ARRAYS
-    from attnctl.verbs.conform.merge import hold_merge
+    from attnctl.verbs.conform.merge import RETURNS, hold_merge
     from attnctl.verbs.conform.run import run as run_suite
     from attnctl.verbs.conform.target import make_target
 
@@ -400,10 +400,11 @@ def conform(  # noqa: PLR0913  (how a function may be called, and what is run)
         "mask_shape": mask_shape,
     }
     if merge:
-        more: dict[str, Any] = {"always": always, "like": like, "names": names, "returns": returns}
+        more: dict[str, Any] = {"always": always, "like": like, "names": names}
         more |= {"claims": claims, "xfail": xfail, "save": save, "backward": backward}
         raise_all(f"{name}: a merge of two parts has none" for name, each in (said | more).items() if each)
-        return hold_merge(*make_target(target, framework, device, timeout), dtypes, features, quick=quick)
+        made, name = make_target(target, framework, device, timeout)
+        return hold_merge(made, name, dtypes, features, returns=returns or RETURNS[0], quick=quick)
     given = read_options(said, {name: each.reader for name, each in ARRAYS.items()})
     on = read_options(always or {}, {name: each.reader for name, each in ALWAYS_FORM.keys.items()})
     wanted = make_request(

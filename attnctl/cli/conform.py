@@ -164,7 +164,8 @@ def conform(
     say deterministic: true.
 
     With --merge the function merges two parts of attention, as split keys and rings do: outputs, and
-    natural log-sum-exps in float32 at least, (o1, L1, o2, L2) -> (o, L), in the axes that it takes.
+    log-sum-exps in float32 at least, (o1, L1, o2, L2) -> (o, L), or (o, L) with the parts on an axis of
+    their own, in the axes that it takes; --returns output,logsumexp2 says that they are in base 2.
 
     A command reads Q, K and V, each (batch, head, n, d), from the file {in} and writes its output to
     {out}: .npz, or with {in.safetensors} and {out.safetensors} that. What else its file is to hold
@@ -216,7 +217,18 @@ def conclude(found: Conformance, report: ReportOptions, files: Sequence[str], *,
     return Exit.of(found.agrees)
 
 
-OF_MERGE = {"merge", "framework", "device", "timeout", "quick", "feature", "dtype", "junit", "json"}
+OF_MERGE = {
+    "merge",
+    "returns",
+    "framework",
+    "device",
+    "timeout",
+    "quick",
+    "feature",
+    "dtype",
+    "junit",
+    "json",
+}
 """The options that go with --merge."""
 
 
@@ -225,7 +237,7 @@ def run_merge(
 ) -> Conformance:
     """Hold a function to the merge of two parts. Raises AttnError for options that say nothing there."""
     from attnctl.cli.progress import progress
-    from attnctl.verbs.conform.merge import hold_merge
+    from attnctl.verbs.conform.merge import RETURNS, hold_merge
     from attnctl.verbs.conform.target import make_target
 
     said = {**how._asdict(), **what._asdict(), **report._asdict(), **given}
@@ -238,7 +250,9 @@ def run_merge(
         raise AttnError("--merge: a command cannot be called so; give module:function or file.py:function")
     made, name = make_target(target_words(target), how.framework or "numpy", how.device, how.timeout)
     with progress("cases"):
-        return hold_merge(made, name, what.dtype or (), what.feature or (), quick=what.quick)
+        returns = how.returns or ",".join(RETURNS[0])
+        only, dtypes = what.feature or (), what.dtype or ()
+        return hold_merge(made, name, dtypes, only, returns=returns.split(","), quick=what.quick)
 
 
 def take_backward(target: list[str] | None, how: TargetOptions) -> tuple[list[str] | None, TargetOptions]:

@@ -83,3 +83,43 @@ def spoils(o1, L1, o2, L2):
 
 def three(a, b, c):
     return a, b, c
+
+
+def into_buffers(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse=None):
+    """Serving code: the output comes first, and is written to."""
+    output[...], total = right(prefix_output, prefix_lse, suffix_output, suffix_lse)
+    if output_lse is not None:
+        output_lse[...] = total
+
+
+def of_ring(out, lse, block_out, block_lse):
+    """(batch, query, head, d) beside (…, 1), and the new block's by head; float32 inside."""
+    total = np.logaddexp(lse, block_lse.swapaxes(1, 2)[..., None]).astype(np.float32)
+    safe = np.where(np.isneginf(total), 0, total)
+    a, b = np.exp(lse - safe), np.exp(block_lse.swapaxes(1, 2)[..., None] - safe)
+    return out * a + block_out.astype(np.float32) * b, total
+
+
+def of_splits(out_partial, lse_partial):
+    """Split keys: all parts in one array."""
+    return right(out_partial[0], lse_partial[0], out_partial[1], lse_partial[1])
+
+
+def of_splits_averaged(out_partial, lse_partial):
+    return averaged(out_partial[0], lse_partial[0], out_partial[1], lse_partial[1])
+
+
+def difference(o1, L1, o2, L2):
+    """Where nearly all weight is on one part, o₁ − o₂ in a coarse type has lost what is left of it."""
+    _, total = right(o1, L1, o2, L2)
+    share = np.exp(L2 - np.where(np.isneginf(total), 0, total))[..., None]
+    return o1 - share.astype(np.float16) * (o1 - o2).astype(np.float16), total
+
+
+def mixed_bases(o1, L1, o2, L2):
+    _, _, sums, top = fades(L1, L2)
+    return right(o1, L1, o2, L2)[0], top + np.log2(sums)
+
+
+def pairs(a, b):
+    return right(*a, *b)

@@ -106,6 +106,26 @@ def test_the_usual_sizes_are_tried_where_others_are_refused():
     assert found.conventions == {"lengths": "multiples of 16", "head sizes": "64, 128"}
 
 
+@pytest.mark.parametrize(
+    ("fixed", "found"),
+    [({"batch": 1}, {"batch": "1"}), ({"n": 64}, {"queries and keys": "64"}),
+     ({"n": 128, "d": 64}, {"queries and keys": "128", "head sizes": "64"})],
+    ids=["one member", "one length", "one length and size"],
+)  # fmt: skip
+def test_a_kernel_of_one_size_is_held_in_that_size(fixed, found):
+    def kernel(q, k, v):
+        sizes = {"batch": len(q), "n": q.shape[2], "d": q.shape[3]}
+        if any(sizes[name] != size for name, size in fixed.items()) or (
+            "n" in fixed and q.shape != k.shape
+        ):
+            raise ValueError(f"not compiled for {sizes}")
+        return kernels.good(q, k, v)
+
+    held = conform(kernel, "large scores")
+    assert held.agrees is True, str(held)
+    assert held.conventions == found
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ["options", "claims"])
 def test_sizes_are_declared(how, tmp_path):

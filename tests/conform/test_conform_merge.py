@@ -19,8 +19,18 @@ NAMED = {
     "nan": "chunks-nan-where-nothing-is-seen",
     "sum_in_base_2": "logsumexp-base-2",
     "spoils": "inputs-changed",
+    "of_splits_averaged": "chunks-averaged",
+    "mixed_bases": "lse-mixed-bases",
 }
-RIGHT = ("right", "by_logaddexp", "names_by_kind", "query_before_head", "output_alone")
+RIGHT = (
+    "right",
+    "by_logaddexp",
+    "names_by_kind",
+    "query_before_head",
+    "output_alone",
+    "into_buffers",
+    "of_splits",
+)
 
 
 def hold(name, dtypes=()):
@@ -38,7 +48,8 @@ def test_a_right_merge_conforms_in_every_type(name, dtypes):
     assert found.agrees
     assert {each.dtype for each in found.features} == {*dtypes}
     axes = found.conventions["outputs and log-sum-exps"]
-    assert axes.startswith("(batch, query" if name == "query_before_head" else "(batch, head")
+    begins = {"query_before_head": "(batch, query", "of_splits": "(part, batch, head"}
+    assert axes.startswith(begins.get(name, "(batch, head"))
     assert bool(found.notes) == (name == "output_alone")
 
 
@@ -47,6 +58,26 @@ def test_a_right_merge_conforms_in_every_type(name, dtypes):
 def test_a_wrong_merge_is_named_in_every_type(name, mistake, dtypes):
     wrong = {(each.failure.mistake, each.dtype) for each in hold(name, dtypes).wrong}
     assert wrong == {(mistake, dtype) for dtype in dtypes}
+
+
+def test_a_ring_has_axes_of_its_own_and_float32_inside():
+    found = hold("of_ring", ["float64", "float32"])
+    assert found.agrees, str(found)
+    assert found.conventions["outputs and log-sum-exps"].count("(batch, query, head, ") == 2
+    assert {each.status for each in found.features if each.dtype == "float64"} == {"skipped"}
+
+
+def test_log_sum_exps_in_base_2_are_declared():
+    (wrong,) = {each.failure.explanation for each in hold("base_2", ["float16"]).wrong}
+    assert wrong.endswith("or say --returns output,logsumexp2 if log-sum-exps are in base 2")
+    of_base_2 = {"merge": True, "dtypes": ["float16"], "quick": True, "returns": ["output", "logsumexp2"]}
+    assert attnctl.conform(merges_here.base_2, **of_base_2).agrees
+    with pytest.raises(attnctl.AttnError, match="write output,logsumexp or output,logsumexp2"):
+        attnctl.conform(merges_here.base_2, **{**of_base_2, "returns": ["output", "scores"]})
+
+
+def test_rounding_in_more_places_is_said_to_be_that():
+    assert {each.failure.mistake for each in hold("difference", ["float16"]).wrong} == {"too-much-rounding"}
 
 
 def test_the_right_merge_by_hand():
@@ -75,5 +106,6 @@ def test_the_shell(call):
     assert refused.code == 2
     for option in ("--like", "--causal", "--replay"):
         assert f"{option}: a merge of two parts has none; leave it out" in refused.err
-    assert "a merge takes (o1, L1, o2, L2)" in call("conform", "--merge", f"{file}:three").err
+    for name in ("three", "pairs"):
+        assert "a merge takes (o1, L1, o2, L2)" in call("conform", "--merge", f"{file}:{name}").err
     assert "did you mean merge?" in call("conform", "--merge", f"{file}:right", "--feature", "merg").err

@@ -341,14 +341,19 @@ def explain_coarse(suite: Suite, result: CaseResult, output: Array, names: Seque
 
 def explain_rounding(suite: Suite, result: CaseResult, output: Array) -> Cause | None:
     """Explain what is off by little more than the rounding of a coarse type."""
-    dtype, ratio = result.case.dtype, result.judgement.ratio
+    judged = result.judgement
+    found = describe_rounding(name_output(judged.output), judged.ratio, result.case.dtype)
+    return Cause(*found) if found else None
+
+
+def describe_rounding(what: str, ratio: float, dtype: str) -> tuple[str, str] | None:
+    """Name what may be rounding in more places, and say it; None for a fine type, and for far off."""
     if TYPES[dtype].bits >= FLOAT32.bits or ratio > NEARLY:
         return None
-    words = (
-        f"no mistake is found, but {name_output(result.judgement.output)} is off by {ratio:.2g} times what "
-        f"rounding to {dtype} explains: keep scores, log-sum-exp, delta and sums of rows in float32"
+    return "too-much-rounding", (
+        f"no mistake is found, but {what} is off by {ratio:.2g} times what rounding to {dtype} explains: "
+        "keep what is not stored in float32, as scores, log-sum-exp, delta and sums are"
     )
-    return Cause("too-much-rounding", words)
 
 
 def expect_in_type(wanted: Expected, dtype: str) -> Expected:

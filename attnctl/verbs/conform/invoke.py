@@ -53,10 +53,12 @@ def call_once(
     outputs = read_outputs(result)
     if call.out:
         outputs = (to_numpy(ready.given[call.out]), *outputs[1:])
+    buffers = [ready.given[name] for name in call.into]
+    if buffers:
+        outputs = tuple(map(to_numpy, buffers))
     first = first_array(result)
     dtype = str(getattr(first, "dtype", "")).rpartition(".")[-1]
     if call.gives:
-        buffers = [ready.given[name] for name in call.into]
         back = buffers or name_gradients(result, call.gives)
         outputs = ()
     return Answer(outputs, tuple(map(to_numpy, back)), ready.find_changed(), dtype=dtype), result

@@ -104,6 +104,9 @@ class SizeLimits:
     """Rotary positions turn pairs of columns, the first `dims` of them."""
     tells_kv_heads: bool = False
     """Its number of kv heads is fixed, or passed to it."""
+    batch: int | None = None
+    tokens: int | None = None
+    """The only number of queries and keys that it takes."""
 
     def fit(self, case: Case, conventions: Conventions) -> Case:
         """Return the nearest case that the target takes."""
@@ -112,6 +115,8 @@ class SizeLimits:
     def lacking(self, conventions: Conventions) -> dict[str, str]:
         """Name the features that such arrays have no room for, each with why."""
         axes, lacking = axes_in(conventions.layout), {}
+        if self.tokens:
+            lacking[LENGTHS] = f"it takes {self.tokens} queries and as many keys alone"
         if "h" not in split_axes(axes):
             lacking[GROUPED] = f"the layout {axes} has one head"
         elif is_merged(axes) and not self.tells_kv_heads:
@@ -146,7 +151,9 @@ class SizeLimits:
         return d
 
     def with_tokens(self, case: Case) -> Case:
-        """Round the queries, the keys of a cache and the new keys up to multiples."""
+        """Round the queries, the keys of a cache and the new keys up to multiples, or take those fixed."""
+        if self.tokens and not case.past:
+            return replace(case, queries=self.tokens, keys=self.tokens)
         past, new = self.length(case.past), self.length(case.keys - case.past)
         queries = new if case.queries == case.keys - case.past else self.length(case.queries)
         cached = case.having(cache=past) if past != case.past else case
@@ -166,7 +173,7 @@ class SizeLimits:
             case = replace(case, d_v=case.d_k)
         if LENGTHS in lacking:
             case = replace(case, queries=case.keys - case.past)
-        if "b" not in axes:
-            case = replace(case, batch=1)
+        if "b" not in axes or self.batch:
+            case = replace(case, batch=self.batch or 1)
         shared = case.batch > 1 and axes[0] == "b" and not conventions.packed
         return case if shared or case.memory != "broadcast" else replace(case, memory="plain")

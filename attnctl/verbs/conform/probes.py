@@ -53,7 +53,8 @@ from attnctl.verbs.conform.suite import NOT_CALLED, Suite
 HEAD_SIZES = (16, 32, 64, 128, 256)
 HEAD_SIZES_TRIED = (64, 128, 32, 16, 256)
 MULTIPLES = (1, 16, 32, 64, 128)
-"""Sizes that kernels usually have."""
+TOKENS = (64, 128, 32, 16, 256)
+"""Sizes that kernels usually have, and numbers of tokens that some are fixed to."""
 
 SEVERAL = [axes for axes in AXES if "h" in split_axes(axes) and "b" in axes]
 """Layouts with several members and heads."""
@@ -89,7 +90,7 @@ def fit_suite(suite: Suite) -> FoundConventions:
         answered = [candidate for candidate, found in tried if found == WRONG and refused]
         suite.usual, suite.sizes = [*right, *answered, before][0]
         if right or answered:
-            widen(suite, dtype)
+            widen(suite, dtype, is_right=bool(right))
             break
     return describe_fit(suite, before)
 
@@ -138,11 +139,16 @@ def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
     """List the sizes that a kernel may be fixed to, the most likely first."""
     declared = suite.request.declared
     yield {}
+    yield {"batch": 1}
     for d in HEAD_SIZES_TRIED if len(layout) == len(USUAL) else HEAD_SIZES_TRIED[:1]:
         fixed: dict[str, Any] = {} if declared.head_sizes else {"head_sizes": (d,)}
         fixed |= {} if declared.multiple_of > 1 else {"multiple_of": MULTIPLES[-1]}
         if fixed:
             yield fixed
+    for n in TOKENS if declared.multiple_of == 1 else ():
+        yield {"tokens": n}
+        if not declared.head_sizes and n != HEAD_SIZES_TRIED[0]:  # or one axis is taken for the other
+            yield {"tokens": n, "head_sizes": HEAD_SIZES_TRIED[:1]}
 
 
 def list_forms(suite: Suite, layout: str) -> Iterator[dict[str, str]]:
@@ -164,17 +170,19 @@ def list_heads(suite: Suite, layout: str, *, several: bool) -> Sequence[int]:
     return [n for n in HEADS if n > 1 or not several]
 
 
-def widen(suite: Suite, dtype: str) -> None:
-    """Find out which other usual sizes are taken, where only some are."""
+def widen(suite: Suite, dtype: str, *, is_right: bool) -> None:
+    """Find out which other usual sizes are taken, where only some are; one alone where that is right."""
     declared, found = suite.request.declared, suite.sizes
 
     def is_taken(**sizes: Any) -> bool:
         suite.sizes = replace(found, **sizes)
-        return judge_plain(suite, dtype) in {RIGHT, WRONG}
+        problem = suite.problem(replace(BASE, dtype=dtype))
+        return is_readable(problem, suite.call(problem))
 
     if found.multiple_of > declared.multiple_of:
         least = next(n for n in MULTIPLES if n == found.multiple_of or is_taken(multiple_of=n))
-        found = replace(found, multiple_of=least)
+        one = least if is_right and not is_taken(multiple_of=1, tokens=2 * least) else None
+        found = replace(found, multiple_of=declared.multiple_of if one else least, tokens=one)
     if found.head_sizes != declared.head_sizes and not is_taken(head_sizes=()):
         found = replace(found, head_sizes=tuple(d for d in HEAD_SIZES if is_taken(head_sizes=(d,))))
     elif found.head_sizes != declared.head_sizes:
@@ -190,6 +198,8 @@ def describe_fit(suite: Suite, before: Fit) -> FoundConventions:
         MASK_SHAPE: (usual.mask, before[0].mask),
         "heads": (str(sizes.heads), str(before[1].heads)),
         "lengths": (f"multiples of {sizes.multiple_of}", f"multiples of {before[1].multiple_of}"),
+        "batch": (str(sizes.batch), str(before[1].batch)),
+        "queries and keys": (str(sizes.tokens), str(before[1].tokens)),
         "head sizes": (", ".join(map(str, sizes.head_sizes)), ", ".join(map(str, before[1].head_sizes))),
         "Q, K and V in one array": (usual.packed, ""),
     }
