@@ -1,22 +1,27 @@
-"""torch's nn.functional.multi_head_attention_forward: one head, and projections that change nothing.
+"""torch's nn.MultiheadAttention itself, with projections that change nothing.
 
-attnctl conform samples/conform/torch_multi_head.py:attention --layout nd --framework torch --quick --backward
+attnctl conform samples/conform/torch_multi_head.py:attention --layout bnd --framework torch --quick --backward
 
-Its attn_mask is True where a query may NOT attend, so the function turns it round.
+Its attn_mask is True where a query may NOT attend, so the function turns it round. A layer with weights
+of its own is held by attnctl.testing.check_module(layer, x, x, x, backward=True), gradients by weights too.
 """  # noqa: E501  (a line of shell)
 
+from functools import cache
+
 import torch
-from torch.nn.functional import multi_head_attention_forward
 
 
-def attention(q, k, v, attn_mask=None):
-    width, one = q.shape[-1], torch.eye(q.shape[-1], dtype=q.dtype)
+@cache
+def make_layer(width, heads, dtype):
+    layer = torch.nn.MultiheadAttention(width, heads, bias=False, batch_first=True, dtype=dtype)
+    one = torch.eye(width)
+    layer.load_state_dict({"in_proj_weight": one.repeat(3, 1), "out_proj.weight": one})
+    return layer
+
+
+def attention(query, key, value, num_heads, attn_mask=None):
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         attn_mask = ~attn_mask
-    output, weights = multi_head_attention_forward(
-        q, k, v, width, 1, in_proj_weight=None, in_proj_bias=None, bias_k=None, bias_v=None,
-        add_zero_attn=False, dropout_p=0.0, out_proj_weight=one, out_proj_bias=None, training=False,
-        attn_mask=attn_mask, use_separate_proj_weight=True, q_proj_weight=one, k_proj_weight=one,
-        v_proj_weight=one,
-    )  # fmt: skip
-    return output, weights
+    layer = make_layer(query.shape[-1], num_heads, query.dtype)
+    output, _ = layer(query, key, value, attn_mask=attn_mask, need_weights=False)
+    return output

@@ -1,5 +1,6 @@
 """Backward passes: right ones are never accused, wrong ones are found by name."""
 
+import inspect
 import json
 import re
 import shlex
@@ -221,6 +222,23 @@ def test_gradients_come_back_in_the_ways_of_kernels(name):
     grouped, layouts = found.features
     assert (layouts.cases, set(layouts.ratios)) == (4, {"head_outputs", "d_Q", "d_K", "d_V"})
     assert (name == "of_weights") == ("not summed" in grouped.reason or not grouped.cases)
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["a tuple", "by name"])
+def test_gradients_by_more_than_q_k_and_v_are_said_not_to_be_judged(named):
+    import backward
+
+    def back(**given):
+        found = backward.with_bias(**given)
+        return dict(zip(("dq", "dk", "dv", "d_bias"), found, strict=True)) if named else found
+
+    back.__signature__ = inspect.signature(backward.with_bias)
+    given = {"dtypes": ["float32"], "features": ["bias"], "quick": True}
+    found = attnctl.conform(back, backward=True, **given)
+    assert found.agrees, str(found)
+    assert any(
+        "Not judged: by bias and 1 more that it returns; attnctl check" in note for note in found.notes
+    )
 
 
 def test_groups_that_are_claimed_are_summed(tmp_path):

@@ -44,7 +44,7 @@ LIBRARIES = {
     "onnx_attention": ("onnx", {"like": "onnx"}),
     "torch_sdpa": ("torch", {"like": "sdpa", "framework": "torch", "backward": True}),
     "torch_flex": ("torch", {"framework": "torch", "backward": True}),
-    "torch_multi_head": ("torch", {"layout": "nd", "framework": "torch", "backward": True}),
+    "torch_multi_head": ("torch", {"layout": "bnd", "framework": "torch", "backward": True}),
     "jax_attention": ("jax", {"like": "jax", "framework": "jax", "backward": True}),
 }
 

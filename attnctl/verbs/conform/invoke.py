@@ -72,14 +72,15 @@ def name_gradients(result: Any, names: Sequence[str]) -> Sequence[Any]:
 
 
 def order_gradients(found: Mapping[str, Any], names: Sequence[str]) -> Sequence[Any]:
-    """Order gradients that have names: dq, d_Q, grad_q or q.grad; None for one that is not there."""
+    """Order gradients that have names, dq, d_Q, grad_q or q.grad, others last; None for one not there."""
     ours = {
         gradient_of(symbol): each
         for name, each in found.items()
         for symbol, theirs in [*INPUTS.items(), (PACKED, (PACKED.lower(),))]
         if variable_of(name).lower() in theirs
     }
-    return [found.get(name, ours.get(name)) for name in names]
+    others = [each for each in found.values() if not any(each is own for own in ours.values())]
+    return [*(found.get(name, ours.get(name)) for name in names), *others]
 
 
 def first_array(result: Any) -> Any:

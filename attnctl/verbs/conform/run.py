@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from attnctl.base.errors import AttnError
+from attnctl.base.words import all_of
 from attnctl.drawing.show.headline import kind_words, positions
 from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, MISSED, RATE, Target, chance_missed
@@ -43,6 +44,9 @@ Work = tuple[Feature, str]
 
 MOST_ENDED = 2
 """Calls of a feature in which the process of the target may end before no more of it are made."""
+
+LEARNT = ("bias", "sinks")
+"""The options that are arrays of numbers to learn, whose gradients no case asks for."""
 
 BROADCAST = "one kv head is broadcast, and its gradients are not summed over the query heads"
 
@@ -367,6 +371,11 @@ def describe_gradients(runs: Sequence[FeatureRun], suite: Suite) -> Iterator[str
         worst[name] = max(ratio, worst.get(name, 0.0))
     if worst:
         yield f"Largest by output: {', '.join(f'{name} {ratio:.3g}' for name, ratio in worst.items())}."
+    others = [f"by {name}" for name in LEARNT if name in suite.signature.claimed]
+    others += [f"{suite.more_gradients} more that it returns"] if suite.more_gradients else []
+    if others:
+        held = "attnctl check holds them in a dump that has d_output"
+        yield f"Judged: gradients by Q, K and V. Not judged: {all_of(others)}; {held}."
     back = suite.signature.claimed if suite.apart is None else suite.apart.signature.claimed
     if alone := [name for name in suite.signature.claimed if name not in back or name == "out"]:
         yield f"Of its output alone, as its backward pass does not take it: {', '.join(alone)}."

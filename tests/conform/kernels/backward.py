@@ -185,6 +185,15 @@ def of_weights(dy, q, k, v):
     return tuple(x.astype(q.dtype) for x in (d_s @ wide_k, t(d_s) @ wide_q, t(p) @ do))
 
 
+def with_bias(d_output, q, k, v, attn_bias, out, lse):
+    """Returns the gradient by a bias, too; nothing is by groups."""
+    assert q.shape[1] == k.shape[1]
+    scale = q.shape[-1] ** -0.5
+    p = np.exp(q @ t(k) * scale + attn_bias - lse[..., None])
+    d_s = p * (d_output @ t(v) - (d_output * out).sum(-1, keepdims=True))
+    return d_s @ k * scale, t(d_s) @ q * scale, t(p) @ d_output, d_s
+
+
 def hidden_forward(q, k, v, mask=None):
     s = q @ t(k) * q.shape[-1] ** -0.5
     s = s if mask is None else np.where(mask, s, -np.inf)
