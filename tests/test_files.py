@@ -183,11 +183,15 @@ def openings():
     """What opens a file: where, and what is called."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
-                dotted, _, method = called.rpartition(".")
-                if method in (OPENING if dotted else BUILTIN) and called not in OURS:
-                    yield path.relative_to(PACKAGE).as_posix(), called
+            match node:
+                case ast.Call(ast.Attribute(attr=method)) if method in OPENING:
+                    called = ast.unparse(node.func)
+                case ast.Call(ast.Name(id=called)) if called in BUILTIN:
+                    pass
+                case _:
+                    continue
+            if called not in OURS:
+                yield path.relative_to(PACKAGE).as_posix(), called
 
 
 def test_files_are_opened_in_one_place():

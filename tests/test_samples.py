@@ -20,6 +20,7 @@ def test_the_variants_are_what_the_script_makes(workplace):
         assert done.returncode == 0, done.stdout.decode()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("path", VARIANTS, ids=lambda path: path.stem)
 def test_every_variant_checks(workplace, path):
     done = workplace.run("check", f"samples/variants/{path.name}", "--json")

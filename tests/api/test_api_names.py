@@ -28,6 +28,7 @@ def test_type_checkers_know_every_name():
     assert {name: module for module, name in imports} == attnctl.HOMES
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "module",
     [

@@ -45,7 +45,6 @@ CHANGES = {
 }
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "change", "said"), CHANGES.values(), ids=CHANGES)
 def test_hints(name, change, said):
     arrays = changed(name, change)
@@ -86,7 +85,6 @@ FORENSICS = {
 }
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "change", "said"), FORENSICS.values(), ids=FORENSICS)
 def test_what_has_no_name_is_described(name, change, said):
     arrays = changed(name, change)

@@ -31,6 +31,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mistake", [None, "no-scale", "kv-heads-tiled"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_other_layouts_say_the_same(layout, mistake):

@@ -122,6 +122,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_attend_computes_it_and_check_finds_nothing_wrong(name):
     program = PROGRAMS[name]

@@ -53,6 +53,7 @@ def test_a_run_of_which_little_was_kept_is_checked_by_its_config(options, dtype)
     assert report.steps["scores"].verdict.value == "not recorded"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_every_shipped_dump_agrees(path):
     assert attnctl.check(read_one(path)).agrees

@@ -126,6 +126,7 @@ def test_a_convention_is_failed_only_where_it_is_declared(call, tmp_path):
     assert "Causal corner is declared top-left and found bottom-right." in done.out
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "found"),
     [

@@ -59,6 +59,7 @@ def test_the_dump_is_strict_json_even_with_infinities(workplace):
     assert dump["schema"] == "attnctl/trace/1"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", ["json", "npz", "safetensors", "jsonl"])
 @pytest.mark.parametrize("config", ["i-love-ai", "cats-chase-mice"])
 def test_show_gives_the_tables_of_the_run(workplace, suffix, config):

@@ -168,6 +168,7 @@ main()
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name",
     [

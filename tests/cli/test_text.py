@@ -69,7 +69,7 @@ def test_tabs_and_newlines_are_visible(workplace):
         assert label in shown
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(
     ("args", "code"),
     [

@@ -60,7 +60,7 @@ def conform(back, *features, dtype="float32", **more):
     return attnctl.conform(backward.forward, backward=back, **given)
 
 
-@pytest.mark.sample(22)
+@pytest.mark.sample(44)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_right_backward_pass_is_not_accused(name, dtype):

@@ -225,6 +225,7 @@ def test_a_second_output_is_held_to_what_it_was_taken_for():
     assert of(found, "causal").failure.mistake == "lse-other-scores"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kernel", "layout"),
     [(kernels.tokens_first, "bnhd"), (kernels.plain_matrices, "nd"), (kernels.good, "hnd")],

@@ -46,6 +46,7 @@ def test_any_number_of_shards_of_drawn_attention(tmp_path, count):
     assert merge_parts(shards(job, count, seed=count)).to_bytes() == part_of(job).to_bytes()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("trained", [True, False])
 def test_how_sentences_are_put_together_changes_nothing(tmp_path, model, monkeypatch, trained):
     job = Job(str(written(tmp_path / "c.txt")), model if trained else None, Settings(heads=2), pairs=True)

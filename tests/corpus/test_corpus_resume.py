@@ -48,6 +48,7 @@ sys.exit(program(sys.argv[1:]))
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_one_shard_killed_and_resumed(run, tmp_path, end, code):
     """What is there is whole as far as it goes; it is no shard yet, and the next process completes it."""

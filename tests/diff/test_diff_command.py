@@ -61,7 +61,6 @@ EXITS = [
 ]
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(("args", "code"), EXITS, ids=[args for args, _ in EXITS])
 def test_exit_codes(dumps, args, code):
     done = dumps.shell(f"attnctl diff {args}")

@@ -40,7 +40,7 @@ def test_every_cell_evaluates_to_itself(options, dtype):
     assert check_cells(attnctl.run("I love AI", dtype=dtype, **options)) > 50
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
 def test_every_cell_of_a_gradient_evaluates_to_itself(options, dtype):

@@ -66,6 +66,7 @@ def test_a_softmax_over_2000_keys_is_a_page(screen, cell):
     assert re.search("└── … (1988|1992|3976|3992) more [(]--full shows them[)]$", tree)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("cell", ["attention_weights[0,0,7]", "head_outputs[0,0,1]", "scores[0,0,7]"])
 def test_json_of_a_long_sum_says_what_it_has_as_one_number(cell, full):

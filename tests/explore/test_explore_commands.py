@@ -85,6 +85,7 @@ def options_of(given):
     return {parts.get(name, name): value for name, value in given.items()}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SENTENCES)
 def test_a_sentence(name):
     walk = of_sentence("I love AI it is", **options_of(SENTENCES[name]))

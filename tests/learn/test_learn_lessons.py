@@ -315,6 +315,7 @@ OTHERS = [
 ONE_OF_A_KIND = {lesson.kind: name for name, lesson in LESSONS.items()}.values()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "names",
     [

@@ -117,6 +117,7 @@ def test_a_loss_of_the_log_sum_exp_too():
     assert "d_masked_scores_through_logsumexp" in trace
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "options",
     [{"causal": True, "softcap": 2.0}, {"window": (30, 5), "positions": "rope"}, {"positions": "alibi"}],
@@ -143,6 +144,7 @@ def test_what_gradients_take_is_said_before():
     assert all(each.kept for each in whole)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", RULES.values(), ids=RULES)
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())

@@ -39,6 +39,7 @@ KEPT = [
 ]
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     ("kv_heads", "batch"),
     [

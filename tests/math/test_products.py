@@ -16,6 +16,7 @@ def drawn(shape, dtype, *, by_rows=False):
     return np.ascontiguousarray(w) if by_rows else w
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)

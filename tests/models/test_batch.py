@@ -25,6 +25,7 @@ FAMILIES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("count", [1, 6])
 def test_together_as_alone(name, count, tmp_path):

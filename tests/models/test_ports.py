@@ -30,6 +30,7 @@ def test_a_planted_mistake_is_named(port, kind):
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("port", PORTS, ids=lambda port: f"{port.name}-{port.bug}")
 def test_a_right_port_agrees(port, kind):

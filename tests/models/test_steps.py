@@ -97,6 +97,7 @@ def test_the_gate_and_the_norm_after_the_rotation():
     np.testing.assert_allclose(trace["residual"], trace["hidden"] + 0.5 * trace["output"])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("tile", [(1, 1), (2, 3), (4, 100)])
 def test_tiles_give_the_same(name, tile):
@@ -134,6 +135,7 @@ def test_shapes_are_known_beforehand(name):
         )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", [".json", ".npz", ".safetensors"])
 @pytest.mark.parametrize("name", TRACES)
 def test_dumps_come_back(name, suffix, tmp_path):

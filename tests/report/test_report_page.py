@@ -40,6 +40,7 @@ def weights(heads, tokens, dtype="float32"):
 # --- read back ---
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", VARIANTS, ids=lambda path: path.stem)
 def test_a_page_reads_back_to_the_bit(path, tmp_path):
     traces = read(path)

@@ -151,6 +151,7 @@ def test_a_full_disk_is_one_clear_message(suffix, tmp_path):
         write([carried_out()], tmp_path / f"full.{suffix}")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/stdout"])
 def test_a_device_is_written_to_directly(path, tmp_path):
     imports = "from attnctl.formats import write; from attnctl.store import read_one"

@@ -53,6 +53,7 @@ def test_a_whole_attention_comes_back(suffix, form, tmp_path):
     assert (tmp_path / f"a.{suffix}").read_bytes() == (tmp_path / f"b.{suffix}").read_bytes()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("suffix", READ)
 @given(trace=traces())
 @settings(max_examples=60, suppress_health_check=UNHURRIED)

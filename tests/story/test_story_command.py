@@ -140,6 +140,7 @@ def test_on_a_terminal_enter_goes_on_and_q_ends(terminal):
     assert "3/10" not in terminal.seen
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("colour", "ink_on_blue"), [("ffff/ffff/ffff", "231;48;5;18m"), ("0/0/0", "16;48;5;159m")]
 )
