@@ -2,8 +2,8 @@
 
 What leads from scores to a recorded step is computed again for some queries, all heads at once: no step
 that nobody recorded is ever whole. Every recorded number is compared with the right one. How far a decent
-program is off is drawn for a few rows of each block: where all of its numbers are off by clearly less, or
-all of it by far more, nothing else is to be found there. Any other block is judged like a small step.
+program is off is drawn for a few rows of some blocks: where all numbers of a block are off by clearly less
+than there, or all of it by far more, nothing else is to be found. Any other block is judged whole.
 """
 
 from __future__ import annotations
@@ -70,6 +70,15 @@ class RowSample:
     share: float
     """The least scatter of a number, as a part of it."""
 
+    def beside(self, other: RowSample) -> RowSample:
+        """What both samples hold for: the rows between them are off by no less, and by no more."""
+        return replace(
+            self,
+            least=min(self.least, other.least),
+            most=max(self.most, other.most),
+            share=min(self.share, other.share),
+        )
+
 
 @dataclass(frozen=True)
 class BlockFindings:
@@ -79,7 +88,6 @@ class BlockFindings:
     gap: Gap
     beyond: float
     """How many times their scatter its numbers are off, as a root mean square."""
-    sample: RowSample
     judged: bool = True
     """Whether that was told number by number."""
     compared: bool = True
@@ -151,14 +159,16 @@ class StepInBlocks:
     def compare(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
         blocks, total = list(self.blocks()), self.found[..., 0].size
-        parts = [self.part(rows) for rows in blocks]
+        drawn = {at: self.sample(blocks[at]) for at in sparsely(len(blocks))}
+        sampled = [(rows, between(drawn, at)) for at, rows in enumerate(blocks)]
+        parts = [self.part(rows, sample) for rows, sample in sampled]
         beyond = root_mean_square(np.array([part.beyond for part in parts]))
         if not self.record.strictness.told and typical(total) < beyond < FACTOR:
-            parts = [self.judge(rows, self.sample(rows), total) for rows in blocks]
+            parts = [self.judge(rows, total) for rows in blocks]
         first = max(parts, key=lambda part: part.rank)
-        shown = first if first.judged else self.judge(self.around(first), first.sample)
+        shown = first if first.judged else self.judge(self.around(first))
         if first.gap.differing and not shown.gap.differing:  # nothing is wrong that was not judged to be
-            parts = [self.judge(rows, self.sample(rows)) for rows in blocks]
+            parts = [self.judge(rows) for rows in blocks]
             shown = max(parts, key=lambda part: part.rank)
         *lead, query, column = shown.gap.at
         gap = replace(
@@ -171,8 +181,8 @@ class StepInBlocks:
         )
         if not any(part.compared for part in parts):
             return gap, np.inf
-        values = np.concatenate([part.sample.values for part in parts])
-        scatter = np.concatenate([part.sample.scatter for part in parts])
+        values = np.concatenate([sample.values for sample in drawn.values()])
+        scatter = np.concatenate([sample.scatter for sample in drawn.values()])
         return gap, blur_of(self.record.strictness, values, scatter, total)
 
     def blocks(self) -> Iterator[slice]:
@@ -199,10 +209,9 @@ class StepInBlocks:
             values[step.name] = expected = self.expect(record, change_step(step, move), values)
         return record, expected
 
-    def part(self, rows: slice) -> BlockFindings:
+    def part(self, rows: slice, sample: RowSample) -> BlockFindings:
         """Judge a block, only as closely as it needs."""
-        sample = self.sample(rows)
-        return self.clear(rows, sample) or self.judge(rows, sample)
+        return self.clear(rows, sample) or self.judge(rows)
 
     @staticmethod
     def around(part: BlockFindings) -> slice:
@@ -245,30 +254,27 @@ class StepInBlocks:
         allowed = (part * sample.least * row)[..., None]
         if (own <= allowed).all() or (own <= np.maximum(allowed, part * sample.share * size)).all():
             beyond = root_mean_square(off[row > 0] / (sample.least * row[row > 0]))
-            return self.told(rows, gap, beyond, sample, lost) if beyond < CLEARLY else None
+            return self.summarize(rows, gap, beyond, lost) if beyond < CLEARLY else None
         beyond = off / (sample.most * row)
         if np.isfinite(beyond).all() and (beyond > FAR).mean() > MOSTLY:
             wrong = lost | (own > FACTOR * sample.most * row[..., None])
-            return self.told(rows, gap, root_mean_square(beyond), sample, wrong)
+            return self.summarize(rows, gap, root_mean_square(beyond), wrong)
         return None
 
-    def told(
-        self, rows: slice, gap: Array, beyond: float, sample: RowSample, wrong: Array
-    ) -> BlockFindings:
+    @staticmethod
+    def summarize(rows: slice, gap: Array, beyond: float, wrong: Array) -> BlockFindings:
         """The findings of a block of which these numbers are wrong; the cell alone of its largest gap."""
         at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
         shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, int(wrong.sum()), 0, gap.size, gap.size)
-        return BlockFindings(rows, shown, beyond, sample, judged=False)
+        return BlockFindings(rows, shown, beyond, judged=False)
 
-    def judge(self, rows: slice, sample: RowSample, total: int | None = None) -> BlockFindings:
+    def judge(self, rows: slice, total: int | None = None) -> BlockFindings:
         """Judge a block number by number; `total` are the rows of the step, where all is off too far."""
         record, expected = self.of(rows)
         with_shapes(self.name, record.trace[self.name], expected.value)
         judgement = judge_step(record, self.name, expected, total)
         gap = gap_of(judgement, record.value(self.name), expected.value, None)
-        return BlockFindings(
-            rows, gap, judgement.beyond, sample, compared=bool(np.isfinite(judgement.blurred))
-        )
+        return BlockFindings(rows, gap, judgement.beyond, compared=bool(np.isfinite(judgement.blurred)))
 
 
 def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precision) -> bool:
@@ -282,6 +288,20 @@ def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precisio
     other = lost & np.isfinite(expected) & np.isinf(found) & ~overflows
     as_good = shown.any() and (shown & vanishes(found, hidden, precision.vanishing)).any()
     return bool((shown | other)[lost].all() and not as_good)
+
+
+def sparsely(count: int) -> list[int]:
+    """The first of so many blocks, each twice as far on as the one before, and the last."""
+    return sorted({0, *(2**each for each in range(count.bit_length()) if 2**each < count), count - 1})
+
+
+def between(drawn: Mapping[int, RowSample], at: int) -> RowSample:
+    """The sample of a block; where none was drawn, what those before and after it hold for both."""
+    before, after = (
+        max(each for each in drawn if each <= at),
+        min(each for each in drawn if each >= at),
+    )
+    return drawn[before].beside(drawn[after])
 
 
 def few_rows(rows: slice, middle: int) -> slice:

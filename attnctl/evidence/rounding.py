@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from math import prod, sqrt
 from typing import Any
 from zlib import crc32
@@ -88,15 +88,21 @@ class Known:
         """The count of numbers that a run computes."""
         return self.before + self.value.size
 
+    @property
+    def enough_runs(self) -> int:
+        """The count of runs that tell the scatter: few where each takes long."""
+        least = LEAST_RUNS if self.numbers < HUGE else ROUGH_RUNS
+        return min(RUNS, max(least, MANY_NUMBERS // max(self.numbers, 1)))
+
     @cached_property
     def scatter(self) -> Array:
         """The error of a decent program in each number; ∞ for what could be anything."""
-        least = LEAST_RUNS if self.numbers < HUGE else ROUGH_RUNS
-        return self.scatter_in(min(RUNS, max(least, MANY_NUMBERS // max(self.numbers, 1))))
+        return self.scatter_in(self.enough_runs)
 
     @cached_property
     def rough_scatter(self) -> Array:
-        return self.scatter if self.value.size < LARGE else self.scatter_in(ROUGH_RUNS)
+        few_tell = self.value.size < LARGE or self.enough_runs == ROUGH_RUNS
+        return self.scatter if few_tell else self.scatter_in(ROUGH_RUNS)
 
     @cached_property
     def own_scatter(self) -> Array:
@@ -109,6 +115,10 @@ class Known:
     def scatter_in(self, runs: int) -> Array:
         with np.errstate(all="ignore"):
             return pool_scatter(self.squares_in(runs), self.value, runs)
+
+    def with_runs_kept(self) -> Known:
+        """The value, its first runs kept for all that is computed from it."""
+        return replace(self, run=lru_cache(LEAST_RUNS)(self.run))
 
     def squares_in(self, runs: int) -> Array:
         squares = np.zeros(self.value.shape)
@@ -141,6 +151,9 @@ class Later(Known):
     @cached_property
     def known(self) -> Known:
         return self.compute()
+
+    def with_runs_kept(self) -> Known:
+        return self
 
     @property
     def value(self) -> Array:

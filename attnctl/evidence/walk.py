@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
@@ -58,7 +58,7 @@ class Walk:
 
     @property
     def wrong(self) -> list[str]:
-        return [name for name, step in self.steps.items() if step.verdict is Verdict.WRONG]
+        return wrong_among(self.steps)
 
     def gap(self, name: str) -> Gap:
         """The gap of a step that was compared."""
@@ -90,10 +90,12 @@ class Walker:
         before: Walk | None = None,
         until: str | None = None,
         anew: Collection[str] = (),
+        excused: frozenset[str] | None = None,
     ) -> Walk:
         """Check every step (or those up to one), reusing what another walk found where nothing changed.
 
-        Steps to check `anew` are other ones, though they look the same.
+        Steps to check `anew` are other ones, though they look the same. With steps that are `excused`, it
+        ends at that one only if another is wrong by then.
         """
         steps: dict[str, Checked] = {}
         values: dict[str, Known | None] = {}
@@ -107,7 +109,7 @@ class Walker:
                 steps[step.name], values[step.name] = self.step(derivation, step, values)
                 if step.name not in self.record or step.name in self.record.blanks or self.by_hand:
                     changed.add(step.name)
-            if step.name == until:
+            if step.name == until and (excused is None or not excused.issuperset(wrong_among(steps))):
                 break
         return Walk(derivation, steps, values)
 
@@ -190,7 +192,8 @@ class Walker:
             and all(self.input(name, values) for name in step.inputs)
         ):
             return Later(lambda: self.expected_in(self.record, step, values))
-        return self.expect(step, values)
+        known = self.expect(step, values)
+        return known and known.with_runs_kept()
 
     def expect(self, step: Step, values: dict[str, Known | None]) -> Known | None:
         """The value that follows from the step's inputs; None where they do not tell."""
@@ -257,6 +260,10 @@ def said_of(record: Record, name: str, gap: Gap, blurred: float) -> Checked:
         return Checked(name, Verdict.WRONG, gap)
     told = blurred <= record.strictness.blur
     return Checked(name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, blurred)
+
+
+def wrong_among(steps: Mapping[str, Checked]) -> list[str]:
+    return [name for name, step in steps.items() if step.verdict is Verdict.WRONG]
 
 
 def nothing_checked(steps: Iterable[Checked]) -> bool:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.record import Record
-from attnctl.evidence.rounding import LEAST_RUNS, Known, Later
 from attnctl.evidence.rows import (
     after_scores,
     axes_of,
@@ -136,8 +134,7 @@ def checked(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
     walker, told = Walker(part.record), walk.gap(first).differing
     if first not in part.derivation:
         return None
-    values = {name: again and keeping_runs(again) for name, again in walk.values.items()}
-    before = replace(walk, derivation=part.same, values=values)
+    before = replace(walk, derivation=part.same)
     try:
         alone = walker.walk(part.derivation, before, until=first)
         if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
@@ -146,11 +143,6 @@ def checked(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
     except AttnError:  # steps of which this part does not tell
         return None
     return CheckedPart(part, found) if set(found.wrong) <= set(walk.wrong) else None
-
-
-def keeping_runs(known: Known) -> Known:
-    """A value whose first runs are kept: every candidate is held to them."""
-    return known if isinstance(known, Later) else replace(known, run=lru_cache(LEAST_RUNS)(known.run))
 
 
 # --- parts ---

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.evidence.judge import differing, root_mean_square
+from attnctl.evidence.judge import differing
 from attnctl.evidence.precision import FLOAT32, FLOAT64
 from attnctl.evidence.record import Record
-from attnctl.evidence.rounding import free
+from attnctl.evidence.rounding import LEAST_RUNS, free
 from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
@@ -94,29 +95,31 @@ class Search:
     """What was named at earlier steps: what contradicts it is not looked for."""
     part: str = ""
     """Which part of the step is searched; nothing where it is all of it."""
+    patience: float = 1.0
+    """The part of the most numbers that it may compute for what is fitted, or chosen in many ways."""
     halves: list[Half] = field(default_factory=list)
     """What was tried and may be one of two mistakes."""
 
     @classmethod
     def begin(
-        cls, record: Record, walk: Walk, first: str, named: Collection[str] = (), part: str = ""
+        cls, record: Record, walk: Walk, first: str, named: Collection[str] = (), **how: Any
     ) -> Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
         walker = Walker(record, lenient=True)
         loosely = walker.walk_leniently(walk)
-        if first not in loosely.wrong:
+        if loosely is walk or first not in loosely.wrong:
             walker, loosely = Walker(record), walk
         expected = walker.expect(walk.derivation[first], loosely.values)
         assert expected is not None  # or the step could not be wrong
         differs = differing(record, first, expected)[1] & ~record.blank(first)
         case = WrongStep(walk.derivation, record, first, record.value(first), expected, differs, loosely)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(record, walker, loosely, case, earlier, part)
+        return cls(record, walker, loosely, case, earlier, **how)
 
     def fits(self, *, across: bool = False) -> list[Fit]:
         """Known mistakes that reproduce the step, best first; with `across` those that mix up queries."""
         found: dict[str, Fit] = {}
-        for fitted, most in ((False, inf), (True, MOST_FITTED)):
+        for fitted, most in ((False, inf), (True, MOST_FITTED * self.patience)):
             self.case.effort.allow(most)
             for mistake, plant in self.plants(
                 self.case, [each for each in CATALOGUE if each.fitted is fitted and each.across >= across]
@@ -152,7 +155,7 @@ class Search:
 
     def pairs(self) -> list[Fit]:
         """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
-        self.case.effort.allow(MOST_TRIED)
+        self.case.effort.allow(MOST_TRIED * self.patience)
         first = sorted(self.halves, key=lambda half: half.misfit)
         known = [half for half in first if not half.mistake.fitted]
         found = list(self.beside(known, fitted=False)) or list(self.beside(first, fitted=True))
@@ -200,19 +203,21 @@ class Search:
             return None
         first, differs = self.case.first, self.case.differs
         try:
-            walk = self.walker.walk(plant.derivation, self.walk, until=first)
-            if not set(walk.wrong) <= set(self.walk.wrong) - {first}:
+            excused = frozenset(self.walk.wrong) - {first}
+            walk = self.walker.walk(plant.derivation, self.walk, until=first, excused=excused)
+            if next(reversed(walk.steps)) == first and not excused.issuperset(walk.wrong):
                 return None
             expected = self.walker.expect(plant.derivation[first], walk.values)
-            assert expected is not None  # it has a value
-            reproduced = bool((differs & ~free(expected.error)).any())
-            if not reproduced and not np.isnan(self.case.found[differs]).all():
-                return None
-            whole = self.walker.walk(plant.derivation, self.walk)
         except AttnError:  # shapes that only the right derivation brings together
             return None
-        scatter = root_mean_square(expected.scatter[np.isfinite(expected.scatter)])
-        return Fit(mistakes, whole, reproduced and exact, self.case.misfit(value), scatter)
+        assert expected is not None  # it has a value
+        squares = expected.squares_in(min(LEAST_RUNS, expected.enough_runs))
+        certain = ~free(squares)
+        reproduced = bool((differs & certain).any())
+        if not reproduced and not np.isnan(self.case.found[differs]).all():
+            return None
+        rounding = float(np.sqrt(squares[certain].mean())) if certain.any() else 0.0
+        return Fit(mistakes, walk, reproduced and exact, self.case.misfit(value), rounding)
 
     def near(self, value: Array, part: float) -> bool:
         """True for a value that explains all but a part of the differences that can be told in numbers."""
