@@ -430,3 +430,44 @@ def test_a_sample_has_the_least_and_the_greatest_scatter_of_its_rows():
     assert (sample.least, sample.most) == pytest.approx((ratios.min(), ratios.max()))
     assert sample.share == pytest.approx((scatter / expected.value).min())
     assert sample.values.size == sample.scatter.size == 4 * 24
+
+
+@pytest.mark.parametrize(
+    ("count", "drawn"),
+    [
+        (1, [0]),
+        (2, [0, 1]),
+        (3, [0, 1, 2]),
+        (6, [0, 1, 2, 4, 5]),
+        (9, [0, 1, 2, 4, 8]),
+        (32, [0, 1, 2, 4, 8, 16, 31]),
+    ],
+)
+def test_few_blocks_are_drawn_from(count, drawn):
+    assert blocks.sparsely(count) == drawn
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"), [(2, (2.0, 3.0, 0.2)), (3, (1.0, 3.0, 0.1)), (5, (1.0, 9.0, 0.1))]
+)
+def test_a_block_between_two_samples_is_off_as_either(at, expected):
+    nothing = np.zeros(0)
+    drawn = {
+        2: blocks.RowSample(nothing, nothing, least=2.0, most=3.0, share=0.2),
+        4: blocks.RowSample(nothing, nothing, least=1.0, most=1.0, share=0.1),
+        6: blocks.RowSample(nothing, nothing, least=5.0, most=9.0, share=0.3),
+    }
+    sample = blocks.between(drawn, at)
+    assert (sample.least, sample.most, sample.share) == expected
+
+
+@pytest.mark.parametrize("query", range(2, 24, 4))
+def test_one_wrong_number_is_found_in_every_block(in_blocks, query):
+    def change(x):
+        x[0, query, 1] *= x.dtype.type(1.01)
+        return x
+
+    in_blocks()
+    record = record_of(KINDS["plain"], "weights", change)
+    gap = walk(record).steps["attention_weights"].gap
+    assert (gap.at, gap.differing) == ((0, query, 1), 1)
