@@ -25,6 +25,7 @@ from attnctl.cli.options import (
     renames,
 )
 from attnctl.cli.source import HELP, no_lone_word, source_of
+from attnctl.drawing.screen.output import print_view
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
@@ -150,7 +151,6 @@ def check(  # noqa: PLR0913  (a group of options each)
 
         print_json(report.to_dict(), indent=1)
     elif printed and not how.quiet:
-        from attnctl.drawing.screen.output import print_view
         from attnctl.verbs.check.view import report_lines
 
         print_view(lambda screen: report_lines(report, screen), full=how.full)
@@ -177,7 +177,6 @@ def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump
 
 def explain_mistake(name: str, source: str | None, *, as_json: bool) -> Exit:
     """Print the page of a mistake."""
-    from attnctl.drawing.screen.output import print_view
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.check import about
 

@@ -13,6 +13,7 @@ from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.words import all_of, did_you_mean, quote
 from attnctl.cli.options import command, option
+from attnctl.drawing.screen.output import print_view
 
 if TYPE_CHECKING:
     from attnctl.verbs.learn import AnswerVerdict, Lesson
@@ -163,7 +164,6 @@ def next_one(known: list[Lesson], done: dict[str, int]) -> int:
 
 def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
     """Print the list of lessons."""
-    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.learn.view import list_lines
 
     if json:
@@ -181,7 +181,6 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
 
 def print_lesson(known: list[Lesson], at: int) -> Exit:
     """Print one lesson, and how to answer without a terminal."""
-    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.learn.view import lesson_lines, space_paragraphs
 
     lesson = known[at]
@@ -196,7 +195,6 @@ def print_lesson(known: list[Lesson], at: int) -> Exit:
 
 def hints(lesson: Lesson) -> Exit:
     """Print the hints of a lesson."""
-    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.learn.view import space_paragraphs
 
     for each in lesson.hints or ("There is no hint for this lesson.",):
@@ -209,7 +207,6 @@ def hints(lesson: Lesson) -> Exit:
 
 def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: bool) -> Exit:
     """Grade a file of answers: those of the lessons that are named, or of all."""
-    from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.learn.view import as_data, graded_lines
 
     given = read_answers(path, known)

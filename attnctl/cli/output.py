@@ -36,7 +36,7 @@ def emit(
     printed = not output.output or STDOUT in output.output
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
-        from attnctl.cli.story import tell
+        from attnctl.cli.teaching import tell
 
         warn(traces)
         named = view.step is not None or view.brief

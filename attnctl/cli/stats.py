@@ -26,6 +26,7 @@ from attnctl.cli.options import (
     renames,
 )
 from attnctl.cli.source import gather_sentences, source_of
+from attnctl.drawing.screen.output import print_view
 
 if TYPE_CHECKING:
     from attnctl.base.trace import Trace
@@ -219,8 +220,6 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     shown = out if texts or out.wanted == "json" else out._replace(printed=False)
     give(StatsResult(report, more=more), shown, how)
     if out.printed and out.wanted == "table":
-        from attnctl.drawing.screen.output import print_view
-
         print_view(lambda screen: [*[[]] * bool(texts), *battery_lines(found, screen)])
 
 
@@ -282,7 +281,6 @@ def give(found: StatsResult, out: Output, how: StatsOptions) -> None:
 
         print_json(found.to_dict())
     else:
-        from attnctl.drawing.screen.output import print_view
         from attnctl.verbs.stats.view import result_lines
 
         print_view(lambda screen: result_lines(found, screen, how.precision, heat=how.heat))

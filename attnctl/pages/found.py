@@ -37,20 +37,17 @@ VERDICTS = {True: "conforms", False: "does not conform", None: "was not held to 
 
 def write_check(found: Sequence[Report], stream: IO[bytes]) -> None:
     """A page of what check found."""
-    for piece in check_pieces(found):
-        stream.write(piece)
+    stream.writelines(check_pieces(found))
 
 
 def write_diff(found: Sequence[Difference], stream: IO[bytes]) -> None:
     """A page of the two traces of each difference."""
-    for piece in diff_pieces(found):
-        stream.write(piece)
+    stream.writelines(diff_pieces(found))
 
 
 def write_conform(found: Sequence[Conformance], stream: IO[bytes]) -> None:
     """A page of what conform found of a target."""
-    for piece in conform_pieces(found):
-        stream.write(piece)
+    stream.writelines(conform_pieces(found))
 
 
 def conform_pieces(found: Sequence[Conformance]) -> Iterator[bytes]:

@@ -83,8 +83,7 @@ class PageFinding:
 
 def write_page(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
     """A page of traces that opens as `view` says."""
-    for piece in pieces(traces, view=view):
-        stream.write(piece)
+    stream.writelines(pieces(traces, view=view))
 
 
 def pieces(

@@ -78,6 +78,10 @@ class Screen(NamedTuple):
             used = cells(first) + used if not rest else 2 + cells(rest[-1])
         return lines
 
+    def sentence(self, text: str, style: str = "") -> list[Line]:
+        """Our own words, going on below where views are fitted."""
+        return self.flow([(self.ours(word), style) for word in text.split()], " ")
+
     def left_out(self, count: int) -> str:
         """The words for what is not shown."""
         return self.ours(f"… {count} more")

@@ -77,7 +77,7 @@ def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
     """The page for a terminal."""
     mistake, (finding, *_) = page.mistake, page.report.findings
     yield [(mistake.name, "name")]
-    yield from paragraph(f"What you get when {finding.words}.", screen)
+    yield from screen.sentence(f"What you get when {finding.words}.")
     yield from section("Why people make it", mistake.why, screen)
     yield from section("Instead", f"{finding.fix[0].upper()}{finding.fix[1:]}.", screen)
     meant = ", ".join(facts(page.example.right))
@@ -88,11 +88,7 @@ def lines(page: MistakePage, screen: Screen) -> Iterator[Element]:
 
 
 def section(title: str, text: str, screen: Screen) -> list[Line]:
-    return [[], [(title, "aside")], *paragraph(text, screen)]
-
-
-def paragraph(text: str, screen: Screen) -> list[Line]:
-    return screen.flow([(screen.ours(word), "") for word in text.split()], " ")
+    return [[], [(title, "aside")], *screen.sentence(text)]
 
 
 def matrices(page: MistakePage, screen: Screen) -> Iterator[Element]:

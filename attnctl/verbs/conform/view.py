@@ -34,23 +34,18 @@ SIGNS = {
 def list_lines(found: Conformance, screen: Screen) -> Iterator[Element]:
     if found.run:
         yield from make_table(found, screen).lines()
-    yield from flow(summarise(found), screen)
+    yield from screen.sentence(summarise(found))
     for reason, names in list_skipped(found).items():
-        yield from flow(f"Skipped: {', '.join(names)}: {reason}.", screen, "aside")
+        yield from screen.sentence(f"Skipped: {', '.join(names)}: {reason}.", "aside")
     for reason, names in list_refused(found).items():
-        yield from flow(f"In part: {', '.join(names)}: {reason}.", screen, "aside")
+        yield from screen.sentence(f"In part: {', '.join(names)}: {reason}.", "aside")
     for name, value in found.conventions.items():
-        yield from flow(f"Convention: {name}: {value}.", screen)
+        yield from screen.sentence(f"Convention: {name}: {value}.")
     for note in found.notes:
-        yield from flow(note, screen)
+        yield from screen.sentence(note)
     for results in group_failures(found):
         yield []
         yield from describe_failures(results, screen)
-
-
-def flow(text: str, screen: Screen, style: str = "") -> list[Line]:
-    """Break a sentence into lines on a narrow terminal."""
-    return screen.flow([(screen.ours(word), style) for word in text.split()], " ")
 
 
 def make_table(found: Conformance, screen: Screen) -> Listing:
@@ -150,12 +145,13 @@ def describe_failures(results: list[FeatureResult], screen: Screen) -> Iterator[
     known = "".join(
         f" (known: {why})" for why in dict.fromkeys(each.known for each in results if each.known)
     )
-    yield from flow(
-        f"{failure.mistake or first.status}: {names}, in {', '.join(types)}{known}", screen, "name"
+    name = failure.mistake or first.status
+    yield from screen.sentence(f"{name}: {names}, in {', '.join(types)}{known}", "name")
+    yield from screen.sentence(
+        make_sentence(failure.explanation) or "No known mistake gives these numbers."
     )
-    yield from flow(make_sentence(failure.explanation) or "No known mistake gives these numbers.", screen)
     words = "" if failure.words == failure.explanation else f": {failure.words}"
-    yield from flow(f"{failure.case}{words}", screen, "aside")
+    yield from screen.sentence(f"{failure.case}{words}", "aside")
     if failure.replay:
         yield [(screen.ours(failure.replay), "")]
 

@@ -106,13 +106,7 @@ class Alignment:
         a, b, pairings = self.match_axes(name)
         dropped = (1,) * (len(self.a.steps[name].axes) - a.ndim)
         loaded = Trace(self.a.steps, {name: a.reshape(dropped + a.shape)}, self.a.header)
-        return Sides(
-            name,
-            pick_places(a, [None if each.whole else each.a for each in pairings]),
-            pick_places(b, [None if each.whole else each.b for each in pairings]),
-            pairings,
-            loaded,
-        )
+        return Sides(name, *pick_common(a, b, pairings), pairings, loaded)
 
     def left_out(self) -> tuple[list[str], list[str]]:
         """The tokens of A and of B that stand beside nothing, as an address names them."""
@@ -170,6 +164,12 @@ def pick_places(array: Array, places: Sequence[Places | None]) -> Array:
         if own is not None:
             array = array.take(own, axis)
     return array
+
+
+def pick_common(a: Array, b: Array, pairings: Sequence[Pairing]) -> tuple[Array, Array]:
+    """The places of two arrays that stand beside each other."""
+    a = pick_places(a, [None if each.whole else each.a for each in pairings])
+    return a, pick_places(b, [None if each.whole else each.b for each in pairings])
 
 
 def common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:

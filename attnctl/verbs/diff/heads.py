@@ -14,7 +14,7 @@ import numpy as np
 from attnctl.base.trace import Trace
 from attnctl.math import Array, Shape
 from attnctl.math.ops import MatMulT
-from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
+from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_common, single
 from attnctl.verbs.diff.elements import Tolerance, measure
 
 HEAD, KEY = "head", "key"
@@ -64,9 +64,7 @@ def with_heads_merged(alignment: Alignment, name: str) -> Sides:
     if a.shape[-1] != b.shape[-1]:
         raise ApartError(f"{a.shape[-1]} columns in all heads against {b.shape[-1]}")
     pairings = (*pairings, Pairing.same(a.shape[-1]))
-    a = pick_places(a, [None if each.whole else each.a for each in pairings])
-    b = pick_places(b, [None if each.whole else each.b for each in pairings])
-    return SideBySide(name, a, b, pairings, alignment.a)
+    return SideBySide(name, *pick_common(a, b, pairings), pairings, alignment.a)
 
 
 def merge_heads(array: Array, head_axis: int) -> Array:
@@ -92,9 +90,7 @@ def one_with_each(alignment: Alignment, name: str) -> Sides:
         return Pairing(every if first == many else only, every if second == many else only, first, second)
 
     pairings = tuple(along(*each) for each in zip(axes, a.shape, b.shape, strict=True))
-    a = pick_places(a, [None if each.whole else each.a for each in pairings])
-    b = pick_places(b, [None if each.whole else each.b for each in pairings])
-    return Sides(name, a, b, pairings, alignment.a)
+    return Sides(name, *pick_common(a, b, pairings), pairings, alignment.a)
 
 
 def what_the_split_did(alignment: Alignment, tolerance: Tolerance) -> list[str]:

@@ -49,19 +49,9 @@ def grade(lesson: Lesson, answer: Any, trace: Trace | None = None, folder: str =
     right = lesson.right(trace)
     try:
         with np.errstate(all="ignore"):
-            return graders()[lesson.kind](lesson, answer, trace, right, folder)
+            return GRADERS[lesson.kind](lesson, answer, trace, right, folder)
     except AttnError as error:
         return AnswerVerdict(None, "; ".join(error.problems))
-
-
-def graders() -> dict[str, Any]:
-    return {
-        NUMBER: of_numbers,
-        MATRIX: of_numbers,
-        CELL: of_cell,
-        STEP: of_step,
-        DUMP: of_dump,
-    }
 
 
 def text_of(answer: Any) -> str:
@@ -218,6 +208,9 @@ def of_dump(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
         words = f"every step follows from those before it, but {wanted} is not that of this lesson"
         return AnswerVerdict(False, words, "other-numbers")
     return AnswerVerdict(True, "right")
+
+
+GRADERS = {NUMBER: of_numbers, MATRIX: of_numbers, CELL: of_cell, STEP: of_step, DUMP: of_dump}
 
 
 def same(theirs: Trace, ours: Trace, name: str) -> bool:
