@@ -149,6 +149,17 @@ def norm_of(name: str, layout: str, *, model: bool = True) -> tuple[Name, Name]:
     )
 
 
+OF_SPLITS = (
+    "chunk batch head query",
+    "head chunk query",
+    "head query chunk",
+    "chunk query head",
+    "chunk batch query head",
+    "query chunk head",
+    "query head chunk",
+)
+"""The axes that kernels give what they compute of each split of the keys."""
+
 ROWS = (
     Name(EMBEDDINGS, "E", ("token d_model",), leaf=True),
     Name(POSITIONS, "P", ("token d_model",), leaf=True, once=True),
@@ -199,11 +210,16 @@ ROWS = (
     given(MASK, "mask", SCORES, once=True),
     scores(MASKED, hidden=-inf),
     given(SINK, "sink", "head", once=True),
-    Name(CHUNK_LOGSUMEXP, "L_c", ("chunk head query",)),
-    Name(LOGSUMEXP, "L", ("head query",)),
+    Name(
+        CHUNK_LOGSUMEXP,
+        "L_c",
+        ("chunk head query",),
+        (*OF_SPLITS, *(f"{each} one" for each in ("chunk head query", *OF_SPLITS))),
+    ),
+    Name(LOGSUMEXP, "L", ("head query",), ("head query one", "query head", "query head one")),
     scores(WEIGHTS, "A", hidden=0.0),
     Name(SINK_WEIGHTS, "A_sink", ("head query",)),
-    Name(CHUNK_OUTPUTS, "Z_c", ("chunk head query d_v",)),
+    Name(CHUNK_OUTPUTS, "Z_c", ("chunk head query d_v",), tuple(f"{each} d_v" for each in OF_SPLITS)),
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     Name(CONCAT, "Z", ("query head*d_v",), result=True),

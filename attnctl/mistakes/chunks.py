@@ -306,6 +306,8 @@ WAYS: dict[str, tuple[tuple[str, Merge], ...]] = {
     OTHER_BASE: (
         ("base 2 is read as e", lambda p: (whole(p / LN2), shares(p / LN2))),
         ("base e is read as 2", lambda p: (whole(p * LN2) / LN2, shares(p * LN2))),
+        ("exp2 of natural ones is taken", lambda p: (whole(p), grown(p * LN2, whole(p) * LN2))),
+        ("exp of those in base 2 is taken", lambda p: (whole(p), grown(p / LN2, whole(p) / LN2))),
     ),
     AVERAGED: (
         ("averaged", lambda p: (whole(p), np.full_like(p, 1 / len(p)))),

@@ -151,3 +151,47 @@ def test_base_and_empty_rows_are_declared(dtype, tmp_path, call):
     assert "the log-sum-exp of what sees nothing is 0" in call(*words, "--lse-base", "2").out
     assert call(*words, "--lse-empty", "0").code == 1
     assert "in base 2" in call(*words, "--lse-empty", "0").out
+
+
+SPLITS = ("cbhnd cbhn", "bhcnd bhcn", "bhncd bhnc", "cbnhd cbhn", "cbnhd cbnh", "bnhcd bnhc", "cbhnd cbhn1")
+
+
+def laid(x, own, axes):
+    """In other axes; 1 is one of size 1."""
+    x = x.transpose([own.index(axis) for axis in axes.replace("1", "")])
+    return x[..., None] if "1" in axes else x
+
+
+def splits(axes, chunks, make=np.exp):
+    """Split keys as kernels give them, in these axes, merged by `make`."""
+    rng = np.random.RandomState(4)
+    q, k, v = (rng.standard_normal((2, 3, n, 8)) for n in (5, 12, 12))
+    scores = np.split(q @ k.swapaxes(-1, -2) / np.sqrt(8), chunks, axis=-1)
+    sums = np.stack([np.log(np.exp(each).sum(-1)) for each in scores])
+    values = np.split(v, chunks, axis=-2)
+    outputs = (
+        np.stack([np.exp(s) @ x for s, x in zip(scores, values, strict=True)]) / np.exp(sums)[..., None]
+    )
+    merged = (make(sums - np.log(np.exp(sums).sum(axis=0)))[..., None] * outputs).sum(axis=0)
+    of_output, of_sum = axes.split()
+    vectors = {"q": q, "k": k, "v": v, "head_outputs": merged}
+    found = {name: laid(x, "bhnd", of_output.replace("c", "")) for name, x in vectors.items()}
+    parts = {"o_accum": laid(outputs, "cbhnd", of_output), "lse_accum": laid(sums, "cbhn", of_sum)}
+    return found | parts
+
+
+@pytest.mark.sample(9)
+@pytest.mark.parametrize("chunks", [2, 4], ids=["as many as members", "more than members"])
+@pytest.mark.parametrize("axes", SPLITS)
+def test_what_kernels_give_of_splits_is_read_in_their_axes(axes, chunks):
+    """FlashAttention and flash decoding, (batch, head, n, d) and (batch, n, head, d)."""
+    report = attnctl.check(splits(axes, chunks))
+    assert report.agrees, str(report)
+    assert report.steps["chunk_outputs"].gap is not None
+
+
+@pytest.mark.slow
+def test_splits_in_axes_of_others_are_held_to_the_mistakes():
+    report = attnctl.check(splits(SPLITS[0], 4, np.exp2))
+    assert report.mistake == "chunks-merged-in-other-base"
+    assert "exp2 of natural ones is taken" in str(report)

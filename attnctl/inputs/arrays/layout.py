@@ -153,6 +153,9 @@ class LayoutSearch:
             ways = (row.linear, *ways)
         for way in ways:
             own = self.axes.groups(name, way)
+            if ("batch",) in own:  # inside others
+                yield from [own] if self.batch else ()
+                continue
             if self.batch and not row.once:
                 yield (("batch",), *own)
                 continue

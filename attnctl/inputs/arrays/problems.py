@@ -126,7 +126,7 @@ def has_batch(shapes: Mapping[str, Shape], settings: Settings, name: str = Q) ->
 def has_vectors(name: str) -> bool:
     """True if an array has a vector for each head and token, as Q, K, V and a cache have."""
     row = TABLE[name]
-    return row.by_head and not (row.is_weight or row.broadcasts or row.of_scores)
+    return row.by_head and not (row.is_weight or row.broadcasts or row.of_scores or "chunk" in row.own)
 
 
 def unlike_layout(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:

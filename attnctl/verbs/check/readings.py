@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain, product
+from itertools import chain, combinations, product
 from math import inf
 
 import numpy as np
@@ -22,6 +22,9 @@ from attnctl.math.derivation import Derivation, Rotary
 from attnctl.math.kind import NORMS, HeadNorm
 from attnctl.math.names import (
     BIASED,
+    CHUNK_LOGSUMEXP,
+    CHUNK_OUTPUTS,
+    CHUNK_SHARES,
     CONCAT,
     HEAD_OUTPUTS,
     MASKED,
@@ -209,7 +212,10 @@ def rename_array(trace: Trace, named: Mapping[str, str]) -> Trace:
 def layouts(first: Reading, sizes: Mapping[str, int]) -> Iterator[Reading]:
     trace = first.trace
     for changed, words in chain(
-        as_linear(trace), tokens_before_heads(trace), packed_otherwise(trace, sizes)
+        as_linear(trace),
+        tokens_before_heads(trace),
+        packed_otherwise(trace, sizes),
+        splits_otherwise(trace),
     ):
         yield replace(first, trace=replace(trace, arrays={**trace, **changed}), words=words)
 
@@ -237,6 +243,20 @@ def tokens_before_heads(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     if names and (square or not told):
         turned = {name: trace[name].swapaxes(-3, -2) for name in names}
         yield turned, f"{' '.join(names)} as (token, head, d_k)"
+
+
+def splits_otherwise(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
+    """What was computed of each chunk, with axes exchanged that are of one size."""
+    names = [name for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES) if name in trace]
+    axes = {name: ("batch", *TABLE[name].own.split())[-trace[name].ndim :] for name in names}
+    for one, other in combinations(("batch", "chunk", "head", "query"), 2):
+        changed = {
+            name: trace[name].swapaxes(axes[name].index(one), axes[name].index(other))
+            for name in names
+            if {one, other} <= {*axes[name]}
+        }
+        if changed and all(each.shape == trace[name].shape for name, each in changed.items()):
+            yield changed, f"{' '.join(changed)} with {one} and {other} the other way round"
 
 
 def packed_otherwise(trace: Trace, sizes: Mapping[str, int]) -> Iterator[tuple[dict[str, Array], str]]:
