@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.trace import Trace as AnyTrace
 from attnctl.base.values import BadValueError, show, whole
-from attnctl.base.words import nearest
+from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
 from attnctl.inputs.config.settings import Settings, dotted_path
@@ -463,7 +463,7 @@ def read_options(options: Mapping[str, Any], readers: Mapping[str, Callable[[Any
     problems: list[str] = []
     for name, value in options.items():
         if name not in readers:
-            problems.append(unknown_option(name, list(readers)))
+            problems.append(f"{name}: no such option; {suggest(name, list(readers))}")
         elif value is not None:
             try:
                 given[name] = read_option(name, value, readers[name])
@@ -471,13 +471,6 @@ def read_options(options: Mapping[str, Any], readers: Mapping[str, Callable[[Any
                 problems += (f"{dotted_path((name, *path))}: {text}" for path, text in wrong.problems)
     raise_all(problems)
     return given
-
-
-def unknown_option(name: str, known: Collection[str]) -> str:
-    """The message for an option that does not exist, with the one that is meant."""
-    near = nearest(name, list(known), most=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    return f"{name}: no such option; {hint}"
 
 
 def read_option(name: str, value: Any, read: Callable[[Any], Any]) -> Any:

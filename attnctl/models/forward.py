@@ -11,7 +11,7 @@ from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.names import RESIDUAL, X
 from attnctl.models.attention import prepare_attention
-from attnctl.models.layer import LayerTensors, Model, norm_op
+from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
 
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
@@ -39,9 +39,7 @@ def embed_ids(model: Model, ids: Sequence[int], segments: Sequence[int] | None =
     if "segment" in d.shared:
         x = x + rows(model, "segment", "segment", segments or [0] * len(ids), width)
     if "embed_norm" in d.shared:
-        factors = [model.outer("embed_norm", ".weight", (width,))]
-        factors += [model.outer("embed_norm", ".bias", (width,))] if d["norm_bias"] else []
-        x = norm_op(d, d["eps"]).apply(x, *factors)
+        x = model.norm("embed_norm", x)
     return project_embeddings(model, x) if d["project"] and not d["project_first"] else x
 
 
@@ -113,9 +111,4 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel
 def final_norm(model: Model, hidden: Array) -> Array:
     """The rows of the last layer through the final norm, where there is one."""
-    d = model.description
-    if not d["final_norm"]:
-        return hidden
-    factors = [model.outer("final_norm", ".weight", (d["width"],))] if d["norm_weight"] else []
-    factors += [model.outer("final_norm", ".bias", (d["width"],))] if d["norm_bias"] else []
-    return norm_op(d, d["eps"]).apply(hidden, *factors)
+    return model.norm("final_norm", hidden) if model.description["final_norm"] else hidden

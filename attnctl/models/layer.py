@@ -75,8 +75,12 @@ class Model:
     def layer(self, index: int) -> LayerTensors:
         return LayerTensors(self, index)
 
-    def norm(self, factors: str) -> LayerNorm | RMSNorm:
-        return norm_op(self.description, self.description["eps"])
+    def norm(self, use: str, x: Array) -> Array:
+        """Rows through a norm that stands outside of layers."""
+        d, shape = self.description, x.shape[-1:]
+        factors = [self.outer(use, ".weight", shape)] if d["norm_weight"] else []
+        factors += [self.outer(use, ".bias", shape)] if d["norm_bias"] else []
+        return norm_op(d, d["eps"]).apply(x, *factors)
 
 
 def norm_op(d: Description, eps: float) -> LayerNorm | RMSNorm:

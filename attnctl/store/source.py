@@ -140,13 +140,8 @@ def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) ->
     if is_page(head):
         return read_page(bytes_in(head, stream, place), rename, place)
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
-        return read_json(text_in(head, stream, place), rename, place)
+        return read_json(text_of(bytes_in(head, stream, place), place), rename, place)
     raise AttnError(f"{place}: not a dump: neither JSON, .npz, .npy, safetensors nor a page of attnctl")
-
-
-def text_in(head: bytes, stream: BinaryIO, place: str) -> str:
-    """All of a stream as JSON text."""
-    return text_of(bytes_in(head, stream, place), place)
 
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:

@@ -100,11 +100,6 @@ LAYOUTS = ("nd", "hnd", "bhnd", "bnhd", "bnd")
 """How Q, K and V may be laid out: batch, head, row (n), columns (d)."""
 
 
-def path_alone(path: Path) -> str:
-    """The dotted path of a value, for want of a better place."""
-    return dotted_path(path)
-
-
 @dataclass(frozen=True)
 class Settings(Kind):
     """Everything a run needs; what is None follows from the rest.
@@ -139,7 +134,7 @@ class Settings(Kind):
     lse_base: str | None = field(default=None, compare=False)
     lse_empty: float | None = field(default=None, compare=False)
     max_memory: int | None = field(default=None, compare=False)
-    where: Callable[[Path], str] = field(default=path_alone, compare=False, repr=False)
+    where: Callable[[Path], str] = field(default=dotted_path, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in the form of a YAML config: what a dump carries and `config init` writes."""

@@ -91,7 +91,7 @@ def text_lines(lesson: Lesson, number: int, of: int, screen: Screen) -> Iterator
 def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Element]:
     """The numbers of a lesson, and its question."""
     if trace.sentence is not None:
-        yield from headline(trace, narrow_screen(screen))
+        yield from headline(trace, screen._replace(fits=True, width=min(WIDEST, screen.width)))
         yield []
     heads = count_heads(trace, None)
     for name in lesson.show:
@@ -103,10 +103,6 @@ def question_lines(lesson: Lesson, trace: Trace, screen: Screen) -> Iterator[Ele
         yield []
     yield from space_paragraphs(lesson.ask, screen, "name")
     yield from space_paragraphs(f"(Answer with {WANTED[lesson.kind]}.)", screen, "aside")
-
-
-def narrow_screen(screen: Screen) -> Screen:
-    return screen._replace(fits=True, width=min(WIDEST, screen.width))
 
 
 def verdict_lines(verdict: AnswerVerdict, screen: Screen) -> Iterator[Element]:

@@ -64,10 +64,6 @@ def next_heads(walk: ExplorerState) -> list[Cell]:
     ]
 
 
-def head_word(walk: ExplorerState, lead: Cell) -> str:
-    return f"head {lead[walk.axes.index('head')]}"
-
-
 Step = Callable[[ExplorerState], ExplorerState]
 """From a walk to the next one."""
 
@@ -209,9 +205,9 @@ class Explorer(App[None]):
         """Draw the matrix, and on a wide terminal those of the next heads beside it."""
         walk, grids = self.walk, list(self.query(MatrixGrid))
         leads = [walk.lead, *next_heads(walk)]
+        names = [f"head {lead[walk.axes.index('head')]}" for lead in leads] if len(leads) > 1 else [""]
         matrices = [
-            self.matrix(walk.layer, walk.step, lead, head_word(walk, lead) if len(leads) > 1 else "")
-            for lead in leads
+            self.matrix(walk.layer, walk.step, lead, name) for lead, name in zip(leads, names, strict=True)
         ]
         needed = matrices[0].label_width + matrices[0].columns * matrices[0].cell_width(walk.mode) + BETWEEN
         room = self.size.width - self.query_one(Steps).outer_size.width

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from textual import events
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from attnctl.drawing.screen.text import pad_left, pad_right, shorten
 from attnctl.verbs.explore.matrix import HEAT_CELL, Matrix
-from attnctl.verbs.explore.tui.lines import strip_of
+from attnctl.verbs.explore.tui.lines import LineView, strip_of
 from attnctl.verbs.explore.view import Parts, TextSpan
 from attnctl.verbs.explore.walk import NUMBERS
 
 
-class MatrixGrid(ScrollView, can_focus=False):
+class MatrixGrid(LineView, can_focus=False):
     """A matrix that scrolls under its labels; a click on a cell goes there.
 
     It is that of the head one stands in, or of one so many heads on.
@@ -25,10 +24,6 @@ class MatrixGrid(ScrollView, can_focus=False):
         self.heads_on = heads_on
         self.matrix: Matrix | None = None
         self.mode, self.row, self.column = NUMBERS, 0, 0
-
-    @property
-    def system(self) -> str:
-        return "" if self.app.no_color else (self.app.console.color_system or "")
 
     def show(self, matrix: Matrix, mode: str, row: int, column: int) -> None:
         """Show this matrix, its cursor in view."""

@@ -35,16 +35,21 @@ def strip_of(parts: Parts, system: str) -> Strip:
     return Strip([Segment(part.text, style_of(part.style, system)) for part in parts])
 
 
-class Lines(ScrollView, can_focus=False):
+class LineView(ScrollView, can_focus=False):
+    """A part of the screen that is drawn a line at a time."""
+
+    @property
+    def system(self) -> str:
+        """What Rich calls the colours there are; "" for none."""
+        return "" if self.app.no_color else (self.app.console.color_system or "")
+
+
+class Lines(LineView, can_focus=False):
     """Lines that can be scrolled; a click on a part that has an action does it."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
         self.parts: Sequence[Parts] = []
-
-    @property
-    def system(self) -> str:
-        return "" if self.app.no_color else (self.app.console.color_system or "")
 
     def show(self, lines: Iterable[Parts], *, keep: bool = False) -> None:
         """Show these lines from the first, or from where one had scrolled to."""

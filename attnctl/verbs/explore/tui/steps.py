@@ -7,19 +7,18 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import pad_right, shorten
 from attnctl.verbs.explore.steps import WIDE, Entry, entries
-from attnctl.verbs.explore.tui.lines import style_of
+from attnctl.verbs.explore.tui.lines import LineView, style_of
 from attnctl.verbs.explore.walk import ExplorerState
 
 LIT = Color.parse("bright_yellow")
 
 
-class Steps(ScrollView, can_focus=False):
+class Steps(LineView, can_focus=False):
     """The steps from top to bottom; a click goes to one."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own word)
@@ -28,10 +27,6 @@ class Steps(ScrollView, can_focus=False):
         self.at = 0
         self.height = 1
         self.marks = Screen()
-
-    @property
-    def system(self) -> str:
-        return "" if self.app.no_color else (self.app.console.color_system or "")
 
     def show(self, walk: ExplorerState, screen: Screen, height: int) -> None:
         """Show the steps of this walk, so many lines each."""
