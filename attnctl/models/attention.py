@@ -77,7 +77,8 @@ def read_weights(tensors: LayerTensors, *, cross: bool) -> Named:
     named |= read_latents(tensors) if d["kv_rank"] else read_projections(tensors, role)
     if d["qk_norm"] and not cross:
         named |= head_norm_factors(tensors)
-    named |= read_output_projection(tensors, role)
+    shape = d["heads"] * d["d_v"], d["width"]
+    named |= read_projection(tensors, f"{role}o", "O", shape, d["out_bias"])
     if after := norm_after(tensors, cross=cross):
         named |= norm_factors(tensors, after, "output_norm", (d["width"],))
     return named
@@ -190,11 +191,22 @@ def read_projections(tensors: LayerTensors, role: str) -> Named:
     for symbol, count in heads.items():
         use, columns = f"{role}{symbol.lower()}", count * sizes[symbol]
         there = d["k_bias"] if symbol == "K" and d["k_bias"] is not None else d["bias"]
-        named[f"W_{symbol}"] = split(tensors.matrix(use, d["width"], columns), count), tensors.origin(use)
-        bias = tensors.bias(use, columns, there)
-        if bias is not None:
-            named[f"b_{symbol}"] = split(bias, count), tensors.origin(use, ".bias")
+        named |= read_projection(tensors, use, symbol, (d["width"], columns), there, heads=count)
     return named
+
+
+def read_projection(
+    tensors: LayerTensors, use: str, symbol: str, shape: Shape, there: bool, *, heads: int = 0
+) -> Named:
+    """The matrix (in, out) of a projection and its bias, if there is one; split where it has heads."""
+
+    def by_head(fused: Array) -> Array:
+        return split(fused, heads) if heads else fused
+
+    rows, columns = shape
+    named: Named = {f"W_{symbol}": (by_head(tensors.matrix(use, rows, columns)), tensors.origin(use))}
+    bias = tensors.bias(use, columns, there)
+    return named if bias is None else named | {f"b_{symbol}": (by_head(bias), tensors.origin(use, ".bias"))}
 
 
 def fused_projections(tensors: LayerTensors) -> Named:
@@ -238,10 +250,7 @@ def read_latents(tensors: LayerTensors) -> Named:
     named: Named = {}
     source = d["width"]
     if d["rank"]:
-        named["W_latent_Q"] = tensors.matrix("latent_q", source, d["rank"]), tensors.origin("latent_q")
-        bias = tensors.bias("latent_q", d["rank"], d["bias"])
-        if bias is not None:
-            named["b_latent_Q"] = bias, tensors.origin("latent_q", ".bias")
+        named |= read_projection(tensors, "latent_q", "latent_Q", (source, d["rank"]), d["bias"])
         named |= norm_factors(tensors, "latent_q_norm", "latent_Q_norm", (d["rank"],))
         source = d["rank"]
     named["W_Q"] = split(tensors.matrix("q", source, heads * d["d_k"]), heads), tensors.origin("q")
@@ -258,12 +267,3 @@ def read_latents(tensors: LayerTensors) -> Named:
     up = split(tensors.matrix("kv", d["kv_rank"], heads * (own + d_v)), heads)
     named["W_K"], named["W_V"] = ((each, tensors.origin("kv")) for each in np.split(up, [own], axis=-1))
     return named
-
-
-def read_output_projection(tensors: LayerTensors, role: str) -> Named:
-    """W_O and its bias."""
-    d = tensors.d
-    use = f"{role}o"
-    named: Named = {"W_O": (tensors.matrix(use, d["heads"] * d["d_v"], d["width"]), tensors.origin(use))}
-    bias = tensors.bias(use, d["width"], d["out_bias"])
-    return named if bias is None else named | {"b_O": (bias, tensors.origin(use, ".bias"))}
