@@ -139,7 +139,6 @@ class Form(Reader):
         self.just_one, self.required = just_one, required
 
     def read_mapping(self, value: Any) -> Any:
-        """The value that a mapping describes."""
         if not isinstance(value, dict):
             first = next(iter(self.keys))
             raise BadValueError(f"{show(value)} is not a mapping; write keys and values, like {first}: …")
@@ -207,7 +206,6 @@ class Choice(Reader):
         self.pick, self.forms, self.expected = pick, forms, expected
 
     def read_form(self, value: Any) -> Any:
-        """The value, read as the form it has."""
         form = self.pick(value)
         if form is None:
             raise BadValueError(f"{show(value)} is not {self.expected}")
@@ -237,7 +235,6 @@ class ListOf(Reader):
         self.item, self.check, self.least = item, check, least
 
     def read_list(self, value: Any) -> tuple[Any, ...]:
-        """Every item read."""
         if not isinstance(value, list):
             raise BadValueError(
                 f"{show(value)} is not a list; write one like [a, b], or a line that begins with - for each"

@@ -129,7 +129,6 @@ def of_model(sentence: str | None, model: ModelOptions, given: Given) -> TraceSo
 def of_dump(
     asked: NamedInput, trace: str | None, names: list[str], layer: str | None, meant: Given
 ) -> TraceSource:
-    """The traces of a file."""
     from attnctl.cli.source import settings_from
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.explore import OfFile

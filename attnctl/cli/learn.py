@@ -163,7 +163,6 @@ def next_one(known: list[Lesson], done: dict[str, int]) -> int:
 
 
 def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> Exit:
-    """Print the list of lessons."""
     from attnctl.verbs.learn.view import list_lines
 
     if json:
@@ -194,7 +193,6 @@ def print_lesson(known: list[Lesson], at: int) -> Exit:
 
 
 def hints(lesson: Lesson) -> Exit:
-    """Print the hints of a lesson."""
     from attnctl.verbs.learn.view import space_paragraphs
 
     for each in lesson.hints or ("There is no hint for this lesson.",):

@@ -32,8 +32,7 @@ def emit(
     """Write traces as asked; `settable` says that --heads is an option of this command, too."""
     raise_all(unused_options(view, output))
     wanted = chosen_format(output.format, json=output.json)
-    files = [path for path in output.output or () if path != STDOUT]
-    printed = not output.output or STDOUT in output.output
+    files, printed = split_outputs(output.output)
     kept = [select_steps(trace, view) for trace in traces]
     if view.story:
         from attnctl.cli.teaching import tell
@@ -72,10 +71,15 @@ def files_for(verb: str, outputs: Sequence[str] | None) -> tuple[list[str], bool
     """
     from attnctl.store.files import format_for
 
-    named = [path for path in outputs or () if path != STDOUT]
-    for path in named:
+    files, printed = split_outputs(outputs)
+    for path in files:
         format_for(path, 1, FINDINGS[verb])
-    return named, not outputs or STDOUT in outputs
+    return files, printed
+
+
+def split_outputs(outputs: Sequence[str] | None) -> tuple[list[str], bool]:
+    """The files of -o, and whether stdout has it, too: - or nothing is named."""
+    return [path for path in outputs or () if path != STDOUT], not outputs or STDOUT in outputs
 
 
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
@@ -124,8 +128,8 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
 def unused_options(view: ViewOptions, output: OutputOptions) -> list[str]:
     """View options that one of the outputs would ignore: known before anything is computed."""
     wanted = chosen_format(output.format, json=output.json)
-    files = [path for path in output.output or () if path != STDOUT]
-    printed = wanted if not output.output or STDOUT in output.output else None
+    files, to_stdout = split_outputs(output.output)
+    printed = wanted if to_stdout else None
     pictures = [is_picture(path) for path in files]
     table, drawn = printed == "table" and not files, bool(pictures) and all(pictures) and printed is None
     if view.story:

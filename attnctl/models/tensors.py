@@ -95,7 +95,6 @@ class Checkpoint:
 
     @property
     def bytes(self) -> int:
-        """Of all tensors."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
     @property

@@ -127,7 +127,6 @@ def read_page(data: bytes | bytearray, rename: Mapping[str, str] | None, place: 
 
 
 def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
-    """A list of objects in the description."""
     found = header.get(key)
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise AttnError(f"{place}: $.{key}: expected a list of objects, found {show_value(found)}")

@@ -50,7 +50,6 @@ class Canvas:
             self.parts.append(element("g", "".join(parts), **given))
 
     def line(self, words: str, **given: object) -> None:
-        """Words on a line of their own."""
         size = given.get("font_size", TEXT)
         assert isinstance(size, float)
         self.y += size

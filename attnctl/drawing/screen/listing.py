@@ -99,7 +99,6 @@ class Listing:
             yield from self.screen.flow(spans, self.screen.dot)
 
     def frame(self) -> Frame:
-        """The table."""
         widths = self.widths
         pads = [pad_right if at in self.left else pad_left for at in range(len(widths))]
 

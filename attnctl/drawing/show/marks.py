@@ -138,5 +138,4 @@ def matrix_of(mask: Array, index: Index, scores: tuple[int, ...]) -> Array:
 
 
 def part(matrix: Array, rows: range, columns: range) -> Array:
-    """A block of a matrix."""
     return matrix[rows.start : rows.stop, columns.start : columns.stop]

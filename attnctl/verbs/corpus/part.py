@@ -161,7 +161,6 @@ def read_part(path: str, *, own: bool = False) -> CorpusPart:
 
 
 def part_of_bytes(data: bytes, place: str) -> CorpusPart:
-    """A part from its JSON."""
     found = header_of(data, place)
     if found.get("schema") != SCHEMA:
         raise AttnError(

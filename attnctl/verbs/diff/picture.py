@@ -28,7 +28,6 @@ MOST_PAIRS = 64
 
 
 def write_svg(found: Sequence[Difference], stream: TextIO) -> None:
-    """Write differences as one SVG."""
     stream.write(draw(figure_of(found)).svg)
 
 

@@ -89,7 +89,6 @@ def with_heads(array: Array) -> Array:
 
 
 def wide(array: Array) -> Array:
-    """As float64."""
     return array.astype(np.float64, copy=False)
 
 

@@ -311,7 +311,6 @@ def check_sheet(
 
 
 def mark_of(name: str, report: Report | None) -> Mark:
-    """The mark of one step."""
     step = None if report is None else report.steps.get(name)
     if report is None or step is None or step.verdict in {Verdict.NOT_FILLED, Verdict.NOT_RECORDED}:
         return Mark(name, BLANK)

@@ -90,7 +90,6 @@ class Page:
     # --- one line of arithmetic ---
 
     def number(self, value: float) -> str:
-        """A number for people."""
         return number_for_people(value, self.view.precision)
 
     def symbols(self, found: Explanation, most: int | None) -> str:

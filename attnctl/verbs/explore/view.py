@@ -109,7 +109,6 @@ class Arithmetic:
                 yield [TextSpan(f"was {self.number(before)} before the edits", "aside")]
 
     def number(self, value: float) -> str:
-        """A number for people."""
         return self.screen.ours(number_for_people(value, self.precision))
 
     def chosen(self) -> Parts:

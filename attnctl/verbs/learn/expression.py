@@ -76,7 +76,6 @@ class ExpressionReader:
         return AttnError(f"{quote(self.text)}: {what}; {LIKE}")
 
     def space(self) -> None:
-        """Skip spaces."""
         self.rest = self.rest.lstrip()
 
     def take(self, *signs: str) -> str:

@@ -117,7 +117,6 @@ def direction(found: float, right: float) -> str:
 
 
 def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
-    """The address of a cell."""
     if not isinstance(right, Cells):
         raise lesson.refusal("answer", AttnError("no cell; write one with largest(…) or smallest(…)"))
     address = parse_address(text_of(answer)).spell_out(trace)
@@ -140,7 +139,6 @@ def of_cell(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str
 
 
 def of_step(lesson: Lesson, answer: Any, trace: Trace, right: Value, folder: str) -> AnswerVerdict:
-    """The name of a step."""
     if not isinstance(right, StepName):
         raise lesson.refusal("answer", AttnError("no step; write first_wrong()"))
     name = Address(text_of(answer)).spell_out(trace).step

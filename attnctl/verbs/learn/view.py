@@ -132,7 +132,6 @@ def graded_lines(verdicts: Mapping[str, AnswerVerdict | None], screen: Screen) -
 
 
 def as_data(verdicts: Mapping[str, AnswerVerdict | None]) -> dict[str, Any]:
-    """The verdicts for JSON."""
     return {
         name: None
         if verdict is None

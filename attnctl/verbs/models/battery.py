@@ -91,7 +91,6 @@ def scores(weights: Array) -> Array:
 
 
 def battery_data(found: list[HeadScores]) -> dict[str, Any]:
-    """As JSON data."""
     heads = [{"layer": each.layer, "head": each.head, **each.scores, "names": each.names} for each in found]
     told = {"tokens": LENGTH, "draws": DRAWS, "enough": ENOUGH}
     return {"definitions": MEANINGS, **told, "heads": heads}

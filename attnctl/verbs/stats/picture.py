@@ -31,7 +31,6 @@ KINDS = (
 
 
 def write_svg(found: Sequence[StatsResult], stream: TextIO) -> None:
-    """Write statistics as one SVG."""
     stream.write(draw(figure_of(found)).svg)
 
 

@@ -164,7 +164,6 @@ class chapter_of:  # noqa: N801  (a function that knows its trace)
         self.visible = Visible(trace)
 
     def __call__(self, steps: list[Step]) -> Chapter:
-        """The chapter of these steps."""
         step, happens = steps[0], what_happens(steps)
         if edited := [each.name for each in steps if each.name in self.trace.edited]:
             happens = f"{happens} Then {all_of(edited)} {'was' if len(edited) == 1 else 'were'} edited."

@@ -109,7 +109,6 @@ class Writer(Namer):
             yield f"… and {plural(chapter.left_out, 'row')} more."
 
     def sentence(self, claim: Claim) -> str:
-        """A claim as a sentence."""
         match claim:
             case TopKeys():
                 return self.look(claim)

@@ -125,7 +125,6 @@ class Explorer(App[None]):
     # --- what is drawn ---
 
     def compose(self) -> ComposeResult:
-        """The widgets."""
         yield Lines(id="title")
         with Horizontal(id="middle"):
             yield Steps(id="steps")
@@ -181,7 +180,6 @@ class Explorer(App[None]):
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
-        """Draw the walk as it is."""
         walk, screen = self.walk, self.marks
         steps = self.query_one(Steps)
         high = ARITHMETIC_OF_TALL if self.size.height >= TALL else ARITHMETIC
@@ -328,7 +326,6 @@ class Explorer(App[None]):
         self.attempt(remake.undo_edit)
 
     def action_scroll(self, by: int) -> None:
-        """Scroll the arithmetic."""
         self.lines("arithmetic").scroll_relative(y=by, animate=False)
 
     # --- asking ---
@@ -379,11 +376,9 @@ class Explorer(App[None]):
     # --- what lies over it ---
 
     def action_help(self) -> None:
-        """Every key."""
         self.push_screen(TextDialog("attnctl explore", view.help_lines, ascii_only=self.marks.ascii_only))
 
     def action_rules(self) -> None:
-        """The rules, to switch them."""
         try:
             names = [choice.rule.name for choice in remake.rules_of(self.walk)]
         except AttnError as error:
@@ -399,7 +394,6 @@ class Explorer(App[None]):
         )
 
     def rules(self, width: int) -> Iterator[Parts]:
-        """A line for each rule."""
         for number, choice in enumerate(remake.rules_of(self.walk), start=1):
             sign = "on " if choice.on else "off"
             action = f"switch('{choice.rule.name}')"
@@ -408,7 +402,6 @@ class Explorer(App[None]):
         yield [TextSpan(f" {self.message}", "name")]
 
     def action_switch(self, name: str) -> None:
-        """Switch a rule."""
         self.attempt(lambda walk: remake.switch_rule(walk, name))
         if isinstance(self.screen, TextDialog):
             self.screen.fill()
@@ -436,7 +429,6 @@ class Explorer(App[None]):
     # --- the end ---
 
     def action_leave(self) -> None:
-        """Leave."""
         self.exit()
 
     def action_interrupt(self) -> None:
