@@ -122,13 +122,13 @@ def attend_in_model(
     output: OutputOptions,
 ) -> None:
     """The attention of one layer of a model on what came into it."""
-    from attnctl.cli.models import ModelOptions, model_settings, run_model, senseless
+    from attnctl.cli.models import ModelOptions, ModelRequest, model_settings, run_model, senseless
     from attnctl.inputs.arrays.foreign import variable_of
     from attnctl.models.run import ModelInput
 
     if HIDDEN not in found:
         raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(found)}")
-    if model.layer is None:
+    if model.model is None or model.layer is None:
         raise AttnError("--layer: which layer of the model? --layer 3")
     options = ModelOptions(model.model, model.layer)
     raise_all(senseless(options, {**flags, "cost": cost.cost or None}))
@@ -137,4 +137,4 @@ def attend_in_model(
     )
     begun = next((found[name] for name in found if variable_of(name) in {"o", "out", OUTPUT}), None)
     source = ModelInput(hidden=found[HIDDEN], memory=found.get(MEMORY), d_output=begun)
-    run_model(options, [source], settings, view, output)
+    run_model(ModelRequest(model.model, model.layer, [source], settings, view, output))

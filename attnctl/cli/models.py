@@ -103,13 +103,18 @@ def sources_of(model: ModelOptions, sentences: Sequence[str], context: str | Non
     return [replace(beside, text=text) for text in sentences] or [beside]
 
 
-def run_model(
-    model: ModelOptions,
-    sources: "Sequence[ModelInput]",
-    settings: Any,
-    view: ViewOptions,
-    output: OutputOptions,
-) -> None:
+class ModelRequest(NamedTuple):
+    """A run of a model as it is asked for: which layers, on what, and where the traces go."""
+
+    model: str
+    layer: str | None
+    sources: "Sequence[ModelInput]"
+    settings: Any
+    view: ViewOptions
+    output: OutputOptions
+
+
+def run_model(asked: ModelRequest) -> None:
     """Print or write the traces of the layers that are asked for, or the map of all heads."""
     from attnctl.cli import last
     from attnctl.cli.output import emit, kept_steps
@@ -117,43 +122,34 @@ def run_model(
     from attnctl.math.names import OUTPUT, WEIGHTS
     from attnctl.models import run
 
-    assert model.model is not None
-    if model.layer is None:
-        print_map(model.model, sources, settings, view, output)
+    if asked.layer is None:
+        print_map(asked)
         return
-    keep = kept_steps(view)
-    if view.brief and keep is None and not view.story:
+    keep = kept_steps(asked.view)
+    if asked.view.brief and keep is None and not asked.view.story:
         keep = [WEIGHTS, OUTPUT]
     with progress("layers") as moved:
         traces = [
             trace
-            for source in sources
-            for trace in run.run_model(model.model, source, model.layer, settings, keep, moved)
+            for source in asked.sources
+            for trace in run.run_model(asked.model, source, asked.layer, asked.settings, keep, moved)
         ]
     last.keep(traces)
-    emit(traces, output, view)
+    emit(traces, asked.output, asked.view)
 
 
-def print_model_costs(
-    model: ModelOptions,
-    sources: "Sequence[ModelInput]",
-    settings: Any,
-    view: ViewOptions,
-    output: OutputOptions,
-) -> None:
+def print_model_costs(asked: ModelRequest) -> None:
     from attnctl.cli.output import print_costs
     from attnctl.models.run import plans
 
-    assert model.model is not None
-    if model.layer is None:
+    layer = asked.layer
+    if layer is None:
         raise AttnError("--cost: of which layer? add --layer 0")
-    runs = [each for source in sources for each in plans(model.model, source, model.layer, settings)]
-    print_costs(runs, output, view)
+    runs = [run for each in asked.sources for run in plans(asked.model, each, layer, asked.settings)]
+    print_costs(runs, asked.output, asked.view)
 
 
-def print_map(
-    name: str, sources: "Sequence[ModelInput]", settings: Any, view: ViewOptions, output: OutputOptions
-) -> None:
+def print_map(asked: ModelRequest) -> None:
     """Print the map of a model: a name for each head of each layer on this text."""
     from attnctl.cli.output import chosen_format, emit
     from attnctl.cli.program import complain
@@ -164,6 +160,7 @@ def print_map(
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.heads import as_data, heads_of
 
+    name, settings, view, output = asked.model, asked.settings, asked.view, asked.output
     wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
     drawn = bool(output.output) and all(map(is_picture, output.output or ()))
     if (output.output and not drawn) or wanted not in {"table", "json"}:
@@ -171,11 +168,11 @@ def print_map(
             "without --layer a map of all heads is printed, as a table or --json, or drawn (-o map.svg, "
             "-o map.html); add --layer for a trace"
         )
-    if len(sources) > 1:
+    if len(asked.sources) > 1:
         raise AttnError("a map is that of one sentence; add --layer, or give one")
-    (source,) = sources
+    (source,) = asked.sources
     given = {"--step": view.step, "--story": view.story}
-    given |= {f"--{asked}": getattr(settings, asked) for asked in GRADIENT_SETTINGS}
+    given |= {f"--{each}": getattr(settings, each) for each in GRADIENT_SETTINGS}
     raise_all(f"{flag}: a map has no steps; add --layer" for flag, value in given.items() if value)
     with progress("layers") as moved:
         traces = run.run_model(name, source, "all", settings, [WEIGHTS], moved)

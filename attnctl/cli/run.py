@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnctl.base.errors import raise_all
-from attnctl.base.setting import Given
 from attnctl.base.words import quote
-from attnctl.cli.models import ModelOptions, senseless
+from attnctl.cli.models import (
+    ModelOptions,
+    ModelRequest,
+    model_settings,
+    print_model_costs,
+    run_model,
+    senseless,
+    sources_of,
+)
 from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
@@ -81,9 +88,10 @@ def run(  # noqa: PLR0913  (a group of options each)
     if model.model is not None:
         given = {**more, **attention, "config": asked.source.config, "padded": padded or None}
         raise_all(senseless(model, given))
-        run_on_model(
-            model, asked.sentences, more.get("context"), {**attention, **edits}, cost, view, output
-        )
+        sources = sources_of(model, asked.sentences, more.get("context"))
+        settings = model_settings({**attention, **edits}, cost.max_memory)
+        wanted = ModelRequest(model.model, model.layer, sources, settings, view, output)
+        (print_model_costs if cost.cost else run_model)(wanted)
         note_joined(asked)
         return
     raise_all(senseless(model, {}))
@@ -113,23 +121,6 @@ def prepare_runs(settings: Settings, sentences: list[str], *, padded: bool) -> l
 
         settings, sentences = pad_batch(settings, sentences)
     return prepare_all(settings, sentences)
-
-
-def run_on_model(
-    model: ModelOptions,
-    sentences: list[str],
-    context: str | None,
-    flags: Given,
-    cost: CostOptions,
-    view: ViewOptions,
-    output: OutputOptions,
-) -> None:
-    """A layer of a trained model, or a map of its heads, or what that would cost."""
-    from attnctl.cli.models import model_settings, print_model_costs, run_model, sources_of
-
-    sources = sources_of(model, sentences, context)
-    act = print_model_costs if cost.cost else run_model
-    act(model, sources, model_settings(flags, cost.max_memory), view, output)
 
 
 def note_joined(asked: RunRequest) -> None:
