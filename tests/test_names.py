@@ -34,7 +34,9 @@ SIZES = {
     "d_model": 17,
     "d_memory": 19,
     "d_out": 17,
-    "chunk": 3,
+    "chunk": 4,
+    "batch": 3,
+    "one": 1,
 }
 """No two axes of one array are of one size, so that a layout can only be read in one way."""
 
@@ -55,6 +57,7 @@ def moved(array, own, layout, lead):
     """An array of our layout in another one; the first `lead` axes stay."""
     inside = [axis for word in own.split() for axis in word.split("*")]
     wanted = [axis for word in layout.split() for axis in word.split("*")]
+    inside += ["one"] * ("one" in wanted)
     whole = array.reshape(*array.shape[:lead], *(SIZES[axis] for axis in inside))
     turned = whole.transpose(*range(lead), *(lead + inside.index(axis) for axis in wanted))
     return turned.reshape(*array.shape[:lead], *shape_of(layout))
@@ -275,8 +278,12 @@ def other_layouts(own, layouts_of, batch):
     for name, array in own.items():
         row = names.TABLE[name]
         for layout in layouts_of(row):
-            if layout != "query key":  # scores of one head: these are of several
-                yield layout, {**own, name: moved(array, row.own, layout, 0 if row.once else len(batch))}
+            if layout == "query key" or ("batch" in layout.split() and not batch):
+                continue  # scores of one head: these are of several
+            inside = "batch" in layout.split()  # behind other axes
+            before = f"batch {row.own}" if inside else row.own
+            lead = 0 if row.once or inside else len(batch)
+            yield layout, {**own, name: moved(array, before, layout, lead)}
 
 
 def assert_same(found, own, layout):
