@@ -61,9 +61,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """What is imported and collected stays: no garbage collection need look at it again."""
+    """What is imported and collected stays: no garbage collection need look at it, and few come."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def left_out(items):

@@ -103,7 +103,7 @@ def a_little_off(name, change, *marks):
     return pytest.param(change, id=name, marks=marks)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     "change",
     [

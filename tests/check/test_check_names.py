@@ -58,7 +58,7 @@ def test_a_real_module_agrees(name):
     assert any(note.startswith("Read ") for note in report.notes)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_real_module_with_a_wrong_output_does_not(name):
     arrays = loaded(name)

@@ -66,7 +66,7 @@ def test_the_tokenizer_has_flags(call, tmp_path, args, tokens):
 DIGITS = "1" * 5000
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "option",
     [

@@ -168,7 +168,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("command", "flag", "line", "inputs"), LINES)
 def test_what_is_read_is_not_overwritten(stocked, tmp_path, command, flag, line, inputs):
     folder = shutil.copytree(stocked, tmp_path / "work")

@@ -64,6 +64,7 @@ def test_one_process_answers_many_calls(worker):
     assert gone(pid)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "limit", "error", "words"),
     [

@@ -194,6 +194,7 @@ def test_what_is_done_is_kept_and_forgotten(call, tmp_path):
     assert "Lesson 1 of 22" in call("learn").out
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "broken",
     [b"{", b"[]", b'{"schema": "attnctl/progress/9", "done": {}}', b"\xff", b'{"done": 3}', b"[" * 9000],

@@ -19,6 +19,7 @@ from attnctl.math.ops import Given
 from attnctl.math.rules import RULES
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(case=cases())
 def test_every_cell_of_every_gradient_is_its_arithmetic(case):

@@ -86,6 +86,7 @@ def test_a_layer_from_what_came_into_it(run, tmp_path):
     assert run("attend", tmp_path / "in.npz", "--model", VIT)[0] == 2
 
 
+@pytest.mark.slow
 def test_a_dump_is_checked_against_its_model(run, tmp_path):
     dump = tmp_path / "dump.npz"
     assert run("run", *IDS, "--model", GPT_OSS, "--layer", "1", "-o", dump)[0] == 0

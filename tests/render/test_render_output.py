@@ -73,7 +73,7 @@ def test_a_recording_console_gets_the_same_text():
     assert 'fill="#d3e7fe"' in console.export_svg()
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "shift_jis", "utf-16", "utf-8"])
 @pytest.mark.parametrize("tty", [True, False])
 def test_every_encoding_gets_every_table(encoding, tty):

@@ -175,7 +175,7 @@ def test_what_is_no_file_to_read(source, message):
     assert message in str(found.value)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("suffix", ["json", "jsonl", "npz", "safetensors"])
 def test_a_process_substitution_and_a_named_pipe_are_read(suffix, tmp_path):
     os.mkfifo(tmp_path / "pipe")
