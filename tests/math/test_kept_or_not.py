@@ -90,7 +90,7 @@ def test_several_threads_leave_blas_as_it_was(monkeypatch):
 def test_a_run_takes_no_more_memory_than_it_says(options, dtype):
     rng = np.random.RandomState(0)
     arrays = {name: rng.randn(2, 700, 8).astype(dtype) for name in "QKV"}
-    run = operator.prepare(arrays, attnctl.api.chosen(None, {"dtype": dtype, **options}), {})
+    run = operator.prepare(arrays, attnctl.api.choose_settings(None, {"dtype": dtype, **options}), {})
     said = peak(run.costs(), SCRATCH_BYTES)
     tracemalloc.start()
     try:
