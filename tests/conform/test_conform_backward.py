@@ -338,6 +338,32 @@ def test_a_program_finds_what_it_takes_in_its_file_and_writes_gradients_there(ca
     assert (done.code, feature["cases"], set(feature["ratios"])) == (0, 5, {"d_Q", "d_K", "d_V"})
 
 
+def test_the_layout_is_told_by_the_output_where_gradients_are_wrong():
+    import backward
+
+    def turned(function):
+        """Of (batch, n, head, d), with a log-sum-exp by head."""
+
+        def call(*arrays):
+            found = function(*(np.swapaxes(x, 1, 2) if x.ndim == 4 else x for x in arrays))
+            several = found if isinstance(found, tuple) else (found,)
+            back = tuple(np.swapaxes(x, 1, 2) for x in several)
+            return back if len(back) > 1 else back[0]
+
+        return call
+
+    right, wrong = turned(backward.forward), turned(backward.make(mistake="not scaled"))
+    found = attnctl.conform(
+        lambda q, k, v, *_: right(q, k, v),
+        backward=lambda d_output, q, k, v, output, lse, *_: wrong(d_output, q, k, v, output, lse),
+        dtypes=["float32"],
+        features=["attention"],
+        quick=True,
+    )
+    assert found.conventions["layout"] == "bnhd"
+    assert found.wrong[0].failure.mistake == "backward-not-scaled"
+
+
 def test_the_corner_of_causal_is_told_by_the_output_where_gradients_are_wrong():
     import backward
 

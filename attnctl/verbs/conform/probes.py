@@ -125,8 +125,13 @@ def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Fit,
 
 
 def judge_plain(suite: Suite, dtype: str) -> str:
-    """Judge plain attention; any exception refuses the arrays, which may not be the ones meant."""
+    """Judge plain attention; any exception refuses the arrays, which may not be the ones meant.
+
+    The output tells, where there is one: what arrays a target takes has nothing to do with its gradients.
+    """
     problem = suite.problem(replace(BASE, dtype=dtype))
+    if problem.outputs != GRADIENTS:
+        problem.outputs = FORWARD
     answer = suite.call(problem)
     if answer.error in {*ENDINGS, NOT_CALLED} and not suite.is_refusal(answer):
         return ENDED
