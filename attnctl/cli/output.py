@@ -13,13 +13,12 @@ from attnctl.base.words import one_of, quote
 from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, STDOUT, OutputOptions, ViewOptions
 from attnctl.drawing.screen.text import shorten
 from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
-from attnctl.inputs.plan.prepared import Prepared
-from attnctl.math.engine.cost import Cost, size_text
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.store.strict_json import print_json
 
 if TYPE_CHECKING:
     from attnctl.drawing.show.sheet import View
+    from attnctl.inputs.plan.prepared import Prepared
+    from attnctl.math.engine.cost import Cost
 
 
 def emit(
@@ -243,6 +242,8 @@ def view_of(view: ViewOptions, decimals: int) -> View:
 
 def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptions) -> None:
     """Print what each step of each run would take; nothing is computed."""
+    from attnctl.store.strict_json import print_json
+
     wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
     if set(output.output or ()) - {STDOUT} or wanted not in {"table", "json"}:
         raise AttnError("--cost: prints a table, or JSON with --json; leave out -o and other formats")
@@ -273,6 +274,7 @@ def print_table(costs: Sequence[Cost]) -> None:
     """A row a step, and what is kept in all."""
     from attnctl.drawing.screen.listing import Listing
     from attnctl.drawing.screen.output import print_view
+    from attnctl.math.engine.cost import size_text
 
     rows = [
         [
