@@ -126,6 +126,17 @@ def test_a_kernel_of_one_size_is_held_in_that_size(fixed, found):
     assert held.conventions == found
 
 
+def test_what_is_wrong_of_unequal_sides_alone_is_told_how_to_leave_out():
+    def of_queries_alone(q, k, v):
+        n = q.shape[2]
+        return kernels.good(q, k[:, :, :n], v[:, :, :n])
+
+    found = conform(of_queries_alone, "lengths")
+    assert found.wrong[0].failure.mistake == "keys-dropped"
+    said = "if it is not meant for unequal numbers of queries and keys, say without: [lengths] in --claims"
+    assert found.wrong[0].failure.explanation.endswith(said)
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ["options", "claims"])
 def test_sizes_are_declared(how, tmp_path):

@@ -22,6 +22,8 @@ from attnctl.verbs.conform.features import (
     CONVENTIONS,
     GROUPED,
     INPUTS_KEPT,
+    LENGTHS,
+    OTHER_D_V,
     REPEATABLE,
     REPEATABLE_GRADIENTS,
     Feature,
@@ -40,6 +42,9 @@ from attnctl.verbs.conform.report import (
     describe_left_out,
 )
 from attnctl.verbs.conform.suite import CaseResult, Suite
+
+MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
+"""What kernels need not have and often answer wrongly rather than refuse."""
 
 IGNORED_OPTION = "option-ignored"
 NOT_SHARED = {LOW_PRECISION, IGNORED_OPTION}
@@ -128,7 +133,7 @@ class Results:
         )
         if not run.wrong:
             return replace(passed, status=DIFFERS) if run.differs else passed
-        cause = self.explain(run)
+        cause = self.add_way_out(run, self.explain(run))
         saved = self.save_failure(run, cause)
         failure = Failure(
             run.wrong[0].case,
@@ -140,6 +145,15 @@ class Results:
         )
         status = IGNORED if cause.mistake == IGNORED_OPTION else FAILED
         return replace(passed, status=status, failed=len(run.wrong), failure=failure)
+
+    def add_way_out(self, run: FeatureRun, cause: Cause) -> Cause:
+        """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
+        name = run.feature.name
+        claimed = name in self.suite.request.claims.features
+        if name not in MAY_LACK or claimed or self.recalled or self.find_failing(ATTENTION, run.dtype):
+            return cause
+        way_out = f"if it is not meant for {MAY_LACK[name]}, say without: [{name}] in --claims"
+        return replace(cause, explanation=f"{cause.explanation}; {way_out}".removeprefix("; "))
 
     def count_all_calls(self, run: FeatureRun) -> None:
         """Count every call in the type: each is held to keeping its inputs."""
