@@ -178,7 +178,7 @@ class Diagnosis:
         for sample in samples(self.record, self.walk, first):
             begun.append((self.begin(sample, first), sample))
             found = begun[-1][0].fits()
-            if verified := self.verify_best(begun[-1][0], found, sample):
+            if verified := self.verify_best(first, found, sample):
                 return begun[-1][0], verified[0], verified[1:]
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
             if across or not found:
@@ -188,18 +188,14 @@ class Diagnosis:
         if sample.words:
             every = whole_sample if across else one_head_of
             wide = every(self.record, self.walk, first)
-            widely = self.begin(wide, first)
-            verified = self.verify_best(widely, widely.fits(across=True), wide)
+            verified = self.verify_best(first, self.begin(wide, first).fits(across=True), wide)
         if not verified and self.pairs:
-            verified = self.verify_best(search, search.pairs(), sample)
+            verified = self.verify_best(first, search.pairs(), sample)
         return search, next(iter(verified), None), verified[1:]
 
-    def verify_best(self, search: Search, fits: list[Fit], sample: CheckedPart) -> list[Fit]:
+    def verify_best(self, first: str, fits: list[Fit], sample: CheckedPart) -> list[Fit]:
         """Those of the best fits in a part that explain all of it."""
         fit, also = best(fits)
-        if not sample.words and not search.walker.lenient:  # they were walked over all there is
-            return [each for each in (fit, *also) if each]
-        first = search.case.first
         return [wide for each in (fit, *also) if each and (wide := self.verify(first, each, sample))]
 
     def begin(self, sample: CheckedPart, first: str) -> Search:

@@ -107,7 +107,7 @@ class Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
         walker = Walker(record, lenient=True)
         loosely = walker.walk_leniently(walk)
-        if loosely is walk or first not in loosely.wrong:
+        if first not in loosely.wrong:
             walker, loosely = Walker(record), walk
         expected = walker.expect(walk.derivation[first], loosely.values)
         assert expected is not None  # or the step could not be wrong
@@ -212,7 +212,7 @@ class Search:
             return None
         assert expected is not None  # it has a value
         squares = expected.squares_in(min(LEAST_RUNS, expected.enough_runs))
-        certain = ~free(squares)
+        certain = np.isfinite(squares)
         reproduced = bool((differs & certain).any())
         if not reproduced and not np.isnan(self.case.found[differs]).all():
             return None
