@@ -17,7 +17,7 @@ from attnctl.base.errors import AttnError
 from attnctl.evidence.judge import differing
 from attnctl.evidence.precision import FLOAT32, FLOAT64
 from attnctl.evidence.record import Record
-from attnctl.evidence.rounding import LEAST_RUNS, free
+from attnctl.evidence.rounding import free
 from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
@@ -211,7 +211,7 @@ class Search:
         except AttnError:  # shapes that only the right derivation brings together
             return None
         assert expected is not None  # it has a value
-        squares = expected.squares_in(min(LEAST_RUNS, expected.enough_runs))
+        squares = expected.squares_in(expected.enough_runs)
         certain = np.isfinite(squares)
         reproduced = bool((differs & certain).any())
         if not reproduced and not np.isnan(self.case.found[differs]).all():
