@@ -21,7 +21,7 @@ X, MEMORY, EMBEDDINGS, POSITIONS = "X", "memory", "embeddings", "positions"
 Q, K, V = PROJECTED = ("Q", "K", "V")
 W_O, B_O = "W_O", "b_O"
 PAST_KEY, PAST_VALUE = "past_key", "past_value"
-ROTATED, SHARED = ("Q_rotated", "K_rotated"), ("K_shared", "V_shared")
+ROTATED = ("Q_rotated", "K_rotated")
 SCALED, SOFTCAPPED = "scaled_scores", "softcapped_scores"
 BIASED, MASKED = "biased_scores", "masked_scores"
 BIAS, MASK, KEY_LENGTHS = "bias", "mask", "key_lengths"
