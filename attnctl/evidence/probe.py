@@ -18,8 +18,6 @@ class Probe:
     record: Record
     before: Walk
     derivation: Derivation
-    anew: bool = False
-    """Whether anything had to be computed that another walk has not."""
     numbers: int = 0
     """How many were computed."""
 
@@ -27,6 +25,7 @@ class Probe:
         self.old = {step.name: step for step in self.before.derivation}
         self.new = {step.name: step for step in self.derivation}
         self.values: dict[str, Array | None] = {}
+        self.changed: dict[str, bool] = {}
 
     def compute(self, name: str) -> Array | None:
         """The step's value by its inputs; None where they do not tell."""
@@ -37,14 +36,13 @@ class Probe:
         told = [each for each in inputs if each is not None]
         if len(told) < len(inputs):
             return None
-        self.anew |= step is not self.old.get(name)
         value = step.op.apply(*told)
         self.numbers += value.size
         return value
 
     def input(self, name: str) -> Array | None:
         """The value of a step above: recorded, known from before, or computed."""
-        if name in self.record and name not in self.record.blanks:
+        if not self.is_computed(name):
             return self.record.value(name)
         if name not in self.values:
             self.values[name] = self.recompute(name)
@@ -52,14 +50,18 @@ class Probe:
 
     def recompute(self, name: str) -> Array | None:
         """The value of a step that is not recorded, computed anew only where its like was not before."""
-        if self.new[name] is self.old.get(name) and all(map(self.is_unchanged, self.new[name].inputs)):
+        if not self.is_changed(name):
             known = self.before.values[name]
             return None if known is None else known.value
         return self.compute(name)
 
-    def is_unchanged(self, name: str) -> bool:
-        """True for a step that is as it was before, and so is all that it is computed from."""
-        if name in self.record and name not in self.record.blanks:
-            return True
-        step = self.new[name]
-        return step is self.old.get(name) and all(map(self.is_unchanged, step.inputs))
+    def is_changed(self, name: str) -> bool:
+        """True for a step that is another one than before, or is computed from such as is not recorded."""
+        if name not in self.changed:
+            step = self.new[name]
+            above = map(self.is_changed, filter(self.is_computed, step.inputs))
+            self.changed[name] = step is not self.old.get(name) or any(above)
+        return self.changed[name]
+
+    def is_computed(self, name: str) -> bool:
+        return name not in self.record or name in self.record.blanks

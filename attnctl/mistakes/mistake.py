@@ -66,14 +66,15 @@ class WrongStep:
         if self.effort.spent():
             return None
         probe = Probe(self.record, self.walk, derivation)
+        if not probe.is_changed(self.first):
+            return None
         try:
             value = probe.compute(self.first)
         except (AttnError, ValueError, IndexError, TypeError):  # what only the right op takes
             return None
         finally:
-            self.effort.numbers += max(probe.numbers, LEAST_EFFORT) if probe.anew else 0
-        same = not probe.anew or value is None or value.shape != self.found.shape
-        return None if same else value
+            self.effort.numbers += max(probe.numbers, LEAST_EFFORT)
+        return value if value is not None and value.shape == self.found.shape else None
 
     def misfit(self, value: Array | None) -> float:
         """Return the root mean square of the differences from what was found, ∞ where there is no value.
