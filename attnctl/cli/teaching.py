@@ -1,4 +1,4 @@
-"""What goes on at a terminal a step at a time: lessons, whose answers are typed, and stories by chapter."""
+"""Terminal sessions, a step at a time: lessons, whose answers are typed, and stories by chapter."""
 
 from __future__ import annotations
 

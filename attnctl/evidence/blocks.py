@@ -70,8 +70,8 @@ class RowSample:
     share: float
     """The least scatter of a number, as a part of it."""
 
-    def beside(self, other: RowSample) -> RowSample:
-        """What both samples hold for: the rows between them are off by no less, and by no more."""
+    def join(self, other: RowSample) -> RowSample:
+        """Join two samples: the rows between them are off by no less than either says, and by no more."""
         return replace(
             self,
             least=min(self.least, other.least),
@@ -296,12 +296,9 @@ def sparsely(count: int) -> list[int]:
 
 
 def between(drawn: Mapping[int, RowSample], at: int) -> RowSample:
-    """The sample of a block; where none was drawn, what those before and after it hold for both."""
-    before, after = (
-        max(each for each in drawn if each <= at),
-        min(each for each in drawn if each >= at),
-    )
-    return drawn[before].beside(drawn[after])
+    """The sample of a block; where none was drawn, those before and after it, joined."""
+    before, after = max(each for each in drawn if each <= at), min(each for each in drawn if each >= at)
+    return drawn[before].join(drawn[after])
 
 
 def few_rows(rows: slice, middle: int) -> slice:

@@ -61,13 +61,13 @@ def text_of(data: bytes | bytearray, place: str) -> str:
 
 def parse(text: str, place: str) -> Iterator[Any]:
     """The values of a strict JSON text, one after the other."""
-    decoder = json.JSONDecoder(object_pairs_hook=unique, parse_constant=no_constant)
-    at = after_space(text, 0)
+    decoder = json.JSONDecoder(object_pairs_hook=make_object, parse_constant=refuse_constant)
+    at = skip_space(text, 0)
     try:
         while at < len(text):
             value, end = decoder.raw_decode(text, at)
             yield value
-            at = after_space(text, end)
+            at = skip_space(text, end)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise AttnError(f"{place}: not JSON: {error.msg} at {where}") from None
@@ -79,7 +79,7 @@ def parse(text: str, place: str) -> Iterator[Any]:
         raise AttnError(f"{place}: {each}" for each in error.problems) from None
 
 
-def after_space(text: str, at: int) -> int:
+def skip_space(text: str, at: int) -> int:
     found = SPACE.match(text, at)
     return found.end() if found else at
 
@@ -91,12 +91,12 @@ def check_length(length: int, place: str) -> None:
         raise AttnError(f"{place}: more than {most} of JSON; write .npz or .safetensors instead")
 
 
-def no_constant(text: str) -> Any:
+def refuse_constant(text: str) -> Any:
     """NaN and infinity as bare words are not JSON."""
     raise AttnError(f'{text} is not JSON; write the string "{text}"')
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose keys differ; a step's numbers become an array at once, to keep memory down."""
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -148,12 +148,12 @@ BLOCK = 1 << 16
 
 def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
     """The array of nested lists; without a dtype bool where all of it is, else float64."""
-    told = shape_told(data, shape)
+    told = read_shape(data, shape)
     rows = list(rows_of(data, told)) if told else [[data]]
     if dtype is None:
         logical = any(rows) and set(map(type, chain.from_iterable(rows))) == {bool}
         dtype = "bool" if logical else "float64"
-    kind = dtype_named(dtype)
+    kind = read_dtype(dtype)
     check_numbers(rows, kind, told)
     out = np.empty((len(rows), len(rows[0]) if rows else 0), dtype=kind)
     step = max(1, BLOCK // max(1, out.shape[-1]))
@@ -162,14 +162,14 @@ def array_of(data: Any, shape: Any = None, dtype: Any = None) -> Array:
     return out.reshape(told)
 
 
-def dtype_named(name: Any) -> np.dtype[Any]:
+def read_dtype(name: Any) -> np.dtype[Any]:
     names = {each.name: each for each in DTYPES}
     if not isinstance(name, str) or name not in names:
         raise AttnError(f": dtype {show_value(name)} is none of {', '.join(sorted(names))}")
     return names[name]
 
 
-def shape_told(data: Any, shape: Any) -> Shape:
+def read_shape(data: Any, shape: Any) -> Shape:
     """The shape of nested lists: what is said of them where that fits, what their first items show."""
     found: Shape = ()
     each = data

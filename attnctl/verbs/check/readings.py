@@ -246,7 +246,7 @@ def tokens_before_heads(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
 
 
 def splits_otherwise(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
-    """What was computed of each chunk, with axes exchanged that are of one size."""
+    """Steps of chunks with axes exchanged that are of one size."""
     names = [name for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES) if name in trace]
     axes = {name: ("batch", *TABLE[name].own.split())[-trace[name].ndim :] for name in names}
     for one, other in combinations(("batch", "chunk", "head", "query"), 2):

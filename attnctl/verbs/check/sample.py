@@ -107,7 +107,7 @@ def samples(record: Record, walk: Walk, first: str) -> Iterator[CheckedPart]:
     if is_large(record, walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
         rows = max(LEAST_ROWS, FEW // (largest_step(record, walk.derivation, first) // shape[-2]))
         while rows < shape[-2]:
-            sample = checked(first_rows(record, walk.derivation, rows), walk, first)
+            sample = walk_part(first_rows(record, walk.derivation, rows), walk, first)
             if sample:
                 yield CheckedPart(sample.part, sample.walk, f"the first {rows} queries")
                 searched = True
@@ -119,7 +119,7 @@ def samples(record: Record, walk: Walk, first: str) -> Iterator[CheckedPart]:
 def one_head_of(record: Record, walk: Walk, first: str) -> CheckedPart:
     """All queries of one head, where that shows what is wrong; else all there is."""
     sample = (
-        checked(one_head(record, walk.derivation), walk, first) if is_large(record, walk, first) else None
+        walk_part(one_head(record, walk.derivation), walk, first) if is_large(record, walk, first) else None
     )
     return CheckedPart(sample.part, sample.walk, "the first head") if sample else whole_sample(record, walk)
 
@@ -129,7 +129,7 @@ def is_large(record: Record, walk: Walk, first: str) -> bool:
     return not record.blanks and largest_step(record, walk.derivation, first) >= MANY
 
 
-def checked(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
+def walk_part(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
     """A part, walked; None where it does not show the same mistake."""
     walker, told = Walker(part.record), walk.gap(first).differing
     if first not in part.derivation:

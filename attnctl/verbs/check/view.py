@@ -35,7 +35,7 @@ WHERE = TITLES.index("at")
 
 
 def report_lines(report: Report, screen: Screen) -> Iterator[Element]:
-    """What was found: in words, then step by step."""
+    """Findings in words, then step by step."""
     before = None
     if report.unasked:
         read = f", reading {report.reading}" * bool(report.reading)

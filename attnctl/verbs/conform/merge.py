@@ -307,7 +307,7 @@ class MergeForm:
         return self.axes(0, 0).replace("c", ""), self.axes(0, 1).replace("c", "")
 
     def read(self, answer: Answer, right: Merged) -> tuple[Array | None, ...]:
-        """What came back in our layout; None of another shape."""
+        """Results in our layout; None where the shape is another."""
         each = zip(answer.outputs, OWN, self.answers, right.values, strict=False)
         return tuple(laid_back(x, own, axes, value.shape) for x, own, axes, value in each)
 

@@ -43,7 +43,7 @@ def lines_of_pairs(found: Sequence[Difference], screen: Screen) -> Iterator[Elem
 
 
 def difference_lines(found: Difference, screen: Screen) -> Iterator[Element]:
-    """What differs and why; a line or two where nothing does."""
+    """Differences and their reasons; a line or two where there are none."""
     yield from screen.flow([(screen.ours(verdict(found)), "name")], " ")
     yield from notes(found, screen)
     if found.first is None:
