@@ -7,6 +7,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from page_arithmetic import Said, write
+from waiting import wait_until
 
 import attnctl
 from attnctl.base.trace import Trace
@@ -62,7 +63,7 @@ def address(trace, step, cell):
 
 def go(page, fragment):
     page.evaluate("(fragment) => { location.hash = fragment; }", fragment)
-    page.wait_for_function("(fragment) => location.hash === fragment", arg=fragment)
+    wait_until(page, "(fragment) => location.hash === fragment", fragment)
     page.wait_for_timeout(20)
 
 
@@ -162,15 +163,13 @@ def test_hover_looks_a_click_stays_and_the_browser_goes_back(show, tmp_path):
     page.get_by_role("button", name="scores", exact=True).click()
     assert page.evaluate("location.hash") == "#H1/I/love/scores"
     page.go_back()
-    page.wait_for_function(
-        "document.querySelector('[aria-current=step]').textContent === 'attention_weights'"
-    )
+    wait_until(page, "document.querySelector('[aria-current=step]').textContent === 'attention_weights'")
     page.go_back()
-    page.wait_for_function("location.hash === '#H0/I/love/attention_weights'")
+    wait_until(page, "location.hash === '#H0/I/love/attention_weights'")
     assert grid(page, "attention_weights, head 0").is_visible()
     page.go_forward()
     page.go_forward()
-    page.wait_for_function(OPEN_STEP.format("scores"))
+    wait_until(page, OPEN_STEP.format("scores"))
     assert grid(page, "scores, head 1").is_visible()
 
 
@@ -233,12 +232,12 @@ def test_arrows_move_enter_follows_and_backspace_returns(show, tmp_path):
     assert page.locator("#said").inner_text().startswith("attention_weights[0,love,AI] = 0.")
     for expected in ("scaled_scores", "scores"):
         page.keyboard.press("Enter")
-        page.wait_for_function(f"location.hash === '#H0/love/AI/{expected}'")
+        wait_until(page, f"location.hash === '#H0/love/AI/{expected}'")
     page.keyboard.press("Enter")
-    page.wait_for_function("location.hash === '#H0/love/0/Q'")
+    wait_until(page, "location.hash === '#H0/love/0/Q'")
     assert page.evaluate(FOCUSED) == "Q, head 0 1 0"
     page.keyboard.press("Backspace")
-    page.wait_for_function("location.hash === '#H0/love/AI/scores'")
+    wait_until(page, "location.hash === '#H0/love/AI/scores'")
     assert page.locator("#proof .who").inner_text() == "love → AI"
 
 
@@ -260,12 +259,12 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     before = page.evaluate("location.hash")
     page.get_by_role("radio", name="layer 2, head 1").hover()
     where = "document.querySelector('#proof .where').textContent.startsWith('{}')"
-    page.wait_for_function(where.format("layer 2, head 1"))
+    wait_until(page, where.format("layer 2, head 1"))
     page.mouse.move(700, 5)
-    page.wait_for_function(where.format("layer 0"))
+    wait_until(page, where.format("layer 0"))
     assert page.evaluate("location.hash") == before
     page.get_by_role("radio", name="layer 2, head 1").click()
-    page.wait_for_function("location.hash.startsWith('#L2H1/')")
+    wait_until(page, "location.hash.startsWith('#L2H1/')")
     assert page.title().endswith("· tiny layer 2")
     page.locator("#sorting").select_option("first")
     shares = [
@@ -278,7 +277,7 @@ def test_the_map_opens_sorts_and_filters(show, tmp_path):
     page.locator("#filter").select_option(kind)
     assert set(heads.locator(".does").all_inner_texts()) == {kind}
     page.go_back()
-    page.wait_for_function("location.hash.startsWith('#L0')")
+    wait_until(page, "location.hash.startsWith('#L0')")
 
 
 def test_members_of_a_batch_and_heads_without_weights_are_chosen(show, tmp_path):
@@ -361,7 +360,7 @@ def test_a_head_in_little_loses_no_column(show, tmp_path):
 def test_heads_of_another_sentence_are_drawn(show, tmp_path):
     page = show(write(attnctl.run_many(["I love AI", "AI loves me and you"], heads=2), tmp_path / "x.html"))
     page.get_by_role("button", name="AI loves me and you").click()
-    page.wait_for_function("location.hash.startsWith('#T1')")
+    wait_until(page, "location.hash.startsWith('#T1')")
     page.wait_for_timeout(100)
     assert len(page.locator("#hero .word").all()) == 5
     for at in (1, 2):
@@ -520,7 +519,7 @@ def test_a_diff_shows_a_b_and_what_parts_them(show, tmp_path):
     assert delta.text_content() == f"{other - one:.2f}".replace("-", "−")
     go(page, "#T1H0/I/AI/masked_scores")
     page.get_by_role("button", name="A: I love AI").click()
-    page.wait_for_function("location.hash.startsWith('#T0')")
+    wait_until(page, "location.hash.startsWith('#T0')")
     assert page.locator("[aria-current=step]").inner_text().startswith("attention_weights")
     go(page, "#T1H0/I/AI/attention_weights")
     assert page.locator("figcaption").all_inner_texts() == ["A", "B", "B − A"]

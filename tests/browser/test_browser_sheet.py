@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
+from waiting import wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "exercise"))
 import classroom
@@ -76,7 +77,7 @@ def test_a_sheet_is_kept_and_what_was_saved_is_opened_again(sheet):
     page.reload()
     assert page.input_value(BOX.format("output", "0 1")) == ""
     page.set_input_files("#open", path)
-    page.wait_for_function("document.querySelector('#state').textContent.startsWith('2 of 80')")
+    wait_until(page, "document.querySelector('#state').textContent.startsWith('2 of 80')")
     assert page.input_value(BOX.format("masked_scores", "0 0 1")) == "-inf"
 
 
