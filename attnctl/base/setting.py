@@ -114,7 +114,7 @@ class Setting:
 
 
 ENOUGH = 4 * MAX_PROBLEMS
-"""How many problems of a mapping are put in words: more than are listed, the first lines being listed."""
+"""The most problems of a mapping that are put in words: more than are listed, those of the first lines."""
 
 
 class Form(Reader):

@@ -28,7 +28,7 @@ attnctl explain last 'attention_weights[love,AI]'
 
 
 ANY_WIDTH = {"max_content_width": 10_000}
-"""What makes the help as wide as the terminal: left out, it ends at 80 columns."""
+"""Typer's setting for help as wide as the terminal: without it, help ends at 80 columns."""
 
 
 DAILY = {

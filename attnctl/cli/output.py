@@ -224,7 +224,7 @@ def warn(traces: Sequence[Trace]) -> None:
 
 
 def view_of(view: ViewOptions, decimals: int) -> View:
-    """What these options say is shown; `decimals` is how many digits numbers have where nothing says it."""
+    """The view that these options ask for; numbers have `decimals` digits where nothing says how many."""
     from attnctl.drawing.show.sheet import View
 
     steps = wanted_steps(view.step)
@@ -254,12 +254,12 @@ def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptio
         require_steps(keep or (), [step.name for step in run.derivation])
         costs = run.costs(keep)
         if wanted == "json":
-            print_json({"steps": {each.name: as_data(each) for each in costs}})
+            print_json({"steps": {each.name: cost_as_data(each) for each in costs}})
         else:
-            print_table(costs)
+            print_cost_table(costs)
 
 
-def as_data(each: Cost) -> dict[str, object]:
+def cost_as_data(each: Cost) -> dict[str, object]:
     """One step's cost as JSON data."""
     return {
         "shape": list(each.shape),
@@ -270,7 +270,7 @@ def as_data(each: Cost) -> dict[str, object]:
     }
 
 
-def print_table(costs: Sequence[Cost]) -> None:
+def print_cost_table(costs: Sequence[Cost]) -> None:
     """A row a step, and what is kept in all."""
     from attnctl.drawing.screen.listing import Listing
     from attnctl.drawing.screen.output import print_view

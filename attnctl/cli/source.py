@@ -243,7 +243,7 @@ WHOLE = {
     "positions": "rotary positions have that; add --positions rope",
     "qk_norm": "norms of Q and K have that; add --qk-norm rms or --qk-norm layer",
 }
-"""What to say of a flag of a part where the whole is not asked for."""
+"""The words on a flag of a part where the whole is not asked for."""
 
 
 def combine_parts(flags: Given, base: Settings) -> Given:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 
@@ -104,7 +103,7 @@ def in_blocks(record: Record, derivation: Derivation, step: Step, values: Values
     None of them where it is not large, or its rows do not follow from those of the queries alone.
     """
     name = step.name
-    if name not in record or name in record.blanks or step.axes[-2:-1] != ("query",):
+    if not record.tells(name) or step.axes[-2:-1] != ("query",):
         return []
     if len(step.axes) != record.trace[name].ndim or largest_step(record, derivation, name) < MANY:
         return []
@@ -144,8 +143,7 @@ class StepInBlocks:
             axes = axes_of(record, name) if name in record else derivation[name].axes
             known = None if name in record and per_query(axes) else values.get(name) or record.known(name)
             if known:
-                again = lru_cache(LEAST_RUNS)(known.run)  # for the sample of each block
-                outside[name] = axes, replace(known, run=again)
+                outside[name] = axes, known.with_runs_kept()  # for the sample of each block
         return cls(record, steps, outside, expect, largest_step(record, derivation, steps[-1].name))
 
     @property

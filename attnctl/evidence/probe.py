@@ -42,7 +42,7 @@ class Probe:
 
     def input(self, name: str) -> Array | None:
         """The value of a step above: recorded, known from before, or computed."""
-        if not self.is_computed(name):
+        if self.record.tells(name):
             return self.record.value(name)
         if name not in self.values:
             self.values[name] = self.recompute(name)
@@ -59,9 +59,6 @@ class Probe:
         """True for a step that is another one than before, or is computed from such as is not recorded."""
         if name not in self.changed:
             step = self.new[name]
-            above = map(self.is_changed, filter(self.is_computed, step.inputs))
-            self.changed[name] = step is not self.old.get(name) or any(above)
+            computed = (each for each in step.inputs if not self.record.tells(each))
+            self.changed[name] = step is not self.old.get(name) or any(map(self.is_changed, computed))
         return self.changed[name]
-
-    def is_computed(self, name: str) -> bool:
-        return name not in self.record or name in self.record.blanks

@@ -48,9 +48,7 @@ def recompute(
     values: dict[str, Array] = {}
     result = None
     for step in steps:
-        if any(
-            name not in values and (name not in record or name in record.blanks) for name in step.inputs
-        ):
+        if any(name not in values and not record.tells(name) for name in step.inputs):
             return None
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
         result = after(step)(step.op.apply(*(x if x.dtype == bool else before(step)(x) for x in inputs)))

@@ -108,6 +108,10 @@ class Record:
     def __contains__(self, name: object) -> bool:
         return name in self.trace
 
+    def tells(self, name: str) -> bool:
+        """True for a recorded step of which no number is still to be filled in."""
+        return name in self and name not in self.blanks
+
     def value(self, name: str) -> Array:
         """The numbers of a recorded step, in float64; booleans as they are."""
         array = self.trace[name]

@@ -107,7 +107,7 @@ class Walker:
                 steps[step.name], values[step.name] = before.steps[step.name], before.values[step.name]
             else:
                 steps[step.name], values[step.name] = self.step(derivation, step, values)
-                if step.name not in self.record or step.name in self.record.blanks or self.by_hand:
+                if not self.record.tells(step.name) or self.by_hand:
                     changed.add(step.name)
             if step.name == until and (excused is None or not excused.issuperset(wrong_among(steps))):
                 break
@@ -224,8 +224,7 @@ class Walker:
 
     def input(self, name: str, values: dict[str, Known | None]) -> Known | None:
         """The value of a step that stands above: recorded, or recomputed."""
-        recorded = name in self.record and name not in self.record.blanks
-        return values.get(name) or (self.record.known(name) if recorded else None)
+        return values.get(name) or (self.record.known(name) if self.record.tells(name) else None)
 
     def excuse_empty_rows(self, weights: Known, scores: Array) -> Known:
         """The weights, free to be anything in rows that see nothing and are not meant to."""

@@ -140,10 +140,10 @@ def starting(variant: Variant, recorded: Mapping[str, Array]) -> Derivation:
 NUMBERED = re.compile(r"(?:hidden|hidden_states|layer|resid)[_.\-]?(\d{1,5})")
 
 RUNS = 4
-"""How often a layer is run on hidden states that are rounded another way."""
+"""Runs of a layer, each on hidden states that are rounded another way."""
 
 TIMES = 16.0
-"""How many times what these runs scatter a decent program may be off."""
+"""A decent program may be off by so many times what these runs scatter."""
 
 
 @dataclass(frozen=True)

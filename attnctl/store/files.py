@@ -160,7 +160,7 @@ class Format(NamedTuple):
     """A file holds one trace, and the writer takes one."""
 
     picture: bool = False
-    """What is written is drawn, and the writer takes how."""
+    """It is drawn, and the writer takes how."""
 
     def write(self, traces: Sequence[Any], stream: IO[Any], view: Any = None) -> None:
         """Write traces to a stream of bytes, or of text where the format is not binary.

@@ -21,7 +21,7 @@ from attnctl.math import Array
 from attnctl.store.strict_json import encode_json
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a spreadsheet carries out where a cell begins with it."""
+"""Characters that make a spreadsheet carry out the cell that begins with one."""
 
 LEADING = ("batch", "head")
 

@@ -93,7 +93,7 @@ MALFORMED = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError),
     *(SyntaxError, TokenError, TypeError, ValueError, Warning),
 )
-"""What NumPy raises for bytes that are no header: it documents ValueError alone."""
+"""Errors that NumPy raises for bytes that are no header: it documents ValueError alone."""
 
 
 class HeaderStream:

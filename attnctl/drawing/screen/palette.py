@@ -87,7 +87,7 @@ WHITES = {7, *range(9, 16)}
 """The light ones of the 16 colours, as COLORFGBG numbers them."""
 
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
-"""What is the background? And, which every terminal answers so none is waited for long: who are you?"""
+"""Asks for the background, and then who answers, as every terminal does: none is waited for long."""
 
 ANSWER = rb"\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -102,7 +101,13 @@ class Search:
 
     @classmethod
     def begin(
-        cls, record: Record, walk: Walk, first: str, named: Collection[str] = (), **how: Any
+        cls,
+        record: Record,
+        walk: Walk,
+        first: str,
+        named: Collection[str] = (),
+        part: str = "",
+        patience: float = 1.0,
     ) -> Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
         walker = Walker(record, lenient=True)
@@ -114,7 +119,7 @@ class Search:
         differs = differing(record, first, expected)[1] & ~record.blank(first)
         case = WrongStep(walk.derivation, record, first, record.value(first), expected, differs, loosely)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(record, walker, loosely, case, earlier, **how)
+        return cls(record, walker, loosely, case, earlier, part, patience)
 
     def fits(self, *, across: bool = False) -> list[Fit]:
         """Known mistakes that reproduce the step, best first; with `across` those that mix up queries."""

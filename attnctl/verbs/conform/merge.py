@@ -19,7 +19,7 @@ from attnctl.evidence.rounding import FACTOR, carry_rounding, exactly
 from attnctl.math import Array
 from attnctl.math.names import CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT
 from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Softmax
-from attnctl.mistakes.chunks import CHUNKS, LN2, WAYS, whole
+from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, whole
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.claims import unknown_names
 from attnctl.verbs.conform.conventions import TYPES
@@ -50,10 +50,10 @@ STACKED = (
 """The axes where the parts (c) are one of them."""
 
 OF_SUM = re.compile(r"lse|log|sum|^[lLsS](_|\d|$)")
-"""What a parameter for a log-sum-exp is called; the others of the first four are outputs."""
+"""Names of parameters for a log-sum-exp; the others of the first four are outputs."""
 
 BUFFER = re.compile(r"(out(put)?|o|[vo]?_?merged)(_out)?|(lse|s|l)_(out|merged)|(out(put)?|merged)_(lse|s)")
-"""What a parameter that the merge is written to is called, where there are more than four."""
+"""Names of parameters that the merge is written to, where there are more than four."""
 
 TAKES = (
     "a merge takes (o1, L1, o2, L2), or outputs and log-sum-exps with the parts on an axis of their own, "
@@ -73,7 +73,7 @@ class MergeCase:
     dtype: str
     seed: int
     unit: float = 1.0
-    """What a log-sum-exp is multiplied by to be natural: ln 2 of one in base 2."""
+    """The factor that makes a log-sum-exp natural: ln 2 for one in base 2."""
 
     @property
     def cut(self) -> int:
@@ -200,9 +200,6 @@ SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
     ),
 )
 """Log-sum-exps beside an output that is right: mistake, what it is, what to write instead."""
-
-
-OTHER_BASE = "chunks-merged-in-other-base"
 
 
 def explain(wrong: Sequence[Tried]) -> tuple[str | None, str]:

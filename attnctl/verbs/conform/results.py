@@ -44,7 +44,7 @@ from attnctl.verbs.conform.report import (
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 MAY_LACK = {LENGTHS: "unequal numbers of queries and keys", OTHER_D_V: "values of another width"}
-"""What kernels need not have and often answer wrongly rather than refuse."""
+"""Features that kernels need not have, and often answer wrongly rather than refuse."""
 
 IGNORED_OPTION = "option-ignored"
 NOT_SHARED = {LOW_PRECISION, IGNORED_OPTION}

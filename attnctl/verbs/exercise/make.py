@@ -129,7 +129,7 @@ def following(trace: Trace, blank: Sequence[str]) -> list[str]:
 
 
 SEALED = ("config", "sentence", "student", "blank", "decimals", "rounded")
-"""What a sheet says of itself that decides how it is graded."""
+"""The parts of a sheet that decide how it is graded."""
 
 KEY = "exercise.key"
 """The file of the key, in the user's data folder."""

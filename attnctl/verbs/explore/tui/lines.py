@@ -40,7 +40,7 @@ class LineView(ScrollView, can_focus=False):
 
     @property
     def system(self) -> str:
-        """What Rich calls the colours there are; "" for none."""
+        """Rich's name for the colours there are; "" for none."""
         return "" if self.app.no_color else (self.app.console.color_system or "")
 
 
