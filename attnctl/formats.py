@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from attnctl.base.trace import Trace
     from attnctl.drawing.show.sheet import View
 
+RESVG = "attnctl.drawing.pictures.png:require_resvg"
+
 FORMATS = (
     Format("json", ".json", "attnctl.store.dump_json:write_json"),
     Format("jsonl", ".jsonl", "attnctl.store.dump_json:write_jsonl"),
@@ -32,7 +34,7 @@ FORMATS = (
     Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
     Format("markdown", ".md", "attnctl.drawing.show.markdown:write_markdown", text=True),
     Format("svg", ".svg", "attnctl.drawing.show.picture:write_svg", text=True, picture=True),
-    Format("png", ".png", "attnctl.drawing.show.picture:write_png", binary=True, picture=True),
+    Format("png", ".png", "attnctl.drawing.show.picture:write_png", binary=True, picture=True, needs=RESVG),
     Format("html", ".html", "attnctl.pages.write:write_page", binary=True, picture=True),
 )
 
@@ -50,7 +52,9 @@ FINDINGS = {
     "diff": (
         FOUND_JSON,
         Format("svg", ".svg", "attnctl.verbs.diff.picture:write_svg", text=True, picture=True),
-        Format("png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True),
+        Format(
+            "png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True, needs=RESVG
+        ),
         Format("html", ".html", "attnctl.pages.found:write_diff", binary=True),
     ),
     "exercise grade": (
@@ -71,7 +75,9 @@ FINDINGS = {
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
         Format("svg", ".svg", "attnctl.verbs.stats.picture:write_svg", text=True, picture=True),
-        Format("png", ".png", "attnctl.verbs.stats.picture:write_png", binary=True, picture=True),
+        Format(
+            "png", ".png", "attnctl.verbs.stats.picture:write_png", binary=True, picture=True, needs=RESVG
+        ),
         Format("html", ".html", "attnctl.pages.tables:write_stats", binary=True),
     ),
 }

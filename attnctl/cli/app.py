@@ -196,12 +196,29 @@ class Group(Documented, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, known = args[0], self.list_commands(ctx)
         if name not in known and name[:1] != "-" and not ctx.resilient_parsing:
-            from attnctl.base.words import did_you_mean, one_of, quote
+            from attnctl.base.words import did_you_mean, quote
 
             sentence = ctx.parent is None and " " in name
-            otherwise = f"attnctl run {quote(name)}?" if sentence else f"there are {one_of(known, 'and')}"
+            otherwise = f"attnctl run {quote(name)}?" if sentence else self.name_commands(ctx)
             ctx.fail(f"No such command {quote(name)}; {did_you_mean(name, known, otherwise)}")
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not (args or self.invoke_without_command or ctx.resilient_parsing):
+            ctx.fail(f"no command; {self.name_commands(ctx)}")
+        return super().parse_args(ctx, args)
+
+    def name_commands(self, ctx: Any) -> str:
+        from attnctl.base.words import one_of
+
+        known = self.list_commands(ctx)
+        return f"there are {one_of(known, 'and', most=len(known))}"
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands, each with the first paragraph of its help."""
+        commands: list[Any] = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(each.name, cleandoc(each.help).partition("\n\n")[0]) for each in commands])
 
 
 @cache

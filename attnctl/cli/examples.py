@@ -37,7 +37,8 @@ def examples(
     An example runs where it is: attnctl run -c example:NAME.
     """
     from attnctl.cli.config import print_config, write_config
-    from attnctl.drawing.screen.output import say
+    from attnctl.drawing.screen.listing import list_meanings
+    from attnctl.drawing.screen.output import print_view
     from attnctl.inputs.config.examples import about, names, text_of
 
     if name is not None:
@@ -48,5 +49,4 @@ def examples(
         return
     if output is not None:
         raise AttnError("-o: there is no config to write; name one, like india-is-great")
-    width = max(map(len, names()))
-    say(*(f"{each:{width}}  {about(each)}" for each in names()))
+    print_view(lambda screen: list_meanings({name: about(name) for name in names()}, screen))

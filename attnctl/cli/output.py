@@ -68,11 +68,10 @@ def files_for(verb: str, outputs: Sequence[str] | None) -> tuple[list[str], bool
 
     Raises AttnError for a suffix that this verb's findings are not written in.
     """
-    from attnctl.store.files import format_for
+    from attnctl.store.files import unwritable
 
     files, printed = split_outputs(outputs)
-    for path in files:
-        format_for(path, 1, FINDINGS[verb])
+    raise_all(unwritable(files, FINDINGS[verb]))
     return files, printed
 
 
@@ -125,7 +124,9 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
 
 
 def unused_options(view: ViewOptions, output: OutputOptions) -> list[str]:
-    """View options that one of the outputs would ignore: known before anything is computed."""
+    """Files that cannot be written, view options that one of the outputs would ignore: before computing."""
+    from attnctl.store.files import unwritable
+
     wanted = chosen_format(output.format, json=output.json)
     files, to_stdout = split_outputs(output.output)
     printed = wanted if to_stdout else None
@@ -139,6 +140,7 @@ def unused_options(view: ViewOptions, output: OutputOptions) -> list[str]:
         if view.precision is not None and not (table or drawn)
         else []
     )
+    out += unwritable(files, FORMATS)
     words = {"--full": view.full, "--heat": view.heat}
     out += [f"{flag}: only tables have that" for flag, value in words.items() if value and not table]
     if view.heat and table:

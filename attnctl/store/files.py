@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple, NoReturn, TextIO
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import UNFINISHED, hold_output
+from attnctl.base.words import quote
 
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """The signals that end a process at once unless it handles them."""
@@ -45,10 +46,29 @@ def format_for(path: str | Path, count: int, formats: Sequence[Format]) -> Forma
     found = next((each for each in formats if each.suffix == suffix), None)
     if found is None:
         known = ", ".join(each.suffix for each in formats)
-        raise AttnError(f"{path}: no format for the suffix {suffix!r}; expected one of {known}")
+        lacks = f"no format for the suffix {suffix!r}" if suffix else "no suffix that says its format"
+        what = "it is a folder" if str(path) and Path(path).is_dir() else lacks
+        raise AttnError(f"{str(path) or quote('')}: {what}; expected one of {known}")
     if found.single and count != 1:
         raise AttnError(f"{path}: {suffix} holds one trace, not {count}; write .jsonl or .json instead")
+    if found.needs:
+        function(found.needs)()
     return found
+
+
+def unwritable(paths: Sequence[str | Path], formats: Sequence[Format]) -> Iterator[str]:
+    """A problem for each path that none of these formats can be written to."""
+    for path in paths:
+        try:
+            format_for(path, 1, formats)
+        except AttnError as error:
+            yield from error.problems
+
+
+def function(name: str) -> Any:
+    """The function that ``module:function`` names, imported."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def write_text(text: str, path: str | Path) -> None:
@@ -162,13 +182,15 @@ class Format(NamedTuple):
     picture: bool = False
     """It is drawn, and the writer takes how."""
 
+    needs: str = ""
+    """``module:function`` that raises AttnError where a package to write it with is not installed."""
+
     def write(self, traces: Sequence[Any], stream: IO[Any], view: Any = None) -> None:
         """Write traces to a stream of bytes, or of text where the format is not binary.
 
         `view` is how they are drawn, for the formats that are pictures.
         """
-        module, _, function = self.writer.partition(":")
-        write = getattr(import_module(module), function)
+        write = function(self.writer)
         if self.picture and view is not None:
             write = partial(write, view=view)
         written = traces[0] if self.single else traces

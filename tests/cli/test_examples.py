@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnctl.drawing.screen.listing import list_meanings
+from attnctl.drawing.screen.output import plain_text
+from attnctl.drawing.screen.screen import Screen
 from attnctl.inputs.config.examples import about, names
 from attnctl.inputs.config.schema import json_schema
 
@@ -22,6 +25,18 @@ def test_every_config_is_an_example_with_a_word_about_it(call):
     lines = call("examples").out.splitlines()
     assert [line.split()[0] for line in lines] == names()
     assert all(about(name) and about(name) in line for name, line in zip(names(), lines, strict=True))
+
+
+def test_the_word_about_an_example_is_a_whole_sentence(call):
+    assert about("gradients-by-hand").endswith("with equal scores, so that each weight is a half.")
+    assert all(about(name).endswith(".") for name in names())
+
+
+def test_the_list_fits_a_terminal():
+    lines = list(plain_text(list_meanings({"one": "a b c d", "three": "e"}, Screen(19, fits=True))))
+    assert lines == ["one    a b c d", "three  e"]
+    lines = list(plain_text(list_meanings({"one": "aaaaa bbbbbb cccccc"}, Screen(18, fits=True))))
+    assert lines == ["one  aaaaa bbbbbb", "     cccccc"]
 
 
 def test_an_example_is_printed_as_it_is_and_runs(call, tmp_path):

@@ -44,6 +44,13 @@ def test_every_help_is_a_page(call, args):
     assert not re.search(r"<[a-z]+\[|{", page.partition("\n")[0])
 
 
+@pytest.mark.parametrize("group", ["config", "exercise"])
+def test_the_commands_of_a_group_are_described_in_full(call, group):
+    page = call(group, "--help", COLUMNS="60").out
+    assert not re.search(r"\.\.\.|…$", page.partition("Commands:")[2].partition("Examples:")[0])
+    assert " ".join(page.split()).count(". ") >= 3
+
+
 @pytest.mark.parametrize("path", DAILY)
 def test_what_the_first_page_leaves_out_is_counted_and_there(call, path):
     page, every = (call(*path.split(), flag).out for flag in ("--help", "--help-all"))
@@ -90,6 +97,8 @@ def test_help_is_as_wide_as_the_terminal(call, width):
 
 # ruff: noqa: E501  (a row a line)
 SUGGESTED = [
+    (["config"], "attnctl: config: no command; there are init, check and schema (see attnctl config --help)"),
+    (["corpus"], "attnctl: No such command 'corpus'; there are run, show, explain, explore, stats, model, learn, exercise, check, diff, attend, conform, config and examples (see attnctl --help)"),
     (["rnu", "x"], "attnctl: No such command 'rnu'; did you mean run? (see attnctl --help)"),
     (["config", "inti"], "attnctl: config: No such command 'inti'; did you mean init? (see attnctl config --help)"),
     (["I love AI"], "attnctl: No such command 'I love AI'; attnctl run 'I love AI'? (see attnctl --help)"),

@@ -67,6 +67,17 @@ def test_two_processes_give_the_same_bytes(tmp_path):
     assert len(found) == 1
 
 
+def test_nothing_is_written_where_a_png_cannot_be(call, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    for verb in (["run", "I love"], ["diff", "I love", "I like"], ["stats", "I love"]):
+        done = call(*verb, "-o", "a.json", "-o", "a.png", "-o", "a.svg")
+        assert done == (2, "", f"attnctl: {NEEDS_RESVG}\n")
+    assert not list(tmp_path.glob("a.*"))
+
+
+NEEDS_RESVG = "a PNG needs resvg-py; pip install 'attnctl[png]', or write .svg, which needs nothing"
+
+
 def have_resvg():
     try:
         import resvg_py  # noqa: F401  (is it there?)

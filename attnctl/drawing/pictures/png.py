@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import numpy as np
 
@@ -72,17 +73,23 @@ MOST_PIXELS = 1 << 27
 """Of one PNG: half a gigabyte while it is drawn."""
 
 
-def png(svg: str, width: int, height: int) -> bytes:
-    """The picture as PNG; a large one has a pixel for each unit.
-
-    Raises AttnError where resvg-py is not installed, or where the picture is too large.
-    """
+def require_resvg() -> Any:
+    """What draws an SVG. Raises AttnError where it is not installed."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
         raise AttnError(
             "a PNG needs resvg-py; pip install 'attnctl[png]', or write .svg, which needs nothing"
         ) from None
+    return svg_to_bytes
+
+
+def png(svg: str, width: int, height: int) -> bytes:
+    """The picture as PNG; a large one has a pixel for each unit.
+
+    Raises AttnError where resvg-py is not installed, or where the picture is too large.
+    """
+    svg_to_bytes = require_resvg()
     if width * height > MOST_PIXELS:
         raise AttnError(
             f"a PNG of {width} × {height} pixels is too large; write .svg, or pick with --step and --head"

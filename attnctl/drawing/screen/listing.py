@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from attnctl.drawing.screen.frame import Band, Frame, Row
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Screen, Span
+from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.drawing.screen.text import cells, fold_text, pad_left, pad_right
 
 NARROWEST = 12
 """Cells that a folded column has at least."""
+
+
+def list_meanings(meanings: Mapping[str, str], screen: Screen) -> Iterator[Line]:
+    """Words and what they mean; on a terminal a meaning goes on below itself."""
+    widest = max(map(cells, meanings))
+    for word, meaning in meanings.items():
+        text = screen.ours(meaning)
+        room = max(NARROWEST, screen.width - widest - 2)
+        for begins, line in zip_longest(
+            [word], fold_text(text, room) if screen.fits else [text], fillvalue=""
+        ):
+            yield [(f"{pad_right(begins, widest)}  {line}", "")]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import takewhile
 from pathlib import Path
 
 from attnctl.base.errors import AttnError
@@ -33,9 +35,10 @@ def example(name: str) -> Path:
 
 
 def about(name: str) -> str:
-    """The first comment of an example that is not for an editor: what it shows."""
-    comments = (line[1:].strip() for line in text_of(name).splitlines() if line.startswith("#"))
-    return next((each for each in comments if not each.startswith("yaml-language-server")), "")
+    """The first sentence of an example's comment that is not for an editor: what it shows."""
+    comments = takewhile(lambda line: line.startswith("#"), text_of(name).splitlines())
+    ours = (line[1:].strip() for line in comments if "yaml-language-server" not in line)
+    return re.split(r"(?<=\.) ", " ".join(ours), maxsplit=1)[0]
 
 
 def text_of(name: str) -> str:
