@@ -98,9 +98,8 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     starts = {name: op.start for name, op in right.items()}
     size = max(case.size("query") or 0, case.size("key") or 0)
     moves = [by for end in ends(size + 1) for by in (end, -end) if by]
-    ways = [tuple(by if name in names else 0 for name in right) for by in moves for names in chosen(right)]
     past = [start for start in starts.values() if isinstance(start, int) and start]
-    ways += [tuple(-by for _ in right) for by in past]
+    tied = case.first in right  # which looks the same whether the other one is moved too or not
 
     def make(way: tuple[int, ...]) -> Derivation:
         ops = {
@@ -116,7 +115,10 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
             f"{letter} {abs(by)} too {'late' if by > 0 else 'early'}" for letter, by in letters.items()
         )
 
-    yield from planted_best(case, make, ways, say)
+    for sets in [[names] for names in chosen(right)] if tied else [chosen(right)]:
+        ways = [tuple(by if name in names else 0 for name in right) for by in moves for names in sets]
+        ways += [tuple(-by for _ in right) for by in past]
+        yield from planted_best(case, make, ways, say)
 
 
 def plant_from_zero(case: WrongStep) -> Iterator[Plant]:
@@ -158,7 +160,7 @@ def plant_on_values(case: WrongStep) -> Iterator[Plant]:
     if not isinstance(turn, Rotate):
         return
     project = case.op("V")
-    if isinstance(project, Project) and "V" not in case.record:
+    if isinstance(project, Project) and (case.first == "V" or "V" not in case.record):
         yield Plant(case.put("V", wrong.Then(project, turn)))
     values = case.derivation["head_outputs"].inputs[1] if isinstance(outputs, MatMul) else ""
     if values in case.derivation:

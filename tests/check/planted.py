@@ -222,12 +222,14 @@ def attend(kind, mistake=None, near=None):
         q, key = project(crossed, x, "Q", k.heads, None), project(crossed, source, "K", k.kv, None)
     if mistake == "scaled-twice/Q":
         q = q / t(np.sqrt(k.d))
+    if mistake == "rotary-on-values":
+        v = rotate(v, wrong_pairs=False)
     out["Q"], out["K"], out["V"] = q, key, v
     q, key, v = out["Q"], out["K"], out["V"]
     if k.rope:
         if mistake != "rotary-missing":
             q = rotate(q, mistake == "rotary-pairs-wrong", k.offset)
-            key = rotate(key, mistake == "rotary-pairs-wrong")
+            key = rotate(key, mistake == "rotary-pairs-wrong", int(mistake == "rotary-start/K"))
         out["Q_rotated"], out["K_rotated"] = q, key
         q, key = out["Q_rotated"], out["K_rotated"]
     if k.kv != k.heads:
@@ -408,6 +410,8 @@ PLANTED = {
     "kv-heads-tiled": (GROUPED, GROUPED.but(causal=False), GROUPED.but(heads=8, kv_heads=2, dtype=F64)),
     "rotary-pairs-wrong": (ROTARY, ROTARY.but(causal=False), ROTARY.but(heads=4, kv_heads=2, dtype=F32)),
     "rotary-missing": (ROTARY, ROTARY.but(causal=False), ROTARY.but(heads=4, kv_heads=2, dtype=F32)),
+    "rotary-start/K": (ROTARY, ROTARY.but(causal=False), ROTARY.but(heads=4, kv_heads=2, dtype=F32)),
+    "rotary-on-values": (ROTARY, ROTARY.but(causal=False), ROTARY.but(heads=4, kv_heads=2, dtype=F32)),
     "positions-missing": (SINUSOIDAL, SINUSOIDAL.but(causal=True), SINUSOIDAL.but(heads=1, dtype=F32)),
     "softcap-after-mask": (CAPPED, CAPPED.but(causal=False, window=2), CAPPED.but(heads=4, dtype=F32)),
     "softcap-missing": (CAPPED, CAPPED.but(causal=False), CAPPED.but(heads=4, dtype=F32)),
