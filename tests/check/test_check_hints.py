@@ -34,6 +34,11 @@ CHANGES = {
         lambda x: np.where(np.arange(6) == 4, x**2, x),
         "All of them are at key 4.",
     ),
+    "one number": (
+        "scores",
+        lambda x: np.where(np.arange(x.size).reshape(x.shape) == 40, x * 1.0001, x),
+        "They are at head 1, query 0, key 4 only.",
+    ),
     "nothing to say": (
         "scores",
         lambda x: np.sin(3 * x),

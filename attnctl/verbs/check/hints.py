@@ -16,7 +16,7 @@ from attnctl.math.ops import Given
 from attnctl.mistakes.fit import in_digits
 from attnctl.mistakes.mistake import WrongStep
 from attnctl.mistakes.softmax import dropped_later
-from attnctl.verbs.check.search import Search
+from attnctl.verbs.check.search import EXPLAINED, Search
 
 MOST_DECIMALS = 8
 
@@ -131,9 +131,9 @@ def find_other_array(case: WrongStep) -> str:
         for name, array in [*arrays(case), ("what it should be", right)]:
             for said, other in ((name, array), (f"{name} transposed", array.swapaxes(-1, -2))):
                 alike = fits_into(other, numbers)
-                if alike is not None and np.ptp(alike) and alike is not right:
+                if alike is not None and np.ptp(alike):
                     for sign, minus in ((1, ""), (-1, "−")):
-                        if same(numbers, sign * alike):
+                        if explains(case, numbers, sign * alike):
                             return f"{what} {minus}{said}."
     return ""
 
@@ -159,6 +159,13 @@ def fits_into(array: Array, numbers: Array) -> Array | None:
         return np.broadcast_to(array, numbers.shape)
     except ValueError:
         return None
+
+
+def explains(case: WrongStep, numbers: Array, others: Array) -> bool:
+    """True for numbers that are those of others, which is more than they are near what is right."""
+    off = np.where(case.found == case.expected.value, 0.0, case.found - case.expected.value)
+    left = np.square(numbers - others).sum()
+    return same(numbers, others) and bool(left <= EXPLAINED**2 * np.square(off).sum())
 
 
 def same(numbers: Array, others: Array) -> bool:
@@ -215,7 +222,7 @@ def relate_by_axis(case: WrongStep) -> str:
         if any(found.shape[at] > 1 for at in sizes):
             norm = np.square(right).sum(axis=sizes, keepdims=True)
             ratios = (found * right).sum(axis=sizes, keepdims=True) / np.where(norm == 0, 1, norm)
-            if same(found, ratios * right):
+            if explains(case, found, ratios * right):
                 return (
                     f"By {words}, the numbers are a multiple of what they should be: {spell_span(ratios)}."
                 )
