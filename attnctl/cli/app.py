@@ -42,7 +42,7 @@ DAILY = {
     "diff": "step rtol atol by_position trace full quiet json output",
     "conform": "like map returns layout heads causal scale quick feature dtype claims timeout replay junit "
     "json output",
-    "stats": "trace name model file shard rollout precision heat json output",
+    "stats": "trace name heads causal config model file shard rollout precision heat json output",
     "exercise make": "blank seed_from students decimals heads causal seed output",
     "exercise grade": "config blank decimals format json output",
     "config init": "heads causal positions d_model seed config output force",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.setting import Given
 from attnctl.base.values import BadValueError, Reader
 from attnctl.cli.options import SECTIONS, option
 from attnctl.verbs.corpus.lines import SHARD, WHOLE, Shard
@@ -70,8 +71,9 @@ def is_part(path: str) -> bool:
     return format_for(path, 1, FINDINGS["stats"]).name == "json"
 
 
-def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions) -> Job:
-    from attnctl.cli.source import settings_from
+def job_of(file: str, model: str | None, config: str | None, flags: Given, how: CorpusOptions) -> Job:
+    """The corpus to measure, through a model or attention as a config and flags have it."""
+    from attnctl.cli.source import by_flag, settings_from
     from attnctl.inputs.config.settings import Settings
     from attnctl.verbs.corpus import Job
 
@@ -79,9 +81,10 @@ def job_of(file: str, model: str | None, config: str | None, how: CorpusOptions)
         "--file -: a corpus is read more than once; give a file": file == "-",
         "--shard: --dask divides the corpus itself; leave it out": how.dask and how.shard,
         "-c: a model has its own attention; leave out one of -c and --model": config and model,
+        f"{', '.join(by_flag(flags))}: a model has its own attention; leave it out": flags and model,
     }
     raise_all(problem for problem, is_so in wrong.items() if is_so)
-    settings = settings_from(config, {}) if config else Settings()
+    settings = settings_from(config, flags) if config or flags else Settings()
     return Job(file, model, settings, how.shard or WHOLE, how.pairs, how.skip_bad)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -96,7 +97,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     if cell is None and config is not None:  # the sentence is the config's own
         source, cell = None, source
     if cell is None:
-        raise AttnError("no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'")
+        raise AttnError(why_no_cell(source))
     found = source_of(source, config)
     of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
     raise_all([*unused_options(how), *found.list_unused(of_files, by_flag(more))])
@@ -110,6 +111,15 @@ def explain(  # noqa: PLR0913  (a group of options each)
         explainer = Explainer(recorded, meant, full=how.full)
     roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]
     (write_json if how.json else show)(explainer, roots, how)
+
+
+def why_no_cell(source: str | None) -> str:
+    """Say what is missing where there is one word or none."""
+    from attnctl.drawing.screen.text import shell_word
+
+    if source is not None and re.fullmatch(r"\w+\[.*\]", source):
+        return f"{source}: a cell of what? write a SOURCE before it, like last {shell_word(source)}"
+    return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
 
 
 def unused_options(how: ExplainOptions) -> Iterator[str]:

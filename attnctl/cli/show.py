@@ -8,7 +8,7 @@ import typer
 
 from attnctl.base.errors import raise_all
 from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command
-from attnctl.cli.source import HELP, source_of
+from attnctl.cli.source import HELP, no_lone_word, source_of
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -37,7 +37,7 @@ def show(
     from attnctl.verbs.check.exercise import read_to_show
 
     raise_all(unused_options(view, output))
-    found = source_of(source)
+    found = no_lone_word(source_of(source))
     raise_all(found.list_unused({"--trace": trace}, {}))
     with progress("reading"):
         traces, blanks = (

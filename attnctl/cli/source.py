@@ -25,6 +25,10 @@ SUFFIXES = {
     **dict.fromkeys((".json", ".jsonl", ".npz", ".npy", ".safetensors", ".html"), DUMP),
     **dict.fromkeys((".yaml", ".yml"), CONFIG),
 }
+TEXT = ".txt"
+OTHER_FILES = (TEXT, ".csv", ".md", ".svg", ".png")
+"""What else names of files end with."""
+
 FOLDERS = ("/", "./", "../", "~/")
 """What nobody begins a sentence of one word with."""
 
@@ -139,7 +143,8 @@ def kind_of(text: str) -> str:
         return SENTENCE
     if text.startswith(EXAMPLE):
         return CONFIG
-    return known or (DUMP if text in {".", ".."} or text.startswith(FOLDERS) else SENTENCE)
+    is_path = text in {".", ".."} or text.startswith(FOLDERS) or text.lower().endswith(OTHER_FILES)
+    return known or (DUMP if is_path else SENTENCE)
 
 
 def without_what_follows(settings: Settings) -> Settings:
@@ -150,9 +155,10 @@ def without_what_follows(settings: Settings) -> Settings:
 
 
 def no_lone_word(source: NamedInput) -> NamedInput:
-    """The input of a verb whose exit code tells. Raises AttnError for a word that may be a file's name."""
+    """The input of a verb that is of files first. Raises AttnError for a word that may be a file's name."""
     if source.kind == SENTENCE and len(str(source.text).split()) == 1:
-        raise AttnError(f"{source.text}: no such file; a dump, a config, example:NAME, last or a sentence")
+        what = "it is a folder; give" if os.path.isdir(str(source.text)) else "no such file;"  # noqa: PTH112
+        raise AttnError(f"{source.text}: {what} a dump, a config, example:NAME, last or a sentence")
     return source
 
 
@@ -188,6 +194,8 @@ def find_run(words: Sequence[str], file: str | None, config: str | None) -> RunR
     Words without quotes are one sentence where none of them has a space.
     """
     kind = kind_of(words[0]) if words and words[0] != STANDARD_INPUT else SENTENCE
+    if kind == DUMP and words[0].lower().endswith(TEXT):
+        raise AttnError(f"{words[0]}: text, no dump; --file {words[0]} reads sentences from it, one a line")
     named = kind == CONFIG or (kind == DUMP and len(words) == 1)
     source = source_of(words[0] if named else None, config)
     if source.kind == DUMP and (config or file):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -16,16 +16,18 @@ from attnctl.cli.options import (
     FORMAT_NAMES,
     FORMAT_VARIABLE,
     PRECISION,
+    AttentionOptions,
     ConfigOption,
     MemoryOption,
     NameOption,
+    SentenceOptions,
     TraceOption,
     command,
     findings_option,
     option,
     renames,
 )
-from attnctl.cli.source import gather_sentences, source_of
+from attnctl.cli.source import by_flag, gather_sentences, no_lone_word, source_of
 from attnctl.drawing.screen.output import print_view
 
 if TYPE_CHECKING:
@@ -104,7 +106,9 @@ def stats(  # noqa: PLR0913  (a group of options each)
     name: NameOption = None,
     model: ModelOption = None,
     file: FileOption = None,
+    more: SentenceOptions,
     config: ConfigOption = None,
+    attention: AttentionOptions,
     max_memory: MemoryOption = None,
     corpus: CorpusOptions,
     output: Annotated[list[str] | None, findings_option("stats")] = None,
@@ -144,7 +148,9 @@ def stats(  # noqa: PLR0913  (a group of options each)
 
     arguments = source or []
     of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
-    of_corpus: dict[str, object] = {"-c": config, **given_of(corpus)}
+    of_corpus: dict[str, object] = dict(given_of(corpus))
+    flags = {**more, **attention}
+    of_runs: dict[str, object] = {"-c": config, **by_flag(flags)}
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
     files, printed = files_for("stats", output)
     out = Output(wanted, files, printed)
@@ -152,37 +158,44 @@ def stats(  # noqa: PLR0913  (a group of options each)
     if file is not None:
         of_dumps["SOURCE"] = arguments
         raise_all(problems + misplaced_options(of_dumps, "means nothing for a corpus; leave it out"))
-        job = job_of(file, model, config, corpus)
+        job = job_of(file, model, config, flags, corpus)
         emit(measure(job, corpus.dask, files, printed=printed), out, how)
     elif model is not None:
         problems += misplaced_options(
             of_dumps, "takes dumps; attnctl run --model DIR --layer all makes them"
         )
+        problems += misplaced_options(of_runs, "a model has its own attention; leave it out")
         raise_all(problems + misplaced_options(of_corpus, OF_CORPUS))
         stats_of_texts(model, gather_sentences(arguments, None), out, how)
     elif arguments[:1] == [MERGE]:
-        problems += misplaced_options(of_dumps | of_corpus, "merge takes parts as they are; leave it out")
+        given = of_dumps | of_corpus | of_runs
+        problems += misplaced_options(given, "merge takes parts as they are; leave it out")
         raise_all(problems)
         emit(merge(arguments[1:]), out, how)
     else:
         raise_all(problems + misplaced_options(of_corpus, OF_CORPUS))
-        stats_of_dumps(arguments, trace, name, out, how)
+        if not source and config is None:
+            raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
+        asked: Sequence[str | None] = source or [None]  # none: the sentence is the config's own
+        sources = [no_lone_word(source_of(each, config)) for each in asked]
+        raise_all(
+            problem
+            for each in sources
+            for problem in each.list_unused({"--trace": trace, "--name": name}, of_runs)
+        )
+        rename = renames(name or [])
+        named = (each.path(trace) if each.text else str(config) for each in sources)
+        traces = (each.traces(flags, trace, rename) for each in sources)
+        stats_of_dumps(zip(named, traces, strict=True), out, how)
 
 
-def stats_of_dumps(
-    names: list[str], trace: str | None, name: list[str] | None, out: Output, how: StatsOptions
-) -> None:
-    """Every head of these dumps."""
+def stats_of_dumps(dumps: Iterable[tuple[str, list[Trace]]], out: Output, how: StatsOptions) -> None:
+    """Every head of the traces of each of these, by name."""
     from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads, rollout
 
-    if not names:
-        raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
-    rename = renames(name or [])
     layers: list[Trace] = []
     found: list[DumpStats] = []
-    for asked in map(source_of, names):
-        raise_all(asked.list_unused({"--trace": trace, "--name": name}, {}))
-        source, traces = asked.path(trace), asked.traces({}, trace, rename)
+    for source, traces in dumps:
         for number, each in enumerate(traces):
             found.append(measure_heads(each, source if len(traces) == 1 else f"{source}[{number}]"))
             layers += [each] if how.rollout else []
@@ -247,7 +260,11 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
 
 def misplaced_options(options: Mapping[str, object], why: str) -> list[str]:
     """A problem for each of these options that is given."""
-    return [f"{flag}: {why}" for flag, given in options.items() if given]
+    return [
+        f"{flag}: {why}"
+        for flag, given in options.items()
+        if given is not None and given is not False and given != []
+    ]
 
 
 def unusable(how: StatsOptions, out: Output) -> Iterator[str]:

@@ -20,6 +20,8 @@ def folder(call, tmp_path, monkeypatch):
     """A dump, a config, and a state folder of one's own, in which the last run is that of the config."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "my.yaml").write_text(CONFIG)
+    (tmp_path / "empty.yaml").write_text("")
+    (tmp_path / "two.yaml").write_text("heads: 2\nseed: 1\n")
     assert call("run", "my.yaml", "-o", "d.json").code == 0
     return call
 
@@ -60,7 +62,7 @@ def test_two_of_them_compare(folder, a):
         ("d.json[0]", "dump"), ("none.npz", "dump"), ("none.jsonl[I love AI]", "dump"), ("my.yaml", "config"),
         ("none.yml", "config"), ("example:none", "config"), ("example: one", "sentence"), ("AI", "sentence"),
         ("and/or", "sentence"), ("I love AI.", "sentence"), ("edit my.yaml", "sentence"), ("a\0b", "sentence"),
-        (".", "dump"), ("./none", "dump"), ("x" * 5000, "sentence"), ("", "sentence"), ("plain", "dump"),
+        ("none.png", "dump"), ("none.txt", "dump"), (".", "dump"), ("./none", "dump"), ("x" * 5000, "sentence"), ("", "sentence"), ("plain", "dump"),
     ],
     ids=lambda value: value[:20],
 )  # fmt: skip
@@ -76,9 +78,15 @@ REFUSED = [
     (["run", "none.yaml"], "none.yaml: no such file; `attnctl config init -o none.yaml` writes one"),
     (["check", "dmup"], "dmup: no such file; a dump, a config, example:NAME, last or a sentence"),
     (["diff", "dmup", "d.json"], "dmup: no such file; a dump, a config, example:NAME, last or a sentence"),
+    (["show", "dmup"], "dmup: no such file; a dump, a config, example:NAME, last or a sentence"),
+    (["stats", "state"], "state: it is a folder; give a dump, a config, example:NAME, last or a sentence"),
+    (["stats", "d.json", "--seed", "0"], "--seed: only a sentence has that, and this is a dump"),
+    (["run", "a.txt"], "a.txt: text, no dump; --file a.txt reads sentences from it, one a line"),
+    (["run", "-c", "empty.yaml"], 'empty.yaml:1 $.sentence: no sentence; give one, like "I love AI", or a config that has one'),
     (["show", "my.yaml", "--trace", "1"], "--trace: only a dump has that, and this is a config"),
     (["show", "last", "--trace", "1"], "last[1]: there are 1 trace, from 0"),
     (["explain", "my.yaml"], "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"),
+    (["explain", "A[I,love]"], "A[I,love]: a cell of what? write a SOURCE before it, like last 'A[I,love]'"),
     (["explain", "I love", "X[0,0]", "--name", "a=b"], "--name: only a dump has that, and this is a sentence: there is no file of that name"),
     (["explain", "d.json", "X[0,0]", "--seed", "1"], "--seed: only a sentence has that, and this is a dump"),
     (["run", "q.npz"], "q.npz: arrays, not the run of a sentence; attnctl attend reads those"),
@@ -90,6 +98,24 @@ def test_what_does_not_go_together(folder, args, message):
     folder("attend", "d.json", "-o", "q.npz")
     folder("run", "my.yaml")
     assert folder(*args) == (2, "", f"attnctl: {message}\n")
+
+
+def test_statistics_of_a_sentence_are_those_of_its_dump(folder):
+    folder("run", SENTENCE, "--heads", "2", "--causal", "-c", "two.yaml", "-o", "two.json")
+    of_dump = json.loads(folder("stats", "two.json", "--json").out)
+    for said in ([SENTENCE, "-c", "two.yaml"], [SENTENCE, "--heads", "2", "--seed", "1"]):
+        found = json.loads(folder("stats", *said, "--causal", "--json").out)
+        assert [each["heads"] for each in found["dumps"]] == [each["heads"] for each in of_dump["dumps"]]
+    assert len(of_dump["dumps"][0]["heads"]) == 2
+
+
+def test_a_corpus_is_read_as_flags_say(folder, tmp_path):
+    (tmp_path / "s.txt").write_text("I love AI\nwe like it\n")
+    by_flag, by_config = (
+        json.loads(folder("stats", "--file", "s.txt", *args, "--json").out)
+        for args in (["--heads", "2", "--seed", "1"], ["-c", "two.yaml"])
+    )
+    assert by_flag["layers"] == by_config["layers"]
 
 
 def test_the_cell_of_a_config_s_own_sentence(folder):

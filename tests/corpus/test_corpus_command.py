@@ -118,7 +118,15 @@ def test_line_ends_marks_and_blank_lines_are_no_words(run, tmp_path, data):
         (["--file", "c.txt", "-c", "none.yaml"], "none.yaml"),
         (["--shard", "1/2"], "--shard: only a corpus has that; add --file"),
         (["--pairs", "x.json"], "--pairs: only a corpus has that; add --file"),
-        (["-c", "x.yaml", "x.json"], "-c: only a corpus has that; add --file"),
+        (["-c", "x.yaml", "x.json"], "-c: only a sentence has that, and this is a dump"),
+        (
+            ["--file", "x.txt", "--model", "DIR", "--seed", "0"],
+            "--seed: a model has its own attention; leave it out",
+        ),
+        (
+            ["--model", "DIR", "we like", "--seed", "0"],
+            "--seed: a model has its own attention; leave it out",
+        ),
         (["--file", "c.txt", "-o", "p.json", "--precision", "3"], "--precision: only tables have that"),
         (["--file", "c.txt", "-o", "part.npz"], "part.npz"),
         (["merge", "whole.json", "-o", "whole.json"], "it is what this command reads"),

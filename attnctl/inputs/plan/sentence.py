@@ -67,7 +67,9 @@ def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Prepa
     """
     sentences = sentences or ([] if settings.sentence is None else [settings.sentence])
     if not sentences:
-        raise AttnError('no sentence; give one, like "I love AI", or a config that has one')
+        where = settings.where(("sentence",))
+        place = f"{where}: " if where.endswith("$.sentence") else ""
+        raise AttnError(f'{place}no sentence; give one, like "I love AI", or a config that has one')
     raise_all(unmeant_cache((), settings))
     settings = tensors.with_file(settings)
     tokens = [embed.tokens_of(settings, sentence) for sentence in sentences]

@@ -97,7 +97,7 @@ class StatsTable:
         """The dump and its sentence, which is shortened to a line."""
         name = self.screen.ours(name)
         line: Line = [(name, "name")]
-        if group.sentence:
+        if group.sentence and group.sentence != group.name:
             shown, rest = beginning(group.sentence)
             more = f" {self.screen.left_out(rest)} characters" if rest else ""
             sentence = self.screen.short(
