@@ -88,8 +88,10 @@ def check_pieces(found: Sequence[Report]) -> Iterator[bytes]:
     """The page of reports: each trace with its wrong numbers marked."""
     marks = [mark_wrong(report) for report in found]
     text = "\n\n".join(map(str, found))
-    first = text.partition("\n")[0]
-    finding = PageFinding(f"check: {first}", text, marks, (), [EXPECTED] * len(found), "first wrong")
+    first, *cause = text.partition("\n\n")[0].split("\n")
+    finding = PageFinding(
+        f"check: {first}", text, marks, (), [EXPECTED] * len(found), "first wrong", " ".join(cause)
+    )
     yield from pieces([report.trace for report in found], finding)
 
 

@@ -79,6 +79,8 @@ class PageFinding:
     """For each trace what its numbers, the others beside them, and their difference are called."""
     first: str = ""
     """What is said of the first step that a finding is about."""
+    cause: str = ""
+    """A sentence on why it is so, read before the rest is opened."""
 
 
 def write_page(traces: Sequence[Trace], stream: IO[bytes], view: View = USUAL) -> None:
@@ -158,7 +160,8 @@ def traces_of(shown: Sequence[Kept]) -> list[Trace]:
 def describe_finding(finding: PageFinding, *, opened: bool) -> str:
     """The words of a finding, folded where matrices say more."""
     words = f'<pre tabindex="0">{escape(finding.text)}</pre>'
-    return f'<details id="finding"{" open" * opened}><summary>In full</summary>{words}</details>\n'
+    summary = escape(finding.cause or "In full")
+    return f'<details id="finding"{" open" * opened}><summary>{summary}</summary>{words}</details>\n'
 
 
 def encode_page(text: str) -> bytes:

@@ -50,6 +50,16 @@ def fill(page, sheet):
             box.fill(typed(value))
 
 
+def test_a_sheet_is_as_wide_as_a_telephone(sheet):
+    page = sheet[0]
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    wide = page.locator(".matrices").evaluate_all(
+        "all => all.some(each => each.scrollWidth > each.clientWidth)"
+    )
+    assert wide, "a matrix that is wider scrolls by itself"
+
+
 def test_what_is_typed_is_saved_and_graded(sheet):
     page, blank, folder = sheet
     fill(page, blank)

@@ -54,6 +54,16 @@ def test_the_words_of_a_check_stand_above(right):
     assert "<title>check: " in page
 
 
+def test_the_mistake_is_read_before_the_rest_is_opened(right):
+    unmasked = attnctl.run("I love AI", heads=2)["attention_weights"]
+    wrong = Trace(right.steps, {**right, "attention_weights": unmasked}, right.header)
+    page = text(check_pieces([attnctl.check(wrong)]))
+    summary = html.unescape(re.search("<summary>(.*?)</summary>", page)[1])
+    assert summary.startswith("It is what you get when ")
+    assert summary.split(". (")[0] in finding(page)
+    assert "<summary>In full</summary>" in text(check_pieces([attnctl.check(right)]))
+
+
 def test_a_difference_is_marked_on_both_sides(right):
     found = attnctl.diff(right, changed(right, "V", (0, 1, 1), 4.0))
     for side, other, value in (("A", "B", 4.0), ("B", "A", right["V"][0, 1, 1])):
