@@ -155,7 +155,8 @@ def imported_by(*args):
 
 HEAVY = {"numpy", "rich", "pydantic", "yaml", "pygments", "importlib.metadata"}
 ROOMS = ("inputs.arrays.reader", "inputs.arrays.layout", "store.source", "models", "evidence", "mistakes")
-OTHERS = {"attnctl.verbs", "attnctl.pages", *(f"attnctl.{room}" for room in ROOMS)}
+ROOMS += ("inputs.plan.cotangent", "math.engine.compiled", "drawing.screen.heat")
+OTHERS = {"attnctl.verbs", "attnctl.pages", *(f"attnctl.{room}" for room in ROOMS), "random", "shlex"}
 """A sentence with drawn weights needs none of these: together they take as long as attention itself."""
 if "numpy.random" not in subprocess.check_output(
     [sys.executable, "-c", "import numpy, sys; print(*sys.modules)"], text=True

@@ -105,10 +105,11 @@ def open_streams():
 
 
 def call():
-    from attnctl.cli import main
+    from attnctl import cli
 
+    cli.end = sys.exit  # this process ends once its code is sent
     try:
-        return main() or 0
+        return cli.main() or 0
     except SystemExit as end:
         return int(end.code or 0)
     finally:

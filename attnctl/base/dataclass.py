@@ -29,11 +29,12 @@ else:
         """As in `dataclasses`, with the options that we use."""
         if cls is None:
             return lambda cls: dataclass(cls, frozen=frozen, eq=eq, repr=repr, kw_only=kw_only)
-        dataclasses.dataclass(init=not frozen, eq=False, repr=False, kw_only=kw_only)(cls)
+        dataclasses.dataclass(init=False, eq=False, repr=False, kw_only=kw_only)(cls)
         methods = {
+            **initialize(cls),
             **(show(cls) if repr else {}),
             **(compare(cls, frozen=frozen) if eq else {}),
-            **({**initialize(cls), **freeze(cls)} if frozen else {}),
+            **(freeze(cls) if frozen else {}),
         }
         for name in methods.keys() - vars(cls).keys():
             setattr(cls, name, methods[name])

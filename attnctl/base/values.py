@@ -20,9 +20,9 @@ Json = dict[str, Any]
 Path = tuple[str | int, ...]
 Problem = tuple[Path, str]
 
-NUMBER = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-NOT_FINITE = re.compile(r"[-+]?\.?(inf|infinity|nan)", re.IGNORECASE)
+NUMBER = r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+WHOLE = r"[-+]?(0|[1-9][0-9]*)"
+NOT_FINITE = r"(?i)[-+]?\.?(inf|infinity|nan)"
 TRUE, FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 UNLIMITED = (".inf", ".Inf", ".INF", "inf", "Infinity", "", "~", "null", "Null", "NULL")
 MAX_PROBLEMS = 50
@@ -144,9 +144,9 @@ def read_switch(value: Any) -> bool:
 def read_real(value: Any) -> float:
     """A finite number."""
     number = value
-    if isinstance(value, Plain) and NUMBER.fullmatch(value):
+    if isinstance(value, Plain) and re.fullmatch(NUMBER, value):
         number = float(value)
-    if isinstance(value, Plain) and NOT_FINITE.fullmatch(value):
+    if isinstance(value, Plain) and re.fullmatch(NOT_FINITE, value):
         number = inf
     if not isinstance(number, (int, float)) or isinstance(number, bool):
         raise BadValueError(f"{show(value)} is not a number{why(value)}; write one like 0.5")
@@ -182,7 +182,7 @@ def why(value: Any) -> str:
     if not isinstance(value, str):
         return ""
     if not isinstance(value, Plain):
-        return " but text, because of its quotes" if NUMBER.fullmatch(value) else " but text"
+        return " but text, because of its quotes" if re.fullmatch(NUMBER, value) else " but text"
     if re.fullmatch(r"[-+]?0[0-9]+(\.[0-9]*)?", value):
         return " (some read its leading 0 as octal)"
     if re.fullmatch(r"[-+]?0[obxOBX][0-9a-fA-F_]+|[-+]?[0-9][0-9_]*_[0-9_.]*", value):
@@ -195,7 +195,7 @@ def whole(least: int, most: int = MOST) -> Reader:
 
     def read(value: Any) -> int:
         number = value
-        if isinstance(value, Plain) and WHOLE.fullmatch(value):
+        if isinstance(value, Plain) and re.fullmatch(WHOLE, value):
             number = int(value[:MOST_DIGITS])  # what is longer is too large, cut or not
         if not isinstance(number, int) or isinstance(number, bool):
             raise BadValueError(f"{show(value)} is not a whole number{why(value)}; write one like 4")
@@ -269,7 +269,7 @@ def refuse(problems: Iterable[Problem]) -> None:
 
 # --- values written again ---
 
-UNQUOTED = re.compile(r"[^\W\d_][\w'’-]*( [\w'’-]+)*")
+UNQUOTED = r"[^\W\d_][\w'’-]*( [\w'’-]+)*"
 """Words that every YAML reader takes as they stand, but for these:"""
 RESERVED = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 
@@ -303,4 +303,4 @@ def flow_number(value: float) -> str:
 
 def flow_text(value: str) -> str:
     """The text, in quotes wherever some reader of YAML would take it for anything else."""
-    return value if UNQUOTED.fullmatch(value) and value.lower() not in RESERVED else quote(value)
+    return value if re.fullmatch(UNQUOTED, value) and value.lower() not in RESERVED else quote(value)

@@ -32,7 +32,7 @@ OTHER_FILES = (TEXT, ".csv", ".md", ".svg", ".png")
 FOLDERS = ("/", "./", "../", "~/")
 """What nobody begins a sentence of one word with."""
 
-SELECTION = re.compile(r"\[[^]]*\]$")
+SELECTION = r"\[[^]]*\]$"
 """Which trace of a file is meant: s.jsonl[3]."""
 
 HELP = "A dump, a config (.yaml), example:NAME, last (the run before), - for stdin, or a sentence."
@@ -135,7 +135,7 @@ def kind_of(text: str) -> str:
     """Tell the kind of a SOURCE: a file that is there or is named like one, an example, or a sentence."""
     if text == STANDARD_INPUT or is_last(text):
         return DUMP
-    path = SELECTION.sub("", text) if not is_file(text) else text
+    path = text if is_file(text) or not text.endswith("]") else re.sub(SELECTION, "", text)
     known = SUFFIXES.get(os.path.splitext(path)[1].lower())  # noqa: PTH122  (a text, perhaps of any length)
     if is_file(path):
         return known or DUMP
@@ -171,7 +171,7 @@ def by_flag(given: Given) -> Given:
 
 
 def is_last(text: str) -> bool:
-    return SELECTION.sub("", text) == "last"
+    return text == "last" or (text.startswith("last[") and re.sub(SELECTION, "", text) == "last")
 
 
 def is_file(path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -91,7 +92,7 @@ def is_readable(source: str) -> bool:
 
 def choose_trace(traces: Sequence[Trace], which: str, place: str) -> Trace:
     """The trace with this number or sentence. Raises AttnError where there is none, or more than one."""
-    if WHOLE.fullmatch(which):
+    if re.fullmatch(WHOLE, which):
         number = int(which[:MOST_DIGITS])
         if not -len(traces) <= number < len(traces):
             raise AttnError(f"{place}[{short(which)}]: there are {plural(len(traces), 'trace')}, from 0")

@@ -234,3 +234,16 @@ def test_a_fifo_is_read_and_written(workplace):
     os.mkfifo(workplace.folder / "pipe")
     done = workplace.shell("attnctl run I --json > pipe & attnctl show pipe --json | jq -r .sentence")
     assert (done.stdout, done.stderr) == (b"I\n", b"")
+
+
+def test_what_others_leave_for_the_end_of_the_process_is_done():
+    """Our end is not Python's: code, streams and `atexit` are as there."""
+    script = "import atexit, sys; from attnctl.cli import main; atexit.register(print, 'last', end='')\n"
+    script += "sys.argv = ['attnctl', *sys.argv[1:]]; main()"
+    for args, code in ((["--version"], 0), (["run", "--no-such-option"], 2)):
+        done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, check=False)
+        assert (done.returncode, done.stdout.endswith(b"last"), bool(done.stderr)) == (
+            code,
+            True,
+            code == 2,
+        )

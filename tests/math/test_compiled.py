@@ -160,7 +160,7 @@ def calls(monkeypatch):
     """The sizes that an exp in place of NumPy's was called with, whatever the size of a run."""
     sizes = []
     other = lambda x, out: sizes.append(x.size) or np.exp(x, out=out)  # noqa: E731
-    monkeypatch.setattr(execute, "exp_for", lambda dtype, count: other)
+    monkeypatch.setattr(compiled, "exp_for", lambda dtype, count: other)
     monkeypatch.setattr(execute, "FEWEST_FOR_TILES", 0)
     return sizes
 
@@ -184,7 +184,7 @@ def test_each_of_a_batch_says_so(calls):
 )
 def test_what_no_tile_computes_does_not_count(options, count, monkeypatch):
     counts = []
-    monkeypatch.setattr(execute, "exp_for", lambda dtype, count: counts.append(count) or np.exp)
+    monkeypatch.setattr(compiled, "exp_for", lambda dtype, count: counts.append(count) or np.exp)
     attnctl.attend({name: np.ones((2, 1000, 1)) for name in "QKV"}, keep=["head_outputs"], **options)
     assert counts == [2 * count]
 
@@ -210,7 +210,7 @@ SCALED = [  # what is asked, what is kept: is Q scaled instead of the scores?
 def test_queries_are_scaled_before_the_product(options, kept, scaled, monkeypatch):
     """Where the exp is the compiled one; here it is NumPy's under another name."""
     shapes = []
-    monkeypatch.setattr(execute, "exp_for", lambda dtype, count: lambda x, out: np.exp(x, out=out))
+    monkeypatch.setattr(compiled, "exp_for", lambda dtype, count: lambda x, out: np.exp(x, out=out))
     monkeypatch.setattr(
         Scale,
         "apply",
@@ -224,7 +224,7 @@ def test_queries_are_scaled_before_the_product(options, kept, scaled, monkeypatc
     whole = execute.carry_out(ready.derivation, ready.given)
     assert (tiled.compiled, whole.compiled) == (True, False)
     shapes.clear()
-    monkeypatch.setattr(execute, "exp_for", lambda dtype, count: np.exp)
+    monkeypatch.setattr(compiled, "exp_for", lambda dtype, count: np.exp)
     execute.carry_out(ready.derivation, ready.given, keep=keep, tile=(4, 3))
     assert 5 not in {shape[1] for shape in shapes}  # no bit of it changes
     for name in keep:

@@ -5,7 +5,6 @@ Nothing here knows Rich's markup, so `[red]` and `:smile:` are just words.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable
 
@@ -113,7 +112,9 @@ def shell_line(words: Iterable[str]) -> str:
 def shell_word(word: str) -> str:
     r"""One word: its bytes in $'…' where some of it cannot be seen, else as `shlex` quotes it."""
     if word == visible(word):
-        return shlex.quote(word)
+        from shlex import quote
+
+        return quote(word)
     return f"$'{''.join(map(shell_char, word))}'"
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from attnctl.base.trace import Trace
 from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers
-from attnctl.drawing.screen.heat import levels_of
-from attnctl.drawing.screen.palette import STEPS
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.sheet import with_sink
 from attnctl.math import Array
@@ -83,6 +81,9 @@ def mark_seen(array: Array, screen: Screen) -> Marks:
 
 def shade_weights(array: Array, sample: Array) -> Marks:
     """A background by the share of the largest weight that is shown."""
+    from attnctl.drawing.screen.heat import levels_of
+    from attnctl.drawing.screen.palette import STEPS
+
     positive = sample[np.isfinite(sample) & (sample > 0)]
     top = float(positive.max(initial=0.0)) or 1.0
 

@@ -7,10 +7,10 @@ mask or W_O changes no other tensor.
 
 from __future__ import annotations
 
+from _random import Random  # that of `random`, which imports hashing besides
 from collections.abc import Sequence
 from importlib import import_module
 from math import log, prod, sqrt
-from random import Random
 from sys import version_info
 from typing import TypeAlias
 
@@ -36,7 +36,7 @@ class FewNumbers:
     def seed(self, words: Array) -> None:
         # Of an integer Python leaves out leading words of zeros, which NumPy counts.
         number = int.from_bytes(words.astype("<u4").tobytes(), "little")
-        same = Random(number).random  # noqa: S311  (no secret)
+        same = Random(number).random
         self.random = same if words[-1] else np.random.RandomState(words).random_sample
         self.spare: float | None = None
 

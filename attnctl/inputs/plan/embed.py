@@ -163,10 +163,10 @@ def learned_positions(settings: Settings, tokens: Sequence[str], d_model: int) -
 PAD = "[PAD]"
 UNK = "[UNK]"
 
-WORDS = re.compile(r"\[[A-Z]+\]|[^\W_]+(?:['’][^\W_]+)*|\S")
+WORDS = r"\[[A-Z]+\]|[^\W_]+(?:['’][^\W_]+)*|\S"
 """A special token, a word (apostrophes inside stay), or one mark of punctuation."""
 
-CHARACTERS = re.compile(rf"{re.escape(PAD)}|.", re.DOTALL)
+CHARACTERS = rf"(?s){re.escape(PAD)}|."
 
 
 def tokenize(sentence: str, split: str = "whitespace", *, lowercase: bool = False) -> list[str]:
@@ -176,9 +176,9 @@ def tokenize(sentence: str, split: str = "whitespace", *, lowercase: bool = Fals
         case "whitespace":
             return text.split()
         case "words":
-            return WORDS.findall(text)
+            return re.findall(WORDS, text)
         case "characters":
-            return CHARACTERS.findall(text)
+            return re.findall(CHARACTERS, text)
     raise ValueError(f"unknown split {split!r}")
 
 

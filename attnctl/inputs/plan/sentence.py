@@ -16,7 +16,6 @@ from attnctl.base.words import dims
 from attnctl.inputs.arrays.facts import Facts, unmeant_cache, written_masks
 from attnctl.inputs.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
 from attnctl.inputs.plan import embed, tensors
-from attnctl.inputs.plan.cotangent import with_cotangent
 from attnctl.inputs.plan.embed import PAD, Vocabulary
 from attnctl.inputs.plan.prepared import Prepared, asks_for_padding, variant, what_if_of, with_padding
 from attnctl.inputs.plan.sizes import Sizes, resolve
@@ -111,7 +110,11 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
     }
     if PAD in keys and not asks_for_padding(settings.rules):
         config["rules"] = [*config["rules"], Padding.name]
-    kind, named = with_cotangent(kind_of(common, named, tokens, keys), named, settings)
+    kind = kind_of(common, named, tokens, keys)
+    if kind.backward or settings.cotangent:
+        from attnctl.inputs.plan.cotangent import with_cotangent
+
+        kind, named = with_cotangent(kind, named, settings)
     return Prepared(
         kind,
         arrays_of(named),

@@ -13,7 +13,6 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.engine.back import back_stretch, fill_backward, in_turn
-from attnctl.math.engine.compiled import exp_for
 from attnctl.math.engine.overflow import Found, in_range, n_by_n, overflow
 from attnctl.math.engine.tiles import Progress, Stretch, after_head, blockwise, stretch_of
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
@@ -201,7 +200,11 @@ def lay_out(
             if hidden := TABLE[step.name].hidden:  # what no block computes is hidden
                 kept[step.name].fill(hidden)
     laid = Stretch(stretch, outside, axes, kept, lead, sizes["query"], sizes["key"], in_range)
-    return replace(laid, exp=exp_for(laid.dtype, laid.computed())) if laid.online else laid
+    if not laid.online:
+        return laid
+    from attnctl.math.engine.compiled import exp_for
+
+    return replace(laid, exp=exp_for(laid.dtype, laid.computed()))
 
 
 def empty_rows(weights: Array) -> list[list[int]]:

@@ -9,12 +9,14 @@ subtracted from a row of scores: `plain_softmax` subtracts nothing, `online_soft
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.engine.compiled import Exp
+
+if TYPE_CHECKING:
+    from attnctl.math.engine.compiled import Exp
 
 Tile = tuple[Array, Array, Array]
 

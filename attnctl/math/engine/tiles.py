@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,11 +25,13 @@ from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine import blas
-from attnctl.math.engine.compiled import Exp
 from attnctl.math.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, MatMulT, RowWise, Scale, Softmax
 from attnctl.math.ops.chunks import ByChunk
+
+if TYPE_CHECKING:
+    from attnctl.math.engine.compiled import Exp
 
 Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from string import ascii_lowercase
 
 import numpy as np
 
@@ -31,7 +30,7 @@ class Contraction(Backward):
     def apply(self, *inputs: Array) -> Array:
         takes, gives = self.axes(*(x.ndim for x in inputs))
         every = dict.fromkeys(axis for own in takes for axis in own)
-        letters = dict(zip(every, ascii_lowercase, strict=False))
+        letters = dict(zip(every, "abcdefghijklmnopqrstuvwxyz", strict=False))
         spelled = ["".join(letters[axis] for axis in own) for own in (*takes, gives)]
         wide = [x.astype(np.result_type(x, np.float32), copy=False) for x in inputs]
         found = np.einsum(f"{','.join(spelled[:-1])}->{spelled[-1]}", *wide, optimize=True)
