@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnctl.evidence.judge import FAR, Gap, blur_of, gap_of, judge_step, root_mean_square, vanishes
+from attnctl.evidence.judge import Gap, blur_of, gap_of, judge_step, root_mean_square, vanishes
 from attnctl.evidence.precision import Precision
 from attnctl.evidence.record import Record, Strictness, with_shapes
 from attnctl.evidence.rounding import FACTOR, LEAST_RUNS, Known, typical
@@ -44,11 +44,14 @@ SAMPLED = 4
 SPARSE = 16
 """A block has at least so many times as many rows: what is drawn for few is to cost little."""
 
-CLEARLY = 0.5
+CLEARLY = 0.8
 """The part of what may be allowed that a block may use up and still needs no judging."""
 
+FAR = 20.0
+"""How many times the greatest scatter that was drawn a row is off when it is wrong beyond doubt."""
+
 MOSTLY = 0.5
-"""The part of the rows of a block that have to be far off for it to be wrong beyond doubt."""
+"""The part of the rows of a block that have to be far off for all of it to be wrong beyond doubt."""
 
 Values = Mapping[str, "Known | None"]
 
@@ -64,6 +67,8 @@ class RowSample:
     scatter: Array
     least: float
     """The least scatter of a row, as a part of the root mean square of the row; 0 where none tells."""
+    mean: float
+    """The root mean square of them."""
     most: float
     """The greatest."""
     share: float
@@ -74,6 +79,7 @@ class RowSample:
         return replace(
             self,
             least=min(self.least, other.least),
+            mean=root_mean_square(np.array([self.mean, other.mean])),
             most=max(self.most, other.most),
             share=min(self.share, other.share),
         )
@@ -154,6 +160,10 @@ class StepInBlocks:
     def found(self) -> Array:
         return self.record.trace[self.name]
 
+    @property
+    def precision(self) -> Precision:
+        return self.record.precision(self.name)
+
     def compare(self) -> tuple[Gap, float]:
         """Its largest difference, and what all its numbers may be off by as a part of their spread."""
         blocks, total = list(self.blocks()), self.found[..., 0].size
@@ -192,20 +202,36 @@ class StepInBlocks:
 
     def of(self, rows: slice) -> tuple[Record, Known]:
         """The record of these queries alone, and the step as it should be there."""
-        cuts, move = {"query": rows, "token": rows}, begin_at(rows.start)
-        hide = [step for step in self.record.intended if isinstance(step.op, Hide)]
-        names = {self.name, *read_by(self.steps), *read_by(hide)}
-        there = [name for name in names if name in self.record]
-        arrays = {name: cut(self.record.trace[name], axes_of(self.record, name), cuts) for name in there}
-        intended = Derivation(tuple(change_step(step, move) for step in self.record.intended))
-        record = with_arrays(self.record, arrays, intended)
+        record, move = self.record_of(rows), begin_at(rows.start)
         values: dict[str, Known | None] = {
-            name: rows_of(known, axes, cuts) if per_query(axes) else known
+            name: rows_of(known, axes, cuts_to(rows)) if per_query(axes) else known
             for name, (axes, known) in self.outside.items()
         }
         for step in self.steps:
             values[step.name] = expected = self.expect(record, change_step(step, move), values)
         return record, expected
+
+    def record_of(self, rows: slice) -> Record:
+        """The record of these queries alone: what the steps read, and what may be seen."""
+        hide = [step for step in self.record.intended if isinstance(step.op, Hide)]
+        names = {self.name, *read_by(self.steps), *read_by(hide)}
+        arrays = {
+            name: cut(self.record.trace[name], axes_of(self.record, name), cuts_to(rows))
+            for name in names
+            if name in self.record
+        }
+        move = begin_at(rows.start)
+        intended = Derivation(tuple(change_step(step, move) for step in self.record.intended))
+        return with_arrays(self.record, arrays, intended)
+
+    def compute(self, rows: slice) -> tuple[Array, Array]:
+        """Numbers of these queries as they were found, and as they should be, by plain arithmetic."""
+        record, move, cuts = self.record_of(rows), begin_at(rows.start), cuts_to(rows)
+        values = {name: cut(known.value, axes, cuts) for name, (axes, known) in self.outside.items()}
+        for step in self.steps:
+            inputs = (values[name] if name in values else record.value(name) for name in step.inputs)
+            values[step.name] = change_step(step, move).op.apply(*inputs)
+        return record.value(self.name), values[self.name]
 
     def part(self, rows: slice, sample: RowSample) -> BlockFindings:
         """Judge a block, only as closely as it needs."""
@@ -225,10 +251,11 @@ class StepInBlocks:
             np.square(np.where(told, each, 0.0)).sum(axis=-1) for each in (expected.value, scatter)
         )
         ratios = np.sqrt(off[value > 0] / value[value > 0])
-        span = (ratios.min(), ratios.max()) if ratios.size and np.isfinite(ratios).all() else (0.0, np.inf)
+        tells = bool(ratios.size and np.isfinite(ratios).all())
+        least, most = (float(ratios.min()), float(ratios.max())) if tells else (0.0, np.inf)
         values, scatter = expected.value[told], scatter[told]
         share = float((scatter / np.maximum(np.abs(values), scatter)).min(initial=1.0))
-        return RowSample(values, scatter, float(span[0]), float(span[1]), share)
+        return RowSample(values, scatter, least, root_mean_square(ratios) if tells else 0.0, most, share)
 
     def clear(self, rows: slice, sample: RowSample) -> BlockFindings | None:
         """The findings of a block that is all clearly within rounding, or far beyond it; or None.
@@ -237,25 +264,24 @@ class StepInBlocks:
         """
         if self.record.strictness != Strictness():
             return None
-        record, known = self.of(rows)
-        found, expected = record.trace[self.name], known.value
+        found, expected = self.compute(rows)
         with_shapes(self.name, found, expected)
         gap = np.abs(found - expected)
         np.copyto(gap, 0.0, where=found == expected)
         lost = ~np.isfinite(gap)
-        if lost.any() and not surely_wrong(found, expected, lost, record.precision(self.name)):
+        if lost.any() and not surely_wrong(found, expected, lost, self.precision):
             return None
         near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), np.abs(expected), 0.0)
         told = np.maximum(np.count_nonzero(size, axis=-1), 1)
         row, off = (np.sqrt(np.einsum("...j,...j->...", each, each) / told) for each in (size, near))
-        own, part = near - record.precision(self.name).unit * size, CLEARLY * FACTOR
+        own, part = near - self.precision.unit * size, CLEARLY * FACTOR
         allowed = (part * sample.least * row)[..., None]
         if (own <= allowed).all() or (own <= np.maximum(allowed, part * sample.share * size)).all():
-            beyond = root_mean_square(off[row > 0] / (sample.least * row[row > 0]))
+            beyond = root_mean_square(off[row > 0] / (sample.mean * row[row > 0]))
             return self.summarize(rows, gap, beyond, lost) if beyond < CLEARLY else None
         beyond = off / (sample.most * row)
         if np.isfinite(beyond).all() and (beyond > FAR).mean() > MOSTLY:
-            wrong = lost | (own > FACTOR * sample.most * row[..., None])
+            wrong = lost | (near > typical(row.size) * sample.mean * row[..., None])
             return self.summarize(rows, gap, root_mean_square(beyond), wrong)
         return None
 
@@ -310,6 +336,10 @@ def per_query(axes: Sequence[str]) -> bool:
 
 def change_step(step: Step, change: Callable[[Op], Op]) -> Step:
     return replace(step, op=change_ops(step.op, change))
+
+
+def cuts_to(rows: slice) -> dict[str, slice]:
+    return {"query": rows, "token": rows}
 
 
 def rows_of(known: Known, axes: Sequence[str], cuts: Mapping[str, slice]) -> Known:

@@ -52,12 +52,30 @@ def coarser(a: Precision, b: Precision) -> Precision:
 
 
 def round_to(array: Array, precision: Precision) -> Array:
+    if array.dtype == np.float64 and is_normal(array, precision):
+        return round_bits(array, precision.bits)
     significand, exponent = np.frexp(array)
     least = int(np.log2(precision.smallest)) + 1  # below it, digits are lost one by one
     lost = np.maximum(least - exponent, 0)
     grid = 2.0 ** (precision.bits - lost)
     near = np.ldexp(np.rint(significand * grid) / grid, exponent)
     return np.where(np.abs(near) > precision.largest, np.copysign(np.inf, near), near)
+
+
+def is_normal(array: Array, precision: Precision) -> bool:
+    """True for numbers that a type holds with all its digits, and for 0."""
+    size = np.abs(array)
+    small = size < 2 * precision.smallest
+    return not array[small].any() and bool(size.max(initial=0.0) < precision.largest / 2)
+
+
+def round_bits(array: Array, bits: int) -> Array:
+    """Numbers in float64, rounded to a significand of so many bits, ties to even."""
+    lost = np.int64(53 - bits)
+    whole = np.ascontiguousarray(array).view(np.int64)
+    half = ((whole >> lost) & 1) + ((np.int64(1) << (lost - 1)) - 1)
+    rounded: Array = (((whole + half) >> lost) << lost).view(np.float64)
+    return rounded
 
 
 AT_ONCE = 2**18

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attnctl.evidence.record import Record
+from attnctl.evidence.results import apply_op
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
@@ -36,7 +37,7 @@ class Probe:
         told = [each for each in inputs if each is not None]
         if len(told) < len(inputs):
             return None
-        value = step.op.apply(*told)
+        value = apply_op(step.op, *told)
         self.numbers += value.size
         return value
 

@@ -10,6 +10,7 @@ import numpy as np
 from attnctl.evidence.precision import FLOAT32, Precision, evident, on_grid
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.record import Record
+from attnctl.evidence.results import apply_op
 from attnctl.evidence.rounding import Factors
 from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Walk, Walker
@@ -51,7 +52,9 @@ def recompute(
         if any(name not in values and not record.tells(name) for name in step.inputs):
             return None
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
-        result = after(step)(step.op.apply(*(x if x.dtype == bool else before(step)(x) for x in inputs)))
+        result = after(step)(
+            apply_op(step.op, *(x if x.dtype == bool else before(step)(x) for x in inputs))
+        )
         values[step.name] = result
     return result
 

@@ -20,6 +20,7 @@ from attnctl.evidence.precision import (
     on_grid,
     own,
 )
+from attnctl.evidence.results import widen
 from attnctl.evidence.rounding import AS_THEY_ARE, Factors, Known, exactly, noise, round_at_random
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
@@ -114,8 +115,7 @@ class Record:
 
     def value(self, name: str) -> Array:
         """The numbers of a recorded step, in float64; booleans as they are."""
-        array = self.trace[name]
-        return array if array.dtype == bool else array.astype(np.float64, copy=False)
+        return widen(self.trace[name])
 
     def numbers(self, axes: Sequence[str]) -> int:
         """Count the numbers of an array along these axes, those of no known size left out."""

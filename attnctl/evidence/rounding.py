@@ -35,6 +35,7 @@ from zlib import crc32
 import numpy as np
 
 from attnctl.evidence.precision import FLOAT32
+from attnctl.evidence.results import apply_op
 from attnctl.math import Array
 from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate
 
@@ -248,7 +249,7 @@ def carry_rounding(
     with np.errstate(all="ignore"):
         if product and factors.short is not None:
             values = [factors.short(value) for value in values]
-        value = op.apply(*values)
+        value = apply_op(op, *values)
     # What is small is kept: every step that reads it runs it again.
     return Known(value, cache(run) if value.size < LARGE else run, numbers)
 

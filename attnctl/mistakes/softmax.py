@@ -339,7 +339,6 @@ SOFTMAX = (
             "kept = np.random.RandomState(0).random_sample(attention_weights.shape) < 0.9\n"
             "attention_weights = np.where(kept, attention_weights / 0.9, 0)"
         ),
-        across=True,
     ),
     Mistake(
         "dropout-left-on",

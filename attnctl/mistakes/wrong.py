@@ -188,6 +188,10 @@ class Dropped(RowWise):
         """Return the same op for the scores of the queries from this one on."""
         return replace(self, kept=self.kept[..., query:, :])
 
+    def reread(self, found: Array) -> Dropped:
+        """Return the same op, its survivors those of these weights, which were found."""
+        return replace(self, kept=found != 0)
+
     def apply(self, *inputs: Array) -> Array:
         """(..., head, query, key) -> the same shape."""
         (s,) = inputs

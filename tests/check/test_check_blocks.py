@@ -409,7 +409,7 @@ def test_an_array_is_cut_along_what_it_is_not_broadcast_along():
 def test_a_number_ranks_before_nan_and_a_difference_before_none():
     def block(differing, largest):
         gap = Gap(largest, 0.0, (0, 0), 0.0, 0.0, differing, 0, 4, 4)
-        return blocks.BlockFindings(slice(0, 1), gap, 0.0, blocks.RowSample(INF, INF, 0.0, 1.0, 0.0))
+        return blocks.BlockFindings(slice(0, 1), gap, 0.0, blocks.RowSample(INF, INF, 0.0, 0.5, 1.0, 0.0))
 
     ranked = [block(0, 9.0), block(1, np.nan), block(1, 2.0), block(1, 3.0)]
     assert max(ranked, key=lambda each: each.rank) is ranked[3]
@@ -449,17 +449,18 @@ def test_few_blocks_are_drawn_from(count, drawn):
 
 
 @pytest.mark.parametrize(
-    ("at", "expected"), [(2, (2.0, 3.0, 0.2)), (3, (1.0, 3.0, 0.1)), (5, (1.0, 9.0, 0.1))]
+    ("at", "expected"),
+    [(2, (2.0, 2.5, 3.0, 0.2)), (3, (1.0, 2.0, 3.0, 0.1)), (5, (1.0, 5.0, 9.0, 0.1))],
 )
 def test_a_block_between_two_samples_is_off_as_either(at, expected):
     nothing = np.zeros(0)
     drawn = {
-        2: blocks.RowSample(nothing, nothing, least=2.0, most=3.0, share=0.2),
-        4: blocks.RowSample(nothing, nothing, least=1.0, most=1.0, share=0.1),
-        6: blocks.RowSample(nothing, nothing, least=5.0, most=9.0, share=0.3),
+        2: blocks.RowSample(nothing, nothing, least=2.0, mean=2.5, most=3.0, share=0.2),
+        4: blocks.RowSample(nothing, nothing, least=1.0, mean=1.322875655, most=1.0, share=0.1),
+        6: blocks.RowSample(nothing, nothing, least=5.0, mean=7.0, most=9.0, share=0.3),
     }
     sample = blocks.between(drawn, at)
-    assert (sample.least, sample.most, sample.share) == expected
+    assert (sample.least, sample.mean, sample.most, sample.share) == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize("query", range(2, 24, 4))

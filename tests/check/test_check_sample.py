@@ -58,7 +58,7 @@ def test_the_first_rows_of_a_right_record_agree(kind, what):
 def test_a_part_widens_to_the_very_steps_of_the_whole(kind, what):
     record = recorded(kind, what)
     part = first_rows(record, record.intended, ROWS)
-    wide = part.widen(part.derivation)
+    wide = part.widen(part.derivation, record)
     assert [step.name for step in wide] == [step.name for step in record.intended]
     assert all(step is record.intended[step.name] for step in wide)
 
@@ -92,7 +92,7 @@ def test_a_mistake_in_the_first_rows_is_the_first_rows_of_the_mistake_in_all(kin
         for theirs, ours in zip(plants(mistake, whole), plants(mistake, few), strict=True):
             with np.errstate(all="ignore"):
                 right, found = whole.value(theirs.derivation), few.value(ours.derivation)
-                widened = whole.value(part.widen(ours.derivation))
+                widened = whole.value(part.widen(ours.derivation, record))
             if right is not None:
                 compared += 1
                 np.testing.assert_allclose(found, right[..., :ROWS, :], atol=1e-5, err_msg=mistake.name)

@@ -10,6 +10,7 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
 from attnctl.evidence.record import Record, Strictness
+from attnctl.evidence.results import keep_results
 from attnctl.evidence.walk import Checked, Verdict, Walk, Walker, nothing_checked
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import Intent, unknown_names
@@ -62,6 +63,21 @@ def check(
     time, no two mistakes at once are tried. Raises AttnError where nothing can be compared.
     """
     keep_what_is_freed()
+    with keep_results():
+        return report_on(trace, settings, strictness, begun, unfilled, intent, pairs=pairs)
+
+
+def report_on(
+    trace: Trace,
+    settings: Settings | None,
+    strictness: Strictness,
+    begun: Collection[str],
+    unfilled: Collection[str],
+    intent: Intent | None,
+    *,
+    pairs: bool,
+) -> Report:
+    """The report, of what is kept for as long as it is made."""
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
     whole = seen = walk_over(Reading(trace, settings), strictness, begun, intent)
@@ -206,7 +222,10 @@ class Diagnosis:
 
     def verify(self, first: str, fit: Fit, sample: CheckedPart) -> Fit | None:
         """Walk all of a record with a fit found in a part; None where all shows something else."""
-        derivation, explained = sample.part.widen(fit.walk.derivation), set(self.walk.wrong) - {first}
+        derivation, explained = (
+            sample.part.widen(fit.walk.derivation, self.record),
+            set(self.walk.wrong) - {first},
+        )
         try:
             whole = Walker(self.record).walk(derivation, self.walk)
             if sample.words and not set(whole.wrong) <= explained:

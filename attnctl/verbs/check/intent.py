@@ -20,6 +20,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, read_intent
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
+from attnctl.math.ops import Given, Unstated
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
 from attnctl.verbs.check.sample import RecordPart, first_rows, samples
@@ -127,12 +128,19 @@ class Looking:
             intent = find_intent(reading.trace, reading.settings)
             plain = Record(intent.trace, intent.sizes, intent.derivation, self.strictness)
             record = with_precisions(plain, FLOAT64)
-            few = first_rows(record, intent.derivation, SCREENED) if until in record else None
-            if few and is_wrong_in(few, until):
-                return Walk(intent.derivation, {until: Checked(until, Verdict.WRONG)}, {})
+            shown = last_recorded(record, until)
+            if shown and is_wrong_in(first_rows(record, intent.derivation, SCREENED), shown):
+                return Walk(intent.derivation, {shown: Checked(shown, Verdict.WRONG)}, {})
             return Walker(record).walk(intent.derivation, until=until)
         except AttnError:
             return None
+
+
+def last_recorded(record: Record, until: str) -> str | None:
+    """The last recorded one of the computed steps up to this one."""
+    steps = [step.name for step in record.intended if not isinstance(step.op, (Given, Unstated))]
+    upto = steps[: steps.index(until) + 1] if until in steps else steps
+    return next((name for name in reversed(upto) if name in record), None)
 
 
 def is_wrong_in(part: RecordPart, name: str) -> bool:

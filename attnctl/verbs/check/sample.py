@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
@@ -65,20 +66,21 @@ class RecordPart:
     same: Derivation = Derivation(())
     """The steps that are in this part what they are in the whole."""
 
-    def widen(self, derivation: Derivation) -> Derivation:
-        """The derivation of a program that makes a mistake in this part, as it reads in the whole."""
+    def widen(self, derivation: Derivation, record: Record) -> Derivation:
+        """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
         source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, FirstRows)}
-        steps = [self.widen_step(step, source) for step in derivation if step.name not in source]
+        steps = [self.widen_step(step, source, record) for step in derivation if step.name not in source]
         there = {step.name for step in derivation}
         lost = [step for step in self.whole if step.name not in there]
         return Derivation((*steps, *lost))
 
-    def widen_step(self, step: Step, source: Mapping[str, str]) -> Step:
+    def widen_step(self, step: Step, source: Mapping[str, str], record: Record) -> Step:
         if step.name in self.derivation and step is self.derivation[step.name]:
             return self.whole[step.name]
+        found = record.trace[step.name] if step.name in record else None
         return replace(
             step,
-            op=change_ops(step.op, of_all_rows),
+            op=change_ops(step.op, lambda op: of_all_rows(op, found)),
             inputs=tuple(source.get(name, name) for name in step.inputs),
         )
 
@@ -148,8 +150,11 @@ def walk_part(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
 # --- parts ---
 
 
-def of_all_rows(op: Op) -> Op:
-    return Copy() if isinstance(op, FirstRows) else op
+def of_all_rows(op: Any, found: Array | None) -> Op:
+    """The op for all rows, of which some numbers were read off those that were found."""
+    if isinstance(op, FirstRows):
+        return Copy()
+    return op.reread(found) if found is not None and hasattr(op, "reread") else op
 
 
 def first_rows(record: Record, derivation: Derivation, rows: int) -> RecordPart:
