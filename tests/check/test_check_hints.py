@@ -100,6 +100,28 @@ def test_what_has_no_name_is_described(name, change, said):
     assert report.findings[0].hint.startswith(said)
 
 
+def described(change):
+    """What is said of the scores of many queries, changed so."""
+    kind = own.PLAIN.but(n=24)
+    arrays = own.attend(kind)
+    kept = {"Q": arrays["Q"], "K": arrays["K"], "scores": change(arrays["scores"])}
+    return attnctl.check(foreign(kept), meant(kind)).findings[0].hint
+
+
+def test_rows_far_down_that_are_exchanged_are_said():
+    order = [*range(20), 21, 20, 22, 23]
+    said = described(lambda x: x[..., order, :])
+    assert said.startswith("Along query the numbers are those of other places: 20 is 21, 21 is 20. ")
+
+
+def test_a_list_of_most_places_is_not_begun():
+    keys = np.arange(24)
+    few = described(lambda x: np.where(keys % 3 == 1, np.cos(5 * x), x))
+    most = described(lambda x: np.where(keys % 3 != 1, np.cos(5 * x), x))
+    assert few.startswith("They are at key 1, 4,")
+    assert "They are at" not in most
+
+
 def test_what_was_not_tried_is_said(monkeypatch):
     monkeypatch.setattr("attnctl.verbs.check.search.MOST_TRIED", 0)
     arrays = changed("scores", lambda x: np.sin(3 * x))

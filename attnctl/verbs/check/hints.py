@@ -188,11 +188,11 @@ def find_other_places(case: WrongStep) -> str:
             found = np.moveaxis(case.found, at, 0).reshape(size, -1)
             right = np.moveaxis(case.expected.value, at, 0).reshape(size, -1)
             places = nearest(found, right)
-            if places is not None and list(places) != list(range(size)):
-                shown = ", ".join(
-                    f"{here} is {there}" for here, there in enumerate(places[:8]) if here != there
-                )
-                return f"Along {axis} the numbers are those of other places: {shown}{', …' * (size > 8)}."
+            moved = [f"{here} is {there}" for here, there in enumerate(places or ()) if here != there]
+            if moved:
+                more = ", …" if len(moved) > MOST_LISTED else ""
+                shown = ", ".join(moved[:MOST_LISTED])
+                return f"Along {axis} the numbers are those of other places: {shown}{more}."
     return ""
 
 
@@ -328,7 +328,9 @@ def locate_some(case: WrongStep) -> str:
     for at, axis in enumerate(axes):
         others = tuple(other for other in range(len(axes)) if other != at)
         has = np.flatnonzero(case.differs.any(axis=others))
-        if 0 < len(has) < np.count_nonzero(telling_numbers(case).any(axis=others)):
+        able = np.count_nonzero(telling_numbers(case).any(axis=others))
+        whole = len(has) <= MOST_LISTED or (np.diff(has) == 1).all()
+        if 0 < len(has) < able and (whole or len(has) <= able / 2):  # a few of most of them say little
             said.append(f"{axis} {list_places(has)}")
     return f"They are at {', '.join(said)} only." if said else ""
 
