@@ -18,7 +18,7 @@ from attnctl.math.kind import HEAD, HEADS, HeadNorm
 from attnctl.math.ops import Buckets
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.description import Description, Layer
-from attnctl.models.layer import LayerTensors, norm_op
+from attnctl.models.layer import LayerTensors, norm_op, split
 
 SUFFIXES = {"W": ".weight", "b": ".bias"}
 
@@ -174,12 +174,6 @@ def head_norm_factors(tensors: LayerTensors) -> Named:
     return named
 
 
-def split(fused: Array, heads: int) -> Array:
-    """(in, heads·d) -> (head, in, d), or a bias (heads·d,) -> (head, d); a view."""
-    *rows, columns = fused.shape
-    return np.moveaxis(fused.reshape(*rows, heads, columns // heads), -2, 0)
-
-
 def read_projections(tensors: LayerTensors, role: str) -> Named:
     """W_Q, W_K and W_V by head, with their biases."""
     d = tensors.d
@@ -199,14 +193,12 @@ def read_projection(
     tensors: LayerTensors, use: str, symbol: str, shape: Shape, there: bool, *, heads: int = 0
 ) -> Named:
     """The matrix (in, out) of a projection and its bias, if there is one; split where it has heads."""
-
-    def by_head(fused: Array) -> Array:
-        return split(fused, heads) if heads else fused
-
     rows, columns = shape
-    named: Named = {f"W_{symbol}": (by_head(tensors.matrix(use, rows, columns)), tensors.origin(use))}
+    named: Named = {f"W_{symbol}": (tensors.projection(use, rows, columns, heads), tensors.origin(use))}
     bias = tensors.bias(use, columns, there)
-    return named if bias is None else named | {f"b_{symbol}": (by_head(bias), tensors.origin(use, ".bias"))}
+    if bias is not None:
+        named[f"b_{symbol}"] = split(bias, heads) if heads else bias, tensors.origin(use, ".bias")
+    return named
 
 
 def fused_projections(tensors: LayerTensors) -> Named:

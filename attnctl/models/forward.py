@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +21,8 @@ Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
 
 def attend_plainly(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
     """Only what the pass goes on with."""
-    return prepare_attention(tensors, hidden, None, memory, cross=cross).run([X, RESIDUAL])
+    passing = replace(tensors, passing=True)
+    return prepare_attention(passing, hidden, None, memory, cross=cross).run([X, RESIDUAL])
 
 
 @np.errstate(all="ignore")  # what overflows becomes ∞, as in any kernel

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
@@ -95,6 +97,8 @@ class LayerTensors:
     model: Model
     index: int
     names: dict[str, str] = field(default_factory=dict)
+    passing: bool = False
+    """Nobody looks at this layer's numbers: its projections are read as they are multiplied, in blocks."""
 
     @property
     def d(self) -> Description:
@@ -148,6 +152,13 @@ class LayerTensors:
         shape = (x.shape[-1], columns) if axis else (columns, x.shape[-1])
         return self.model.checkpoint.multiply(x, name, shape, self.model.dtype, axis)
 
+    def projection(self, use: str, rows: int, columns: int, heads: int) -> Array:
+        """A matrix (in, out), or where it has heads (head, in, d)."""
+        if self.passing and not TILED.get():
+            return cast("Array", Projection(self, use, rows, columns, heads))
+        fused = self.matrix(use, rows, columns)
+        return split(fused, heads) if heads else fused
+
     def bias(self, use: str, columns: int, there: bool, **numbers: int) -> Array | None:
         """The bias of a projection, None where the model has none."""
         return self.read(use, ".bias", (columns,), **numbers) if there else None
@@ -195,3 +206,37 @@ class LayerTensors:
         """True if it is a tensor of an expert, which no token may have been sent to, or is ignored."""
         starts = [each.partition("{")[0] for use, each in self.d.inner.items() if use.startswith("expert")]
         return name.startswith((*(each.removesuffix("!") for each in starts), *self.d.stack.ignored))
+
+
+def split(fused: Array, heads: int) -> Array:
+    """(in, heads·d) -> (head, in, d), or a bias (heads·d,) -> (head, d); a view."""
+    *rows, columns = fused.shape
+    return np.moveaxis(fused.reshape(*rows, heads, columns // heads), -2, 0)
+
+
+class Projection:
+    """A matrix of a layer that is still in its file, for products x W: blocks of it are read for each.
+
+    It has what a derivation asks of an array that it only multiplies rows by.
+    """
+
+    __array_ufunc__ = None  # x @ W is __rmatmul__ here
+
+    def __init__(self, tensors: LayerTensors, use: str, rows: int, columns: int, heads: int) -> None:
+        self.tensors, self.use, self.columns, self.heads = tensors, use, columns, heads
+        self.shape: Shape = (heads, rows, columns // heads) if heads else (rows, columns)
+        self.ndim, self.dtype = len(self.shape), np.dtype(tensors.model.dtype)
+        stored = (rows, columns) if tensors.d["transposed"] else (columns, rows)
+        tensors.model.checkpoint.tensor(tensors.name_of(use, ".weight"), stored)
+
+    def astype(self, dtype: str, *, copy: bool) -> Projection:
+        assert not copy
+        assert self.dtype == dtype
+        return self
+
+    def __rmatmul__(self, x: Array) -> Array:
+        """Rows (..., token, in); (..., 1, token, in) where it has heads, for (..., head, token, d)."""
+        if not self.heads:
+            return self.tensors.multiply(self.use, x, self.columns)
+        made = self.tensors.multiply(self.use, x[..., 0, :, :], self.columns)
+        return np.moveaxis(made.reshape(*made.shape[:-1], self.heads, -1), -2, -3)

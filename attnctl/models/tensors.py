@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,7 @@ class Checkpoint:
         self.used: set[str] = set()
         self.finite: set[str] = set()
         self.looks = True
+        self.rooms: list[Array] = []
 
     def __contains__(self, name: object) -> bool:
         return name in self.tensors
@@ -153,8 +154,8 @@ class Checkpoint:
         out = np.empty((*x.shape[:-1], columns), dtype)
         with alone() if len(blocks) > 1 else nullcontext(False) as held:
             threads = min(cores(), len(blocks)) if held else 1
-            widest = max(block.stop - block.start for block in blocks)
-            rooms = [np.empty(widest * x.shape[-1], np.uint32) for _ in range(threads)]
+            numbers = max(block.stop - block.start for block in blocks) * x.shape[-1]
+            rooms = [self.take_room(numbers) for _ in range(threads)]
 
             def fill(block: slice) -> None:
                 room = rooms.pop()
@@ -164,10 +165,20 @@ class Checkpoint:
                 rooms.append(room)
 
             list(in_order(fill, blocks, threads))
+            self.rooms += rooms
         if self.looks:
             self.finite.add(self.find_name(name))
         return out
 
+    def take_room(self, numbers: int) -> Array:
+        """Memory for so many numbers: that of an earlier product, as what is new is slow."""
+        room = EMPTY
+        with suppress(IndexError):
+            room = self.rooms.pop()
+        return room if room.size >= numbers else np.empty(numbers, np.uint32)
+
+
+EMPTY = np.empty(0, np.uint32)
 
 LEAST = 2**19
 """The fewest numbers of a matrix in a block: BLAS may sum the terms of small products in another order."""

@@ -9,7 +9,7 @@ from checkpoints import ROOT
 
 from attnctl.base.errors import AttnError
 from attnctl.inputs.plan import prepared
-from attnctl.math.names import RESIDUAL, WEIGHTS
+from attnctl.math.names import HIDDEN, RESIDUAL, WEIGHTS
 from attnctl.models import tensors
 from attnctl.models.run import ModelInput, run_model
 from attnctl.models.tensors import Checkpoint, blocks_of
@@ -108,3 +108,22 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch):
     assert RESIDUAL in before
     assert WEIGHTS not in before
     assert after == {WEIGHTS}
+
+
+@pytest.mark.parametrize(
+    ("name", "fused"), [("llama", []), ("bert", []), ("gpt2", ["h.0.attn.c_attn.weight"])]
+)
+def test_a_layer_that_is_passed_by_is_multiplied_in_its_file(name, fused, monkeypatch):
+    """No matrix of it is read whole but a fused one; what comes out is the same but for rounding."""
+
+    def spy(self, name, shape, dtype, part=..., *room):
+        whole.extend([name] * (part is ... and len(shape) == 2 and ".0." in name))
+        return read(self, name, shape, dtype, part, *room)
+
+    whole, read = [], Checkpoint.read
+    source = ModelInput(ids=(3, 4, 5))
+    everything = run_model(str(ROOT / name), source, "0,1")
+    monkeypatch.setattr(Checkpoint, "read", spy)
+    (shown,) = run_model(str(ROOT / name), source, "1")
+    np.testing.assert_allclose(shown[HIDDEN], everything[1][HIDDEN], rtol=1e-5, atol=1e-6)
+    assert [name.removeprefix("transformer.") for name in whole] == fused
