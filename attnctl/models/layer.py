@@ -155,7 +155,7 @@ class LayerTensors:
     def projection(self, use: str, rows: int, columns: int, heads: int) -> Array:
         """A matrix (in, out), or where it has heads (head, in, d)."""
         if self.passing and not TILED.get():
-            return cast("Array", Projection(self, use, rows, columns, heads))
+            return cast("Array", ProjectionInFile(self, use, rows, columns, heads))
         fused = self.matrix(use, rows, columns)
         return split(fused, heads) if heads else fused
 
@@ -214,7 +214,7 @@ def split(fused: Array, heads: int) -> Array:
     return np.moveaxis(fused.reshape(*rows, heads, columns // heads), -2, 0)
 
 
-class Projection:
+class ProjectionInFile:
     """A matrix of a layer that is still in its file, for products x W: blocks of it are read for each.
 
     It has what a derivation asks of an array that it only multiplies rows by.
@@ -229,7 +229,7 @@ class Projection:
         stored = (rows, columns) if tensors.d["transposed"] else (columns, rows)
         tensors.model.checkpoint.tensor(tensors.name_of(use, ".weight"), stored)
 
-    def astype(self, dtype: str, *, copy: bool) -> Projection:
+    def astype(self, dtype: str, *, copy: bool) -> ProjectionInFile:
         assert not copy
         assert self.dtype == dtype
         return self
