@@ -175,7 +175,7 @@ def add_first(y: Array, x: Array) -> Array:
 def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:
     """Queries from memory, keys or values from X."""
     able = projections(case)
-    if "memory" not in case.derivation:
+    if not all(source in case.derivation for source in ("X", "memory")):
         return
     right = tuple(case.derivation[name].inputs[0] for name in able)
     for sources in product(("X", "memory"), repeat=len(able)):

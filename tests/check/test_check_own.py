@@ -53,6 +53,28 @@ def test_a_run_of_which_little_was_kept_is_checked_by_its_config(options, dtype)
     assert report.steps["scores"].verdict.value == "not recorded"
 
 
+KEPT = [
+    ({"heads": 2, "causal": True}, "Q K V attention_weights", "attention_weights"),
+    ({"logsumexp": True}, "scores logsumexp K", "logsumexp"),
+    ({"softcap": 5.0, "causal": True}, "X W_V Q V attention_weights", "X"),
+    (
+        {"heads": 2, "context": "they see it"},
+        "memory W_V W_O K attention_weights head_outputs",
+        "head_outputs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "kept", "wrong"), KEPT, ids=[kept for _, kept, _ in KEPT])
+def test_what_is_wrong_is_named_whatever_was_kept(options, kept, wrong):
+    """A step may say that it reads what the file leaves out; mistakes are looked for all the same."""
+    part = attnctl.run("I love AI", **options).select(kept.split())
+    changed = {**part, wrong: part[wrong] + np.random.RandomState(0).randn(*part[wrong].shape)}
+    report = attnctl.check(type(part)(part.steps, changed, part.header))
+    assert not report.agrees
+    assert wrong in {report.first, "X"}
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_every_shipped_dump_agrees(path):

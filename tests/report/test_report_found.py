@@ -56,7 +56,8 @@ def test_the_words_of_a_check_stand_above(right):
 
 def test_the_mistake_is_read_before_the_rest_is_opened(right):
     unmasked = attnctl.run("I love AI", heads=2)["attention_weights"]
-    wrong = Trace(right.steps, {**right, "attention_weights": unmasked}, right.header)
+    kept = right.select(["Q", "K", "V", "attention_weights"])
+    wrong = Trace(kept.steps, {**kept, "attention_weights": unmasked}, kept.header)
     page = text(check_pieces([attnctl.check(wrong)]))
     summary = html.unescape(re.search("<summary>(.*?)</summary>", page)[1])
     assert summary.startswith("It is what you get when ")

@@ -34,7 +34,7 @@ from attnctl.math.names import (
     leaves,
     where,
 )
-from attnctl.math.ops import Unstated
+from attnctl.math.ops import Given, Unstated
 from attnctl.math.rules import Alibi
 from attnctl.store.header import foreign_step
 
@@ -128,7 +128,7 @@ def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep
     laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, laid.facts.keys))
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
-        derivation = Derivation(tuple(own.get(step.name, step) for step in derivation))
+        derivation = with_leaves(tuple(own.get(step.name, step) for step in derivation))
     steps = {
         name: derivation[name] if name in derivation else aside(name, array)
         for name, array in laid.arrays.items()
@@ -156,6 +156,16 @@ def with_written(trace: Trace, settings: Settings, lengths: Any) -> dict[str, Ar
         arrays.setdefault(KEY_LENGTHS, np.asarray(lengths))
     recorded, _ = by_kind(operator.begin_backward(arrays))
     return written_masks(settings) | in_base_e(recorded, settings)
+
+
+def with_leaves(steps: tuple[Step, ...]) -> Derivation:
+    """These steps below what they read and the file leaves out: a derivation reads only its own lines."""
+    names = {step.name for step in steps}
+    lacking = dict.fromkeys(each for step in steps for each in step.inputs if each not in names)
+    rows = (TABLE[each] for each in lacking if each in TABLE)
+    return Derivation(
+        (*(Step(row.name, Given(), (), row.axes, "given", row.symbol) for row in rows), *steps)
+    )
 
 
 def aside(name: str, array: Array) -> Step:
