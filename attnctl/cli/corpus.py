@@ -101,14 +101,14 @@ def measure(job: Job, cluster: str | None, files: Sequence[str], *, printed: boo
         for path in files:
             complain(f"{path}: is complete, and kept")
         return None
-    if cluster is None and work.span.start < work.part.stop < work.span.stop:
+    if work.span.start < work.part.stop < work.span.stop:
         complain(f"the part goes on after line {work.part.stop:,}")
     with progress("lines") as moved:
         if cluster is None:
             return work.done(moved, saving(parts))
         from attnctl.verbs.corpus.cluster import over_cluster
 
-        return over_cluster(work, cluster, moved)
+        return over_cluster(work, cluster, moved, saving(parts))
 
 
 def merge(paths: Sequence[str]) -> CorpusPart:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -12,7 +14,7 @@ from corpora import written
 from attnctl.base.errors import AttnError
 from attnctl.cli.app import with_values
 from attnctl.cli.program import program
-from attnctl.verbs.corpus import Job, part_of
+from attnctl.verbs.corpus import Job, part_of, read_part
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,44 @@ def test_three_workers_of_which_one_is_killed(tmp_path, cluster, capsys, monkeyp
     assert "--skip-bad" in hint
     assert program(["stats", "--file", str(tmp_path / "bad.txt"), *args[3:5], "--skip-bad"]) == 0
     assert "2 lines skipped: not UTF-8 (lines 2, 4)" in capsys.readouterr().err
+
+
+KILLED = """
+import sys, time
+from attnctl.verbs.corpus import cluster
+result, seen = cluster.result_of, []
+def stall(future):
+    seen.append(future)
+    if len(seen) == 13:
+        print("at work", flush=True)
+        time.sleep(600)
+    return result(future)
+cluster.result_of = stall
+from attnctl.cli.program import program
+program(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # as above
+def test_a_killed_client_leaves_a_part_that_either_way_goes_on_from(tmp_path, cluster, capsys):
+    path, part, other = written(tmp_path / "c.txt", 300), tmp_path / "part.json", tmp_path / "other.json"
+    path.write_bytes(path.read_bytes() + b"\xff\n")
+    args = ["stats", "--file", str(path), "--skip-bad", "-o"]
+    on_cluster = ["--dask", cluster.scheduler_address]
+    command = [sys.executable, "-c", KILLED, *args, str(part), *on_cluster]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"at work\n"
+        process.kill()
+    begun = read_part(str(part))
+    assert 0 < begun.stop < 301
+    shutil.copy(part, other)
+    for path, more in ((part, on_cluster), (other, [])):
+        assert program([*args, str(path), *more]) == 0
+        assert f"the part goes on after line {begun.stop}" in capsys.readouterr().err
+    assert part.read_bytes() == other.read_bytes() == part_of(Job(args[2], skip_bad=True)).to_bytes()
+    assert program([*args, str(part), *on_cluster]) == 0
+    assert "is complete, and kept" in capsys.readouterr().err
 
 
 @pytest.mark.slow

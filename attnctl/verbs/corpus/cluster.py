@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attnctl.base.errors import AttnError
 from attnctl.verbs.corpus.lines import Shard
 from attnctl.verbs.corpus.part import CorpusPart, different, part_of_bytes
-from attnctl.verbs.corpus.run import Job, Moved, Work, bad_lines, part_of
+from attnctl.verbs.corpus.run import Job, Moved, Save, Work, bad_lines, part_of
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -31,56 +31,72 @@ def bytes_of(job: Job) -> bytes:
     return part_of(job).to_bytes()
 
 
-def over_cluster(work: Work, where: str, moved: Moved | None = None) -> CorpusPart:
-    """Measure a whole corpus on a cluster: LOCAL, a number of local workers, or a scheduler's address.
+def over_cluster(
+    work: Work, where: str, moved: Moved | None = None, save: Save | None = None
+) -> CorpusPart:
+    """Measure the lines of a corpus that are left on a cluster, and `save` the part as it grows.
 
-    A worker that is lost has its shards done by others. Raises AttnError for every line that is no
-    sentence, and where the workers see another corpus or model than this process does.
+    The cluster is LOCAL, a number of local workers, or a scheduler's address. A worker that is lost
+    has its shards done by others. Raises AttnError for every line that is no sentence, and where the
+    workers see another corpus or model than this process does.
     """
+    whole, done = work.part, work.part.stop
+    left = whole.lines - done
+    if not left:
+        return whole
     if where == LOCAL:
         from attnctl.math.engine.tiles import cores
 
         where = str(cores())
+    later: dict[int, CorpusPart] = {}
     with client_of(where) as client:
         workers = max(1, sum(client.nthreads().values()))
-        count = max(1, min(work.corpus.lines, SHARDS_A_WORKER * workers))
-        jobs = [replace(work.job, shard=Shard(number + 1, count)) for number in range(count)]
-        whole = CorpusPart(work.part.about, 0, 0)
-        return gather_parts(client, jobs, whole, moved)
-
-
-def gather_parts(client: Client, jobs: list[Job], whole: CorpusPart, moved: Moved | None) -> CorpusPart:
-    """The whole from the parts, in whatever order they come."""
-    from distributed import as_completed
-
-    futures = {client.submit(bytes_of, job, pure=False): job for job in jobs}
-    problems: dict[Shard, list[str]] = {}
-    done = 0
-    try:
-        for future in as_completed(futures, loop=client.loop):
-            job = futures[future]
-            try:
-                part = part_of_bytes(result_of(future), f"shard {job.shard}")
-            except AttnError as error:
-                problems[job.shard] = list(error.problems)
-                continue
+        count = min(left, SHARDS_A_WORKER * workers)
+        shards = [Shard(number + 1, count, whole.stop) for number in range(count)]
+        for part in gather_parts(client, [replace(work.job, shard=shard) for shard in shards]):
             differs = different(whole.about, part.about)
             if differs:
-                raise AttnError(
-                    f"--dask: a worker sees another {differs[0]} under {job.source} or the model's name"
-                )
-            if not problems:
-                whole.add(part)
+                seen = f"another {differs[0]} under {work.corpus.name} or the model's name"
+                raise AttnError(f"--dask: a worker sees {seen}")
             done += part.stop - part.first
             if moved:
                 moved(done, whole.lines)
+            later[part.first] = part
+            if whole.stop in later:
+                join(whole, later)
+                if save:
+                    save(whole)
+    return whole
+
+
+def join(whole: CorpusPart, later: dict[int, CorpusPart]) -> None:
+    """Take in the parts that go on from the whole, each from where the one before ends."""
+    while whole.stop in later:
+        part = later.pop(whole.stop)
+        whole.add(part)
+        whole.stop = part.stop
+
+
+def gather_parts(client: Client, jobs: list[Job]) -> Iterator[CorpusPart]:
+    """The parts in whatever order they come. Raises AttnError in the end for those that failed."""
+    from distributed import as_completed
+
+    futures = {client.submit(bytes_of, job, pure=False): job.shard for job in jobs}
+    problems: dict[Shard, list[str]] = {}
+    try:
+        for future in as_completed(futures, loop=client.loop):
+            shard = futures[future]
+            try:
+                part = part_of_bytes(result_of(future), f"shard {shard}")
+            except AttnError as error:
+                problems[shard] = list(error.problems)
+                continue
             future.release()
+            yield part
     finally:
         client.cancel(list(futures))
     if problems:
         raise bad_lines([each for _, own in sorted(problems.items()) for each in own])
-    whole.stop = whole.lines
-    return whole
 
 
 def result_of(future: Any) -> bytes:

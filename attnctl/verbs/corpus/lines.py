@@ -20,17 +20,20 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Shard(NamedTuple):
-    """Part `number` of `of`, from 1."""
+    """Part `number` of `of`, from 1, of the lines after the first `after`."""
 
     number: int
     of: int
+    after: int = 0
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
 
     def span(self, lines: int) -> range:
         """Which of so many lines it has, from 0."""
-        return range((self.number - 1) * lines // self.of, self.number * lines // self.of)
+        left = lines - self.after
+        start, stop = (number * left // self.of for number in (self.number - 1, self.number))
+        return range(self.after + start, self.after + stop)
 
 
 WHOLE = Shard(1, 1)

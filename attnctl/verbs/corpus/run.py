@@ -30,6 +30,7 @@ from attnctl.verbs.corpus.tally import tally_of
 DEFAULTS = Settings()
 
 Moved = Callable[[int, int], None]
+Save = Callable[[CorpusPart], None]
 
 MOST_WAITING = 2**14
 """Tokens of sentences that wait for others of their length."""
@@ -92,7 +93,7 @@ def measure_into(job: Job, paths: Sequence[str], moved: Moved | None = None) -> 
     return part
 
 
-def saving(paths: Sequence[str]) -> Callable[[CorpusPart], None] | None:
+def saving(paths: Sequence[str]) -> Save | None:
     """Writes what there is of a part, while more is measured, to the files that will have all of it."""
     files = [path for path in paths if not is_special(path)]
 
@@ -138,9 +139,7 @@ class Work:
         self.part = found if found.stop > self.part.stop else self.part
         return found.stop == self.span.stop
 
-    def done(
-        self, moved: Moved | None = None, save: Callable[[CorpusPart], None] | None = None
-    ) -> CorpusPart:
+    def done(self, moved: Moved | None = None, save: Save | None = None) -> CorpusPart:
         """Measure every line that is left, and `save` what there is from time to time."""
         saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
