@@ -247,7 +247,9 @@ class Speller:
         self.known: dict[str, list[str] | None] = {}
 
     def words(self, step: str, axis: int) -> list[str] | None:
-        """The spelling of each place along an axis, where it has tokens."""
+        """The spelling of each place along an axis, where it has tokens and its step was kept."""
+        if step not in self.trace:
+            return None
         name = f"{self.trace.steps[step].axes[axis]} {self.trace[step].shape[axis]}"
         if name not in self.known:
             tokens = self.trace.tokens_along(step, axis)

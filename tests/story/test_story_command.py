@@ -53,6 +53,17 @@ def test_a_dump_is_told_like_its_run(tmp_path):
     assert call("show", str(tmp_path / "x.npz"), "--story")[1] == told
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [("X,V,W_O", "W_O is drawn"), ("output,d_X_through_K", "Through K, raising X[1,0] by a little")],
+)
+def test_a_dump_of_a_few_steps_is_told(tmp_path, steps, said):
+    call("run", "I love AI", "--backward", "--step", steps, "-o", str(tmp_path / "x.json"))
+    code, out, _ = call("show", str(tmp_path / "x.json"), "--story")
+    assert code == 0
+    assert said in " ".join(out.split())
+
+
 def test_some_steps_are_told_alone():
     _, out, _ = call("run", "I love AI", "--story", "--step", "scores,attention_weights")
     assert re.findall(r"^(\d/\d) (\w+)", out, re.MULTILINE) == [

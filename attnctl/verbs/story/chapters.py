@@ -120,9 +120,8 @@ def group_steps(steps: list[Step]) -> Iterator[list[Step]]:
 
 
 def are_made_alike(one: Step, other: Step) -> bool:
-    if isinstance(one.op, Project):
-        alike = one.inputs[0] == other.inputs[0] and len(one.inputs) == len(other.inputs)
-        return alike and isinstance(other.op, Project)
+    if isinstance(one.op, Project) and isinstance(other.op, Project):
+        return one.inputs[0] == other.inputs[0] and len(one.inputs) == len(other.inputs)
     return isinstance(one.op, Given) and isinstance(other.op, Given) and one.formula == other.formula
 
 
