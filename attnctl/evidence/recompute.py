@@ -97,15 +97,26 @@ def with_products(record: Record, walk: Walk) -> Record:
     if expected is None or on_grid(found, TF32.bits):  # sums of TF32 have the digits of float32
         return record
     for short in (to_tf32, cut_to_tf32):
-        simulated = recompute(record, steps, in_products(short), lambda _: keep_digits)
-        if simulated is not None and same_errors(found, expected.value, simulated):
-            return replace(record, factors=Factors(TF32_UNIT, short))
+        for way in (short, of_exponentials(short)):
+            simulated = recompute(record, steps, in_products(way), lambda _: keep_digits)
+            if simulated is not None and same_errors(found, expected.value, simulated):
+                return replace(record, factors=Factors(TF32_UNIT, short))
     return record
 
 
 def in_products(short: Rounding) -> Callable[[Step], Rounding]:
     """Rounds the factors of products of matrices, and nothing else."""
     return lambda step: short if isinstance(step.op, (MatMul, MatMulT, Project)) else keep_digits
+
+
+def of_exponentials(short: Rounding) -> Rounding:
+    """Rounds weights as exp(s − max), before they are divided by their sum: so online softmax does."""
+
+    def shorten(x: Array) -> Array:
+        top = x.max(axis=-1, keepdims=True)
+        return short(x / top) * top if x.size and x.min() >= 0 and top.all() else short(x)
+
+    return shorten
 
 
 def keep_digits(x: Array) -> Array:

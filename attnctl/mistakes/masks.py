@@ -118,7 +118,7 @@ def plant_added_mask(case: WrongStep) -> Iterator[Plant]:
     """s + mask: 1 added to what may be seen, and nothing hidden."""
     hide = find_mask(case)
     if hide is not None:
-        yield Plant(case.put(MASKED, wrong.By(lambda s, *mask: s + hide.allowed(s.shape, *mask))))
+        yield Plant(case.put(MASKED, wrong.AddedMask(hide.offset, hide.at, hide.rules)))
 
 
 def plant_transposed_mask(case: WrongStep) -> Iterator[Plant]:
@@ -141,8 +141,8 @@ def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
     hide = find_mask(case)
     queries, keys = case.size("query"), case.size("key")
     if hide and queries and keys and any(rule.relative for rule in hide.rules):
-        for offset, corner in ((0, "top left"), (keys - queries, "bottom right")):
-            if offset != hide.offset:
+        for first, corner in ((0, "top left"), (keys - queries, "bottom right")):
+            if (offset := first + case.begin) != hide.offset:
                 yield Plant(case.put(MASKED, replace(hide, offset=offset)), corner)
 
 

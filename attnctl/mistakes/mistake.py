@@ -56,14 +56,16 @@ class WrongStep:
     """Which numbers of it rounding does not explain."""
     walk: Walk
     """What every step should be, as far as what is recorded tells."""
+    begin: int = 0
+    """The query that its first row is: more than 0 in a part of a large step."""
     effort: Effort = field(default_factory=Effort)
 
-    def value(self, derivation: Derivation) -> Array | None:
+    def value(self, derivation: Derivation, *, anyway: bool = False) -> Array | None:
         """Return a program's value of the step; None where it cannot be told, or is the same up to there.
 
-        None, too, where the search has computed as much as it may.
+        None, too, where the search has computed as much as it may, unless it is wanted `anyway`.
         """
-        if self.effort.spent():
+        if self.effort.spent() and not anyway:
             return None
         probe = Probe(self.record, self.walk, derivation)
         if not probe.is_changed(self.first):

@@ -164,12 +164,9 @@ def plant_residual(case: WrongStep) -> Iterator[Plant]:
     for name in ("output", "concat"):
         for source in ("X", "embeddings", "memory"):
             if name in case.derivation and source in case.derivation:
-                yield Plant(case.then(name, wrong.By(add_first), source), f"{source} is added to {name}")
-
-
-def add_first(y: Array, x: Array) -> Array:
-    """A token's row added to the query's; the first ones where there are fewer queries."""
-    return y + x[..., : y.shape[-2], :]
+                yield Plant(
+                    case.then(name, wrong.AddRows(case.begin), source), f"{source} is added to {name}"
+                )
 
 
 def plant_exchanged_sources(case: WrongStep) -> Iterator[Plant]:

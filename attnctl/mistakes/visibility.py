@@ -12,7 +12,7 @@ from attnctl.math import Array
 from attnctl.math.derivation import Derivation, line
 from attnctl.math.names import MASKED, TABLE, WEIGHTS
 from attnctl.math.ops import Hide, Softmax
-from attnctl.math.rules import Causal, Padding, PerBatch, VisibilityRule, Window, per_batch
+from attnctl.math.rules import Causal, Padding, VisibilityRule, Window, per_batch
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import blocks, closest, ends, planted_best
 from attnctl.mistakes.masks import find_mask, swap_rule
@@ -25,16 +25,16 @@ MOST_LENGTHS = 1024
 Ends = tuple[int | None, int | None]
 
 
-def hiding(case: WrongStep, rules: Sequence[VisibilityRule], offset: PerBatch = 0) -> Derivation | None:
+def hiding(case: WrongStep, rules: Sequence[VisibilityRule]) -> Derivation | None:
     """The derivation with these rules beside those that were asked for."""
     hide, softmax = find_mask(case), case.op(WEIGHTS)
-    more = Hide(hide.offset if hide else offset, rules=tuple(rules))
+    more = Hide(hide.offset if hide else case.begin, rules=tuple(rules))
     if hide and (case.first == MASKED or MASKED not in case.record):
         return case.put(MASKED, replace(hide, rules=(*hide.rules, *rules)))
     if not isinstance(softmax, Softmax):
         return None
     if hide or MASKED in case.derivation:
-        return case.put(WEIGHTS, wrong.By(lambda s: softmax.apply(more.apply(s))))
+        return case.put(WEIGHTS, wrong.Then(more, softmax))
     new = line(MASKED, more, case.derivation[WEIGHTS].inputs[:1], "")
     return case.insert(new, before=WEIGHTS)
 
@@ -220,7 +220,7 @@ def plant_reaching(case: WrongStep, axis: str, at: int) -> Iterator[Plant]:
     def make(way: tuple[int, bool]) -> Derivation:
         which, alone = way
         reached = ((np.arange(size) == which) == alone).reshape(size, *(1,) * (-at - 1))
-        return case.put(MASKED, wrong.By(lambda s, *mask: np.where(reached, hide.apply(s, *mask), s)))
+        return case.put(MASKED, wrong.HideSome(hide, reached))
 
     name = {"head": "head", "batch": "member of the batch"}[axis]
     yield from planted_best(

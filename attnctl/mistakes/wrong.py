@@ -123,6 +123,28 @@ class FiniteHide(Hide):
         return np.where(self.allowed(s.shape, *mask), s, s + self.fill if self.added else self.fill)
 
 
+@dataclass(frozen=True)
+class AddedMask(Hide):
+    """1 added where −∞ should stay away, and nothing hidden."""
+
+    def apply(self, *inputs: Array, out: Array | None = None) -> Array:
+        """(..., head, query, key)[, mask] -> the same shape."""
+        s, *mask = inputs
+        return s + self.allowed(s.shape, *mask)
+
+
+@dataclass(frozen=True)
+class HideSome(RowWise):
+    """Hides keys from some heads, or members of a batch, alone."""
+
+    hide: Hide
+    reached: Array = field(compare=False, repr=False)
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., head, query, key)[, mask] -> the same shape."""
+        return np.where(self.reached, self.hide.apply(*inputs), inputs[0])
+
+
 # --- softmax ---
 
 
@@ -259,6 +281,21 @@ class By(Op):
     def apply(self, *inputs: Array) -> Array:
         """Whatever the function gives."""
         return self.function(*inputs)
+
+
+@dataclass(frozen=True)
+class AddRows(Op):
+    """Tokens' rows from this one on, added to those of the queries, of which there may be fewer."""
+
+    begin: int = 0
+
+    def from_query(self, query: int) -> AddRows:
+        return AddRows(self.begin + query)
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., query, d), (..., token, d) -> (..., query, d)."""
+        y, x = inputs
+        return y + x[..., self.begin : self.begin + y.shape[-2], :]
 
 
 @dataclass(frozen=True)

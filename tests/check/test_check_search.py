@@ -12,6 +12,7 @@ from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.walk import Walker
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.intent import find_intent
+from attnctl.verbs.check.sample import whole_sample
 from attnctl.verbs.check.search import MOST_FITTED, MOST_TRIED, Search
 
 PLAIN = planted.Kind(n=24)
@@ -64,7 +65,8 @@ def test_a_search_is_half_as_patient_after_each_step_that_nothing_explains(monke
 def test_patience_is_a_part_of_what_may_be_computed(patience):
     intent = find_intent(foreign(noisy("Q")), meant(PLAIN))
     record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
-    search = Search.begin(record, Walker(record).walk(record.intended), "Q", patience=patience)
+    sample = whole_sample(record, Walker(record).walk(record.intended))
+    search = Search.begin(sample, "Q", patience=patience)
     search.fits()
     assert search.case.effort.most == patience * MOST_FITTED
     search.pairs()

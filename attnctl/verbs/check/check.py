@@ -218,7 +218,7 @@ class Diagnosis:
         """A search half as patient after each step that nothing explained: numbers may just be noise."""
         named = [name for _, name in self.done]
         patience = 0.5 ** named.count("")
-        return Search.begin(sample.record, sample.walk, first, named, part=sample.words, patience=patience)
+        return Search.begin(sample, first, named, patience=patience)
 
     def verify(self, first: str, fit: Fit, sample: CheckedPart) -> Fit | None:
         """Walk all of a record with a fit found in a part; None where all shows something else."""

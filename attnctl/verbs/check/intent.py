@@ -23,7 +23,7 @@ from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.math.ops import Given, Unstated
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
-from attnctl.verbs.check.sample import RecordPart, first_rows, samples
+from attnctl.verbs.check.sample import RecordPart, samples, some_rows
 
 NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 """What a dump's config may hold beside the settings of a config file, or in another form."""
@@ -129,7 +129,7 @@ class Looking:
             plain = Record(intent.trace, intent.sizes, intent.derivation, self.strictness)
             record = with_precisions(plain, FLOAT64)
             shown = last_recorded(record, until)
-            if shown and is_wrong_in(first_rows(record, intent.derivation, SCREENED), shown):
+            if shown and is_wrong_in(some_rows(record, intent.derivation, slice(0, SCREENED)), shown):
                 return Walk(intent.derivation, {shown: Checked(shown, Verdict.WRONG)}, {})
             return Walker(record).walk(intent.derivation, until=until)
         except AttnError:

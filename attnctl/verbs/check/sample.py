@@ -1,8 +1,8 @@
 """Parts of a large record in which to look for a mistake; what is found there is verified in all of it.
 
-Attention is local to a query's row, so what follows from scores is for the first queries what it is for
-all, and a mistake that is made in every row shows there. What scores are computed from stays whole: the
-steps that read it read its first rows.
+Attention is local to a query's row, so what follows from scores is for some queries what it is for all,
+and a mistake that is made in every row shows in the first ones; any other in those about the largest
+difference. What scores are computed from stays whole: the steps that read it read some of its rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from attnctl.evidence.record import Record
 from attnctl.evidence.rows import (
     after_scores,
     axes_of,
+    begin_at,
     change_ops,
     cut,
     follow,
@@ -45,15 +46,16 @@ TELLING = 200
 
 
 @dataclass(frozen=True)
-class FirstRows(Op):
-    """The first rows of an array; nothing is rounded."""
+class SomeRows(Op):
+    """Some rows of an array; nothing is rounded."""
 
     exact = True
-    count: int = 0
+    start: int = 0
+    stop: int = 0
 
     def apply(self, *inputs: Array) -> Array:
-        """(..., token, d) -> (..., count, d)."""
-        return inputs[0][..., : self.count, :]
+        """(..., token, d) -> (..., stop − start, d)."""
+        return inputs[0][..., self.start : self.stop, :]
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,12 @@ class RecordPart:
     whole: Derivation
     same: Derivation = Derivation(())
     """The steps that are in this part what they are in the whole."""
+    begin: int = 0
+    """The query that its first row is."""
 
     def widen(self, derivation: Derivation, record: Record) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
-        source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, FirstRows)}
+        source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, SomeRows)}
         steps = [self.widen_step(step, source, record) for step in derivation if step.name not in source]
         there = {step.name for step in derivation}
         lost = [step for step in self.whole if step.name not in there]
@@ -80,9 +84,17 @@ class RecordPart:
         found = record.trace[step.name] if step.name in record else None
         return replace(
             step,
-            op=change_ops(step.op, lambda op: of_all_rows(op, found)),
+            op=change_ops(step.op, lambda op: self.widen_op(op, found)),
             inputs=tuple(source.get(name, name) for name in step.inputs),
         )
+
+    def widen_op(self, op: Any, found: Array | None) -> Op:
+        """The op for all rows; what it read off the numbers that were found is read off all of them."""
+        if isinstance(op, SomeRows):
+            return Copy()
+        if found is not None and hasattr(op, "reread"):
+            return op.reread(found)
+        return begin_at(-self.begin)(op)
 
 
 @dataclass(frozen=True)
@@ -107,23 +119,27 @@ def samples(record: Record, walk: Walk, first: str) -> Iterator[CheckedPart]:
     """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
     axes, shape, searched = record.intended[first].axes, record.trace[first].shape, False
     if is_large(record, walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
-        rows = max(LEAST_ROWS, FEW // (largest_step(record, walk.derivation, first) // shape[-2]))
-        while rows < shape[-2]:
-            sample = walk_part(first_rows(record, walk.derivation, rows), walk, first)
-            if sample:
-                yield CheckedPart(sample.part, sample.walk, f"the first {rows} queries")
-                searched = True
-            rows *= 4 if sample else 2
+        count, worst = shape[-2], walk.gap(first).at[-2]
+        rows = max(LEAST_ROWS, FEW // (largest_step(record, walk.derivation, first) // count))
+        while rows < count:
+            about = min(max(worst - rows // 2, 0), count - rows)
+            for start in dict.fromkeys((0, about)):
+                part = some_rows(record, walk.derivation, slice(start, start + rows))
+                words = f"queries {start} to {start + rows - 1}" if start else f"the first {rows} queries"
+                if sample := walk_part(part, walk, first, words):
+                    yield sample
+                    searched = True
+                    break
+            rows *= 4
     if not searched:
         yield whole_sample(record, walk)
 
 
 def one_head_of(record: Record, walk: Walk, first: str) -> CheckedPart:
     """All queries of one head, where that shows what is wrong; else all there is."""
-    sample = (
-        walk_part(one_head(record, walk.derivation), walk, first) if is_large(record, walk, first) else None
-    )
-    return CheckedPart(sample.part, sample.walk, "the first head") if sample else whole_sample(record, walk)
+    large = is_large(record, walk, first)
+    sample = walk_part(one_head(record, walk.derivation), walk, first, "the first head") if large else None
+    return sample or whole_sample(record, walk)
 
 
 def is_large(record: Record, walk: Walk, first: str) -> bool:
@@ -131,7 +147,7 @@ def is_large(record: Record, walk: Walk, first: str) -> bool:
     return not record.blanks and largest_step(record, walk.derivation, first) >= MANY
 
 
-def walk_part(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
+def walk_part(part: RecordPart, walk: Walk, first: str, words: str) -> CheckedPart | None:
     """A part, walked; None where it does not show the same mistake."""
     walker, told = Walker(part.record), walk.gap(first).differing
     if first not in part.derivation:
@@ -144,36 +160,27 @@ def walk_part(part: RecordPart, walk: Walk, first: str) -> CheckedPart | None:
         found = walker.walk(part.derivation, alone)
     except AttnError:  # steps of which this part does not tell
         return None
-    return CheckedPart(part, found) if set(found.wrong) <= set(walk.wrong) else None
+    return CheckedPart(part, found, words) if set(found.wrong) <= set(walk.wrong) else None
 
 
 # --- parts ---
 
 
-def of_all_rows(op: Any, found: Array | None) -> Op:
-    """The op for all rows, of which some numbers were read off those that were found."""
-    if isinstance(op, FirstRows):
-        return Copy()
-    return op.reread(found) if found is not None and hasattr(op, "reread") else op
-
-
-def first_rows(record: Record, derivation: Derivation, rows: int) -> RecordPart:
-    """The first queries of every head, without what sums over queries."""
+def some_rows(record: Record, derivation: Derivation, rows: slice) -> RecordPart:
+    """Some queries of every head, without what sums over queries."""
     later = after_scores(derivation)
     summed = follow(
         derivation, {name for name in later if not {"query", "token"} & set(derivation[name].axes)}
     )
     arrays = {
-        name: cut(array, axes, {"query": slice(rows)})
-        if name in later or axes[-2:] == ("query", "key")
-        else array
+        name: cut(array, axes, {"query": rows}) if name in later or axes[-2:] == ("query", "key") else array
         for name, array in record.trace.items()
         for axes in [axes_of(record, name)]
         if name not in summed
     }
     own, intended = (cut_rows(each, later, summed, rows) for each in (derivation, record.intended))
     same = Derivation(tuple(step for step in derivation if step.name not in later))
-    return RecordPart(with_arrays(record, arrays, intended), own, derivation, same)
+    return RecordPart(with_arrays(record, arrays, intended), own, derivation, same, rows.start)
 
 
 def one_head(record: Record, derivation: Derivation) -> RecordPart:
@@ -187,19 +194,21 @@ def one_head(record: Record, derivation: Derivation) -> RecordPart:
 
 
 def cut_rows(
-    derivation: Derivation, later: Collection[str], summed: Collection[str], rows: int
+    derivation: Derivation, later: Collection[str], summed: Collection[str], rows: slice
 ) -> Derivation:
-    """The derivation in which these steps read the first rows of what has a row for each query."""
+    """The derivation in which these steps read some rows of what has a row for each query."""
     steps: dict[str, Step] = {}
+    those = SomeRows(rows.start, rows.stop)
     source = {step.name: step for step in derivation if has_rows(step) and step.name not in later}
     for step in derivation:
         if step.name in summed:
             continue
         short = {
-            name: f"first rows of {name}" for name in step.inputs if step.name in later and name in source
+            name: f"some rows of {name}" for name in step.inputs if step.name in later and name in source
         }
         for name, new in short.items():
-            steps.setdefault(new, Step(new, FirstRows(rows), (name,), source[name].axes, "", ""))
+            steps.setdefault(new, Step(new, those, (name,), source[name].axes, "", ""))
+        op = change_ops(step.op, begin_at(rows.start)) if step.name in later else step.op
         inputs = tuple(short.get(name, name) for name in step.inputs)
-        steps[step.name] = replace(step, inputs=inputs) if short else step
+        steps[step.name] = step if op is step.op and not short else replace(step, op=op, inputs=inputs)
     return Derivation(tuple(steps.values()))

@@ -22,6 +22,7 @@ from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.fit import size_of
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.verbs.check.sample import CheckedPart
 
 Detailed = tuple[Mistake, str]
 
@@ -102,14 +103,13 @@ class Search:
     @classmethod
     def begin(
         cls,
-        record: Record,
-        walk: Walk,
+        sample: CheckedPart,
         first: str,
         named: Collection[str] = (),
-        part: str = "",
         patience: float = 1.0,
     ) -> Search:
         """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
+        record, walk, begin = sample.record, sample.walk, sample.part.begin
         walker = Walker(record, lenient=True)
         loosely = walker.walk_leniently(walk)
         if first not in loosely.wrong:
@@ -117,9 +117,10 @@ class Search:
         expected = walker.expect(walk.derivation[first], loosely.values)
         assert expected is not None  # or the step could not be wrong
         differs = differing(record, first, expected)[1] & ~record.blank(first)
-        case = WrongStep(walk.derivation, record, first, record.value(first), expected, differs, loosely)
+        found = record.value(first)
+        case = WrongStep(walk.derivation, record, first, found, expected, differs, loosely, begin)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(record, walker, loosely, case, earlier, part, patience)
+        return cls(record, walker, loosely, case, earlier, sample.words, patience)
 
     def fits(self, *, across: bool = False) -> list[Fit]:
         """Known mistakes that reproduce the step, best first; with `across` those that mix up queries."""
@@ -129,7 +130,7 @@ class Search:
             for mistake, plant in self.plants(
                 self.case, [each for each in CATALOGUE if each.fitted is fitted and each.across >= across]
             ):
-                value = self.case.value(plant.derivation)
+                value = self.case.value(plant.derivation, anyway=True)
                 fit = self.held(plant, ((mistake, plant.detail),), value)
                 if fit and (mistake.name not in found or better(fit, found[mistake.name])):
                     found[mistake.name] = fit
