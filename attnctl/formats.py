@@ -67,6 +67,10 @@ FINDINGS = {
         Format("html", ".html", "attnctl.verbs.exercise.sheet:write_page", binary=True),
         Format("markdown", ".md", "attnctl.verbs.exercise.sheet:write_markdown", text=True),
     ),
+    "explain": (
+        Format("json", ".json", "attnctl.verbs.explain.view:write_json"),
+        Format("html", ".html", "attnctl.pages.found:write_explain", binary=True),
+    ),
     "model": (
         FOUND_JSON,
         Format("html", ".html", "attnctl.pages.tables:write_model", binary=True),
@@ -84,8 +88,8 @@ FINDINGS = {
 """For each verb that finds something the formats of its findings; a writer takes a list of them:
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
-pair), `verbs.exercise.Exercise` and `HandIn` (one for each student), `verbs.models.about.About`,
-`verbs.stats.StatsResult`.
+pair), `verbs.exercise.Exercise` and `HandIn` (one for each student), `verbs.explain.view.Question`,
+`verbs.models.about.About`, `verbs.stats.StatsResult`.
 """
 
 

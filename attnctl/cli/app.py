@@ -36,7 +36,7 @@ DAILY = {
     "step head brief story json output",
     "attend": "name layout heads kv_heads causal window scale config backward step head json output cost",
     "show": "trace step head precision brief full heat story json output",
-    "explain": "depth precision full json heads causal seed config trace name",
+    "explain": "depth precision full json output heads causal seed config trace name",
     "explore": "heads causal seed config edits model layer trace name precision",
     "check": "about heads causal scale config name model layer decimals rtol trace full quiet json output",
     "diff": "step rtol atol by_position trace full quiet json output",

@@ -23,6 +23,7 @@ from attnctl.cli.options import (
     SentenceOptions,
     TraceOption,
     command,
+    findings_option,
     option,
     renames,
 )
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from attnctl.base.trace import Trace
     from attnctl.drawing.screen.output import Element
     from attnctl.drawing.screen.screen import Screen
-    from attnctl.verbs.explain import Explainer, Node
+    from attnctl.verbs.explain.view import Question
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -72,6 +73,7 @@ def explain(  # noqa: PLR0913  (a group of options each)
     config: ConfigOption = None,
     attention: AttentionOptions,
     max_memory: MemoryOption = None,
+    output: Annotated[list[str] | None, findings_option("explain")] = None,
 ) -> None:
     """Show the arithmetic behind one cell of a dump, or of the run of a sentence.
 
@@ -90,27 +92,33 @@ def explain(  # noqa: PLR0913  (a group of options each)
     the options for attention say what they were meant to be.
     """
     from attnctl.base.cells import parse
+    from attnctl.cli.output import files_for
     from attnctl.cli.source import settings_from
+    from attnctl.formats import write_found
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.explain import Explainer
+    from attnctl.verbs.explain.view import Question, write_json
 
     if cell is None and config is not None:  # the sentence is the config's own
         source, cell = None, source
     if cell is None:
         raise AttnError(why_no_cell(source))
-    found = source_of(source, config)
+    files, printed = files_for("explain", output)
+    asked_of = source_of(source, config)
     of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
-    raise_all([*unused_options(how), *found.list_unused(of_files, by_flag(more))])
+    raise_all([*unused_options(how, printed=printed), *asked_of.list_unused(of_files, by_flag(more))])
     address = parse(cell)
-    if found.is_run:
-        explainer = Explainer(found.run({**more, **attention}), full=how.full)
+    if asked_of.is_run:
+        explainer = Explainer(asked_of.run({**more, **attention}), full=how.full)
     else:
         asked = {**layout, **attention}
         meant = settings_from(config, asked) if config or asked else None
-        recorded = under_our_names(found.read_one(trace, renames(name or [])), meant, layer)
+        recorded = under_our_names(asked_of.read_one(trace, renames(name or [])), meant, layer)
         explainer = Explainer(recorded, meant, full=how.full)
-    roots = [explainer.root(each, how.depth or 1) for each in cells_of(address, explainer.trace)]
-    (write_json if how.json else show)(explainer, roots, how)
+    found = [Question(explainer, each, how.depth or 1) for each in cells_of(address, explainer.trace)]
+    write_found("explain", found, files)
+    if printed:
+        (write_json(found, sys.stdout) if how.json else show(found, how))
 
 
 def why_no_cell(source: str | None) -> str:
@@ -122,13 +130,13 @@ def why_no_cell(source: str | None) -> str:
     return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
 
 
-def unused_options(how: ExplainOptions) -> Iterator[str]:
-    """Options that mean nothing in JSON."""
-    if how.precision is not None and how.json:
-        yield "--precision: JSON has every digit anyway"
+def unused_options(how: ExplainOptions, *, printed: bool) -> Iterator[str]:
+    """Options that mean nothing in JSON and in files."""
+    if how.precision is not None and (how.json or not printed):
+        yield f"--precision: {'JSON has' if how.json else 'files have'} every digit anyway"
 
 
-def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
+def show(found: Sequence[Question], how: ExplainOptions) -> None:
     """Print the explanations, an empty line between them."""
     from attnctl.drawing.screen.output import print_view
     from attnctl.verbs.explain.view import ExplanationView, Page
@@ -137,25 +145,11 @@ def show(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> No
     view = ExplanationView(precision, how.depth or 1, how.full)
 
     def lines(screen: Screen) -> Iterator[Element]:
-        page = Page(explainer, screen, view)
-        for number, root in enumerate(roots):
+        for number, each in enumerate(found):
             yield from [[]] * bool(number)
-            yield from page.lines(root)
+            yield from Page(each.explainer, screen, view).lines(each.root)
 
     print_view(lines)
-
-
-def write_json(explainer: Explainer, roots: Sequence[Node], how: ExplainOptions) -> None:
-    """Write one explanation as an object, several as an array."""
-    from attnctl.store.strict_json import encode_json, sink
-    from attnctl.verbs.explain.view import json_pieces
-
-    write, several = sink(sys.stdout), len(roots) != 1
-    for number, root in enumerate(roots):
-        write(b"" if not several else b"," if number else b"[")
-        for piece in json_pieces(explainer, root):
-            write(encode_json(piece))
-    write(b"]\n" if several else b"")
 
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:

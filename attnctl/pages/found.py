@@ -9,6 +9,7 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.base.trace import Trace
+from attnctl.drawing.show.sheet import View
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
 from attnctl.pages.write import CellMark, Marks, PageFinding, pieces
@@ -20,6 +21,7 @@ from attnctl.verbs.diff import Difference
 from attnctl.verbs.diff.align import ApartError
 from attnctl.verbs.diff.elements import differing
 from attnctl.verbs.diff.view import verdict
+from attnctl.verbs.explain.view import Question
 
 SHOULD_BE = "it should be {}"
 BESIDE = "{} stands here in "
@@ -43,6 +45,12 @@ def write_check(found: Sequence[Report], stream: IO[bytes]) -> None:
 def write_diff(found: Sequence[Difference], stream: IO[bytes]) -> None:
     """A page of the two traces of each difference."""
     stream.writelines(diff_pieces(found))
+
+
+def write_explain(found: Sequence[Question], stream: IO[bytes]) -> None:
+    """A page of the trace, open at the first of these cells."""
+    root = found[0].root
+    stream.writelines(pieces([found[0].explainer.trace], view=View(cell=(root.step, root.cell))))
 
 
 def write_conform(found: Sequence[Conformance], stream: IO[bytes]) -> None:

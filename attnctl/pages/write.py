@@ -117,6 +117,7 @@ def pieces(
             "first": view.without_first,
             "heads": view.heads,
             "precision": view.precision,
+            "cell": view.cell and {"step": view.cell[0], "at": view.cell[1]},
         },
     }
     for piece in PLACE.split(asset("page.html")):

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from command_line import call
 from page_arithmetic import Said, write
 from waiting import wait_until
 
@@ -481,6 +482,14 @@ def test_a_saved_picture_opens_elsewhere(show, tmp_path):
 
 
 # --- findings ---
+
+
+def test_a_page_of_a_cell_opens_there(show, tmp_path):
+    attnctl.run("I love AI", heads=2).save(tmp_path / "a.json")
+    assert call("explain", tmp_path / "a.json", "scores[1,AI,love]", "-o", tmp_path / "c.html")[0] == 0
+    page = show(tmp_path / "c.html")
+    assert page.locator("[aria-current=step]").inner_text() == "scores"
+    assert page.evaluate("location.hash") == "#H1/AI/love/scores"
 
 
 def changed(trace, step, cell, value):

@@ -10,7 +10,7 @@ from attnctl.formats import FINDINGS
 MODEL = str(Path(__file__).parent.parent / "models" / "checkpoints" / "qwen2")
 
 VERBS = {"check": ["check", "a.json"], "diff": ["diff", "a.json", "b.json"], "stats": ["stats", "a.json"]}
-WRITTEN = {**VERBS, "model": ["model", MODEL]}
+WRITTEN = {**VERBS, "model": ["model", MODEL], "explain": ["explain", "a.json", "A[love,AI]"]}
 
 
 @pytest.fixture
@@ -44,6 +44,13 @@ def test_what_is_read_is_not_overwritten(dumps, verb):
     before = Path("a.json").read_bytes()
     assert dumps(*VERBS[verb], "-o", "a.json").code == 2
     assert Path("a.json").read_bytes() == before
+
+
+def test_a_page_opens_at_the_cell_that_is_explained(dumps):
+    assert dumps("explain", "a.json", "Q[1,love,0]", "-o", "found.html").code == 0
+    found = Path("found.html").read_text()
+    assert '"cell": {"step": "Q", "at": [1, 1, 0]}' in found
+    assert dumps("show", "found.html", "--json").out == dumps("show", "a.json", "--json").out
 
 
 def test_statistics_as_csv_are_those_of_stdout(dumps):

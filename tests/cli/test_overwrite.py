@@ -44,10 +44,12 @@ SCENES = {
         "sheet.json": "sheet.json",
         "hidden.json --model m --layer 0": "hidden.json m/config.json",
     },
+    "explain": {"d.json 'A[0,0,0]'": "d.json", "-c c.json 'A[0,0,0]'": "c.json w.json e.json"},
     "diff": {"d.json lines.json[0]": "d.json lines.json"},
     "model": {"m": OF_MODEL},
     "stats": {
         "d.json lines.json": "d.json lines.json",
+        "'I love' -c c.json": "c.json w.json e.json",
         "--file s.json -c c.json": "s.json c.json w.json e.json",
         "merge part.json": "part.json",
         "--model m": OF_MODEL,

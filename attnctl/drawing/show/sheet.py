@@ -149,6 +149,8 @@ class View:
     heat: bool = False
     log: bool = False
     without_first: bool = False
+    cell: tuple[str, Index] | None = None
+    """The step, and the cell of it, that a page opens at."""
 
 
 def steps_of(trace: Trace, view: View) -> list[Step]:

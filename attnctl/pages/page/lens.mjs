@@ -56,7 +56,10 @@ export class Lens {
   async start() {
     if (!(await this.travel())) {
       await this.open(this.page.open ?? 0);
-      this.locked = { trace: this.at, ...this.opened.opening(this.page.look.heads) };
+      const { cell, heads } = this.page.look;
+      const step = cell && this.opened.step(cell.step);
+      const asked = step && { step: cell.step, places: this.opened.places(step, cell.at, {}) };
+      this.locked = { trace: this.at, ...(asked || this.opened.opening(heads)) };
       this.toggles = this.usual();
       this.render(this.locked);
       this.remember("replace");

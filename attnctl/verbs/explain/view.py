@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, log10
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from attnctl.base.cells import Address
 from attnctl.base.words import all_of, number_text
 from attnctl.drawing.screen.numbers import matrix_format
 from attnctl.drawing.screen.screen import Line, Screen
@@ -19,6 +20,7 @@ from attnctl.drawing.screen.text import cells, pad_right
 from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, abridge, display
 from attnctl.math.ops import Given, Softmax
 from attnctl.store.codec import plain
+from attnctl.store.strict_json import encode_json, sink
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels
 from attnctl.verbs.explain.line import SHOWN
 
@@ -253,6 +255,28 @@ def trim_zeros(digits: str) -> str:
 
 
 # --- JSON ---
+
+
+class Question(NamedTuple):
+    """A cell to explain, and how many lines back."""
+
+    explainer: Explainer
+    address: Address
+    depth: int
+
+    @property
+    def root(self) -> Node:
+        return self.explainer.root(self.address, self.depth)
+
+
+def write_json(found: Sequence[Question], stream: IO[Any]) -> None:
+    """Write one explanation as an object, several as an array."""
+    write, several = sink(stream), len(found) != 1
+    for number, each in enumerate(found):
+        write(b"" if not several else b"," if number else b"[")
+        for piece in json_pieces(each.explainer, each.root):
+            write(encode_json(piece))
+    write(b"]\n" if several else b"")
 
 
 def json_pieces(explainer: Explainer, root: Node) -> Iterator[str]:
