@@ -100,7 +100,7 @@ class FeatureRun:
 
 
 @dataclass
-class Results:
+class SuiteResults:
     """Makes results of the runs of features; causes and small cases of a feature hold for all types."""
 
     suite: Suite

@@ -34,7 +34,7 @@ from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
 from attnctl.verbs.conform.replay import Saved, recall_cause
 from attnctl.verbs.conform.report import FAILED, IGNORED, SKIPPED, XFAIL, Conformance, FeatureResult
-from attnctl.verbs.conform.results import FeatureRun, Results, judge_conventions
+from attnctl.verbs.conform.results import FeatureRun, SuiteResults, judge_conventions
 from attnctl.verbs.conform.suite import ABSENT, NOT_CALLED, CaseResult, Suite, start_suite
 
 Progress = Callable[[int, int], None]
@@ -92,7 +92,7 @@ def replay(
         if lacking:
             raise AttnError(f"{name}: nothing in its signature asks for {', '.join(lacking)}")
         again = Run(suite, name).run_feature(Feature(feature, (case,)), case.dtype)
-        results = Results(suite, name, [again], recall_cause(path, suite, again.wrong))
+        results = SuiteResults(suite, name, [again], recall_cause(path, suite, again.wrong))
         return Conformance(name, (results.of(again),))
 
 
@@ -126,7 +126,7 @@ class Run:
                 for dtype, why in self.refused.items()
             )
         if len(self.hung) == len(taken) or (self.hung and self.suite.is_let_be):
-            return self.conclude(map(Results(self.suite, self.name, []).of, self.hung))
+            return self.conclude(map(SuiteResults(self.suite, self.name, []).of, self.hung))
         found = {dtype: find_conventions(self.suite, dtype, self.request.conventions) for dtype in taken}
         said = self.find_extras(replace(BASE, dtype=taken[0]))
         runs = self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
@@ -134,7 +134,7 @@ class Run:
             seen, declared = self.suite.output_types[dtype], self.request.conventions.get(OUTPUT_TYPE)
             found[dtype] |= describe_output_type(seen, dtype, declared)
             found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
-        results = list(map(Results(self.suite, self.name, runs).of, runs))
+        results = list(map(SuiteResults(self.suite, self.name, runs).of, runs))
         results += [
             each for dtype in taken for each in judge_conventions(self.request, dtype, found[dtype])
         ]
