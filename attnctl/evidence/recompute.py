@@ -29,6 +29,12 @@ MOST = 0.5
 UNRELATED = 0.1
 """The correlation of errors with the numbers up to which they may be rounding."""
 
+RELATED = 0.5
+"""The correlation from which on errors come from the same rounding, but for a part of it."""
+
+MOST_APART = 1.5
+"""How many times as large as those of a simulation they may be."""
+
 FEWEST = 4
 """Numbers that show how they were rounded."""
 
@@ -59,11 +65,14 @@ def recompute(
     return result
 
 
-def same_errors(found: Array, right: Array, simulated: Array) -> bool:
-    """True if most found numbers are off just as a simulation is."""
+def same_errors(found: Array, right: Array, simulated: Array, least: float) -> bool:
+    """True if most found numbers are off just as a simulation is.
+
+    Where right numbers are below the `least` that their type holds with all digits, that tells nothing.
+    """
     told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
     by_rounding, left = np.abs(simulated - right)[told], np.abs(found - simulated)[told]
-    rounds = by_rounding > 0
+    rounds = (by_rounding > 0) & (np.abs(right[told]) >= least)
     if rounds.sum() < FEWEST:
         return False
     return bool((left[rounds] <= LEFT * by_rounding[rounds]).mean() >= MOST)
@@ -77,6 +86,19 @@ def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precisi
         return False
     related = abs(correlation(off, right[told]))
     return related <= UNRELATED + 4 / np.sqrt(off.size) and bool(np.std(off) <= 4 * np.std(by_rounding))
+
+
+def related_errors(found: Array, right: Array, simulated: Array) -> bool:
+    """True if found numbers are off as far as a simulation, and most often just where it is.
+
+    A kernel rounds exp(scores − maximum) for the product with V, not the weights: of its error that part
+    is another one.
+    """
+    told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
+    off, by_rounding = (found - right)[told], (simulated - right)[told]
+    if off.size < FEWEST or np.std(off) > MOST_APART * np.std(by_rounding):
+        return False
+    return correlation(off, by_rounding) >= RELATED
 
 
 def correlation(a: Array, b: Array) -> float:
@@ -97,26 +119,15 @@ def with_products(record: Record, walk: Walk) -> Record:
     if expected is None or on_grid(found, TF32.bits):  # sums of TF32 have the digits of float32
         return record
     for short in (to_tf32, cut_to_tf32):
-        for way in (short, of_exponentials(short)):
-            simulated = recompute(record, steps, in_products(way), lambda _: keep_digits)
-            if simulated is not None and same_errors(found, expected.value, simulated):
-                return replace(record, factors=Factors(TF32_UNIT, short))
+        simulated = recompute(record, steps, in_products(short), lambda _: keep_digits)
+        if simulated is not None and related_errors(found, expected.value, simulated):
+            return replace(record, factors=Factors(TF32_UNIT, short))
     return record
 
 
 def in_products(short: Rounding) -> Callable[[Step], Rounding]:
     """Rounds the factors of products of matrices, and nothing else."""
     return lambda step: short if isinstance(step.op, (MatMul, MatMulT, Project)) else keep_digits
-
-
-def of_exponentials(short: Rounding) -> Rounding:
-    """Rounds weights as exp(s − max), before they are divided by their sum: so online softmax does."""
-
-    def shorten(x: Array) -> Array:
-        top = x.max(axis=-1, keepdims=True)
-        return short(x / top) * top if x.size and x.min() >= 0 and top.all() else short(x)
-
-    return shorten
 
 
 def keep_digits(x: Array) -> Array:

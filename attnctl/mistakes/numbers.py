@@ -64,7 +64,8 @@ def shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:
     found, right = case.found, case.expected.value
     if value is None:
         return False
-    return same_errors(found, right, value) or on_its_grid(found, right, value, precision)
+    least = case.record.precision(case.first).smallest
+    return same_errors(found, right, value, least) or on_its_grid(found, right, value, precision)
 
 
 NUMBERS = (
