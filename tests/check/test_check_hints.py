@@ -114,6 +114,31 @@ def test_rows_far_down_that_are_exchanged_are_said():
     assert said.startswith("Along query the numbers are those of other places: 20 is 21, 21 is 20. ")
 
 
+LATER_QUERIES = {
+    "exchanged": (
+        lambda x: x[..., [*range(20), 21, 20, 22, 23], :],
+        "Along query the numbers are those of other places: 20 is 21, 21 is 20.",
+    ),
+    "one": (
+        lambda x: np.where(np.arange(24)[:, None] == 20, np.cos(5 * x), x),
+        "All of them are at query 20.",
+    ),
+    "a band": (
+        lambda x: np.where(np.subtract.outer(np.arange(24), np.arange(24)) == 18, np.cos(5 * x), x),
+        "They are where key − query is -18.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), LATER_QUERIES.values(), ids=LATER_QUERIES)
+def test_places_in_a_part_are_those_of_the_whole(change, said, monkeypatch):
+    monkeypatch.setattr("attnctl.verbs.check.sample.MANY", 1)
+    monkeypatch.setattr("attnctl.verbs.check.sample.FEW", 1)
+    told = described(change)
+    assert told.startswith(said)
+    assert told.endswith("This is said of queries 8 to 23; the rest was not searched.")
+
+
 def test_a_list_of_most_places_is_not_begun():
     keys = np.arange(24)
     few = described(lambda x: np.where(keys % 3 == 1, np.cos(5 * x), x))

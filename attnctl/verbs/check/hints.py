@@ -188,7 +188,12 @@ def find_other_places(case: WrongStep) -> str:
             found = np.moveaxis(case.found, at, 0).reshape(size, -1)
             right = np.moveaxis(case.expected.value, at, 0).reshape(size, -1)
             places = nearest(found, right)
-            moved = [f"{here} is {there}" for here, there in enumerate(places or ()) if here != there]
+            begin = begin_of(case, axis)
+            moved = [
+                f"{begin + here} is {begin + there}"
+                for here, there in enumerate(places or ())
+                if here != there
+            ]
             if moved:
                 more = ", …" if len(moved) > MOST_LISTED else ""
                 shown = ", ".join(moved[:MOST_LISTED])
@@ -278,7 +283,7 @@ def locate_alone(case: WrongStep) -> str:
     if len(places) < 2:
         return ""
     alone = [
-        f"{axis} {places[0, at]}"
+        f"{axis} {begin_of(case, axis) + places[0, at]}"
         for at, axis in enumerate(axes)
         if case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all()
     ]
@@ -292,13 +297,18 @@ def locate_band(case: WrongStep) -> str:
         return ""
     wrong, able = (over_heads(each) for each in (case.differs, telling_numbers(case)))
     queries, keys = wrong.shape
-    ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None]
+    ahead = np.arange(keys)[None, :] - np.arange(queries)[:, None] - begin_of(case, "query")
     for said, distance in (("key − query", ahead), ("|query − key|", np.abs(ahead))):
         least, most = int(distance[wrong].min()), int(distance[wrong].max())
         inside = (distance >= least) & (distance <= most)
         if not inside[able].all() and wrong[inside & able].mean() > PURE:
             return f"They are where {said} is {spell_range(least, most, distance)}."
     return ""
+
+
+def begin_of(case: WrongStep, axis: str) -> int:
+    """The place along an axis at which the part that is searched begins."""
+    return case.begin if axis == "query" else 0
 
 
 def over_heads(differs: Array) -> Array:
@@ -331,7 +341,7 @@ def locate_some(case: WrongStep) -> str:
         able = np.count_nonzero(telling_numbers(case).any(axis=others))
         whole = len(has) <= MOST_LISTED or (np.diff(has) == 1).all()
         if 0 < len(has) < able and (whole or len(has) <= able / 2):  # a few of most of them say little
-            said.append(f"{axis} {list_places(has)}")
+            said.append(f"{axis} {list_places(begin_of(case, axis) + has)}")
     return f"They are at {', '.join(said)} only." if said else ""
 
 
