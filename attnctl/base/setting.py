@@ -96,7 +96,7 @@ class Setting:
         """The value that its example means; True of a switch."""
         return True if self.switch else self.reader(self.example)
 
-    def said(self, value: Any) -> str:
+    def describe(self, value: Any) -> str:
         """A value in a few words, as a config has it: cache unrotated, sharpen 0.5."""
         if self.words is not None:
             return self.words(value)

@@ -221,6 +221,11 @@ class Group(Documented, TyperGroup):
             formatter.write_dl([(each.name, cleandoc(each.help).partition("\n\n")[0]) for each in commands])
 
 
+def make_app(**more: Any) -> typer.Typer:
+    """What a module of commands registers them on; `more` is what a group of several says of itself."""
+    return typer.Typer(rich_markup_mode=None, add_completion=False, **more)
+
+
 @cache
 def load_command(name: str) -> Any:
     """Import a command; it is made once for all calls in this process."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.cli.app import make_app
 from attnctl.cli.models import SECTION
 from attnctl.cli.options import (
     SECTIONS,
@@ -28,7 +29,7 @@ from attnctl.cli.options import (
 from attnctl.cli.source import DUMP, NamedInput
 from attnctl.math.names import HIDDEN, MEMORY, OUTPUT
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 class LayerOptions(NamedTuple):

@@ -9,6 +9,7 @@ import typer
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.setting import Given
 from attnctl.base.values import TOLERANCE, whole
+from attnctl.cli.app import make_app
 from attnctl.cli.models import IDS, SECTION
 from attnctl.cli.options import (
     SECTIONS,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from attnctl.evidence.record import Strictness
     from attnctl.verbs.check.exercise import UnfilledDump
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 class CheckOptions(NamedTuple):

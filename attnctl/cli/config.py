@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.cli.app import Group
+from attnctl.cli.app import Group, make_app
 from attnctl.cli.options import STDOUT, AttentionOptions, ConfigOption, SentenceOptions, command, option
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ SCHEMA_FILE = "attnctl.schema.json"
 
 ForceOption = Annotated[bool, option("Write FILE though it is there already.", "--force")]
 
-app = typer.Typer(
+app = make_app(
     cls=Group,
-    rich_markup_mode=None,
-    add_completion=False,
     help="Write, check and describe YAML configs.",
     epilog="attnctl config init > mine.yaml\nattnctl config check mine.yaml",
 )

@@ -12,7 +12,7 @@ import typer
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
-from attnctl.cli.app import LEFT_OUT
+from attnctl.cli.app import LEFT_OUT, make_app
 from attnctl.cli.options import SECTIONS, command, findings_option, option, renames
 from attnctl.verbs.conform.conventions import USUAL
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.conform.claims import Request
     from attnctl.verbs.conform.report import Conformance
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 class TargetOptions(NamedTuple):

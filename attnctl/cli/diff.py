@@ -10,6 +10,7 @@ import typer
 from attnctl.base.errors import AttnError, Exit
 from attnctl.base.values import TOLERANCE
 from attnctl.base.words import plural
+from attnctl.cli.app import make_app
 from attnctl.cli.options import MemoryOption, TraceOption, command, findings_option, option
 from attnctl.cli.source import HELP, no_lone_word, source_of
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from attnctl.base.trace import Trace
     from attnctl.verbs.diff import Difference
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 class ComparisonOptions(NamedTuple):

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from attnctl.base.errors import AttnError
+from attnctl.cli.app import make_app
 from attnctl.cli.config import ForceOption
 from attnctl.cli.options import STDOUT, command, option
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 NAME = typer.Argument(help="The config to print.", metavar="NAME", show_default=False)
 

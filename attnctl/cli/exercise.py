@@ -11,7 +11,7 @@ import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.values import whole, words
-from attnctl.cli.app import Group
+from attnctl.cli.app import Group, make_app
 from attnctl.cli.options import (
     STDOUT,
     AttentionOptions,
@@ -26,10 +26,8 @@ from attnctl.cli.source import HELP, source_of
 if TYPE_CHECKING:
     from attnctl.verbs.exercise import Exercise, HandIn
 
-app = typer.Typer(
+app = make_app(
     cls=Group,
-    rich_markup_mode=None,
-    add_completion=False,
     help="Make exercises of runs, and grade a class.",
     epilog=(
         "attnctl exercise make example:i-love-ai --blank scores,attention_weights -o sheet.html\n"

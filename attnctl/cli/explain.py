@@ -12,6 +12,7 @@ import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import whole
+from attnctl.cli.app import make_app
 from attnctl.cli.options import (
     PRECISION,
     ArrayOptions,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from attnctl.drawing.screen.screen import Screen
     from attnctl.verbs.explain.view import Question
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 class ExplainOptions(NamedTuple):

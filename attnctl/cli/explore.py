@@ -11,6 +11,7 @@ import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import Given
+from attnctl.cli.app import make_app
 from attnctl.cli.models import ModelOptions, senseless
 from attnctl.cli.options import (
     PRECISION,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from attnctl.cli.source import NamedInput
     from attnctl.verbs.explore import TraceSource
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 INSTEAD = (
     "attnctl run SENTENCE shows every step, attnctl explain SENTENCE CELL the arithmetic of a cell, "

@@ -7,11 +7,10 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.words import all_of, did_you_mean, quote
+from attnctl.cli.app import make_app
 from attnctl.cli.options import command, option
 from attnctl.drawing.screen.output import print_view
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.learn.progress import Progress
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 class InsteadOptions(NamedTuple):

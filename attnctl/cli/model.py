@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from attnctl.cli.app import make_app
 from attnctl.cli.options import command, findings_option, option
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 @command(

@@ -8,6 +8,7 @@ import typer
 
 from attnctl.base.errors import raise_all
 from attnctl.base.words import quote
+from attnctl.cli.app import make_app
 from attnctl.cli.models import (
     ModelOptions,
     ModelRequest,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from attnctl.inputs.config.settings import Settings
     from attnctl.inputs.plan.prepared import Prepared
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 SOURCE = typer.Argument(
     help="A sentence, a config (.yaml), example:NAME, last or a dump to run again; - reads sentences, "

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from attnctl.base.errors import raise_all
+from attnctl.cli.app import make_app
 from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command
 from attnctl.cli.source import HELP, no_lone_word, source_of
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 @command(

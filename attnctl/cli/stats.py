@@ -11,6 +11,7 @@ import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import words
+from attnctl.cli.app import make_app
 from attnctl.cli.corpus import MERGE, CorpusOptions, given_of, job_of, measure, merge
 from attnctl.cli.options import (
     FORMAT_NAMES,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from attnctl.verbs.corpus import CorpusPart
     from attnctl.verbs.stats import DumpStats, StatsResult
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False)
+app = make_app()
 
 
 class StatsOptions(NamedTuple):

@@ -164,5 +164,5 @@ KIND: dict[str, Setting | None] = {each.name: each.metadata.get("setting") for e
 """The setting of each field, in order; None for the rules, which have theirs in `attnctl.inputs.config`."""
 
 
-def chosen(asked: Kind) -> dict[str, Any]:
+def choices_of(asked: Kind) -> dict[str, Any]:
     return {name: getattr(asked, name) for name in KIND}

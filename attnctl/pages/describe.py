@@ -158,7 +158,7 @@ class Describer:
             return none | {"why": str(error)}
         array = explainer.trace[step.name]
         source = explainer.trace.steps[step.inputs[0]] if isinstance(step.op, Softmax) else step
-        hidden = hidden_in(explainer.trace, source)
+        hidden = find_hiding(explainer.trace, source)
         hides = None if hidden is None else self.hides(source, hidden)
         if not fits(explainer, step, inputs):
             return none | {"hides": hides, "why": NO_FORM}
@@ -279,7 +279,7 @@ def fits(explainer: Explainer, step: Step, inputs: Sequence[Array]) -> bool:
     return True
 
 
-def hidden_in(trace: Trace, step: Step) -> Array | None:
+def find_hiding(trace: Trace, step: Step) -> Array | None:
     """For each score the number of the rule that hides it, from 1, where this is the step that hides."""
     if not isinstance(step.op, Hide) or any(name not in trace for name in step.inputs[1:]):
         return None

@@ -42,10 +42,10 @@ class Kept:
 
 def keep(traces: Sequence[Trace]) -> list[Kept]:
     """Choose what one page keeps of these traces: all of them have the same room."""
-    return [kept_of(trace, ROOM // max(1, len(traces))) for trace in traces]
+    return [keep_within(trace, ROOM // max(1, len(traces))) for trace in traces]
 
 
-def kept_of(trace: Trace, room: int) -> Kept:
+def keep_within(trace: Trace, room: int) -> Kept:
     """Everything where there is room for it, else the weights first and then the smaller steps.
 
     Matrices of a checkpoint, which are its own to keep, have less room.

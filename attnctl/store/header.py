@@ -166,7 +166,7 @@ def step_of(name: str, data: Any, array: Shaped | None, above: Container[str]) -
     }
     told = {"shape": tuple(array.shape), "dtype": array.dtype.name}
     raise_all(
-        f"{path}.{key}: says {shown_shape(found[key])}, but the numbers are {shown_shape(told[key])}"
+        f"{path}.{key}: says {show_shape(found[key])}, but the numbers are {show_shape(told[key])}"
         for key in found
         if found[key] != told[key]
     )
@@ -190,10 +190,10 @@ def check_shape(shape: tuple[int, ...], place: str) -> None:
     if len(shape) > MOST_AXES:
         raise AttnError(f"{place}: {len(shape)} axes; {MOST_AXES} are the most")
     if prod(max(1, n) for n in shape) > (LARGEST_EMPTY if 0 in shape else LARGEST):
-        raise AttnError(f"{place}: the shape {shown_shape(shape)} is too large")
+        raise AttnError(f"{place}: the shape {show_shape(shape)} is too large")
 
 
-def shown_shape(value: Any) -> str:
+def show_shape(value: Any) -> str:
     """(3, 4) -> '3 × 4'."""
     if not isinstance(value, tuple):
         return str(value)

@@ -20,7 +20,7 @@ from attnctl.base.trace import Trace
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import NOT_FINITE, show_value, under
-from attnctl.store.header import DTYPES, check_schema, check_shape, collect_problems, shown_shape
+from attnctl.store.header import DTYPES, check_schema, check_shape, collect_problems, show_shape
 from attnctl.store.limits import hold, raise_first
 from attnctl.store.members import assemble_trace
 
@@ -180,7 +180,7 @@ def read_shape(data: Any, shape: Any) -> Shape:
     told = tuple(shape) if said else found
     hidden = 0 in found and told[: len(found)] == found  # the axes behind one of no items
     if told != found and not hidden:
-        raise AttnError(f": the shape says {shown_shape(told)}, but the numbers are {shown_shape(found)}")
+        raise AttnError(f": the shape says {show_shape(told)}, but the numbers are {show_shape(found)}")
     check_shape(told, "")
     return told
 

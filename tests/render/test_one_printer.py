@@ -24,7 +24,7 @@ ELSEWHERE = {
     ("cli/program.py", "abandon"): "a stream that nobody reads is closed",
     ("cli/teaching.py", "sys.stdout.write"): "takes our own prompt away",
     ("cli/output.py", "write"): "a format, which escapes as it must: JSON, CSV, Markdown",
-    ("cli/explain.py", "sink"): "JSON, which is encoded",
+    ("cli/explain.py", "write_json"): "JSON, which is encoded",
     ("cli/stats.py", "sink"): "JSON, which is encoded",
     ("cli/stats.py", "write_csv"): "CSV, whose cells are encoded",
     ("store/strict_json.py", "sink"): "JSON, which is encoded",

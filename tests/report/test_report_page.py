@@ -16,7 +16,7 @@ import attnctl
 from attnctl import formats
 from attnctl.base.errors import AttnError
 from attnctl.pages.describe import model_name
-from attnctl.pages.kept import ROOM, by_blocks, keep, kept_of, value_norms
+from attnctl.pages.kept import ROOM, by_blocks, keep, keep_within, value_norms
 from attnctl.pages.write import pieces
 from attnctl.store import read
 from attnctl.store.header import whole
@@ -231,7 +231,7 @@ def test_more_traces_than_anyone_looks_at_are_refused(tmp_path):
 
 def test_what_is_small_is_kept_whole():
     trace = attnctl.run("I love AI")
-    found = kept_of(trace, ROOM)
+    found = keep_within(trace, ROOM)
     assert found.trace is trace
     assert (found.pictures, found.said) == ({}, [])
 
@@ -240,7 +240,7 @@ def test_the_weights_are_kept_before_the_rest():
     trace = weights(2, 10, "float64")
     full = attnctl.attend({name: np.ones((2, 10, 4)) for name in "QKV"})
     room = trace["attention_weights"].nbytes + 2 * full["Q"].nbytes
-    found = kept_of(full, room)
+    found = keep_within(full, room)
     assert list(found.trace) == ["Q", "K", "attention_weights"]
     (said,) = found.said
     assert said.startswith(

@@ -86,7 +86,7 @@ def kind_words(config: Mapping[str, Any]) -> list[str]:
     rules = config.get("rules")
     said = [rule_words(rule) for rule in (rules if isinstance(rules, list) else [])]
     asked = ((setting, config.get(name)) for name, setting in KIND.items() if name not in SAID_APART)
-    said += [setting.said(value) for setting, value in asked if setting and value not in (None, False)]
+    said += [setting.describe(value) for setting, value in asked if setting and value not in (None, False)]
     return said + ([f"scale {config['scale']}"] if config.get("scale") is not None else [])
 
 

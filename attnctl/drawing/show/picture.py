@@ -58,7 +58,7 @@ def figure_of(traces: Sequence[Trace], view: View) -> Figure:
     plots = []
     for group in groups(traces):
         if len(group) > 1:
-            plots += [grid(group, name, view) for name in steps_of(group[0], view)]
+            plots += [grid(group, name, view) for name in steps_to_draw(group[0], view)]
         else:
             found = plots_of(group[0], view)
             if len(traces) > 1:
@@ -89,7 +89,7 @@ def groups(traces: Sequence[Trace]) -> list[list[Trace]]:
     return out
 
 
-def steps_of(trace: Trace, view: View) -> list[str]:
+def steps_to_draw(trace: Trace, view: View) -> list[str]:
     """The steps to draw. Raises AttnError for one that is not there."""
     if view.steps is not None:
         return list(trace.select(view.steps))
@@ -101,7 +101,7 @@ def steps_of(trace: Trace, view: View) -> list[str]:
 def plots_of(trace: Trace, view: View) -> list[Plot]:
     """A plot for each step of one trace."""
     heads = count_heads(trace, view.heads)
-    return [plot_of(load_sheet(trace, name), name, heads, view) for name in steps_of(trace, view)]
+    return [plot_of(load_sheet(trace, name), name, heads, view) for name in steps_to_draw(trace, view)]
 
 
 def plot_of(trace: Trace, name: str, heads: int, view: View) -> Plot:

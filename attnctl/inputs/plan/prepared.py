@@ -21,7 +21,7 @@ from attnctl.math.engine.back import needs_whole
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
 from attnctl.math.engine.execute import Outcome, carry_out, steps_needed
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
-from attnctl.math.kind import HEADS, chosen
+from attnctl.math.kind import HEADS, choices_of
 from attnctl.math.names import EMBEDDINGS, TABLE
 from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import Padding, PerBatch, Rule
@@ -149,7 +149,7 @@ def variant(
         batch=facts.batch is not None,
         axes=axes_of(named),
         layer=layer or LayerParts(),
-        **chosen(asked),
+        **choices_of(asked),
     )
 
 

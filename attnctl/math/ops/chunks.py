@@ -77,7 +77,7 @@ class InChunk(Input):
         return where(abs(table(self.of_key, places[-1]) - self.chunk) < 1, self.scores.at(*places), -inf)
 
 
-def stacked(parts: list[Array], before: int, out: Array | None) -> Array:
+def stack_parts(parts: list[Array], before: int, out: Array | None) -> Array:
     """The parts along an axis with so many behind it, or the first where one head has fewer."""
     return np.stack(parts, axis=max(0, parts[0].ndim - before), out=out)
 
@@ -89,7 +89,7 @@ class ChunkLogSumExp(ByChunk):
     words = "The keys are cut into chunks, and of each the logarithm is taken of what softmax divides by."
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
-        return stacked([LogSumExp().apply(s[..., part]) for part in self.parts(s.shape[-1])], 2, out)
+        return stack_parts([LogSumExp().apply(s[..., part]) for part in self.parts(s.shape[-1])], 2, out)
 
     def form(self, cell: Places, s: Input) -> Term:
         """max + log(Σ exp(s − max)) over the keys of the chunk that are seen."""
@@ -109,7 +109,7 @@ class ChunkOutputs(ByChunk):
 
     def apply(self, s: Array, v: Array, *, out: Array | None = None) -> Array:
         parts = [Softmax().apply(s[..., part]) @ v[..., part, :] for part in self.parts(s.shape[-1])]
-        return stacked(parts, 3, out)
+        return stack_parts(parts, 3, out)
 
     def form(self, cell: Places, s: Input, v: Input) -> Term:
         """Σ exp(s − max) v / Σ exp(s − max) over the keys of the chunk that are seen."""

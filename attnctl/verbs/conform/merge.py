@@ -280,10 +280,10 @@ class MergeForm:
         parts = dict(zip("oL", case.parts(), strict=True))
         sums, outputs = parts["L"] / case.unit, parts["o"]
         if self.is_stacked:
-            arrays = [laid(outputs, "cbhnd", self.axes(0, 0)), laid(sums, "cbhn", self.axes(0, 1))]
+            arrays = [lay_out(outputs, "cbhnd", self.axes(0, 0)), lay_out(sums, "cbhn", self.axes(0, 1))]
         else:
             arrays = [
-                laid(each[part], own, self.axes(part, place))
+                lay_out(each[part], own, self.axes(part, place))
                 for part in (0, 1)
                 for place, (each, own) in enumerate(zip((outputs, sums), OWN, strict=True))
             ]
@@ -291,7 +291,7 @@ class MergeForm:
         given: dict[str, Array] = dict(zip(self.names[1:], rest, strict=True))
         of_parts = (outputs[0], sums[0])
         for name, each, own, axes in zip(self.into, of_parts, OWN, self.answers, strict=False):
-            given[name] = np.full_like(laid(each, own, axes), np.nan)
+            given[name] = np.full_like(lay_out(each, own, axes), np.nan)
         wide = (*self.names[1::2], *self.into[1:])
         numbers, into = outputs[0].size, self.into
         return TargetCall(
@@ -306,7 +306,7 @@ class MergeForm:
     def read(self, answer: Answer, right: Merged) -> tuple[Array | None, ...]:
         """Results in our layout; None where the shape is another."""
         each = zip(answer.outputs, OWN, self.answers, right.values, strict=False)
-        return tuple(laid_back(x, own, axes, value.shape) for x, own, axes, value in each)
+        return tuple(lay_back(x, own, axes, value.shape) for x, own, axes, value in each)
 
 
 OWN = ("bhnd", "bhn")
@@ -334,7 +334,7 @@ def find_form(target: Target, name: str) -> MergeForm:
     return replace(form, layout=STACKED[0]) if form.is_stacked else form
 
 
-def laid(x: Array, own: str, axes: str) -> Array:
+def lay_out(x: Array, own: str, axes: str) -> Array:
     """Numbers over (part, batch, head, query, …) in other axes; the first of a batch where they lack it."""
     if "b" not in axes:
         x, own = x.take(0, axis=own.index("b")), own.replace("b", "")
@@ -342,7 +342,7 @@ def laid(x: Array, own: str, axes: str) -> Array:
     return x[..., None] if "1" in axes else x
 
 
-def laid_back(x: Array | None, own: str, axes: str, shape: tuple[int, ...]) -> Array | None:
+def lay_back(x: Array | None, own: str, axes: str, shape: tuple[int, ...]) -> Array | None:
     if x is None or x.ndim != len(axes):
         return None
     if "1" in axes:
@@ -439,7 +439,7 @@ def hold_type(
         if at == 0 and (refused or all(map(is_single, several))):
             yield FeatureResult(feature, dtype, SKIPPED, of=cases, reason=refused or SINGLE)
             return
-        yield judged(feature, dtype, several)
+        yield judge_feature(feature, dtype, several)
     words = "it changes what it is given"
     failure = Failure(changed[0].case, words, "inputs-changed", words) if changed else None
     status = FAILED if changed else PASSED
@@ -452,7 +452,7 @@ def is_single(tried: Tried) -> bool:
     return tried.case.dtype == "float64" and tried.ratio > 1 >= coarse.ratio
 
 
-def judged(feature: str, dtype: str, several: Sequence[Tried]) -> FeatureResult:
+def judge_feature(feature: str, dtype: str, several: Sequence[Tried]) -> FeatureResult:
     wrong = [each for each in several if each.ratio > 1]
     ratio = max(each.ratio for each in several)
     reason = "" if any(len(each.found) > 1 or each.answer.error for each in several) else "no log-sum-exp"

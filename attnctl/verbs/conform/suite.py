@@ -249,12 +249,12 @@ class Suite:
             if each.answer.error:
                 return False
             bare = self.run(each.case.without(option))
-            if bare.answer.error or not have_same_bits(told_of(bare), told_of(each)):
+            if bare.answer.error or not have_same_bits(wrong_arrays(bare), wrong_arrays(each)):
                 return False
         return True
 
 
-def told_of(result: CaseResult) -> tuple[Any, ...]:
+def wrong_arrays(result: CaseResult) -> tuple[Any, ...]:
     """The arrays that are wrong, of which one may follow from an option."""
     forward = result.judgement.output == HEAD_OUTPUTS
     return result.answer.outputs[:1] if forward else result.answer.gradients

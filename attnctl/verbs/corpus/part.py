@@ -203,11 +203,11 @@ def part_from(data: Mapping[str, Any]) -> CorpusPart:
         read_count(data["sentences"]),
         read_count(data["tokens"]),
         layers,
-        {str(each["reason"]): skipped_from(each) for each in data.get("skipped", ())},
+        {str(each["reason"]): read_skipped(each) for each in data.get("skipped", ())},
     )
 
 
-def skipped_from(data: Mapping[str, Any]) -> SkippedLines:
+def read_skipped(data: Mapping[str, Any]) -> SkippedLines:
     found = SkippedLines(read_count(data["count"]), list(map(read_count, data["lines"])))
     if not found.count or len(found.first) != min(found.count, EXAMPLES):
         raise ValueError
