@@ -202,14 +202,14 @@ def find_other_places(case: WrongStep) -> str:
 
 
 def nearest(found: Array, right: Array) -> list[int] | None:
-    """For each row of one array the row of the other that is the same; None where one has none."""
+    """For each row of one array the row of the other that is the same, its own if that is; or None."""
     if not np.isfinite(right).all():
         return None
     places = []
-    for row in found:
-        gaps = np.square(right - row).sum(axis=1)
-        best = int(gaps.argmin())
-        if gaps[best] > SAME**2 * np.square(row).sum():
+    for here, row in enumerate(found):
+        gaps, most = np.square(right - row).sum(axis=1), SAME**2 * np.square(row).sum()
+        best = here if gaps[here] <= most else int(gaps.argmin())
+        if gaps[best] > most:
             return None
         places.append(best)
     return places
