@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from operator import itemgetter
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.claims import unknown_names
 from attnctl.verbs.conform.conventions import TYPES
 from attnctl.verbs.conform.diagnosis import describe_rounding
-from attnctl.verbs.conform.extra_outputs import LSE, LSE2
+from attnctl.verbs.conform.extra_outputs import LSE, LSE2, MIXED
 from attnctl.verbs.conform.features import INPUTS_KEPT
 from attnctl.verbs.conform.invoke import widen
 from attnctl.verbs.conform.judge import ULPS, scatter_of
@@ -175,12 +176,7 @@ WHAT = ("the output", "the log-sum-exp")
 SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
     ("logsumexp-base-2", "the log-sum-exp is in base 2", "multiply it by ln 2", lambda p: whole(p) / LN2),
     *(
-        (
-            "lse-mixed-bases",
-            "the maximum and the logarithm in the log-sum-exp are in different bases",
-            "take both in one base",
-            lambda p, unit=unit: p.max(axis=0) + (whole(p) - p.max(axis=0)) * unit,
-        )
+        (*MIXED, lambda p, unit=unit: p.max(axis=0) + (whole(p) - p.max(axis=0)) * unit)
         for unit in (LN2, 1 / LN2)
     ),
     ("lse-maximum-alone", "it is the larger of the two", "add ln Σ exp(L − max)", lambda p: p.max(axis=0)),
@@ -190,8 +186,7 @@ SUM_ALONE: tuple[tuple[str, str, str, Callable[[Array], Array]], ...] = (
         "add it: max + ln Σ exp(L − max)",
         lambda p: whole(p) - p.max(axis=0),
     ),
-    ("lse-not-merged", "it is that of one part", "merge it, too", lambda p: p[0]),
-    ("lse-not-merged", "it is that of one part", "merge it, too", lambda p: p[1]),
+    *(("lse-not-merged", "it is that of one part", "merge it, too", itemgetter(part)) for part in (0, 1)),
     (
         "lse-not-merged",
         "they are added up",
