@@ -73,6 +73,7 @@ def test_what_a_word_names(folder, tmp_path, word, kind):
 
 # ruff: noqa: E501  (a row a line)
 REFUSED = [
+    (["run", "-c", "d.json"], "d.json: a dump, not a config; attnctl show, explain and check read it"),
     (["run", "my.yaml", "-c", "my.yaml"], "my.yaml: a config beside -c my.yaml; give one of them"),
     (["run", "d.json", "-c", "my.yaml"], "d.json: a dump says itself what was run; leave out -c and --file"),
     (["run", "none.yaml"], "none.yaml: no such file; `attnctl config init -o none.yaml` writes one"),

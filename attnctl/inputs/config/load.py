@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from attnctl.base import files
 from attnctl.base.errors import AttnError
+from attnctl.base.trace import SCHEMA
 from attnctl.base.values import MAX_PROBLEMS, BadValueError, Path, json_path
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.examples import EXAMPLE, example, names
@@ -57,6 +58,8 @@ def settings_of_text(text: str, name: str, base: pathlib.Path) -> Settings:
     from attnctl.inputs.config.schema import settings_of
 
     data, problems = yaml.read(text, name)
+    if isinstance(data, dict) and data.get("schema") == SCHEMA:
+        raise AttnError(f"{name}: a dump, not a config; attnctl show, explain and check read it")
     try:
         settings = settings_of(data, "" if base == pathlib.Path() else str(base))
     except BadValueError as bad:
