@@ -56,7 +56,7 @@ TOKENIZER = Form(
         Setting(
             "lowercase",
             SWITCH,
-            "Whether the sentence is put in lower case first.",
+            "Put the sentence in lower case first.",
             flag=Flag("--lowercase", SENTENCE),
         ),
     ],
@@ -194,7 +194,7 @@ FIELDS: dict[str, Setting] = {
         Setting(
             "seed",
             SEED,
-            "What everything drawn is drawn from.",
+            "The seed that embeddings and weights are drawn from.",
             flag=Flag("--seed", SENTENCE, more="Left out, 0."),
         ),
         Setting(
@@ -252,7 +252,7 @@ FIELDS: dict[str, Setting] = {
         Setting(
             "renormalize",
             SWITCH,
-            "Whether edited rows of attention_weights are made to sum to 1 again.",
+            "Make edited rows of attention_weights sum to 1 again.",
             False,
             Flag("--renormalize", EDIT),
         ),
