@@ -68,7 +68,7 @@ def test_a_page_opens_as_it_is_asked_to(dumps):
     args = ("--log", "--without-first", "--head", "1", "--precision", "3")
     assert dumps("show", "a.json", *args, "-o", "x.html") == (0, "", "")
     data = json.loads(re.search('id="attnctl-report">([^<]*)<', Path("x.html").read_text())[1])
-    assert data["look"] == {"log": True, "first": True, "heads": [1], "precision": 3}
+    assert data["look"] == {"log": True, "first": True, "heads": [1], "precision": 3, "cell": None}
 
 
 @pytest.mark.parametrize(
