@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnctl.evidence.record import Record, Strictness
-from attnctl.evidence.rounding import FACTOR, LARGE, Known, free, typical
+from attnctl.evidence.rounding import FACTOR, Known, free, typical
 from attnctl.math import Array
 
 Index = tuple[int, ...]
 
-CLOSE, FAR = 0.2, 100.0
+CLOSE, FAR = 0.4, 100.0
 """How many times its scatter a step is off when a few runs are enough to say that it is right, or wrong."""
 
 SAME = 1e-12
@@ -65,7 +65,7 @@ def judge_step(record: Record, name: str, expected: Known, rows: int | None = No
     roughly = judged_by(record, name, expected, expected.rough_scatter, most)
     certain = roughly.beyond > FAR or (roughly.beyond < CLOSE and not roughly.wrong.any())
     told = roughly
-    if not certain and expected.value.size >= LARGE:
+    if not certain and expected.scatter is not expected.rough_scatter:
         told = judged_by(record, name, expected, expected.scatter, most)
     if told.wrong.any() and told.beyond <= most:  # a few stand out where all together are right
         return judged_by(record, name, expected, expected.own_scatter, most)

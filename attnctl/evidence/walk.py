@@ -191,7 +191,7 @@ class Walker:
             and not isinstance(step.op, Unstated)
             and all(self.input(name, values) for name in step.inputs)
         ):
-            return Later(lambda: self.expected_in(self.record, step, values))
+            return Later(lambda: self.expected_in(self.record, step, values).with_runs_kept())
         known = self.expect(step, values)
         return known and known.with_runs_kept()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -187,38 +187,47 @@ class Diagnosis:
         """Search a wrong step: where that was done, what explains it, and what else does.
 
         Few rows tell most mistakes. What is found there and is not what all rows show, more rows tell
-        apart. Where nothing is found, the mistake may mix up queries, or there are two.
+        apart. Where nothing is found, the mistake may mix up queries, or have a number in it, or there
+        are two.
         """
         begun: list[tuple[Search, CheckedPart]] = []
-        across = False
         for sample in samples(self.record, self.walk, first):
-            begun.append((self.begin(sample, first), sample))
-            found = begun[-1][0].fits()
+            search = self.begin(sample, first)
+            begun.append((search, sample))
+            found = search.fits_of(fitted=False)
+            if sample.words and not found and len(begun) == 1 and (fit := self.screen(first, one_head_of)):
+                return search, fit, []
+            if not search.explain_exactly(found):
+                found = search.fits_of(found, fitted=True)
             if verified := self.verify_best(first, found, sample):
-                return begun[-1][0], verified[0], verified[1:]
-            across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
-            if across or not found:
+                return search, verified[0], verified[1:]
+            if any(mistake.across for fit in found for mistake, _ in fit.mistakes):
+                fit = self.screen(first, whole_sample)
+                return search, fit, []
+            if not found:
                 break
         search, sample = begun[0]
-        verified = []
-        if sample.words:
-            every = whole_sample if across else one_head_of
-            wide = every(self.record, self.walk, first)
-            verified = self.verify_best(first, self.begin(wide, first).fits(across=True), wide)
-        if not verified and self.pairs:
-            verified = self.verify_best(first, search.pairs(), sample)
+        verified = self.verify_best(first, search.pairs(), sample) if self.pairs else []
         return search, next(iter(verified), None), verified[1:]
+
+    def screen(self, first: str, sample: Callable[[Record, Walk, str], CheckedPart]) -> Fit | None:
+        """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
+        part = sample(self.record, self.walk, first)
+        for fit in self.begin(part, first, plainly=True).screen():
+            if verified := self.verify(first, fit, part):
+                return verified
+        return None
 
     def verify_best(self, first: str, fits: list[Fit], sample: CheckedPart) -> list[Fit]:
         """Those of the best fits in a part that explain all of it."""
         fit, also = best(fits)
         return [wide for each in (fit, *also) if each and (wide := self.verify(first, each, sample))]
 
-    def begin(self, sample: CheckedPart, first: str) -> Search:
+    def begin(self, sample: CheckedPart, first: str, *, plainly: bool = False) -> Search:
         """A search half as patient after each step that nothing explained: numbers may just be noise."""
         named = [name for _, name in self.done]
         patience = 0.5 ** named.count("")
-        return Search.begin(sample, first, named, patience=patience)
+        return Search.begin(sample, first, named, patience=patience, plainly=plainly)
 
     def verify(self, first: str, fit: Fit, sample: CheckedPart) -> Fit | None:
         """Walk all of a record with a fit found in a part; None where all shows something else."""
@@ -228,7 +237,8 @@ class Diagnosis:
         )
         try:
             whole = Walker(self.record).walk(derivation, self.walk)
-            if sample.words and not set(whole.wrong) <= explained:
+            walked = not sample.words and fit.walk.steps
+            if not walked and not set(whole.wrong) <= explained:
                 loosely = Walker(self.record, lenient=True).walk(derivation, self.walk)
                 if not set(loosely.wrong) <= explained:
                     return None

@@ -13,10 +13,10 @@ from math import inf
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.evidence.judge import differing
+from attnctl.evidence.judge import differing, spread
 from attnctl.evidence.precision import FLOAT32, FLOAT64
 from attnctl.evidence.record import Record
-from attnctl.evidence.rounding import free
+from attnctl.evidence.rounding import exactly, free
 from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
@@ -40,6 +40,9 @@ EXPLAINED = 0.25
 
 Of two mistakes at once, which can be chosen in many ways, a quarter of it is asked.
 """
+
+SLIGHT = 1e-3
+"""The part of their spread up to which numbers may be off by rounding."""
 
 AS_GOOD = 1.5
 """Of two mistakes one explains as much as the other if it leaves at most so many times what that leaves."""
@@ -107,8 +110,13 @@ class Search:
         first: str,
         named: Collection[str] = (),
         patience: float = 1.0,
+        *,
+        plainly: bool = False,
     ) -> Search:
-        """A search that overlooks rows that see nothing, unless it is only they that are wrong."""
+        """A search that overlooks rows that see nothing, unless it is only they that are wrong.
+
+        With `plainly` nothing is drawn of how programs round: what is off by little counts as right.
+        """
         record, walk, begin = sample.record, sample.walk, sample.part.begin
         walker = Walker(record, lenient=True)
         loosely = walker.walk_leniently(walk)
@@ -116,29 +124,49 @@ class Search:
             walker, loosely = Walker(record), walk
         expected = walker.expect(walk.derivation[first], loosely.values)
         assert expected is not None  # or the step could not be wrong
-        differs = differing(record, first, expected)[1] & ~record.blank(first)
         found = record.value(first)
+        if plainly:
+            expected = exactly(expected.value)
+            differs = off_by_much(found, expected.value)
+        else:
+            differs = differing(record, first, expected)[1] & ~record.blank(first)
         case = WrongStep(walk.derivation, record, first, found, expected, differs, loosely, begin)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(record, walker, loosely, case, earlier, sample.words, patience)
 
-    def fits(self, *, across: bool = False) -> list[Fit]:
-        """Known mistakes that reproduce the step, best first; with `across` those that mix up queries."""
-        found: dict[str, Fit] = {}
-        for fitted, most in ((False, inf), (True, MOST_FITTED * self.patience)):
-            self.case.effort.allow(most)
-            for mistake, plant in self.plants(
-                self.case, [each for each in CATALOGUE if each.fitted is fitted and each.across >= across]
-            ):
-                value = self.case.value(plant.derivation, anyway=True)
-                fit = self.held(plant, ((mistake, plant.detail),), value)
-                if fit and (mistake.name not in found or better(fit, found[mistake.name])):
-                    found[mistake.name] = fit
-                if value is not None and self.may_be_half(value):
-                    self.halves.append(Half(mistake, plant, self.case.misfit(value)))
-            if any(self.exactly(fit) for fit in found.values()):
-                break
+    def fits(self) -> list[Fit]:
+        """Known mistakes that reproduce the step, best first; fitted ones where no other does exactly."""
+        plain = self.fits_of(fitted=False)
+        return plain if self.explain_exactly(plain) else self.fits_of(plain, fitted=True)
+
+    def explain_exactly(self, fits: Iterable[Fit]) -> bool:
+        return any(map(self.exactly, fits))
+
+    def fits_of(self, others: Sequence[Fit] = (), *, fitted: bool) -> list[Fit]:
+        """Those of which a number is fitted, or not, that reproduce the step, and others, best first."""
+        found = {fit.mistakes[0][0].name: fit for fit in others}
+        self.case.effort.allow(MOST_FITTED * self.patience if fitted else inf)
+        for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.fitted is fitted]):
+            value = self.case.value(plant.derivation, anyway=True)
+            fit = self.held(plant, ((mistake, plant.detail),), value)
+            if fit and (mistake.name not in found or better(fit, found[mistake.name])):
+                found[mistake.name] = fit
+            if value is not None and self.may_be_half(value):
+                self.halves.append(Half(mistake, plant, self.case.misfit(value)))
         return rank_fits(list(found.values()), self.floor)
+
+    def screen(self) -> list[Fit]:
+        """Mistakes that mix up queries and come near by plain arithmetic, best first, yet to be walked."""
+        self.case.effort.allow(MOST_FITTED * self.patience)
+        found = []
+        for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.across]):
+            value = self.case.value(plant.derivation, anyway=True)
+            if value is not None and self.near(value, EXPLAINED):
+                planted = Walk(plant.derivation, {}, {})
+                found.append(
+                    Fit(((mistake, plant.detail),), planted, certain=True, misfit=self.case.misfit(value))
+                )
+        return sorted(found, key=lambda fit: fit.misfit)
 
     def exactly(self, fit: Fit) -> bool:
         """True for a fit that leaves so little that no fitted number could leave less."""
@@ -235,6 +263,14 @@ class Search:
         if np.isnan(found[self.case.differs]).mean() > NEAR:
             return bool(left.mean() <= NEAR)
         return left.mean() <= NEAR and self.case.misfit(value) <= part * self.case.misfit(right)
+
+
+def off_by_much(found: Array, right: Array) -> Array:
+    """Which numbers are off by more than any rounding, as a part of how far the right ones vary."""
+    told = np.isfinite(right)
+    gap = np.where(found == right, 0.0, np.abs(found - right))
+    much: Array = ~(gap <= SLIGHT * spread(right[told]))
+    return much & ~np.isnan(right)
 
 
 def better(fit: Fit, other: Fit) -> bool:
