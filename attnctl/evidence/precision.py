@@ -52,7 +52,7 @@ def coarser(a: Precision, b: Precision) -> Precision:
 
 
 def round_to(array: Array, precision: Precision) -> Array:
-    if array.dtype == np.float64 and is_normal(array, precision):
+    if array.dtype == np.float64 and precision.bits < FLOAT64.bits and is_normal(array, precision):
         return round_bits(array, precision.bits)
     significand, exponent = np.frexp(array)
     least = int(np.log2(precision.smallest)) + 1  # below it, digits are lost one by one

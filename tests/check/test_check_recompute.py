@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, round_to
 from attnctl.evidence.recompute import related_errors, same_errors
 
 RIGHT = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -37,3 +38,17 @@ def test_errors_are_those_of_a_simulation(size, found, same):
 )
 def test_errors_are_related_to_those_of_a_simulation(found, related):
     assert related_errors(RIGHT + found, RIGHT, RIGHT + OFF) is related
+
+
+@pytest.mark.parametrize("precision", [BFLOAT16, FLOAT16, FLOAT32, FLOAT64], ids=lambda each: each.name)
+@pytest.mark.parametrize("size", [1.0, 1e-6, 1e4, 1e-40], ids=str)
+def test_numbers_are_rounded_to_the_nearest_of_a_type(precision, size):
+    """Beside NumPy's own casts; bfloat16 is the upper half of float32, ties to even."""
+    x = np.append(size * np.random.RandomState(0).standard_normal(999), [0.0, 1 + 2.0**-9, 1 + 3 * 2.0**-9])
+    if precision is BFLOAT16:
+        bits = x.astype(np.float32).view(np.uint32)
+        right = ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+        x = x.astype(np.float32).astype(np.float64)
+    else:
+        right = x.astype(precision.name)
+    np.testing.assert_array_equal(round_to(x, precision), right.astype(np.float64))
