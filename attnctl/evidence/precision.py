@@ -122,7 +122,7 @@ def of_run(leaves: Iterable[Array], steps: Iterable[Array]) -> Precision:
     given = [each for each in leaves if each.dtype.kind == "f"]
     derived = [each for each in steps if each.dtype.kind == "f"]
     for precision in COARSE_FIRST:
-        if not given or not all(on_grid(each, precision.bits) for each in given):
+        if not all(on_grid(each, precision.bits) for each in given):
             continue
         if any(evident(each, precision) for each in given):
             return precision

@@ -11,7 +11,7 @@ from attnctl.evidence.precision import FLOAT32, Precision, evident, on_grid
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.record import Record
 from attnctl.evidence.results import apply_op
-from attnctl.evidence.rounding import Factors
+from attnctl.evidence.rounding import MULTIPLIED, Factors
 from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
@@ -48,7 +48,7 @@ TF32_UNIT = 2.0**-10
 def recompute(
     record: Record,
     steps: Iterable[Step],
-    before: Callable[[Step], Rounding],
+    before: Callable[[Step, int], Rounding],
     after: Callable[[Step], Rounding],
 ) -> Array | None:
     """The last of these steps, inputs and results rounded on the way; None where it cannot be told."""
@@ -59,7 +59,9 @@ def recompute(
             return None
         inputs = [values[name] if name in values else record.value(name) for name in step.inputs]
         result = after(step)(
-            apply_op(step.op, *(x if x.dtype == bool else before(step)(x) for x in inputs))
+            apply_op(
+                step.op, *(x if x.dtype == bool else before(step, at)(x) for at, x in enumerate(inputs))
+            )
         )
         values[step.name] = result
     return result
@@ -125,9 +127,10 @@ def with_products(record: Record, walk: Walk) -> Record:
     return record
 
 
-def in_products(short: Rounding) -> Callable[[Step], Rounding]:
-    """Rounds the factors of products of matrices, and nothing else."""
-    return lambda step: short if isinstance(step.op, (MatMul, MatMulT, Project)) else keep_digits
+def in_products(short: Rounding) -> Callable[[Step, int], Rounding]:
+    """Rounds the two factors of products of matrices, and nothing else: no bias that is added."""
+    products = (MatMul, MatMulT, Project)
+    return lambda step, at: short if isinstance(step.op, products) and at < MULTIPLIED else keep_digits
 
 
 def keep_digits(x: Array) -> Array:

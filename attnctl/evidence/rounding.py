@@ -71,6 +71,9 @@ LITTLE = 0.05
 ULPS = 4
 """Units that any number may be off, where no run shows an error."""
 
+MULTIPLIED = 2
+"""Inputs of a product of matrices that are its factors; a bias that is added may follow."""
+
 NOISE: Array = np.random.RandomState(0).uniform(-1.0, 1.0, 65537)
 """What results are rounded by; as many as a prime, so that no matrix repeats it row by row."""
 
@@ -253,7 +256,7 @@ def carry_rounding(
     values = [each.value for each in inputs]
     with np.errstate(all="ignore"):
         if product and factors.short is not None:
-            values = [factors.short(value) for value in values]
+            values = [*map(factors.short, values[:MULTIPLIED]), *values[MULTIPLIED:]]
         value = apply_op(op, *values)
     # What is small is kept: every step that reads it runs it again.
     return Known(value, cache(run) if value.size < LARGE else run, numbers)

@@ -46,7 +46,7 @@ def simulate_precision(
     def short(step: Step) -> Rounding:
         return (lambda x: nearest(x, precision)) if step.name in names else keep_digits
 
-    return recompute(case.record, steps, short, short)
+    return recompute(case.record, steps, lambda step, _: short(step), short)
 
 
 def too_far(case: WrongStep, value: Array | None) -> bool:

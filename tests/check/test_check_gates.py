@@ -139,3 +139,10 @@ def test_what_is_off_a_little_is_not_low_precision(change):
         assert report.agrees is False
         assert report.mistake != "low-precision"
         assert report.notes == ()
+
+
+def test_a_bias_is_no_factor_of_a_product_in_tf32():
+    given, b = programs.inputs("float32", 64), np.linspace(-1, 1, 64, dtype=np.float32)
+    x, w = given["X"] * np.float32(0.01), given["W_Q"]
+    q = programs.split(programs.tf32(x, w) + b)
+    assert attnctl.check(foreign({"X": x, "W_Q": w, "b_Q": b, "Q": q}), MEANT).agrees

@@ -167,6 +167,9 @@ def test_toy_inputs_are_judged_by_what_followed():
     halves = (toy @ toy.T / np.sqrt(3)).astype(np.float16).astype(float)
     assert of_run([toy], [halves]) is FLOAT16
     assert of_run([toy], [halves, toy / 3]) is FLOAT64
+    assert of_run([], [halves]) is FLOAT16
+    assert of_run([], [halves, toy / 3]) is FLOAT64
+    assert of_run([], []) is FLOAT64
 
 
 @given(st.lists(st.floats(-(2.0**99), 2.0**99, width=32), min_size=1, max_size=20))

@@ -149,7 +149,7 @@ def is_wrong_in(part: RecordPart, name: str) -> bool:
         return False
     steps, found = stretch(part.derivation, part.record, name), part.record.value(name)
     try:
-        value = recompute(part.record, steps, lambda _: keep_digits, lambda _: keep_digits)
+        value = recompute(part.record, steps, lambda *_: keep_digits, lambda _: keep_digits)
         if value is None or value.shape != found.shape:
             return False
         told = np.isfinite(found) & np.isfinite(value)
