@@ -136,7 +136,7 @@ class WrongStep:
     def through(self, name: str, read: str, new: Step) -> Derivation:
         """The derivation in which a step reads a new one instead of what it read."""
         inputs = tuple(new.name if each == read else each for each in self.derivation[name].inputs)
-        return self.beside(name, new, with_op(self.derivation[name], self.derivation[name].op, inputs))
+        return self.beside(name, [new], with_op(self.derivation[name], self.derivation[name].op, inputs))
 
     def reading(self, name: str, read: str, op: Op) -> Derivation:
         """The derivation in which a step reads what an op makes of its input."""
@@ -147,7 +147,7 @@ class WrongStep:
         """The derivation with another op on what a step was, which reads more steps too if given."""
         step = self.derivation[name]
         bare = replace(step, name=self.fresh(f"{name} at first"))
-        return self.beside(name, bare, with_op(step, op, (bare.name, *more)))
+        return self.beside(name, [bare], with_op(step, op, (bare.name, *more)))
 
     def fresh(self, name: str) -> str:
         """A name that no step has yet: two mistakes may both need a new step at one place."""
@@ -155,11 +155,11 @@ class WrongStep:
             name += "′"
         return name
 
-    def beside(self, name: str, new: Step, step: Step) -> Derivation:
-        """The derivation with a new step before another one, which becomes this one."""
+    def beside(self, name: str, new: Sequence[Step], step: Step) -> Derivation:
+        """The derivation with new steps before another one, which becomes this one."""
         steps: list[Step] = []
         for each in self.derivation:
-            steps += [new, step] if each.name == name else [each]
+            steps += [*new, step] if each.name == name else [each]
         return Derivation(tuple(steps))
 
 

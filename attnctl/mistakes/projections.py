@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import product
 
 from attnctl.math import Array
@@ -62,8 +63,10 @@ def list_names(names: Iterable[str]) -> str:
 def plant_swaps(case: WrongStep) -> Iterator[Plant]:
     """K Qᵀ for Q Kᵀ; or each projected with the other's matrix."""
     scores = case.op("scores")
-    if isinstance(scores, MatMulT) and case.size("query") == case.size("key"):
-        yield Plant(case.put("scores", wrong.Arranged(scores, after=wrong.transpose)))
+    read = case.derivation["scores"].inputs if isinstance(scores, MatMulT) else ()
+    square = case.size("query") == case.size("key")
+    if read and square and all(name in case.derivation for name in read):
+        yield Plant(exchange_queries(case))
     if {"Q", "K"} <= set(projections(case)) and case.size("head") == case.size("kv_head"):
         q, k = case.derivation["Q"], case.derivation["K"]
         biased = len(q.inputs) + len(k.inputs) > 4
@@ -73,6 +76,21 @@ def plant_swaps(case: WrongStep) -> Iterator[Plant]:
                 "K": (k.inputs[0], *q.inputs[1:last], *k.inputs[last:]),
             }
             yield Plant(case.put_all({"Q": q.op, "K": k.op}, crossed))
+
+
+def exchange_queries(case: WrongStep) -> Derivation:
+    """K Qᵀ: keys in the place of queries, of which there may be some rows, and queries in theirs."""
+    queries, keys = case.derivation["scores"].inputs
+    q, k = (case.derivation[case.source(name)] for name in (queries, keys))
+    roles = (("K as queries", k.name, q.axes), ("Q as keys", q.name, k.axes))
+    new = [Step(case.fresh(name), Copy(), (read,), axes, "", "") for name, read, axes in roles]
+    first = new[0].name
+    if queries != q.name:
+        some = case.derivation[queries]
+        new.append(replace(some, name=case.fresh("some rows of K as queries"), inputs=(first,)))
+        first = new[-1].name
+    scores = case.derivation["scores"]
+    return case.beside("scores", new, replace(scores, inputs=(first, new[1].name)))
 
 
 def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
@@ -268,7 +286,6 @@ PROJECTIONS = (
         "take Q @ K.T: queries are rows, keys are columns",
         plant_swaps,
         subject="projection",
-        across=True,
         why="K Qᵀ has the same shape as Q Kᵀ in self-attention.",
         example="scores = K @ Q.swapaxes(-1, -2)",
     ),
