@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnctl.evidence.judge import Gap, blur_of, gap_of, judge_step, root_mean_square, vanishes
+from attnctl.evidence.judge import (
+    Gap,
+    blur_of,
+    gap_of,
+    judge_step,
+    root_mean_square,
+    vanishes,
+    wrong_rows,
+)
 from attnctl.evidence.precision import Precision
 from attnctl.evidence.record import Record, Strictness, with_shapes
 from attnctl.evidence.rounding import FACTOR, LEAST_RUNS, Known, typical
@@ -186,6 +194,7 @@ class StepInBlocks:
             nan=sum(part.gap.nan for part in parts),
             of=self.found.size,
             filled=self.found.size,
+            rows=join_rows(parts),
         )
         if not any(part.compared for part in parts):
             return gap, np.inf
@@ -289,7 +298,8 @@ class StepInBlocks:
     def summarize(rows: slice, gap: Array, beyond: float, wrong: Array) -> BlockFindings:
         """The findings of a block of which these numbers are wrong; the cell alone of its largest gap."""
         at = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), gap.shape))
-        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, int(wrong.sum()), 0, gap.size, gap.size)
+        count = int(wrong.sum())
+        shown = Gap(float(gap[at]), 0.0, at, 0.0, 0.0, count, 0, gap.size, gap.size, wrong_rows(wrong))
         return BlockFindings(rows, shown, beyond, judged=False)
 
     def judge(self, rows: slice, total: int | None = None) -> BlockFindings:
@@ -299,6 +309,13 @@ class StepInBlocks:
         judgement = judge_step(record, self.name, expected, total)
         gap = gap_of(judgement, record.value(self.name), expected.value, None)
         return BlockFindings(rows, gap, judgement.beyond, compared=bool(np.isfinite(judgement.blurred)))
+
+
+def join_rows(parts: Sequence[BlockFindings]) -> tuple[int, int] | None:
+    """The first and the last query in which any number of these blocks differs."""
+    spans = [(part.rows.start, part.gap.rows) for part in parts if part.gap.rows]
+    first, last = ([start + rows[at] for start, rows in spans] for at in (0, 1))
+    return (min(first), max(last)) if spans else None
 
 
 def surely_wrong(found: Array, expected: Array, lost: Array, precision: Precision) -> bool:

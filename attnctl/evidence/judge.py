@@ -39,6 +39,8 @@ class Gap:
     of: int
     filled: int
     """How many are filled in at all."""
+    rows: tuple[int, int] | None = None
+    """The first and the last row of a matrix in which any differ."""
 
 
 @dataclass(frozen=True)
@@ -162,4 +164,13 @@ def gap_of(judgement: Judged, found: Array, expected: Array, blank: Array | None
         int((wrong & nan).sum()),
         gap.size,
         gap.size if blank is None else int((~blank).sum()),
+        wrong_rows(wrong),
     )
+
+
+def wrong_rows(wrong: Array) -> tuple[int, int] | None:
+    """The first and the last row of a matrix (..., row, column) in which any number is wrong."""
+    if wrong.ndim < 2 or not wrong.any():
+        return None
+    rows = np.flatnonzero(wrong.any(axis=(*range(wrong.ndim - 2), -1)))
+    return int(rows[0]), int(rows[-1])

@@ -7,6 +7,7 @@ import planted as own
 import pytest
 from check_foreign import foreign, meant
 
+import attnctl
 from attnctl.evidence.precision import FLOAT64
 from attnctl.evidence.record import Record, with_precisions
 from attnctl.evidence.walk import Verdict, Walker
@@ -164,3 +165,19 @@ def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
     few = replace(walk.steps["attention_weights"], gap=alone)
     fewer = replace(walk, steps={**walk.steps, "attention_weights": few})
     assert next(samples(record, fewer, "attention_weights")).words == "the first 3 queries"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "places"),
+    [(slice(5, None), "query 5 to 11"), (slice(2, 9, 6), "query 2 to 8"), (7, "query 7")],
+)
+def test_a_part_tells_where_all_of_a_step_is_wrong(monkeypatch, wrong, places):
+    for name, value in (("MANY", 10), ("FEW", 10), ("LEAST_ROWS", 3)):
+        monkeypatch.setattr(f"attnctl.verbs.check.sample.{name}", value)
+    arrays = own.attend(own.PLAIN.but(n=N))
+    arrays["attention_weights"][:, wrong] += np.random.RandomState(0).rand(N)
+    given = {name: x for name, x in arrays.items() if name in (*own.INPUTS, "attention_weights")}
+    report = attnctl.check(foreign(given), meant(own.PLAIN.but(n=N)))
+    hint = report.findings[0].hint
+    assert f"at {places}" in hint, hint
+    assert "This is said of queries" in hint or "This is said of the first" in hint

@@ -285,9 +285,17 @@ def locate_alone(case: WrongStep) -> str:
     alone = [
         f"{axis} {begin_of(case, axis) + places[0, at]}"
         for at, axis in enumerate(axes)
-        if case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all()
+        if case.differs.shape[at] > 1 and (places[:, at] == places[0, at]).all() and not goes_on(case, axis)
     ]
     return f"All of them are at {', '.join(alone)}." if alone else ""
+
+
+def goes_on(case: WrongStep, axis: str) -> bool:
+    """True where other queries than those of the part that is searched are wrong as well."""
+    if axis != "query" or case.wrong_rows is None:
+        return False
+    first, last = case.wrong_rows
+    return first < case.begin or last >= case.begin + case.found.shape[-2]
 
 
 def locate_band(case: WrongStep) -> str:
@@ -338,11 +346,21 @@ def locate_some(case: WrongStep) -> str:
     for at, axis in enumerate(axes):
         others = tuple(other for other in range(len(axes)) if other != at)
         has = np.flatnonzero(case.differs.any(axis=others))
+        if goes_on(case, axis):
+            said += [f"{axis} {places}"] if (places := list_wrong_rows(case)) else []
+            continue
         able = np.count_nonzero(telling_numbers(case).any(axis=others))
         whole = len(has) <= MOST_LISTED or (np.diff(has) == 1).all()
         if 0 < len(has) < able and (whole or len(has) <= able / 2):  # a few of most of them say little
             said.append(f"{axis} {list_places(begin_of(case, axis) + has)}")
     return f"They are at {', '.join(said)} only." if said else ""
+
+
+def list_wrong_rows(case: WrongStep) -> str:
+    """512 to 1023, of all queries; nothing where they begin and end with those that are wrong."""
+    first, last = case.wrong_rows or (0, 0)
+    queries = case.size("query") or 0
+    return list_places(np.arange(first, last + 1)) if last + 1 - first < queries else ""
 
 
 def list_places(places: Array) -> str:

@@ -105,6 +105,8 @@ class CheckedPart:
     walk: Walk
     words: str = ""
     """Which part it is; nothing where it is all there is."""
+    wrong_rows: tuple[int, int] | None = None
+    """The first and the last wrong query of all, where this is a part."""
 
     @property
     def record(self) -> Record:
@@ -160,7 +162,11 @@ def walk_part(part: RecordPart, walk: Walk, first: str, words: str) -> CheckedPa
         found = walker.walk(part.derivation, alone)
     except AttnError:  # steps of which this part does not tell
         return None
-    return CheckedPart(part, found, words) if set(found.wrong) <= set(walk.wrong) else None
+    return (
+        CheckedPart(part, found, words, walk.gap(first).rows)
+        if set(found.wrong) <= set(walk.wrong)
+        else None
+    )
 
 
 # --- parts ---

@@ -130,7 +130,8 @@ class Search:
             differs = off_by_much(found, expected.value)
         else:
             differs = differing(record, first, expected)[1] & ~record.blank(first)
-        case = WrongStep(walk.derivation, record, first, found, expected, differs, loosely, begin)
+        rows = sample.wrong_rows
+        case = WrongStep(walk.derivation, record, first, found, expected, differs, loosely, begin, rows)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(record, walker, loosely, case, earlier, sample.words, patience)
 
