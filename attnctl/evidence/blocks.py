@@ -238,9 +238,9 @@ class StepInBlocks:
         record, move, cuts = self.record_of(rows), begin_at(rows.start), cuts_to(rows)
         values = {name: cut(known.value, axes, cuts) for name, (axes, known) in self.outside.items()}
         for step in self.steps:
-            inputs = (values[name] if name in values else record.value(name) for name in step.inputs)
+            inputs = (values[name] if name in values else plain(record.trace[name]) for name in step.inputs)
             values[step.name] = change_step(step, move).op.apply(*inputs)
-        return record.value(self.name), values[self.name]
+        return plain(record.trace[self.name]), values[self.name]
 
     def part(self, rows: slice, sample: RowSample) -> BlockFindings:
         """Judge a block, only as closely as it needs."""
@@ -353,6 +353,10 @@ def per_query(axes: Sequence[str]) -> bool:
 
 def change_step(step: Step, change: Callable[[Op], Op]) -> Step:
     return replace(step, op=change_ops(step.op, change))
+
+
+def plain(array: Array) -> Array:
+    return array if array.dtype == bool else array.astype(np.float64, copy=False)
 
 
 def cuts_to(rows: slice) -> dict[str, slice]:

@@ -12,9 +12,11 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.ops import Op, Project
 
-MOST_KEPT = 2**22
-"""Numbers that are kept: 32 MiB."""
+MOST_KEPT = 2**21
+"""Numbers that are kept: 16 MiB."""
 
+LARGEST_KEPT = 2**19
+"""Numbers of the largest result that is kept."""
 
 Key = tuple[object, ...]
 Made = tuple[tuple[Array, ...], Array]
@@ -44,7 +46,8 @@ class Results:
 
     def keep(self, key: Key, make: Callable[[], Made]) -> Array:
         made = self.kept.pop(key) if key in self.kept else make()
-        self.kept[key] = made
+        if made[1].size <= LARGEST_KEPT:
+            self.kept[key] = made
         while sum(result.size for _, result in self.kept.values()) > MOST_KEPT:
             del self.kept[next(iter(self.kept))]
         return made[1]
