@@ -67,7 +67,7 @@ def test_patience_is_a_part_of_what_may_be_computed(patience):
     record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
     sample = whole_sample(record, Walker(record).walk(record.intended))
     search = Search.begin(sample, "Q", patience=patience)
-    search.fits()
+    search.fits(fitted=True)
     assert search.case.effort.most == patience * MOST_FITTED
     search.pairs()
     assert search.case.effort.most == patience * MOST_TRIED

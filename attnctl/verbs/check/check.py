@@ -43,6 +43,7 @@ BY_ROUNDING = Strictness()
 WRITTEN_WRONG = "What follows was computed from the right numbers: only those written down here are wrong."
 
 
+@keep_results()
 @np.errstate(all="ignore")  # what overflows becomes ∞ and NaN, and is found
 def check(
     trace: Trace,
@@ -63,21 +64,6 @@ def check(
     time, no two mistakes at once are tried. Raises AttnError where nothing can be compared.
     """
     keep_what_is_freed()
-    with keep_results():
-        return report_on(trace, settings, strictness, begun, unfilled, intent, pairs=pairs)
-
-
-def report_on(
-    trace: Trace,
-    settings: Settings | None,
-    strictness: Strictness,
-    begun: Collection[str],
-    unfilled: Collection[str],
-    intent: Intent | None,
-    *,
-    pairs: bool,
-) -> Report:
-    """The report, of what is kept for as long as it is made."""
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
     whole = seen = walk_over(Reading(trace, settings), strictness, begun, intent)
@@ -193,18 +179,19 @@ class Diagnosis:
         begun: list[tuple[Search, CheckedPart]] = []
         for sample in samples(self.record, self.walk, first):
             search = self.begin(sample, first)
-            begun.append((search, sample))
-            found = search.fits_of(fitted=False)
-            if sample.words and not found and len(begun) == 1 and (fit := self.screen(first, one_head_of)):
+            found = search.fits()
+            seek = sample.words and not begun and not found
+            if seek and (fit := self.screen(first, one_head_of)):
                 return search, fit, []
+            begun.append((search, sample))
             if not search.explain_exactly(found):
-                found = search.fits_of(found, fitted=True)
+                found = search.fits(found, fitted=True)
             if verified := self.verify_best(first, found, sample):
                 return search, verified[0], verified[1:]
-            if any(mistake.across for fit in found for mistake, _ in fit.mistakes):
-                fit = self.screen(first, whole_sample)
+            across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
+            if across and (fit := self.screen(first, whole_sample)):
                 return search, fit, []
-            if not found:
+            if across or not found:
                 break
         search, sample = begun[0]
         verified = self.verify_best(first, search.pairs(), sample) if self.pairs else []
@@ -230,15 +217,13 @@ class Diagnosis:
         return Search.begin(sample, first, named, patience=patience, plainly=plainly)
 
     def verify(self, first: str, fit: Fit, sample: CheckedPart) -> Fit | None:
-        """Walk all of a record with a fit found in a part; None where all shows something else."""
-        derivation, explained = (
-            sample.part.widen(fit.walk.derivation, self.record),
-            set(self.walk.wrong) - {first},
-        )
+        """Walk all of a record with what fits a part, or was screened; None where all shows more."""
+        derivation = sample.part.widen(fit.walk.derivation, self.record)
+        explained = set(self.walk.wrong) - {first}
         try:
             whole = Walker(self.record).walk(derivation, self.walk)
-            walked = not sample.words and fit.walk.steps
-            if not walked and not set(whole.wrong) <= explained:
+            held = fit.walk.steps and not sample.words
+            if not held and not set(whole.wrong) <= explained:
                 loosely = Walker(self.record, lenient=True).walk(derivation, self.walk)
                 if not set(loosely.wrong) <= explained:
                     return None

@@ -162,11 +162,9 @@ def walk_part(part: RecordPart, walk: Walk, first: str, words: str) -> CheckedPa
         found = walker.walk(part.derivation, alone)
     except AttnError:  # steps of which this part does not tell
         return None
-    return (
-        CheckedPart(part, found, words, walk.gap(first).rows)
-        if set(found.wrong) <= set(walk.wrong)
-        else None
-    )
+    if not set(found.wrong) <= set(walk.wrong):
+        return None
+    return CheckedPart(part, found, words, walk.gap(first).rows)
 
 
 # --- parts ---

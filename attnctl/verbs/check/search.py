@@ -135,16 +135,8 @@ class Search:
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
         return cls(record, walker, loosely, case, earlier, sample.words, patience)
 
-    def fits(self) -> list[Fit]:
-        """Known mistakes that reproduce the step, best first; fitted ones where no other does exactly."""
-        plain = self.fits_of(fitted=False)
-        return plain if self.explain_exactly(plain) else self.fits_of(plain, fitted=True)
-
-    def explain_exactly(self, fits: Iterable[Fit]) -> bool:
-        return any(map(self.exactly, fits))
-
-    def fits_of(self, others: Sequence[Fit] = (), *, fitted: bool) -> list[Fit]:
-        """Those of which a number is fitted, or not, that reproduce the step, and others, best first."""
+    def fits(self, others: Sequence[Fit] = (), *, fitted: bool = False) -> list[Fit]:
+        """Known mistakes that reproduce the step, and others, best first; or those with a number to fit."""
         found = {fit.mistakes[0][0].name: fit for fit in others}
         self.case.effort.allow(MOST_FITTED * self.patience if fitted else inf)
         for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.fitted is fitted]):
@@ -168,6 +160,9 @@ class Search:
                     Fit(((mistake, plant.detail),), planted, certain=True, misfit=self.case.misfit(value))
                 )
         return sorted(found, key=lambda fit: fit.misfit)
+
+    def explain_exactly(self, fits: Iterable[Fit]) -> bool:
+        return any(map(self.exactly, fits))
 
     def exactly(self, fit: Fit) -> bool:
         """True for a fit that leaves so little that no fitted number could leave less."""
