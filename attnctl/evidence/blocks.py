@@ -275,12 +275,15 @@ class StepInBlocks:
             return None
         found, expected = self.compute(rows)
         with_shapes(self.name, found, expected)
-        gap = np.abs(found - expected)
-        np.copyto(gap, 0.0, where=found == expected)
-        lost = ~np.isfinite(gap)
-        if lost.any() and not surely_wrong(found, expected, lost, self.precision):
-            return None
-        near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), np.abs(expected), 0.0)
+        gap, size = found - expected, np.abs(expected)
+        np.abs(gap, out=gap)
+        lost, near = ~np.isfinite(gap), gap
+        if lost.any():  # what is hidden in both is the same
+            np.copyto(gap, 0.0, where=lost & (found == expected))
+            lost = ~np.isfinite(gap)
+            if lost.any() and not surely_wrong(found, expected, lost, self.precision):
+                return None
+            near, size = np.where(lost, 0.0, gap), np.where(np.isfinite(expected), size, 0.0)
         told = np.maximum(np.count_nonzero(size, axis=-1), 1)
         row, off = (np.sqrt(np.einsum("...j,...j->...", each, each) / told) for each in (size, near))
         own, part = near - self.precision.unit * size, CLEARLY * FACTOR
