@@ -156,12 +156,13 @@ def imported_by(*args):
 HEAVY = {"numpy", "rich", "pydantic", "yaml", "pygments", "importlib.metadata"}
 ROOMS = ("inputs.arrays.reader", "inputs.arrays.layout", "store.source", "models", "evidence", "mistakes")
 ROOMS += ("inputs.plan.cotangent", "math.engine.compiled", "drawing.screen.heat")
-OTHERS = {"attnctl.verbs", "attnctl.pages", *(f"attnctl.{room}" for room in ROOMS), "random", "shlex"}
+BROUGHT = subprocess.check_output(
+    [sys.executable, "-c", "import numpy, typer, sys; print(*sys.modules)"], text=True
+).split()
+"""Older versions of NumPy and Typer import more themselves."""
+OTHERS = {"attnctl.verbs", "attnctl.pages", *(f"attnctl.{room}" for room in ROOMS)}
+OTHERS |= {"numpy.random", "hashlib", "random", "shlex"} - set(BROUGHT)
 """A sentence with drawn weights needs none of these: together they take as long as attention itself."""
-if "numpy.random" not in subprocess.check_output(
-    [sys.executable, "-c", "import numpy, sys; print(*sys.modules)"], text=True
-):  # older NumPy imports them itself
-    OTHERS |= {"numpy.random", "hashlib"}
 
 
 @pytest.mark.parametrize(
