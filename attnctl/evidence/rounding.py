@@ -62,9 +62,6 @@ ROUGH_RUNS = 2
 LARGE = 2**13
 """Numbers of a step from which on few runs say whether it is far off."""
 
-LARGEST_KEPT = 2**20
-"""Numbers of a value of which runs are kept."""
-
 LITTLE = 0.05
 """The part of a step's rounding that sums may add before they count."""
 
@@ -124,10 +121,8 @@ class Known:
             return pool_scatter(self.squares_in(runs), self.value, runs)
 
     def with_runs_kept(self) -> Known:
-        """The value, its first runs kept for all that is computed from it, where they are not too large."""
-        return (
-            replace(self, run=lru_cache(LEAST_RUNS)(self.run)) if self.value.size < LARGEST_KEPT else self
-        )
+        """The value, its first runs kept for all that is computed from it."""
+        return replace(self, run=lru_cache(LEAST_RUNS)(self.run))
 
     def squares_in(self, runs: int) -> Array:
         squares = np.zeros(self.value.shape)

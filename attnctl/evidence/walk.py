@@ -191,9 +191,14 @@ class Walker:
             and not isinstance(step.op, Unstated)
             and all(self.input(name, values) for name in step.inputs)
         ):
-            return Later(lambda: self.expected_in(self.record, step, values).with_runs_kept())
+            return Later(lambda: self.expect_later(step, values))
         known = self.expect(step, values)
         return known and known.with_runs_kept()
+
+    def expect_later(self, step: Step, values: dict[str, Known | None]) -> Known:
+        """The right value of a step; its runs are kept unless they are of scores, which are too large."""
+        known = self.expected_in(self.record, step, values)
+        return known if of_scores(step) else known.with_runs_kept()
 
     def expect(self, step: Step, values: dict[str, Known | None]) -> Known | None:
         """The value that follows from the step's inputs; None where they do not tell."""
