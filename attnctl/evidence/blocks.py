@@ -24,6 +24,7 @@ from attnctl.evidence.judge import (
 )
 from attnctl.evidence.precision import Precision
 from attnctl.evidence.record import Record, Strictness, with_shapes
+from attnctl.evidence.results import to_float64
 from attnctl.evidence.rounding import FACTOR, LEAST_RUNS, Known, typical
 from attnctl.evidence.rows import (
     after_scores,
@@ -55,8 +56,8 @@ SPARSE = 16
 CLEARLY = 0.8
 """The part of what may be allowed that a block may use up and still needs no judging."""
 
-FAR = 20.0
-"""How many times the greatest scatter that was drawn a row is off when it is wrong beyond doubt."""
+BEYOND_DOUBT = 20.0
+"""The multiple of the greatest scatter that was drawn which a row is off when it is wrong beyond doubt."""
 
 MOSTLY = 0.5
 """The part of the rows of a block that have to be far off for all of it to be wrong beyond doubt."""
@@ -211,36 +212,34 @@ class StepInBlocks:
 
     def of(self, rows: slice) -> tuple[Record, Known]:
         """The record of these queries alone, and the step as it should be there."""
-        record, move = self.record_of(rows), begin_at(rows.start)
+        cuts, move = cuts_to(rows), begin_at(rows.start)
+        hide = [step for step in self.record.intended if isinstance(step.op, Hide)]
+        names = {self.name, *read_by(self.steps), *read_by(hide)}
+        arrays = {name: self.recorded(name, cuts) for name in names if name in self.record}
+        intended = Derivation(tuple(change_step(step, move) for step in self.record.intended))
+        record = with_arrays(self.record, arrays, intended)
         values: dict[str, Known | None] = {
-            name: rows_of(known, axes, cuts_to(rows)) if per_query(axes) else known
+            name: rows_of(known, axes, cuts) if per_query(axes) else known
             for name, (axes, known) in self.outside.items()
         }
         for step in self.steps:
             values[step.name] = expected = self.expect(record, change_step(step, move), values)
         return record, expected
 
-    def record_of(self, rows: slice) -> Record:
-        """The record of these queries alone: what the steps read, and what may be seen."""
-        hide = [step for step in self.record.intended if isinstance(step.op, Hide)]
-        names = {self.name, *read_by(self.steps), *read_by(hide)}
-        arrays = {
-            name: cut(self.record.trace[name], axes_of(self.record, name), cuts_to(rows))
-            for name in names
-            if name in self.record
-        }
-        move = begin_at(rows.start)
-        intended = Derivation(tuple(change_step(step, move) for step in self.record.intended))
-        return with_arrays(self.record, arrays, intended)
+    def recorded(self, name: str, cuts: Mapping[str, slice]) -> Array:
+        """The part of a recorded step, or input."""
+        return cut(self.record.trace[name], axes_of(self.record, name), cuts)
 
     def compute(self, rows: slice) -> tuple[Array, Array]:
         """Numbers of these queries as they were found, and as they should be, by plain arithmetic."""
-        record, move, cuts = self.record_of(rows), begin_at(rows.start), cuts_to(rows)
+        cuts, move = cuts_to(rows), begin_at(rows.start)
         values = {name: cut(known.value, axes, cuts) for name, (axes, known) in self.outside.items()}
+        for name in read_by(self.steps) - values.keys():
+            values[name] = to_float64(self.recorded(name, cuts))
         for step in self.steps:
-            inputs = (values[name] if name in values else plain(record.trace[name]) for name in step.inputs)
+            inputs = (values[name] for name in step.inputs)
             values[step.name] = change_step(step, move).op.apply(*inputs)
-        return plain(record.trace[self.name]), values[self.name]
+        return to_float64(self.recorded(self.name, cuts)), values[self.name]
 
     def part(self, rows: slice, sample: RowSample) -> BlockFindings:
         """Judge a block, only as closely as it needs."""
@@ -292,7 +291,7 @@ class StepInBlocks:
             beyond = root_mean_square(off[row > 0] / (sample.mean * row[row > 0]))
             return self.summarize(rows, gap, beyond, lost) if beyond < CLEARLY else None
         beyond = off / (sample.most * row)
-        if np.isfinite(beyond).all() and (beyond > FAR).mean() > MOSTLY:
+        if np.isfinite(beyond).all() and (beyond > BEYOND_DOUBT).mean() > MOSTLY:
             wrong = lost | (near > typical(row.size) * sample.mean * row[..., None])
             return self.summarize(rows, gap, root_mean_square(beyond), wrong)
         return None
@@ -356,10 +355,6 @@ def per_query(axes: Sequence[str]) -> bool:
 
 def change_step(step: Step, change: Callable[[Op], Op]) -> Step:
     return replace(step, op=change_ops(step.op, change))
-
-
-def plain(array: Array) -> Array:
-    return array if array.dtype == bool else array.astype(np.float64, copy=False)
 
 
 def cuts_to(rows: slice) -> dict[str, slice]:

@@ -71,7 +71,7 @@ def is_normal(array: Array, precision: Precision) -> bool:
 
 def round_bits(array: Array, bits: int) -> Array:
     """Numbers in float64, rounded to a significand of so many bits, ties to even."""
-    lost = np.int64(53 - bits)
+    lost = np.int64(FLOAT64.bits - bits)
     whole = np.ascontiguousarray(array).view(np.int64)
     half = ((whole >> lost) & 1) + ((np.int64(1) << (lost - 1)) - 1)
     rounded: Array = (((whole + half) >> lost) << lost).view(np.float64)

@@ -33,7 +33,7 @@ RELATED = 0.5
 """The correlation from which on errors come from the same rounding, but for a part of it."""
 
 MOST_APART = 1.5
-"""How many times as large as those of a simulation they may be."""
+"""The multiple of the errors of a simulation that they may be, in spread."""
 
 FEWEST = 4
 """Numbers that show how they were rounded."""
@@ -72,9 +72,9 @@ def same_errors(found: Array, right: Array, simulated: Array, least: float) -> b
 
     Where right numbers are below the `least` that their type holds with all digits, that tells nothing.
     """
-    told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
-    by_rounding, left = np.abs(simulated - right)[told], np.abs(found - simulated)[told]
-    rounds = (by_rounding > 0) & (np.abs(right[told]) >= least)
+    found, right, simulated = where_finite(found, right, simulated)
+    by_rounding, left = np.abs(simulated - right), np.abs(found - simulated)
+    rounds = (by_rounding > 0) & (np.abs(right) >= least)
     if rounds.sum() < FEWEST:
         return False
     return bool((left[rounds] <= LEFT * by_rounding[rounds]).mean() >= MOST)
@@ -82,11 +82,13 @@ def same_errors(found: Array, right: Array, simulated: Array, least: float) -> b
 
 def on_its_grid(found: Array, right: Array, simulated: Array, precision: Precision) -> bool:
     """True if found numbers are of this type, and off by rounding, which is unrelated to them."""
-    told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
-    off, by_rounding = (found - right)[told], (simulated - right)[told]
-    if off.size < FEWEST or not on_grid(found, precision.bits) or not evident(found, precision):
+    if not on_grid(found, precision.bits) or not evident(found, precision):
         return False
-    related = abs(correlation(off, right[told]))
+    found, right, simulated = where_finite(found, right, simulated)
+    off, by_rounding = found - right, simulated - right
+    if off.size < FEWEST:
+        return False
+    related = abs(correlation(off, right))
     return related <= UNRELATED + 4 / np.sqrt(off.size) and bool(np.std(off) <= 4 * np.std(by_rounding))
 
 
@@ -96,11 +98,17 @@ def related_errors(found: Array, right: Array, simulated: Array) -> bool:
     A kernel rounds exp(scores − maximum) for the product with V, not the weights: of its error that part
     is another one.
     """
-    told = np.isfinite(found) & np.isfinite(right) & np.isfinite(simulated)
-    off, by_rounding = (found - right)[told], (simulated - right)[told]
+    found, right, simulated = where_finite(found, right, simulated)
+    off, by_rounding = found - right, simulated - right
     if off.size < FEWEST or np.std(off) > MOST_APART * np.std(by_rounding):
         return False
     return correlation(off, by_rounding) >= RELATED
+
+
+def where_finite(*arrays: Array) -> list[Array]:
+    """The numbers of arrays in the places where all are finite."""
+    told = np.logical_and.reduce([np.isfinite(each) for each in arrays])
+    return [each[told] for each in arrays]
 
 
 def correlation(a: Array, b: Array) -> float:

@@ -38,11 +38,10 @@ class Results:
         return self.keep(key, lambda: (inputs, op.apply(*inputs)))
 
     def widen(self, array: Array) -> Array:
-        """The array in float64."""
-        if array.dtype == np.float64:
+        """The array in float64, once for the same array."""
+        if array.dtype in {np.dtype(bool), np.dtype(np.float64)}:
             return array
-        key = (place_of(array),)
-        return self.keep(key, lambda: ((array,), array.astype(np.float64)))
+        return self.keep((place_of(array),), lambda: ((array,), to_float64(array)))
 
     def keep(self, key: Key, make: Callable[[], Made]) -> Array:
         made = self.kept.pop(key) if key in self.kept else make()
@@ -78,8 +77,11 @@ def apply_op(op: Op, *inputs: Array) -> Array:
 
 
 def widen(array: Array) -> Array:
-    """The array in float64; booleans as they are."""
+    """The array in float64, which may be one that was kept; booleans as they are."""
     results = RESULTS.get()
-    if array.dtype == bool:
-        return array
-    return results.widen(array) if results else array.astype(np.float64, copy=False)
+    return results.widen(array) if results else to_float64(array)
+
+
+def to_float64(array: Array) -> Array:
+    """The array in float64; booleans as they are."""
+    return array if array.dtype == bool else array.astype(np.float64, copy=False)

@@ -262,7 +262,7 @@ class Search:
 
 
 def off_by_much(found: Array, right: Array) -> Array:
-    """Which numbers are off by more than any rounding, as a part of how far the right ones vary."""
+    """Mark numbers that are off by more than any rounding, as a part of how far the right ones vary."""
     told = np.isfinite(right)
     gap = np.where(found == right, 0.0, np.abs(found - right))
     much: Array = ~(gap <= SLIGHT * spread(right[told]))
