@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 RESVG = "attnctl.drawing.pictures.png:require_resvg"
 
+
+def pictures_by(module: str) -> tuple[Format, Format]:
+    """SVG and PNG, which this module draws."""
+    return (
+        Format("svg", ".svg", f"{module}:write_svg", text=True, picture=True),
+        Format("png", ".png", f"{module}:write_png", binary=True, picture=True, needs=RESVG),
+    )
+
+
 FORMATS = (
     Format("json", ".json", "attnctl.store.dump_json:write_json"),
     Format("jsonl", ".jsonl", "attnctl.store.dump_json:write_jsonl"),
@@ -33,8 +42,7 @@ FORMATS = (
     ),
     Format("csv", ".csv", "attnctl.store.long_csv:write_csv", text=True),
     Format("markdown", ".md", "attnctl.drawing.show.markdown:write_markdown", text=True),
-    Format("svg", ".svg", "attnctl.drawing.show.picture:write_svg", text=True, picture=True),
-    Format("png", ".png", "attnctl.drawing.show.picture:write_png", binary=True, picture=True, needs=RESVG),
+    *pictures_by("attnctl.drawing.show.picture"),
     Format("html", ".html", "attnctl.pages.write:write_page", binary=True, picture=True),
 )
 
@@ -51,10 +59,7 @@ FINDINGS = {
     ),
     "diff": (
         FOUND_JSON,
-        Format("svg", ".svg", "attnctl.verbs.diff.picture:write_svg", text=True, picture=True),
-        Format(
-            "png", ".png", "attnctl.verbs.diff.picture:write_png", binary=True, picture=True, needs=RESVG
-        ),
+        *pictures_by("attnctl.verbs.diff.picture"),
         Format("html", ".html", "attnctl.pages.found:write_diff", binary=True),
     ),
     "exercise grade": (
@@ -78,10 +83,7 @@ FINDINGS = {
     "stats": (
         FOUND_JSON,
         Format("csv", ".csv", "attnctl.verbs.stats.view:write_found_csv", text=True),
-        Format("svg", ".svg", "attnctl.verbs.stats.picture:write_svg", text=True, picture=True),
-        Format(
-            "png", ".png", "attnctl.verbs.stats.picture:write_png", binary=True, picture=True, needs=RESVG
-        ),
+        *pictures_by("attnctl.verbs.stats.picture"),
         Format("html", ".html", "attnctl.pages.tables:write_stats", binary=True),
     ),
 }

@@ -222,7 +222,7 @@ class Group(Documented, TyperGroup):
 
 
 def make_app(**more: Any) -> typer.Typer:
-    """What a module of commands registers them on; `more` is what a group of several says of itself."""
+    """Make the Typer app of a module of commands; `more` is for a group: its class, help and epilog."""
     return typer.Typer(rich_markup_mode=None, add_completion=False, **more)
 
 

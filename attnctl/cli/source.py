@@ -27,7 +27,7 @@ SUFFIXES = {
 }
 TEXT = ".txt"
 OTHER_FILES = (TEXT, ".csv", ".md", ".svg", ".png")
-"""What else names of files end with."""
+"""Suffixes of files that hold no dump and no config: a word with one of them is no sentence."""
 
 FOLDERS = ("/", "./", "../", "~/")
 """What nobody begins a sentence of one word with."""
@@ -157,7 +157,7 @@ def without_what_follows(settings: Settings) -> Settings:
 def no_lone_word(source: NamedInput) -> NamedInput:
     """The input of a verb that is of files first. Raises AttnError for a word that may be a file's name."""
     if source.kind == SENTENCE and len(str(source.text).split()) == 1:
-        what = "it is a folder; give" if os.path.isdir(str(source.text)) else "no such file;"  # noqa: PTH112
+        what = "it is a folder; give" if os.path.isdir(str(source.text)) else "no such file;"  # noqa: PTH112  (never raise)
         raise AttnError(f"{source.text}: {what} a dump, a config, example:NAME, last or a sentence")
     return source
 

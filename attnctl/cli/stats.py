@@ -28,7 +28,7 @@ from attnctl.cli.options import (
     option,
     renames,
 )
-from attnctl.cli.source import by_flag, gather_sentences, no_lone_word, source_of
+from attnctl.cli.source import NamedInput, by_flag, gather_sentences, no_lone_word, source_of
 from attnctl.drawing.screen.output import print_view
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
 
     arguments = source or []
     of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
-    of_corpus: dict[str, object] = dict(given_of(corpus))
+    of_corpus = dict(given_of(corpus))
     flags = {**more, **attention}
     of_runs: dict[str, object] = {"-c": config, **by_flag(flags)}
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
@@ -175,19 +175,21 @@ def stats(  # noqa: PLR0913  (a group of options each)
         emit(merge(arguments[1:]), out, how)
     else:
         raise_all(problems + misplaced_options(of_corpus, OF_CORPUS))
-        if not source and config is None:
-            raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
-        asked: Sequence[str | None] = source or [None]  # none: the sentence is the config's own
-        sources = [no_lone_word(source_of(each, config)) for each in asked]
-        raise_all(
-            problem
-            for each in sources
-            for problem in each.list_unused({"--trace": trace, "--name": name}, of_runs)
-        )
+        sources = named_sources(arguments, config)
+        of_files: dict[str, object] = {"--trace": trace, "--name": name}
+        raise_all(problem for each in sources for problem in each.list_unused(of_files, of_runs))
         rename = renames(name or [])
         named = (each.path(trace) if each.text else str(config) for each in sources)
         traces = (each.traces(flags, trace, rename) for each in sources)
         stats_of_dumps(zip(named, traces, strict=True), out, how)
+
+
+def named_sources(arguments: Sequence[str], config: str | None) -> list[NamedInput]:
+    """The dumps and runs to measure; where no argument names one, that of the config's own sentence."""
+    if not arguments and config is None:
+        raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
+    asked: Sequence[str | None] = arguments or [None]
+    return [no_lone_word(source_of(each, config)) for each in asked]
 
 
 def stats_of_dumps(dumps: Iterable[tuple[str, list[Trace]]], out: Output, how: StatsOptions) -> None:

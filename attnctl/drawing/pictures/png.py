@@ -74,7 +74,7 @@ MOST_PIXELS = 1 << 27
 
 
 def require_resvg() -> Any:
-    """What draws an SVG. Raises AttnError where it is not installed."""
+    """Import the function that draws an SVG. Raises AttnError where resvg-py is not installed."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
