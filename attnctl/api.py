@@ -8,7 +8,6 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.trace import Trace as AnyTrace
 from attnctl.base.values import BadValueError, show, whole
 from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
@@ -19,6 +18,7 @@ from attnctl.inputs.plan.sentence import prepare_all as prepare_sentences
 from attnctl.math import Array
 from attnctl.math.engine.tiles import Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
+from attnctl.record.trace import Trace as AnyTrace
 from attnctl.traces import Trace, Traces
 
 if TYPE_CHECKING:

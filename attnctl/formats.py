@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from attnctl.store.files import Format
 
 if TYPE_CHECKING:
-    from attnctl.base.trace import Trace
     from attnctl.drawing.show.sheet import View
+    from attnctl.record.trace import Trace
 
 RESVG = "attnctl.drawing.pictures.png:require_resvg"
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace as AnyTrace
 from attnctl.math.names import WEIGHTS
+from attnctl.record.trace import Trace as AnyTrace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,18 +11,9 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "attnctl"
 
 LAYERS = [
-    {
-        "base.dataclass",
-        "base.errors",
-        "base.files",
-        "base.display",
-        "base.words",
-        "base.values",
-        "base.setting",
-    },
-    {"math"},
     {"base"},
-    {"math.engine"},
+    {"math"},
+    {"record"},
     {"inputs.config", "inputs.arrays"},
     {"store", "drawing", "inputs", "models"},
     {"drawing.show"},
@@ -194,5 +185,5 @@ def test_no_two_classes_have_one_name():
             if isinstance(node, ast.ClassDef):
                 names.setdefault(node.name, []).append(dotted(path))
     assert {name: places for name, places in names.items() if len(places) > 1} == {
-        "Trace": ["base.trace", "traces"]
+        "Trace": ["record.trace", "traces"]
     }

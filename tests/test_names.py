@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.base.trace import Trace
 from attnctl.formats import FORMATS, write
 from attnctl.inputs.arrays.reader import read_any, read_strictly
 from attnctl.inputs.config.settings import Settings
@@ -18,6 +17,7 @@ from attnctl.math.derivation import Rotary, Variant, derive, line
 from attnctl.math.kind import KIND, HeadNorm
 from attnctl.math.ops import Copy, Given, Sinusoid
 from attnctl.math.rules import RULES
+from attnctl.record.trace import Trace
 from attnctl.store import read_one
 from attnctl.store.header import foreign_step
 

@@ -29,8 +29,8 @@ from attnctl.cli.source import HELP, no_lone_word, source_of
 from attnctl.drawing.screen.output import print_view
 
 if TYPE_CHECKING:
-    from attnctl.base.trace import Trace
     from attnctl.evidence.record import Strictness
+    from attnctl.record.trace import Trace
     from attnctl.verbs.check.exercise import UnfilledDump
 
 app = make_app()

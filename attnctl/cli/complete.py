@@ -13,7 +13,7 @@ from attnctl.cli.source import CONFIG, DUMP, SUFFIXES, source_of
 from attnctl.inputs.config.examples import EXAMPLE
 
 if TYPE_CHECKING:
-    from attnctl.base.trace import Trace
+    from attnctl.record.trace import Trace
 
 
 BEHIND_COLON = "_ATTNCTL_BEHIND_COLON"
@@ -142,7 +142,7 @@ def cells(given: Mapping[str, Any], incomplete: str) -> list[str]:
 
 def places(trace: Trace, incomplete: str) -> list[str]:
     """An address up to its last comma or bracket, with each place along the axis that comes next."""
-    from attnctl.base.cells import Address, spellings
+    from attnctl.record.cells import Address, spellings
 
     step, _, written = incomplete.partition("[")
     step = Address(step).spell_out(trace).step

@@ -15,7 +15,7 @@ from attnctl.cli.options import MemoryOption, TraceOption, command, findings_opt
 from attnctl.cli.source import HELP, no_lone_word, source_of
 
 if TYPE_CHECKING:
-    from attnctl.base.trace import Trace
+    from attnctl.record.trace import Trace
     from attnctl.verbs.diff import Difference
 
 app = make_app()

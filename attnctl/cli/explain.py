@@ -31,10 +31,10 @@ from attnctl.cli.options import (
 from attnctl.cli.source import HELP, by_flag, source_of
 
 if TYPE_CHECKING:
-    from attnctl.base.cells import Address
-    from attnctl.base.trace import Trace
     from attnctl.drawing.screen.output import Element
     from attnctl.drawing.screen.screen import Screen
+    from attnctl.record.cells import Address
+    from attnctl.record.trace import Trace
     from attnctl.verbs.explain.view import Question
 
 app = make_app()
@@ -92,11 +92,11 @@ def explain(  # noqa: PLR0913  (a group of options each)
     A dump of attnctl says itself how each number came about. For the arrays of another program
     the options for attention say what they were meant to be.
     """
-    from attnctl.base.cells import parse
     from attnctl.cli.output import files_for
     from attnctl.cli.source import settings_from
     from attnctl.formats import write_found
     from attnctl.inputs.plan.intended import under_our_names
+    from attnctl.record.cells import parse
     from attnctl.verbs.explain import Explainer
     from attnctl.verbs.explain.view import Question, write_json
 
@@ -155,7 +155,7 @@ def show(found: Sequence[Question], how: ExplainOptions) -> None:
 
 def cells_of(address: Address, trace: Trace) -> list[Address]:
     """The cell that is meant, of each head where the head is left out and the first place is a token."""
-    from attnctl.base.cells import Index, Token
+    from attnctl.record.cells import Index, Token
 
     address = address.spell_out(trace)
     axes = trace.steps[address.step].axes if address.step in trace else ()

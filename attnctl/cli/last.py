@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from attnctl import __version__
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import SCHEMA
+from attnctl.record.trace import SCHEMA
 
 if TYPE_CHECKING:
-    from attnctl.base.trace import Trace
+    from attnctl.record.trace import Trace
 
 VARIABLE = "ATTNCTL_LAST"
 OFF = {"off", "0", "no", "false"}

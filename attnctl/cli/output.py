@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.trace import Trace, require_steps
 from attnctl.base.words import one_of, quote
 from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, STDOUT, OutputOptions, ViewOptions
 from attnctl.drawing.screen.text import shorten
 from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
 from attnctl.math.names import WEIGHTS, result_in
+from attnctl.record.trace import Trace, require_steps
 
 if TYPE_CHECKING:
     from attnctl.drawing.show.sheet import View

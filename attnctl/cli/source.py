@@ -17,7 +17,7 @@ from attnctl.inputs.config.fields import FIELDS, IN_PARTS, lay_over
 from attnctl.inputs.config.settings import Settings
 
 if TYPE_CHECKING:
-    from attnctl.base.trace import Trace
+    from attnctl.record.trace import Trace
 
 DUMP, CONFIG, SENTENCE = "dump", "config", "sentence"
 

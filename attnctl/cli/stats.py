@@ -32,7 +32,7 @@ from attnctl.cli.source import NamedInput, by_flag, gather_sentences, no_lone_wo
 from attnctl.drawing.screen.output import print_view
 
 if TYPE_CHECKING:
-    from attnctl.base.trace import Trace
+    from attnctl.record.trace import Trace
     from attnctl.verbs.corpus import CorpusPart
     from attnctl.verbs.stats import DumpStats, StatsResult
 

@@ -16,9 +16,9 @@ from attnctl.base.errors import AttnError, Exit
 from attnctl.drawing.screen.output import say
 
 if TYPE_CHECKING:
-    from attnctl.base.trace import Trace
     from attnctl.drawing.screen.output import Element
     from attnctl.drawing.screen.screen import Screen
+    from attnctl.record.trace import Trace
     from attnctl.verbs.learn import AnswerVerdict, Lesson
     from attnctl.verbs.learn.progress import Progress
 
@@ -156,7 +156,7 @@ class Lecture:
 
     def arithmetic(self) -> list[Element]:
         """The arithmetic of the one cell that is asked for, as `explain` prints it; or nothing."""
-        from attnctl.base.cells import parse
+        from attnctl.record.cells import parse
         from attnctl.verbs.explain import Explainer
         from attnctl.verbs.explain.view import ExplanationView, Page
 

@@ -9,10 +9,11 @@ than there, or all of it by far more, nothing else is to be found. Any other blo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.evidence.judge import (
     Gap,
     blur_of,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.evidence.record import Record, Strictness
 from attnctl.evidence.rounding import FACTOR, Known, free, typical
 from attnctl.math import Array

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from attnctl.base.dataclass import dataclass
 from attnctl.evidence.record import Record
 from attnctl.evidence.results import apply_op
 from attnctl.evidence.walk import Walk

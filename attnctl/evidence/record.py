@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.evidence.precision import (
     FLOAT32,
     FLOAT64,
@@ -25,6 +25,7 @@ from attnctl.evidence.rounding import AS_THEY_ARE, Factors, Known, exactly, nois
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
 from attnctl.math.ops import Given, Hide
+from attnctl.record.trace import Trace
 
 BLUR = 0.05
 """The part of a step's spread that rounding may put its numbers off, as a root mean square; beyond it

@@ -26,7 +26,7 @@ No op needs a rule of its own: a new one is carried out like the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from math import prod, sqrt
 from typing import Any
@@ -34,6 +34,7 @@ from zlib import crc32
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import FLOAT32
 from attnctl.evidence.results import apply_op
 from attnctl.math import Array

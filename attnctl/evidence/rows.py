@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from attnctl.base.trace import Trace
 from attnctl.evidence.record import Record
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
@@ -27,6 +26,7 @@ from attnctl.math.ops import (
     Unstated,
 )
 from attnctl.math.ops.norms import Norm
+from attnctl.record.trace import Trace
 
 BY_ROW = (RowWise, AddScaled, Gate, Merge, Norm, Project, Remainder)
 """Ops that make a query's row of nothing but that row, and of what has no queries."""

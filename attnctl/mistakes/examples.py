@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.trace import Trace
+from attnctl.base.dataclass import dataclass
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan import operator
 from attnctl.inputs.plan.draw import stream
@@ -22,6 +22,7 @@ from attnctl.math.kind import HeadNorm
 from attnctl.math.names import MASKED, MEMORY, TABLE, X
 from attnctl.math.rules import Alibi, Causal, Softcap, Window
 from attnctl.mistakes.mistake import Mistake
+from attnctl.record.trace import Trace
 
 SEES = np.tri(6, 6, 1, dtype=bool) & (np.arange(36).reshape(6, 6) % 5 != 2)
 BLIND = SEES & (np.arange(6) != 2)[:, None]

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.engine.execute import FEWEST_FOR_TILES
 from attnctl.math.names import RESIDUAL, WEIGHTS, X
@@ -22,6 +21,7 @@ from attnctl.models.forward import embed_ids, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.run import require_rows
 from attnctl.models.tokens import Tokens
+from attnctl.record.trace import Trace
 
 MOST_ROWS = 2**10
 """Tokens that are taken through a model at a time."""

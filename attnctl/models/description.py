@@ -7,9 +7,9 @@ nested by type of layer; `layer_types`). What is not understood is refused by na
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import did_you_mean, one_of, quote
 from attnctl.math.rules import Window

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.models.keys import (
     BY_TYPE,
     TABLE,

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.names import RESIDUAL, X
 from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
+from attnctl.record.trace import Trace
 
 Run = Callable[[LayerTensors, Array, Array | None, bool], Trace]
 """Carries out the attention of a layer: its tensors, hidden, memory, and whether it is to memory."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.inputs.arrays.foreign import variable_of
 from attnctl.inputs.arrays.layout import search
 from attnctl.inputs.arrays.reader import as_array, complete
@@ -22,6 +22,7 @@ from attnctl.math.ops import Unstated
 from attnctl.models.attention import bfloat16, prepare_attention
 from attnctl.models.forward import attend_plainly, final_norm, through
 from attnctl.models.layer import Model
+from attnctl.record.trace import Trace
 
 USUAL = {
     "Q": "q query queries q_proj query_states query_layer q_states",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.words import quote
 
 Config = Mapping[str, Any]

@@ -6,12 +6,13 @@ Source of each kind: `modeling_rope_utils.py` of transformers 5, in float32 as t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil, floor, log, pi, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import quote
 from attnctl.math import Array

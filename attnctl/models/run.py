@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.trace import Trace
 from attnctl.base.words import quote
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.cotangent import with_gradients
@@ -24,6 +24,7 @@ from attnctl.models.forward import Run, attend_plainly, embed_ids, final_norm, t
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import folder_of, open_model
 from attnctl.models.tokens import Tokens, plain_ids, tokenize_text
+from attnctl.record.trace import Trace
 
 Moved = Callable[[int, int], None]
 

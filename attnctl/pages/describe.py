@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.cells import Speller
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.drawing.show.headline import facts
 from attnctl.drawing.show.sheet import formula_of
 from attnctl.math import Array
@@ -22,6 +21,8 @@ from attnctl.math.names import WEIGHTS
 from attnctl.math.notation import data
 from attnctl.math.ops import Given, Hide, Softmax
 from attnctl.pages.kept import Kept
+from attnctl.record.cells import Speller
+from attnctl.record.trace import Trace
 from attnctl.store.codec import plain
 from attnctl.store.header import whole
 from attnctl.store.page import describe_block

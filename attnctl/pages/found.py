@@ -8,11 +8,11 @@ from typing import IO
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.drawing.show.sheet import View
 from attnctl.inputs.plan.intended import under_our_names
 from attnctl.math import Array
 from attnctl.pages.write import CellMark, Marks, PageFinding, pieces
+from attnctl.record.trace import Trace
 from attnctl.store import read_one
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Report

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import ceil, sqrt
 
 import numpy as np
 
-from attnctl.base.trace import Trace
+from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.math.ops import Given
+from attnctl.record.trace import Trace
 
 ROOM = 9 << 19
 """Bytes of numbers in one page: 4.5 MiB become less than 6 MB of text."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
-from attnctl.base.trace import Trace
 from attnctl.math.arithmetic import Call, Expr, Number, Product, Quotient, Rest, Subtraction, Sum, abridge
 from attnctl.pages.found import check_pieces, conform_pieces, diff_pieces
 from attnctl.pages.write import draw_trace, pieces
+from attnctl.record.trace import Trace
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference

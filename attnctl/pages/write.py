@@ -6,7 +6,7 @@ import io
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -15,8 +15,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.drawing.pictures.scale import BLUE, ORANGE
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.screen import Screen
@@ -27,6 +27,7 @@ from attnctl.math import Array
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.pages.describe import WORDS, Blocks, Describer, name_layer
 from attnctl.pages.kept import Kept, keep
+from attnctl.record.trace import Trace
 from attnctl.store import page
 
 SCRIPTS = (

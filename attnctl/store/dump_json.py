@@ -16,9 +16,9 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.derivation import Step
+from attnctl.record.trace import Trace
 from attnctl.store.header import entry, heading
 from attnctl.store.strict_json import encode_json, json_text, sink
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from attnctl import __version__
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.trace import SCHEMA, Trace
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Unstated
+from attnctl.record.trace import SCHEMA, Trace
 from attnctl.store.codec import decode, op_of, plain, show_value, under
 from attnctl.store.limits import raise_first
 

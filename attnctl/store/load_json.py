@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
+from attnctl.record.trace import Trace
 from attnctl.store.codec import NOT_FINITE, show_value, under
 from attnctl.store.header import DTYPES, check_schema, check_shape, collect_problems, show_shape
 from attnctl.store.limits import hold, raise_first

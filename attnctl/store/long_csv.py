@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TextIO
 
-from attnctl.base.cells import number_repeats
-from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
 from attnctl.math import Array
+from attnctl.record.cells import number_repeats
+from attnctl.record.trace import Trace
 from attnctl.store.strict_json import encode_json
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.names import TABLE
+from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
 from attnctl.store.header import Shaped, check_schema, foreign_step, rebuild
 from attnctl.store.limits import MOST_PROBLEMS, raise_first

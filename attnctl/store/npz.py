@@ -17,9 +17,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
+from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
 from attnctl.store.header import whole
 from attnctl.store.limits import hold, room

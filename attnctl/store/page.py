@@ -12,15 +12,15 @@ import zlib
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math import Array
+from attnctl.record.trace import Trace
 from attnctl.store.codec import decode, show_value
 from attnctl.store.header import DTYPES, check_shape
 from attnctl.store.limits import hold, room

@@ -13,9 +13,9 @@ from typing import IO, Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
+from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value, under
 from attnctl.store.header import check_shape, collect_problems, whole
 from attnctl.store.limits import raise_first

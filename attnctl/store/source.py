@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 from attnctl.base.errors import AttnError
 from attnctl.base.files import STANDARD_INPUT, open_found, open_input
-from attnctl.base.trace import Trace
 from attnctl.base.values import MOST_DIGITS, WHOLE, short
 from attnctl.base.words import did_you_mean, plural, quote
 from attnctl.math import Array
 from attnctl.math.engine.cost import available
+from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
 from attnctl.store.limits import hold
 from attnctl.store.load_json import check_length, read_json, text_of

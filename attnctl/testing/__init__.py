@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from attnctl.api import check
-from attnctl.base.trace import Trace
 from attnctl.inputs.arrays.foreign import row_of
 from attnctl.inputs.plan.draw import stream
 from attnctl.math.names import OUTPUT, gradient_of, where
+from attnctl.record.trace import Trace
 
 if TYPE_CHECKING:
     from attnctl.math import Array

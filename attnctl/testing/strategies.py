@@ -10,9 +10,10 @@ Hypothesis comes with it where a test does: `pip install hypothesis`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.math import Array
 

@@ -228,10 +228,10 @@ def without_orjson():
 def dumps():
     import numpy as np
 
-    from attnctl.base.trace import Trace
     from attnctl.formats import write
     from attnctl.math.derivation import Step
     from attnctl.math.ops import Unstated
+    from attnctl.record.trace import Trace
     from attnctl.store.dump_json import write_json
 
     array = np.random.RandomState(0).randn(8, 1024, 1024)

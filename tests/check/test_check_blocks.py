@@ -8,7 +8,6 @@ import pytest
 from check_foreign import foreign, meant
 
 import attnctl
-from attnctl.base.trace import Trace
 from attnctl.evidence import blocks, rows
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.precision import FLOAT16, FLOAT64
@@ -17,6 +16,7 @@ from attnctl.evidence.rounding import Later
 from attnctl.evidence.walk import Verdict, Walker
 from attnctl.math.ops import Hide, MatMul, Merge, Scale, Slope, Softmax
 from attnctl.mistakes.wrong import By, Coarse, Dropped, SoftmaxOver, SoftmaxThenHide, Then
+from attnctl.record.trace import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.intent import find_intent
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from attnctl.base.trace import Trace
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
+from attnctl.record.trace import Trace
 
 AXES = {
     "X": ("token", "d_model"),

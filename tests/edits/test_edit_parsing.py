@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.base.cells import Address, Index, Token, Whole
-from attnctl.base.edits import parse, what_if
+from attnctl.record.cells import Address, Index, Token, Whole
+from attnctl.record.edits import parse, what_if
 from attnctl.store import read_one
 
 SPELLED = [

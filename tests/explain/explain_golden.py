@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import attnctl
-from attnctl.base.cells import parse
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.screen import Screen
 from attnctl.inputs.config.load import load
+from attnctl.record.cells import parse
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import ExplanationView, Page
 

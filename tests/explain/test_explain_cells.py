@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import attnctl
-from attnctl.base.cells import (
+from attnctl.base.errors import AttnError
+from attnctl.math.derivation import Step
+from attnctl.math.ops import Unstated
+from attnctl.record.cells import (
     Address,
     Index,
     Speller,
@@ -19,10 +22,7 @@ from attnctl.base.cells import (
     spell_cell,
     spellings,
 )
-from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
-from attnctl.math.derivation import Step
-from attnctl.math.ops import Unstated
+from attnctl.record.trace import Trace
 from attnctl.verbs.explain import explain
 
 THE = Token("the")

@@ -162,7 +162,7 @@ def walk(node):
 
 
 def root(trace, cell, depth):
-    from attnctl.base.cells import parse
+    from attnctl.record.cells import parse
 
     return Explainer(trace).root(parse(cell), depth)
 

@@ -11,7 +11,7 @@ from explain_golden import CASES, FOLDER, PIPE, TERMINAL, base, shown, toy
 from explained import close, evaluated
 
 import attnctl
-from attnctl.base.cells import parse
+from attnctl.record.cells import parse
 from attnctl.verbs.explain import Explainer
 from attnctl.verbs.explain.view import json_pieces, number_for_people
 

@@ -347,7 +347,7 @@ def test_a_large_matrix_formats_what_is_visible(monkeypatch):
     step = of_sentence().trace.steps["attention_weights"]
     weights = np.random.default_rng(0).random((1, size, size), dtype=np.float32)
     trace = attnctl.run("I love AI")
-    from attnctl.base.trace import Trace
+    from attnctl.record.trace import Trace
 
     walk = begin_walk(
         OfFile((Trace({step.name: step}, {step.name: weights}, dict(trace.header)),), ("big",))

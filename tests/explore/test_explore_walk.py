@@ -6,9 +6,9 @@ from driven import DUMPS, VARIANTS, of_file, of_sentence
 
 import attnctl
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.math.rules import Padding
+from attnctl.record.trace import Trace
 from attnctl.verbs.explore import OfFile, begin_walk, remake
 from attnctl.verbs.explore import walk as go
 

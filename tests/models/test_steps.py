@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from checkpoints import ROOT, expected_of
 
-from attnctl.base.trace import Trace
 from attnctl.formats import write
 from attnctl.math import names
 from attnctl.math.arithmetic import evaluate, numbers
@@ -17,6 +16,7 @@ from attnctl.math.ops import Given
 from attnctl.models.attention import prepare_attention
 from attnctl.models.forward import embed_ids
 from attnctl.models.source import open_model
+from attnctl.record.trace import Trace
 from attnctl.store import read_one
 
 NAMES = [

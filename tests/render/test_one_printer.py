@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import attnctl
-from attnctl.base.cells import parse, spelling
 from attnctl.cli.complete import complete_word
 from attnctl.drawing.screen.output import PlainOutput, output_for, print_lines, say
+from attnctl.record.cells import parse, spelling
 
 PACKAGE = Path(attnctl.__file__).parent
 STREAMS = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}

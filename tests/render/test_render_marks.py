@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from render_golden import piped, terminal
 
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.palette import STEPS
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.marks import marks
@@ -17,6 +16,7 @@ from attnctl.drawing.show.tables import View
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Hide
 from attnctl.math.rules import Causal, Padding, Window
+from attnctl.record.trace import Trace
 
 UNHURRIED = settings(deadline=None)
 

@@ -11,9 +11,9 @@ from render_golden import BRIEF, CASES, FOLDER, FULL, piped, terminal
 from rich.cells import cell_len
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.drawing.show.tables import View
 from attnctl.math.rules import Causal
+from attnctl.record.trace import Trace
 
 
 @pytest.mark.parametrize("name", CASES)

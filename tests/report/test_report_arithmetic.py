@@ -14,13 +14,13 @@ from page_arithmetic import NODE, SCRIPTS, Said, as_said, said_by_pages, write
 from registry_strategies import examples
 
 import attnctl
-from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
 from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math.arithmetic import Call, Number, Product, Quotient, Subtraction, Sum
 from attnctl.math.filling import filler, form_of
 from attnctl.math.notation import data as written_out
 from attnctl.math.ops import OPS, Op
+from attnctl.record.trace import Trace
 from attnctl.store import read
 from attnctl.store.codec import plain
 from attnctl.verbs.explain.view import number_for_people

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import attnctl
-from attnctl.base.trace import Trace
 from attnctl.pages.found import beside, check_pieces, conform_pieces, diff_pieces, mark_wrong
+from attnctl.record.trace import Trace
 from attnctl.store import read
 
 

@@ -12,9 +12,9 @@ from hypothesis.extra.numpy import arrays
 
 import attnctl
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
+from attnctl.record.trace import Trace
 from attnctl.verbs.stats import MEASURES, measure, measure_heads
 
 

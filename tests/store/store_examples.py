@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from attnctl.base.trace import Trace
 from attnctl.math.derivation import Rotary, Step, Variant, derive
 from attnctl.math.engine.execute import carry_out
 from attnctl.math.ops import Given, Hide, MatMulT, Scale, Sinusoid, Unstated
 from attnctl.math.rules import Alibi, Causal, Padding, Softcap, Window
+from attnctl.record.trace import Trace
 from attnctl.store.header import FIELDS
 
 TINY = np.array([[1.0, -np.inf], [-0.0, 5e-324], [1e16, 0.1]])

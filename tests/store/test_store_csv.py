@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from store_examples import carried_out, of_arrays
 
-from attnctl.base.trace import Trace
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
+from attnctl.record.trace import Trace
 from attnctl.store.long_csv import write_csv
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from unicodedata import east_asian_width
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.pictures.scale import BLUE, FAINT, HATCH, INK, PAPER, TWO_HUES
 
 MARGIN, LINE, TEXT = 16.0, 17.0, 11.0

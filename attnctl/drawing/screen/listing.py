@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.frame import Band, Frame, Row
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen, Span

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.frame import CAPTION_FRAME
 from attnctl.drawing.screen.grid import (
     Grid,
@@ -32,6 +31,7 @@ from attnctl.drawing.show.sheet import Sheet, View, formula_of, shape_of, sheet_
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS
+from attnctl.record.trace import Trace
 
 if TYPE_CHECKING:
     from attnctl.drawing.pictures.plot import Plot

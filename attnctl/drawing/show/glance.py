@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.frame import GAP, Frame, Shelf, join
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen
@@ -22,6 +21,7 @@ from attnctl.math.names import TABLE
 from attnctl.math.ops import Copy, Merge
 from attnctl.math.ops.placed import Hide
 from attnctl.math.ops.vectors import Split
+from attnctl.record.trace import Trace
 
 FEW = 8
 """Rows or columns without names that need no numbers beside them: so many are counted at a glance."""

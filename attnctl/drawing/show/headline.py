@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.kind import KIND
 from attnctl.math.names import BIAS, EMBEDDINGS, MASK, MEMORY, OUTPUT, PROJECTED, W_O, matrix_of
 from attnctl.math.ops import Copy
 from attnctl.math.rules import RULES, Composed, Rule
+from attnctl.record.trace import Trace
 
 SAID_APART = {"scale", "rules"}
 

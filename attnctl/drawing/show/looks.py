@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attnctl.base.cells import number_repeats
-from attnctl.base.trace import Trace
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.math import Array, Cell
 from attnctl.math.names import WEIGHTS
+from attnctl.record.cells import number_repeats
+from attnctl.record.trace import Trace
 
 MOST_KEYS = 4
 """Keys that are named one by one."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from re import findall
 from typing import TextIO
 
-from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
 from attnctl.drawing.screen.grid import CellStyle
 from attnctl.drawing.screen.screen import Screen
@@ -26,6 +25,7 @@ from attnctl.drawing.show.sheet import (
     steps_of,
 )
 from attnctl.math.derivation import Step
+from attnctl.record.trace import Trace
 
 HARMLESS = str.maketrans("", "", " -")
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.grid import NUMBER, CellStyle, Codes, all_numbers
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.sheet import with_sink
 from attnctl.math import Array
 from attnctl.math.names import MASK, WEIGHTS
 from attnctl.math.ops import Block, Hide
+from attnctl.record.trace import Trace
 
 BOX = "____"
 """What stands where a number is still to be filled in."""

@@ -9,7 +9,6 @@ from typing import IO, TextIO
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.drawing.pictures.draw import draw
 from attnctl.drawing.pictures.plot import Figure, Panel, Plot
 from attnctl.drawing.screen.text import visible
@@ -17,6 +16,7 @@ from attnctl.drawing.show.headline import facts
 from attnctl.drawing.show.sheet import View, count_heads, formula_of, load_sheet, shape_of, sheet_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS, result_in
+from attnctl.record.trace import Trace
 
 MOST_PANELS = 144
 """Panels of one plot; of more heads the rest is named."""

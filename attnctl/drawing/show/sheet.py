@@ -10,12 +10,12 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import raise_all
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.text import distinct, token_text
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import SINK_WEIGHTS, WEIGHTS, Q, matrix_of, result_in
 from attnctl.math.ops import Hide
+from attnctl.record.trace import Trace
 
 Index = tuple[int, ...]
 

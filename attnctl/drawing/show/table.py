@@ -8,13 +8,13 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.jupyter import JupyterMixin
 from rich.measure import Measurement
 
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.output import Element, plain_text, screen_of
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.terminal import renderable, styles_of
 from attnctl.drawing.screen.text import cells
 from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.sheet import View, count_heads, load_sheet
+from attnctl.record.trace import Trace
 
 
 class StepTable(JupyterMixin):

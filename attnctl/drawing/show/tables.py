@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.output import Element, PlainOutput, print_lines, screen_of
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.frames import id_frames, step_lines
@@ -14,6 +13,7 @@ from attnctl.drawing.show.sheet import View, count_heads, load_sheet, steps_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import TABLE, WEIGHTS, result_in
 from attnctl.math.ops.base import AddAll
+from attnctl.record.trace import Trace
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from attnctl.base import files
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import SCHEMA
 from attnctl.base.values import MAX_PROBLEMS, BadValueError, Path, json_path
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.examples import EXAMPLE, example, names
 from attnctl.inputs.config.settings import Settings
+from attnctl.record.trace import SCHEMA
 
 
 def load(path: str | pathlib.Path) -> Settings:

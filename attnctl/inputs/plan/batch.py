@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.embed import PAD, tokens_of
 from attnctl.inputs.plan.prepared import Prepared, asks_for_padding
@@ -18,6 +17,7 @@ from attnctl.math.engine.execute import Outcome, carry_out
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
 from attnctl.math.names import EMBEDDINGS, MEMORY
 from attnctl.math.rules import Padding
+from attnctl.record.trace import Trace, require_steps
 
 
 def carry_out_batch(

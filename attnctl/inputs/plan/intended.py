@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.trace import Trace
 from attnctl.inputs.arrays.facts import rotary, unmeant_cache, written_masks
 from attnctl.inputs.arrays.foreign import read_foreign
 from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
@@ -36,6 +36,7 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops import Given, Unstated
 from attnctl.math.rules import Alibi
+from attnctl.record.trace import Trace
 from attnctl.store.header import foreign_step
 
 USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"

@@ -10,7 +10,6 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.arrays.facts import Facts, rotary
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan.embed import PAD
@@ -25,9 +24,10 @@ from attnctl.math.kind import HEADS, choices_of
 from attnctl.math.names import EMBEDDINGS, TABLE
 from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import Padding, PerBatch, Rule
+from attnctl.record.trace import Trace, require_steps
 
 if TYPE_CHECKING:
-    from attnctl.base.edits import WhatIf
+    from attnctl.record.edits import WhatIf
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def what_if_of(settings: Settings) -> WhatIf | None:
     """The edits that these settings ask for. Raises AttnError for what spells none."""
     if not (settings.edits or settings.renormalize):
         return None
-    from attnctl.base.edits import what_if
+    from attnctl.record.edits import what_if
     from attnctl.store import read_one
 
     return what_if(settings.edits, read_one, renormalize=settings.renormalize)

@@ -28,7 +28,7 @@ from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import Padding, Rule, VisibilityRule
 
 if TYPE_CHECKING:
-    from attnctl.base.edits import WhatIf
+    from attnctl.record.edits import WhatIf
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.evidence.record import Record, Strictness
 from attnctl.evidence.results import keep_results
 from attnctl.evidence.walk import Checked, Verdict, Walk, Walker, nothing_checked
@@ -18,6 +18,7 @@ from attnctl.math.engine.cost import require
 from attnctl.math.names import TABLE
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake
+from attnctl.record.trace import Trace
 from attnctl.verbs.check.hints import agrees_as_printed, hint
 from attnctl.verbs.check.intent import (
     Walked,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, open_input
-from attnctl.base.trace import Trace
+from attnctl.record.trace import Trace
 from attnctl.store import read as read_all
 from attnctl.store import read_one
 from attnctl.store.load_json import read_json

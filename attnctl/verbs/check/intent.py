@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.evidence.judge import root_mean_square, spread
 from attnctl.evidence.precision import DTYPES, FLOAT64
 from attnctl.evidence.recompute import keep_digits, recompute, with_products
@@ -21,6 +21,7 @@ from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, read_
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.math.ops import Given, Unstated
+from attnctl.record.trace import Trace
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
 from attnctl.verbs.check.sample import RecordPart, samples, some_rows

@@ -8,13 +8,13 @@ reading, its arrays go by the names that are nearest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, combinations, product
 from math import inf
 
 import numpy as np
 
-from attnctl.base.trace import Trace
+from attnctl.base.dataclass import dataclass
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.math import Array
@@ -44,6 +44,7 @@ from attnctl.math.names import (
 )
 from attnctl.math.ops import Unstated
 from attnctl.math.rules import Alibi, Causal, VisibilityRule
+from attnctl.record.trace import Trace
 from attnctl.store.header import foreign_step
 
 MOST_HEADS = 128

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from typing import Any
 
-from attnctl.base.cells import spell_cell
+from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
-from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
 from attnctl.evidence.judge import Gap, differing
 from attnctl.evidence.record import Record
 from attnctl.evidence.walk import Checked, Verdict, Walk, Walker
 from attnctl.math import Array
+from attnctl.record.cells import spell_cell
+from attnctl.record.trace import Trace
 from attnctl.verbs.check.unjudged import Unjudged
 
 OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")

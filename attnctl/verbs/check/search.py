@@ -7,11 +7,12 @@ rounding that its own arithmetic allows, and walked to the end of the derivation
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.judge import differing, spread
 from attnctl.evidence.precision import FLOAT32, FLOAT64

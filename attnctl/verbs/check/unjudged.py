@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.evidence.record import Record
 from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk

@@ -19,9 +19,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import open_input
 from attnctl.base.values import SWITCH, BadValueError, Path, json_path, show
@@ -47,7 +48,7 @@ class Claims:
     returns: tuple[str, ...] = ()
     deterministic: bool = False
     """Gradients have the same bits in every call."""
-    declared: Declared = Declared()  # noqa: RUF009  (frozen)
+    declared: Declared = Declared()
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list
 class Request:
     """A run of the suite as it is asked for."""
 
-    declared: Declared = Declared()  # noqa: RUF009  (frozen)
+    declared: Declared = Declared()
     """The arrays it takes and the attention always on, by options and claims."""
     returns: tuple[str, ...] = ()
     """The outputs that are declared."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import BFLOAT16, DTYPES, Precision
 from attnctl.inputs.config.settings import Settings
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.setting import ATTENTION, Flag, Form, Setting
 from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, show, words
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import all_of
 from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.inputs.plan.intended import Intent
 from attnctl.math import Array
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
 from attnctl.math.ops import Given
+from attnctl.record.trace import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits, read_output

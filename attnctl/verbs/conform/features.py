@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.verbs.conform.case import Case
 from attnctl.verbs.conform.options import OPTIONS
 

@@ -6,7 +6,7 @@ import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.inputs.arrays.foreign import variable_of
 from attnctl.math import Array
 from attnctl.math.names import gradient_of

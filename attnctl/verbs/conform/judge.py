@@ -12,12 +12,13 @@ right answer is no evidence. The output is judged first, then the gradients by Q
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from math import inf, sqrt
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.evidence.judge import root_mean_square, spread
 from attnctl.evidence.precision import FLOAT32

@@ -8,10 +8,11 @@ out in another way than Q, K and V.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.verbs.conform.case import Case

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import SimpleNamespace
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.verbs.conform.case import Case
 
 Hand = Callable[[str, Any], dict[str, Any]]

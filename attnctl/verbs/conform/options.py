@@ -9,11 +9,11 @@ differently is an entry of `library.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array
 from attnctl.math.names import PAST_KEY, PAST_VALUE

@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter as Kind
@@ -27,6 +26,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
@@ -69,7 +69,7 @@ class Worker(Target):
     """Calls a Python function in a process of its own."""
 
     target: str
-    framework: Framework = Framework()  # noqa: RUF009  (frozen)
+    framework: Framework = Framework()
     limit: float = 20.0
     process: subprocess.Popen[bytes] | None = None
     said: IO[bytes] | None = None

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.values import json_path
 from attnctl.drawing.screen.text import shell_line
 from attnctl.inputs.config.settings import Settings
+from attnctl.record.trace import Trace
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
 from attnctl.verbs.conform.conventions import Conventions
 from attnctl.verbs.conform.declared import list_unusual

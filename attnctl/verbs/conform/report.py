@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.verbs.conform.call import chance_missed
 from attnctl.verbs.conform.case import FORWARD

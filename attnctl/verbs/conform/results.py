@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
 from attnctl.verbs.conform.claims import Request
 from attnctl.verbs.conform.diagnosis import (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import suggest
 from attnctl.inputs.arrays.foreign import variable_of
@@ -93,7 +94,7 @@ class CallSignature:
     """The keyword of each option that is claimed; of a cache "past_key" and "past_value" apart."""
     required: tuple[str, ...] = ()
     """Options that must always be given."""
-    library: Library = Library()  # noqa: RUF009  (frozen)
+    library: Library = Library()
     is_packed: bool = False
     """Q, K and V come in one array."""
     sizes: Mapping[str, str] = field(default_factory=dict)

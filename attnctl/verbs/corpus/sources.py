@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.inputs.config.settings import Random, Settings
 from attnctl.math import Array

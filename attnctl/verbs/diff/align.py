@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from attnctl.base.cells import spell_cell, spellings
-from attnctl.base.trace import Trace
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
+from attnctl.record.cells import spell_cell, spellings
+from attnctl.record.trace import Trace
 
 Places = Array
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isnan, prod
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 
 Index = tuple[int, ...]

@@ -7,13 +7,12 @@ one trace has a single head, that head is compared with every head of the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from attnctl.base.trace import Trace
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.ops import MatMulT
+from attnctl.record.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_common, single
 from attnctl.verbs.diff.elements import Tolerance, measure
 

@@ -9,7 +9,6 @@ from typing import IO, TextIO
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import plural
 from attnctl.drawing.pictures.draw import draw
 from attnctl.drawing.pictures.plot import Figure, Plot
@@ -19,6 +18,7 @@ from attnctl.drawing.show.picture import USUAL, plot_of
 from attnctl.drawing.show.sheet import heads_of
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
+from attnctl.record.trace import Trace
 from attnctl.verbs.diff.align import Alignment, Pairing, Sides
 from attnctl.verbs.diff.difference import Difference, sides_of
 from attnctl.verbs.diff.heads import SideBySide

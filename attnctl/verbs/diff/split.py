@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from attnctl.base.trace import Trace
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
 from attnctl.math.names import B_O, CONCAT, HEAD_OUTPUTS, OUTPUT, W_O, WEIGHTS, V
 from attnctl.math.ops import MatMul, Merge
+from attnctl.record.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
 
 Parts = dict[str, Array]

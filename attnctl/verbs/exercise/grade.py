@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.cells import spell_cell
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.trace import Trace, require_steps
 from attnctl.base.words import all_of, dims, plural
 from attnctl.evidence.record import Strictness
 from attnctl.evidence.walk import Verdict
@@ -22,6 +21,8 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
+from attnctl.record.cells import spell_cell
+from attnctl.record.trace import Trace, require_steps
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import UnfilledDump, read
 from attnctl.verbs.check.intent import settings_of

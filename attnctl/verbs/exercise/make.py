@@ -10,21 +10,22 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input, open_own, refuse_os_errors
-from attnctl.base.trace import Trace, require_steps
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine.execute import Edit, carry_out
 from attnctl.math.ops import Given
+from attnctl.record.trace import Trace, require_steps
 from attnctl.store.files import data_folder
 from attnctl.store.strict_json import json_text
 

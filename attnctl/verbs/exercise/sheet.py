@@ -8,7 +8,6 @@ from html import escape
 from typing import IO, Any, NamedTuple, TextIO
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import safe, visible
 from attnctl.drawing.show.frames import number_format
@@ -19,6 +18,7 @@ from attnctl.drawing.show.sheet import formula_of, heads_of, load_sheet, sheet_o
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide
+from attnctl.record.trace import Trace
 from attnctl.store.dump_json import pieces
 from attnctl.store.header import entry, heading
 from attnctl.store.strict_json import encode_json, json_text

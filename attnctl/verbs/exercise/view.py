@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element

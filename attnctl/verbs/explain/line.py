@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isfinite, isinf, isnan
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.cells import Address, Speller, parse, parse_start
+from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Cell
@@ -22,6 +21,8 @@ from attnctl.math.filling import filler, form_of
 from attnctl.math.names import TABLE
 from attnctl.math.notation import positions
 from attnctl.math.ops import Given, Hide, Softmax, Unstated
+from attnctl.record.cells import Address, Speller, parse, parse_start
+from attnctl.record.trace import Trace
 from attnctl.verbs.explain.parts import Parts, parts_of
 from attnctl.verbs.explain.unstated import restate
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from itertools import product
 from math import fsum, isfinite, sqrt
 
-from attnctl.base.trace import Trace
 from attnctl.math import Array, Cell
 from attnctl.math.names import EMBEDDINGS, POSITIONS
 from attnctl.math.ops import Append, MatMulT, Project, Repeat, Rotate, Scale
 from attnctl.math.rules import of_member
+from attnctl.record.trace import Trace
 
 Parts = dict[str, float]
 """What each pair of parts gave to a score, by name; they add up to the score."""

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import derive_intent
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import leaves
 from attnctl.math.ops import Given, Unstated
+from attnctl.record.trace import Trace
 
 
 class Filled(Mapping[str, Array]):

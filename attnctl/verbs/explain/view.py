@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from math import isfinite, log10
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from attnctl.base.cells import Address
+from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of, number_text
 from attnctl.drawing.screen.numbers import matrix_format
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_right
 from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, abridge, display
 from attnctl.math.ops import Given, Softmax
+from attnctl.record.cells import Address
 from attnctl.store.codec import plain
 from attnctl.store.strict_json import encode_json, sink
 from attnctl.verbs.explain import Explainer, Explanation, Node, Parts, labels

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from attnctl.base.cells import spell_cell
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import quote
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import Settings
 from attnctl.math.rules import RULES, Padding, Rule
+from attnctl.record.cells import spell_cell
+from attnctl.record.trace import Trace
 from attnctl.verbs.explore.source import Made, OfFile, TracedLayer, TraceSource, again
 from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, ExplorerState, Place, begin, carry_place
 

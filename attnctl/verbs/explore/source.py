@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array, Cell
 from attnctl.math.names import KEY_LENGTHS
+from attnctl.record.trace import Trace
 from attnctl.verbs.explain import Explainer, Node
 
 if TYPE_CHECKING:

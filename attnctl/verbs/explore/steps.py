@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.screen import Screen
 from attnctl.math import Array, Cell, Shape
 from attnctl.verbs.explore.matrix import PLAIN_SHADES, SHADES, thumbnail

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, fold_text, take
 from attnctl.drawing.show.sheet import heads_of, place_word

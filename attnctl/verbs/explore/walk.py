@@ -5,16 +5,17 @@ Every function takes a walk and gives the next one. Nothing here draws anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
-from attnctl.base.cells import parse
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import quote
 from attnctl.math import Array, Cell, Shape
 from attnctl.math.arithmetic import abridge
 from attnctl.math.names import WEIGHTS
+from attnctl.record.cells import parse
+from attnctl.record.trace import Trace
 from attnctl.verbs.explain import Node
 from attnctl.verbs.explain.line import SHOWN, Reference, read_by
 from attnctl.verbs.explore.source import TracedLayer

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import exp, sqrt
 
 import numpy as np
 
-from attnctl.base.cells import Address, parse_start, place_of_token
-from attnctl.base.cells import Token as TokenPlace
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import all_of, quote
 from attnctl.math import Array, Cell
+from attnctl.record.cells import Address, parse_start, place_of_token
+from attnctl.record.cells import Token as TokenPlace
+from attnctl.record.trace import Trace
 
 NUMBER = re.compile(r"[0-9]+\.?[0-9]*(e[-+]?[0-9]+)?|\.[0-9]+(e[-+]?[0-9]+)?")
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")

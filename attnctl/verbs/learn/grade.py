@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.cells import Address, Speller
-from attnctl.base.cells import parse as parse_address
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import all_of, dims, quote
 from attnctl.math import Array
 from attnctl.math.ops import Given
+from attnctl.record.cells import Address, Speller
+from attnctl.record.cells import parse as parse_address
+from attnctl.record.trace import Trace
 from attnctl.verbs.learn.expression import Cells, StepName, Value
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.mistakes import as_array, find_mistakes, neighbours

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path as FilePath
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import open_found, refuse_os_errors
 from attnctl.base.setting import Form, ListOf, Setting
-from attnctl.base.trace import Trace
 from attnctl.base.values import FILE_NAME, WORD, BadValueError, Json, Path, Problem, Reader, words
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.examples import EXAMPLE
 from attnctl.inputs.config.load import list_problems, load, place_problems
 from attnctl.inputs.config.settings import Settings
+from attnctl.record.trace import Trace
 from attnctl.verbs.learn.expression import Expression, Value, parse
 
 NUMBER, CELL, MATRIX, STEP, DUMP = KINDS = ("number", "cell", "matrix", "step", "dump")

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attnctl.base.cells import Speller
-from attnctl.base.cells import parse as parse_address
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import exactly
 from attnctl.evidence.walk import Walker
@@ -19,6 +16,9 @@ from attnctl.math.engine.execute import carry_out
 from attnctl.math.ops import Given
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, WrongStep
+from attnctl.record.cells import Speller
+from attnctl.record.cells import parse as parse_address
+from attnctl.record.trace import Trace
 from attnctl.verbs.check.check import spoken
 from attnctl.verbs.learn.expression import Cells, StepName, Value, addresses
 from attnctl.verbs.learn.lesson import Lesson

@@ -11,12 +11,12 @@ from time import sleep
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.drawing.screen.text import visible
 from attnctl.drawing.show.sheet import formula_of
 from attnctl.math.derivation import Step
 from attnctl.math.names import EMBEDDINGS, X
 from attnctl.math.ops import Given
+from attnctl.record.trace import Trace
 from attnctl.verbs.learn.lesson import Lesson
 
 SECONDS = 20

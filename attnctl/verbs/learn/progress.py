@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.files import open_own, refuse_os_errors
 from attnctl.store import write_text
 from attnctl.store.files import data_folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from attnctl.base.trace import Trace
 from attnctl.base.words import plural
 from attnctl.drawing.screen.listing import Listing
 from attnctl.drawing.screen.output import Element
@@ -14,6 +13,7 @@ from attnctl.drawing.screen.text import fold_text
 from attnctl.drawing.show.frames import step_lines
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.sheet import View, count_heads
+from attnctl.record.trace import Trace
 from attnctl.verbs.learn.grade import AnswerVerdict
 from attnctl.verbs.learn.lesson import CELL, DUMP, MATRIX, NUMBER, STEP, Lesson
 from attnctl.verbs.learn.mistakes import as_array

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.math.engine.cost import peak
 from attnctl.math.engine.tiles import SCRATCH_BYTES
 from attnctl.models.attention import prepare_attention

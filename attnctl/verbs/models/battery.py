@@ -15,11 +15,11 @@ token before, at i − n. The scores of a head are mean weights over queries and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import pad_right
 from attnctl.inputs.config.settings import Settings

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.trace import Trace
+from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
+from attnctl.record.trace import Trace
 
 ENOUGH = 0.4
 """The share of attention that names a head."""

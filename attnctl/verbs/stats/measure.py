@@ -21,17 +21,18 @@ al. 2019, section 6).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from math import fsum
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.math import Array
 from attnctl.math.names import MEMORY, WEIGHTS
 from attnctl.math.rules import RULES
+from attnctl.record.trace import Trace
 from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, Tally
 
 MEASURES = ("entropy", "effective_keys", "distance", "previous", "first", "self", "same_token")

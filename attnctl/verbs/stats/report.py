@@ -7,10 +7,11 @@ once, correctly (`math.fsum`), so no order and no division into parts changes a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import fsum
 from typing import Any
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError
 from attnctl.math import Array

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TextIO
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import number_text
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen
@@ -18,6 +17,7 @@ from attnctl.drawing.show.headline import beginning
 from attnctl.drawing.show.sheet import View
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
+from attnctl.record.trace import Trace
 from attnctl.store.long_csv import cell
 from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, StatsReport, StatsResult
 

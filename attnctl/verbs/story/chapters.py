@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
-from attnctl.base.trace import Trace
 from attnctl.base.words import all_of
 from attnctl.drawing.show.looks import find_ties
 from attnctl.math import Array, Cell
@@ -31,6 +31,7 @@ from attnctl.math.ops import (
     Softmax,
 )
 from attnctl.math.ops.scores import SoftmaxBack
+from attnctl.record.trace import Trace
 from attnctl.verbs.story.claims import (
     Blind,
     Claim,

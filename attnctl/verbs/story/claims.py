@@ -5,10 +5,9 @@ Cells are full indices into a step, rows those without the last axis.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.drawing.show.looks import ULPS
 from attnctl.math import Array, Cell
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attnctl.base.cells import Speller
 from attnctl.base.words import all_of, plural
 from attnctl.drawing.screen.frame import GAP, Shelf
 from attnctl.drawing.screen.output import Element
@@ -14,6 +13,7 @@ from attnctl.drawing.show.glance import one_table
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, percent
 from attnctl.drawing.show.sheet import formula_of, heads_of, shape_of
+from attnctl.record.cells import Speller
 from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
 from attnctl.verbs.story.claims import (
     AllAlike,

@@ -1,6 +1,6 @@
 """Edits of a what-if: a step's numbers are changed before the next step reads them.
 
-An edit is ``CELL=VALUE``: a step, or the part of one that an address of `attnctl.base.cells` names, and
+An edit is ``CELL=VALUE``: a step, or the part of one that an address of `attnctl.record.cells` names, and
 a number, or ``@FILE`` for the same cells of another dump. ``+=`` and ``*=`` add and multiply.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.base.cells import Address, parse_start, unknown_step
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.trace import Trace
 from attnctl.base.words import dims, quote
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.names import BIAS, WEIGHTS
+from attnctl.record.cells import Address, parse_start, unknown_step
+from attnctl.record.trace import Trace
 
 Header = dict[str, Any]
 

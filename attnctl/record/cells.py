@@ -15,9 +15,9 @@ from math import prod
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.base.trace import Trace
 from attnctl.base.words import MOST_NAMED, did_you_mean, one_of, quote
 from attnctl.math import Cell
+from attnctl.record.trace import Trace
 
 STEP = re.compile(r'[^\[\]=,"\s]+')
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:#([0-9]{1,9}))?\s*(?=[,\]])', re.DOTALL)
