@@ -24,7 +24,7 @@ from attnctl.traces import Trace, Traces
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from attnctl.inputs.plan.prepared import Prepared
+    from attnctl.inputs.plan.plan import Plan
     from attnctl.math.engine.cost import Cost
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
@@ -165,7 +165,7 @@ def cost(
     return prepare_arrays(inputs, asked).costs(keep)
 
 
-def prepare_arrays(arrays: Mapping[str, Array], settings: Settings, layer: int | None = None) -> Prepared:
+def prepare_arrays(arrays: Mapping[str, Array], settings: Settings, layer: int | None = None) -> Plan:
     """Everything attention on arrays needs; a trace of ours brings its tokens."""
     from attnctl.inputs.plan import operator
     from attnctl.inputs.plan.intended import trace_of_arrays, under_our_names

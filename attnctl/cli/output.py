@@ -17,7 +17,7 @@ from attnctl.record.trace import Trace, require_steps
 
 if TYPE_CHECKING:
     from attnctl.drawing.show.sheet import View
-    from attnctl.inputs.plan.prepared import Prepared
+    from attnctl.inputs.plan.plan import Plan
     from attnctl.math.engine.cost import Cost
 
 
@@ -242,7 +242,7 @@ def view_of(view: ViewOptions, decimals: int) -> View:
     )
 
 
-def print_costs(runs: Sequence[Prepared], output: OutputOptions, view: ViewOptions) -> None:
+def print_costs(runs: Sequence[Plan], output: OutputOptions, view: ViewOptions) -> None:
     """Print what each step of each run would take; nothing is computed."""
     from attnctl.store.strict_json import print_json
 

@@ -34,7 +34,7 @@ from attnctl.cli.options import (
 if TYPE_CHECKING:
     from attnctl.cli.source import RunRequest
     from attnctl.inputs.config.settings import Settings
-    from attnctl.inputs.plan.prepared import Prepared
+    from attnctl.inputs.plan.plan import Plan
 
 app = make_app()
 
@@ -113,7 +113,7 @@ def run(  # noqa: PLR0913  (a group of options each)
     note_joined(asked)
 
 
-def prepare_runs(settings: Settings, sentences: list[str], *, padded: bool) -> list[Prepared]:
+def prepare_runs(settings: Settings, sentences: list[str], *, padded: bool) -> list[Plan]:
     """Everything that the run of each sentence needs; of none, that of the settings' own."""
     from attnctl.inputs.plan.sentence import prepare_all
 

@@ -14,7 +14,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan import operator
 from attnctl.inputs.plan.draw import stream
-from attnctl.inputs.plan.prepared import Prepared
+from attnctl.inputs.plan.plan import Plan
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.math.engine.execute import carry_out
@@ -147,7 +147,7 @@ def draw(name: str, given: tuple[int, ...] | Array, loud: float) -> Array:
     return drawn * (loud if name == "W_Q" else 1) / np.sqrt(D_MODEL if TABLE[name].is_weight else 1)
 
 
-def with_lines(prepared: Prepared, lines: str, names: dict[str, Any]) -> Trace:
+def with_lines(prepared: Plan, lines: str, names: dict[str, Any]) -> Trace:
     """The run in which these lines give the steps that they assign; what they delete is not recorded."""
     known = dict(names)
     statements = ast.parse(lines).body

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnctl.inputs.arrays.facts import Facts
 from attnctl.inputs.config.settings import NONE, Settings
-from attnctl.inputs.plan.prepared import Prepared, variant
+from attnctl.inputs.plan.plan import Plan, variant
 from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape
 from attnctl.math.derivation import LayerParts
@@ -30,7 +30,7 @@ def prepare_attention(
     memory: Array | None = None,
     *,
     cross: bool = False,
-) -> Prepared:
+) -> Plan:
     """The attention of a layer on what came into it; `cross` is its attention to `memory`.
 
     Raises AttnError for a tensor that is missing or misshapen.
@@ -53,7 +53,7 @@ def prepare_attention(
     facts = Facts(None, d["heads"], d["kv_heads"], queries, keys, d["d_k"], 0)
     kind = variant(asked, facts, named, layer=parts_of(tensors, cross=cross))
     model = tensors.model
-    return Prepared(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+    return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
 
 
 def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:

@@ -14,7 +14,7 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import quote
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.cotangent import with_gradients
-from attnctl.inputs.plan.prepared import Prepared, what_if_of
+from attnctl.inputs.plan.plan import Plan, what_if_of
 from attnctl.math import Array
 from attnctl.math.engine.cost import require, size_text
 from attnctl.math.kind import GRADIENT_SETTINGS
@@ -128,7 +128,7 @@ def run_model(
     return runner.of_tokens(tokens)
 
 
-def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Prepared]:
+def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Plan]:
     """The attention of each layer that is asked for, to be costed: nothing is computed."""
     dtype, limit = settings.dtype, settings.max_memory
     wanted = wanted_layers(layers, lambda of: len(open_model(name, of).description.layers))

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.embed import PAD, tokens_of
-from attnctl.inputs.plan.prepared import Prepared, asks_for_padding
+from attnctl.inputs.plan.plan import Plan, asks_for_padding
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.engine.cost import peak, require
@@ -21,7 +21,7 @@ from attnctl.record.trace import Trace, require_steps
 
 
 def carry_out_batch(
-    alone: Sequence[Prepared],
+    alone: Sequence[Plan],
     keep: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> list[Trace]:
@@ -45,7 +45,7 @@ def carry_out_batch(
     ]
 
 
-def stays_alone(run: Prepared) -> bool:
+def stays_alone(run: Plan) -> bool:
     kind = run.variant
     return bool(run.what_if) or kind.backward or kind.chunks is not None or asks_for_padding(kind.rules)
 
@@ -63,7 +63,7 @@ def pad_batch(settings: Settings, sentences: Sequence[str]) -> tuple[Settings, l
 
 
 def run_padded(
-    alone: Sequence[Prepared],
+    alone: Sequence[Plan],
     lengths: tuple[int, ...],
     keep: Collection[str] | None,
     progress: Progress | None,
@@ -85,7 +85,7 @@ def fill(rows: Array, length: int) -> Array:
     return np.pad(rows, ((0, length - len(rows)), (0, 0)))
 
 
-def member_of(outcome: Outcome, alone: Prepared, member: int, length: int) -> Outcome:
+def member_of(outcome: Outcome, alone: Plan, member: int, length: int) -> Outcome:
     """The steps of one member, without its padding, as they would have come out alone."""
     padded = {"token", "query"} if MEMORY in alone.given else {"token", "query", "key"}
     values = {

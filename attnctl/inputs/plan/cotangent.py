@@ -11,7 +11,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.draw import stream
-from attnctl.inputs.plan.prepared import Prepared
+from attnctl.inputs.plan.plan import Plan
 from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Shape
 from attnctl.math.backward import root_of
@@ -47,7 +47,7 @@ def with_cotangent(kind: Variant, named: Named, settings: Settings) -> tuple[Var
     return replace(kind, given={each: how for each, (_, how) in named.items()}), named
 
 
-def with_gradients(plan: Prepared, settings: Settings, d_output: Array | None = None) -> Prepared:
+def with_gradients(plan: Plan, settings: Settings, d_output: Array | None = None) -> Plan:
     """A plan whose kind says nothing of gradients, with those that the settings ask for.
 
     Raises AttnError as `with_cotangent` does.

@@ -17,7 +17,7 @@ from attnctl.inputs.arrays.sums import in_base_e, with_empty_rows
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.plan import operator
-from attnctl.inputs.plan.prepared import asks_for_padding, variant, with_norm_rows, with_padding
+from attnctl.inputs.plan.plan import asks_for_padding, variant, with_norm_rows, with_padding
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Rotary, Step, Variant, with_batch, without_projection
 from attnctl.math.kind import KIND, HeadNorm

@@ -14,8 +14,8 @@ from attnctl.inputs.arrays.reader import as_array, read_strictly
 from attnctl.inputs.arrays.sums import in_base_e
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.plan.cotangent import with_cotangent
-from attnctl.inputs.plan.prepared import (
-    Prepared,
+from attnctl.inputs.plan.plan import (
+    Plan,
     asks_for_padding,
     variant,
     what_if_of,
@@ -44,7 +44,7 @@ OF_A_SENTENCE = {"sentence", "context", "vocab", "tokenizer", "seed", "embedding
 """What a config says of a sentence and of drawing: of arrays that are given it says nothing."""
 
 
-def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Prepared:
+def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str, Any]) -> Plan:
     """Everything attention on these arrays needs.
 
     Arrays are Q K V, or X [memory] W_Q W_K W_V [W_O b_Q b_K b_V b_O]; beside them mask, bias, sink,
@@ -72,7 +72,7 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     if lengths is not None:
         config[KEY_LENGTHS] = as_json_number(lengths)
     out = {**spoken, "config": config, **({"notes": list(laid.notes)} if laid.notes else {})}
-    return Prepared(
+    return Plan(
         kind,
         arrays_of(named),
         out,

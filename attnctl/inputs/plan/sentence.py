@@ -17,7 +17,7 @@ from attnctl.inputs.arrays.facts import Facts, unmeant_cache, written_masks
 from attnctl.inputs.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
 from attnctl.inputs.plan import embed, tensors
 from attnctl.inputs.plan.embed import PAD, Vocabulary
-from attnctl.inputs.plan.prepared import Prepared, asks_for_padding, variant, what_if_of, with_padding
+from attnctl.inputs.plan.plan import Plan, asks_for_padding, variant, what_if_of, with_padding
 from attnctl.inputs.plan.sizes import Sizes, resolve
 from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array
@@ -53,12 +53,12 @@ class Common:
     """The kinds of attention so far: sentences of one length and the same padding have the same."""
 
 
-def prepare(settings: Settings, sentence: str | None = None) -> Prepared:
+def prepare(settings: Settings, sentence: str | None = None) -> Plan:
     """Everything a run of one sentence, or of the settings' own, needs. Raises as `prepare_all`."""
     return prepare_all(settings, [] if sentence is None else [sentence])[0]
 
 
-def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Prepared]:
+def prepare_all(settings: Settings, sentences: Sequence[str] = ()) -> list[Plan]:
     """Everything a run of each sentence needs, with one vocabulary and the same weights for all.
 
     No sentence means the settings' own. Raises AttnError with every problem of the stage that found
@@ -93,7 +93,7 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
     return Common(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
 
 
-def prepare_sentence(common: Common, text: str, tokens: list[str], context: list[str]) -> Prepared:
+def prepare_sentence(common: Common, text: str, tokens: list[str], context: list[str]) -> Plan:
     """Everything a run of one of the sentences needs."""
     settings, keys = common.settings, context or tokens
     ids, key_ids = common.vocab.ids(tokens), common.vocab.ids(context)
@@ -115,7 +115,7 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
         from attnctl.inputs.plan.cotangent import with_cotangent
 
         kind, named = with_cotangent(kind, named, settings)
-    return Prepared(
+    return Plan(
         kind,
         arrays_of(named),
         header | {"config": config},

@@ -13,7 +13,7 @@ from attnctl.base.errors import AttnError
 from attnctl.evidence.precision import DTYPES, round_to
 from attnctl.inputs.arrays.facts import Facts
 from attnctl.inputs.config.settings import LENGTHS, Settings
-from attnctl.inputs.plan.prepared import variant
+from attnctl.inputs.plan.plan import variant
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Rotary, Variant
 from attnctl.math.names import BIAS, HEAD_OUTPUTS, MASK, WEIGHTS, gradient_of

@@ -1,4 +1,4 @@
-"""A prepared run, between settings and a trace: the kind of attention and the arrays it starts from."""
+"""A Plan: all that a computation needs, before anything is computed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class Plan:
     """All that a run needs: the kind of attention, its arrays, and what the dump says of it."""
 
     variant: Variant
