@@ -340,9 +340,8 @@ def check(
     AttnError where there is nothing to compare.
     """
     from attnctl.evidence.record import Strictness
-    from attnctl.inputs.plan.intended import trace_of_arrays, under_our_names
+    from attnctl.inputs.plan.intended import settings_of, trace_of_arrays, under_our_names
     from attnctl.verbs.check.check import check as check_steps
-    from attnctl.verbs.check.intent import settings_of
 
     trace = trace if isinstance(trace, AnyTrace) else trace_of_arrays(trace)
     asked = choose_settings(settings or settings_of(trace), options, OF_ARRAYS) if options else settings

@@ -268,7 +268,7 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
     if not (config or attention):
         return None
     from attnctl.cli.source import settings_from
-    from attnctl.verbs.check.intent import settings_of
+    from attnctl.inputs.plan.intended import settings_of
 
     return settings_from(config, attention, base=None if config else settings_of(trace))
 

@@ -69,7 +69,7 @@ class NamedInput(NamedTuple):
         """The settings of the run, or those of the run that a dump records, flags laid over them."""
         if self.is_run:
             return settings_from(self.config, flags, sentence=self.sentence)
-        from attnctl.verbs.check.intent import settings_of
+        from attnctl.inputs.plan.intended import settings_of
 
         trace = self.read_one()
         if not trace.config.get("vocab"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math.ops import Given, Op
@@ -32,10 +33,15 @@ class Derivation:
         return iter(self.steps)
 
     def __getitem__(self, name: str) -> Step:
-        return next(step for step in self.steps if step.name == name)
+        return self.by_name[name]
 
     def __contains__(self, name: object) -> bool:
-        return any(step.name == name for step in self.steps)
+        return name in self.by_name
+
+    @cached_property
+    def by_name(self) -> dict[str, Step]:
+        """The lines by name."""
+        return {step.name: step for step in self.steps}
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -39,6 +39,9 @@ from attnctl.math.rules import Alibi
 from attnctl.record.trace import Trace
 from attnctl.store.header import foreign_step
 
+NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
+"""What a dump's config may hold beside the settings of a config file, or in another form."""
+
 USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
 
 
@@ -241,3 +244,25 @@ def one_more(v: Variant) -> Iterator[tuple[str, Variant]]:
 def unknown_names(trace: Trace) -> list[str]:
     """Recorded arrays that attnctl has no name for, or that only a model says anything of."""
     return [name for name in trace if name not in TABLE or TABLE[name].model]
+
+
+def settings_of(trace: Trace) -> Settings:
+    """The settings that a dump's config describes; the defaults where it has none."""
+    config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
+    offset = offset_of(trace.config.get("causal_offset"))
+    if not config:
+        return Settings(causal_offset=offset)
+    from attnctl.inputs.config.schema import validate
+
+    return validate(config).with_(causal_offset=offset)
+
+
+def offset_of(value: Any) -> Any:
+    """The causal offset that a dump's config says: a number, one for each member of a batch, or none.
+
+    Raises AttnError where it is none of these.
+    """
+    several = value if isinstance(value, list) else [value]
+    if value is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
+        raise AttnError(f"$.config.causal_offset: {value!r} is not a number of keys")
+    return tuple(several) if isinstance(value, list) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from attnctl.evidence.record import Record, Strictness, with_precisions
 from attnctl.evidence.rows import stretch
 from attnctl.evidence.walk import Checked, Verdict, Walk, Walker
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, read_intent
+from attnctl.inputs.plan.intended import Intent, derive_intent, is_stated, read_intent, settings_of
 from attnctl.math.derivation import Derivation
 from attnctl.math.names import KEY_LENGTHS, MASK, MASKED
 from attnctl.math.ops import Given, Unstated
@@ -25,9 +25,6 @@ from attnctl.record.trace import Trace
 from attnctl.store.header import foreign_step
 from attnctl.verbs.check.readings import Reading, agreeing, nearest
 from attnctl.verbs.check.sample import RecordPart, samples, some_rows
-
-NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
-"""What a dump's config may hold beside the settings of a config file, or in another form."""
 
 AS_GOOD_AS_HIDDEN = -5e3
 """Scores below this stand for −∞."""
@@ -191,25 +188,3 @@ def find_intent(trace: Trace, settings: Settings | None) -> Intent:
     if settings is None:
         return derive_intent(trace, settings_of(trace), lengths)
     return derive_intent(trace, settings, lengths, keep=False)
-
-
-def settings_of(trace: Trace) -> Settings:
-    """The settings that a dump's config describes; the defaults where it has none."""
-    config = {name: value for name, value in trace.config.items() if name not in NOT_MEANT}
-    offset = offset_of(trace.config.get("causal_offset"))
-    if not config:
-        return Settings(causal_offset=offset)
-    from attnctl.inputs.config.schema import validate
-
-    return validate(config).with_(causal_offset=offset)
-
-
-def offset_of(value: Any) -> Any:
-    """The causal offset that a dump's config says: a number, one for each member of a batch, or none.
-
-    Raises AttnError where it is none of these.
-    """
-    several = value if isinstance(value, list) else [value]
-    if value is not None and not all(type(each) is int and abs(each) < 2**31 for each in several):
-        raise AttnError(f"$.config.causal_offset: {value!r} is not a number of keys")
-    return tuple(several) if isinstance(value, list) else value

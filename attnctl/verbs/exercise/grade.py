@@ -15,7 +15,7 @@ from attnctl.base.words import all_of, dims, plural
 from attnctl.evidence.record import Strictness
 from attnctl.evidence.walk import Verdict
 from attnctl.inputs.config.settings import FromFile, Settings
-from attnctl.inputs.plan.intended import Intent
+from attnctl.inputs.plan.intended import Intent, settings_of
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math import Array
 from attnctl.math.engine.cost import limit_memory
@@ -25,7 +25,6 @@ from attnctl.record.cells import spell_cell
 from attnctl.record.trace import Trace, require_steps
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import UnfilledDump, read
-from attnctl.verbs.check.intent import settings_of
 from attnctl.verbs.check.report import Report
 from attnctl.verbs.exercise.make import DECIMALS, is_sealed, round_given, seed_from
 

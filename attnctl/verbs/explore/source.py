@@ -161,7 +161,7 @@ def again(trace: Trace, words: tuple[str, ...]) -> TraceSource:
 
 def candidates(trace: Trace, words: tuple[str, ...]) -> Sequence[TraceSource]:
     """The sources that a dump's config may describe: its sentence, or the arrays in it."""
-    from attnctl.verbs.check.intent import settings_of
+    from attnctl.inputs.plan.intended import settings_of
 
     if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
         raise AttnError("its key_lengths are not in the file, so attend cannot carry it out again")
