@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,5 +12,7 @@ if TYPE_CHECKING:
 else:  # the help of a command has the flags of all rules, and starts without NumPy
     Array = Any
 Shape = tuple[int, ...]
+Sizes = Mapping[str, int]
+"""The size of each axis by its name in a layout; one that nobody knows is not there."""
 Cell = tuple[int, ...]
 """The index of one number."""

@@ -11,8 +11,10 @@ queries and of keys, past and new keys, the columns of X, of memory and of the o
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from math import inf
+from math import inf, prod
 from typing import NamedTuple
+
+from attnctl.math import Shape, Sizes
 
 SHOWN_AS = {"kv_head": "head", "new": "key", "past": "key", "d_memory": "d_model", "d_out": "d_model"}
 """The axes of layouts whose name in tables and dumps is a wider one."""
@@ -324,6 +326,16 @@ def results() -> list[str]:
 def result_in(there: Container[str]) -> list[str]:
     """The last stage of what attention gives that is there, alone; nothing where none is."""
     return [name for name in reversed(results()) if name in there][:1]
+
+
+def size_of(axis: str, sizes: Sizes) -> int:
+    """The size of an axis of a layout, or of the wider one that it is shown as."""
+    return sizes[axis] if axis in sizes else sizes[SHOWN_AS[axis]]
+
+
+def shape_in(layout: str, sizes: Sizes) -> Shape:
+    """The shape of an array in this layout."""
+    return tuple(prod(size_of(axis, sizes) for axis in word.split("*")) for word in layout.split())
 
 
 def matrix_of(symbol: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from attnctl.inputs.arrays.facts import Facts
 from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.plan.plan import Plan, variant
 from attnctl.inputs.plan.tensors import Named, arrays_of
@@ -50,8 +49,8 @@ def prepare_attention(
         qk_norm=head_norm(d) if d["qk_norm"] and not cross else None,
     )
     keys = queries if memory is None else memory.shape[-2]
-    facts = Facts(None, d["heads"], d["kv_heads"], queries, keys, d["d_k"], 0)
-    kind = variant(asked, facts, named, layer=parts_of(tensors, cross=cross))
+    sizes = {"head": d["heads"], "kv_head": d["kv_heads"], "query": queries, "key": keys, "d_k": d["d_k"]}
+    kind = variant(asked, sizes, named, layer=parts_of(tensors, cross=cross))
     model = tensors.model
     return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
 

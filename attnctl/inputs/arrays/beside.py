@@ -8,8 +8,7 @@ from math import prod
 import numpy as np
 
 from attnctl.base.words import dims
-from attnctl.inputs.arrays.layout import Sizes
-from attnctl.math import Array, Shape
+from attnctl.math import Array, Shape, Sizes
 from attnctl.math.names import MASK, NORM_WEIGHTS, SINK, TABLE
 
 
@@ -20,7 +19,7 @@ def place(name: str, array: Array, sizes: Sizes, keys: int) -> Array | None:
     return by_head(name, array, sizes)
 
 
-def heads_shown(arrays: Mapping[str, Array]) -> Sizes:
+def heads_shown(arrays: Mapping[str, Array]) -> dict[str, int]:
     """The number of heads that a sink shows, or norms' weights that each head has its own of."""
     weights = {"head": arrays.get(NORM_WEIGHTS[0]), "kv_head": arrays.get(NORM_WEIGHTS[1])}
     shown = {

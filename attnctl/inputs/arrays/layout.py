@@ -14,10 +14,9 @@ from math import prod
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import dims
-from attnctl.math import Array, Shape
+from attnctl.math import Array, Shape, Sizes
 from attnctl.math.names import HEAD_OUTPUTS, MEMORY, OUTPUT, PAST_KEY, TABLE, W_O, X
 
-Sizes = dict[str, int]
 Groups = tuple[tuple[str, ...], ...]
 """The axes of an array, each one size or the product of several: ((query,), (head, d_k))."""
 
@@ -64,7 +63,7 @@ class LayoutReading:
 
     axes: Axes
     layouts: dict[str, Groups] = field(default_factory=dict)
-    sizes: Sizes = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     def canonical(self, name: str) -> Groups:
         """Our own layout of an array, with the batch axis where this reading has one."""
@@ -226,7 +225,7 @@ def with_shared_heads(pattern: Groups, known: Sizes) -> Iterator[Sizes]:
         yield from ({**known, "kv_head": few} for few in range(heads - 1, 0, -1) if heads % few == 0)
 
 
-def unify(pattern: Groups, shape: Shape, known: Sizes) -> Sizes | None:
+def unify(pattern: Groups, shape: Shape, known: Sizes) -> dict[str, int] | None:
     """The sizes known once an array of this shape is read so; None where it cannot be."""
     if len(pattern) != len(shape):
         return None
@@ -246,7 +245,7 @@ def unify(pattern: Groups, shape: Shape, known: Sizes) -> Sizes | None:
     return {axis: size for axis, size in sizes.items() if axis != "one"}
 
 
-def consistent(sizes: Sizes) -> bool:
+def consistent(sizes: dict[str, int]) -> bool:
     """True if heads share evenly, and a cache and its new keys make up the keys."""
     if (
         "past" in sizes

@@ -7,8 +7,8 @@ from collections.abc import Container, Iterator, Mapping
 import numpy as np
 
 from attnctl.base.words import dims
-from attnctl.inputs.arrays.facts import adds_positions, unmeant_cache, unrotatable
 from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.sizes import OPTIONS, adds_positions, asked, unmeant_cache, unrotatable
 from attnctl.math import Array, Shape
 from attnctl.math.names import (
     B_O,
@@ -271,12 +271,11 @@ def projected_misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterat
     if not k[-3] or q[-3] % k[-3]:
         yield f"{k[-3]} kv heads do not divide {q[-3]} heads"
     yield from past_misfits(shapes, {PAST_KEY: k, PAST_VALUE: v})
-    shown = {"heads": q[-3], "kv_heads": k[-3], "d_k": q[-1], "d_v": v[-1]}
+    shown = {"head": q[-3], "kv_head": k[-3], "d_k": q[-1], "d_v": v[-1]}
     shown |= {"d_model": shapes[X][-1]} if X in shapes else {}
-    for option, size in shown.items():
-        asked = getattr(settings, option)
-        if asked is not None and asked != size:
-            yield f"{settings.where((option,))}: {asked}, but the arrays have {size}"
+    for axis, size in asked(settings).items():
+        if shown.get(axis, size) != size:
+            yield f"{settings.where((OPTIONS[axis],))}: {size}, but the arrays have {shown[axis]}"
     yield from unrotatable(settings, q[-1])
 
 

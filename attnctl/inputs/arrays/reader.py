@@ -14,8 +14,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import heads_shown, ill_placed, is_one_row, place
-from attnctl.inputs.arrays.facts import Facts, unrotatable
-from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, Sizes, search
+from attnctl.inputs.arrays.layout import LayoutReading, LayoutSearch, search
 from attnctl.inputs.arrays.problems import (
     has_batch,
     has_vectors,
@@ -29,7 +28,8 @@ from attnctl.inputs.arrays.problems import (
     unusable,
 )
 from attnctl.inputs.config.settings import Settings
-from attnctl.math import Array, Shape
+from attnctl.inputs.config.sizes import asked, keys_of, unrotatable
+from attnctl.math import Array, Shape, Sizes
 from attnctl.math.names import (
     BIAS,
     CONCAT,
@@ -70,7 +70,6 @@ class Laid:
 
     arrays: dict[str, Array]
     sizes: Sizes
-    facts: Facts
     lengths: PerBatch | None
     notes: tuple[str, ...] = ()
     """What was decided where an array could have meant something else."""
@@ -94,9 +93,9 @@ def read_strictly(found: Mapping[str, Array], settings: Settings) -> Laid:
         assert isinstance(first, AttnError)
         raise first
     laid, said = fits[0]
-    if len(fits) > 1 and laid.facts.heads > laid.facts.keys:
-        said = more_heads_than_rows(laid.facts, settings)
-    raise_all(unrotatable(settings, laid.facts.d_k))
+    if len(fits) > 1 and laid.sizes["head"] > keys_of(laid.sizes):
+        said = more_heads_than_rows(laid.sizes, settings)
+    raise_all(unrotatable(settings, laid.sizes["d_k"]))
     return replace(laid, notes=(*notes, *([said] if said else [])))
 
 
@@ -118,7 +117,7 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
     """The arrays in our layout, or why they cannot be brought to it."""
     shapes = shapes_of(inputs)
     tried = LayoutSearch(shapes, has_batch(shapes, settings), documented=True)
-    told = sizes_asked(settings)
+    told = asked(settings)
     try:
         reading = None
         if not is_mixed(shapes, settings):
@@ -131,11 +130,11 @@ def read_as(inputs: Mapping[str, Array], settings: Settings) -> Laid | AttnError
         return error
 
 
-def more_heads_than_rows(facts: Facts, settings: Settings) -> str:
+def more_heads_than_rows(sizes: Sizes, settings: Settings) -> str:
     """A note that arrays were read in our layout though another one is as likely."""
     place = settings.where(("layout",))
     return (
-        f"Q, K and V are read as (batch, head, n, d): {facts.heads} heads of {facts.keys} rows. "
+        f"Q, K and V are read as (batch, head, n, d): {sizes['head']} heads of {keys_of(sizes)} rows. "
         f"If they are {TOKENS_THEN_HEADS}, write {place} bnhd."
     )
 
@@ -189,7 +188,7 @@ def split(array: Array, heads: int) -> Array:
 
 def search_layout(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> LayoutReading:
     """Find how to read these arrays; others beside them show the number of heads, if that fits."""
-    shapes, told, shown = shapes_of(arrays), sizes_asked(settings), heads_shown(arrays)
+    shapes, told, shown = shapes_of(arrays), asked(settings), heads_shown(arrays)
     more: Any = {"batch_first": batch_first, "of_all_keys": of_all_keys(settings)}
     try:
         return search(shapes, shown | told, **more)
@@ -239,7 +238,7 @@ def in_any_order(arrays: Mapping[str, Array]) -> Iterator[tuple[Mapping[str, Arr
 
 def changes_too_much(arrays: Mapping[str, Array], laid: Laid) -> bool:
     """True if weights were left out that are no averages over the heads of the others."""
-    sizes, batch = laid.sizes, laid.facts.batch
+    sizes, batch = laid.sizes, laid.sizes.get("batch")
     if WEIGHTS not in arrays or WEIGHTS in laid.arrays:
         return False
     rows = (sizes.get("query"), sizes.get("key"))
@@ -307,27 +306,20 @@ def shapes_of(arrays: Mapping[str, Array]) -> dict[str, Shape]:
     }
 
 
-def sizes_asked(settings: Settings) -> Sizes:
-    said = {"head": settings.heads, "kv_head": settings.kv_heads}
-    said |= {name: getattr(settings, name) for name in ("d_model", "d_k", "d_v")}
-    return {axis: size for axis, size in said.items() if size is not None}
-
-
 def lay_out(arrays: Mapping[str, Array], reading: LayoutReading) -> Laid:
     """The arrays in our layout. Raises AttnError for masks and lengths that do not fit the others."""
     sizes = complete(reading.sizes, arrays)
-    facts = facts_of(sizes)
-    lengths = key_lengths(arrays, facts)
+    lengths = key_lengths(arrays, sizes)
     ours = {name: reading.lay_out(name, array) for name, array in arrays.items() if name in reading.layouts}
     beside = {name: array for name, array in arrays.items() if name in TABLE and TABLE[name].broadcasts}
-    placed = {name: place(name, array, sizes, facts.keys) for name, array in beside.items()}
+    placed = {name: place(name, array, sizes, keys_of(sizes)) for name, array in beside.items()}
     raise_all(ill_placed(name, beside[name], sizes) for name, array in placed.items() if array is None)
     ours |= {name: array for name, array in placed.items() if array is not None}
     one_row = any(is_one_row(name, array, sizes) for name, array in beside.items())
-    return Laid(ours, sizes, facts, lengths, one_row=one_row)
+    return Laid(ours, sizes, lengths, one_row=one_row)
 
 
-def complete(sizes: Sizes, there: Container[str]) -> Sizes:
+def complete(sizes: Sizes, there: Container[str]) -> dict[str, int]:
     """The sizes and those that follow: a sentence that attends to itself has its own keys."""
     out = dict(sizes)
     if (X in there or EMBEDDINGS in there) and MEMORY not in there:
@@ -338,23 +330,14 @@ def complete(sizes: Sizes, there: Container[str]) -> Sizes:
     return out
 
 
-def facts_of(sizes: Sizes) -> Facts:
-    """The sizes in the form that options are turned into rules from."""
-    s = sizes
-    keys = s.get("key", s.get("query", 0))
-    return Facts(
-        s.get("batch"), s["head"], s["kv_head"], s.get("query", 0), keys, s.get("d_k", 0), s.get("past", 0)
-    )
-
-
-def key_lengths(arrays: Mapping[str, Array], facts: Facts) -> PerBatch | None:
+def key_lengths(arrays: Mapping[str, Array], sizes: Sizes) -> PerBatch | None:
     """The number of keys that are real: one for all, or one for each member of the batch."""
     if KEY_LENGTHS not in arrays:
         return None
     lengths = arrays[KEY_LENGTHS].reshape(-1).tolist()
-    members = facts.batch or 1
-    if len(lengths) != members or any(length not in range(facts.keys + 1) for length in lengths):
-        expected = f"{members} × a whole number from 0 to {facts.keys} (the keys there are)"
+    members, keys = sizes.get("batch", 1), keys_of(sizes)
+    if len(lengths) != members or any(length not in range(keys + 1) for length in lengths):
+        expected = f"{members} × a whole number from 0 to {keys} (the keys there are)"
         raise AttnError(f"{KEY_LENGTHS}: {lengths}, expected {expected}")
     whole = tuple(map(int, lengths))
-    return whole[0] if facts.batch is None else whole
+    return whole if "batch" in sizes else whole[0]

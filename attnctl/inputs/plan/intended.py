@@ -10,12 +10,12 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.inputs.arrays.facts import rotary, unmeant_cache, written_masks
 from attnctl.inputs.arrays.foreign import read_foreign
 from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
 from attnctl.inputs.arrays.sums import in_base_e, with_empty_rows
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
+from attnctl.inputs.config.sizes import keys_of, rotary, unmeant_cache, written_masks
 from attnctl.inputs.plan import operator
 from attnctl.inputs.plan.plan import asks_for_padding, variant, with_norm_rows, with_padding
 from attnctl.math import Array
@@ -129,7 +129,7 @@ def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep
         settings = replace(settings, chunks=chunks)
         notes = (*notes, f"Read {chunks} chunks of keys, as equal as can be; --chunks says otherwise.")
     derivation, unasked = derive(laid, settings, trace.key_tokens or ())
-    laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, laid.facts.keys))
+    laid.arrays.update(with_empty_rows(laid.arrays, derivation, settings.lse_empty, keys_of(laid.sizes)))
     if keep:
         own = {name: step for name, step in trace.steps.items() if not isinstance(step.op, Unstated)}
         derivation = with_leaves(tuple(own.get(step.name, step) for step in derivation))
@@ -184,7 +184,7 @@ def derive(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivat
     A step that is recorded though nothing asks for it is kept, unexplained: what follows reads it.
     Without W_O the output is the heads side by side. `keys` are the tokens of the keys.
     """
-    arrays, facts = laid.arrays, laid.facts
+    arrays, sizes = laid.arrays, laid.sizes
     sinusoidal = settings.positions == SINUSOIDAL and EMBEDDINGS in arrays
     given = {name: (arrays[name], "given") for name in leaves() if name in arrays}
     for weight, bias in zip(NORM_WEIGHTS, NORM_BIASES, strict=True):
@@ -195,9 +195,9 @@ def derive(laid: Laid, settings: Settings, keys: Sequence[str]) -> tuple[Derivat
     settings = replace(settings, positions=settings.positions if sinusoidal or rotary(settings) else NONE)
     asked = asks_for_padding(settings.rules)
     settings = replace(settings, rules=with_padding(settings.rules, laid.lengths, keys if asked else ()))
-    offset = operator.causal_offset(settings, facts, laid.lengths)
-    asked_for, unasked = with_unasked(variant(settings, facts, given, offset), arrays)
-    unknown = unasked if facts.d_k or settings.scale is not None else {**unasked, SCALED: ""}
+    offset = operator.causal_offset(settings, sizes, laid.lengths)
+    asked_for, unasked = with_unasked(variant(settings, sizes, given, offset), arrays)
+    unknown = unasked if sizes.get("d_k") or settings.scale is not None else {**unasked, SCALED: ""}
     steps = [
         unstated_step(step, unknown[step.name]) if step.name in unknown else step
         for step in asked_for.derivation

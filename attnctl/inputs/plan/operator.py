@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.arrays.facts import Facts, adds_positions, written_masks
 from attnctl.inputs.arrays.reader import as_array, read_strictly
 from attnctl.inputs.arrays.sums import in_base_e
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.config.sizes import adds_positions, keys_of, written_masks
 from attnctl.inputs.plan.cotangent import with_cotangent
 from attnctl.inputs.plan.plan import (
     Plan,
@@ -23,7 +23,7 @@ from attnctl.inputs.plan.plan import (
     with_padding,
 )
 from attnctl.inputs.plan.tensors import Named, arrays_of
-from attnctl.math import Array
+from attnctl.math import Array, Sizes
 from attnctl.math.kind import HEADS
 from attnctl.math.names import (
     EMBEDDINGS,
@@ -58,16 +58,16 @@ def prepare(arrays: Mapping[str, Array], settings: Settings, header: Mapping[str
     """
     laid = read_strictly(read(arrays, settings), settings)
     settings = with_norm_rows(settings, one_row=laid.one_row or has_one_row(header))
-    facts, lengths = laid.facts, laid.lengths
+    sizes, lengths, past = laid.sizes, laid.lengths, laid.sizes.get("past", 0)
     named = {name: (array, "given") for name, array in laid.arrays.items()}
-    offset = causal_offset(settings, facts, lengths)
+    offset = causal_offset(settings, sizes, lengths)
     if adds_positions(settings):
-        named = with_positions(named, settings, facts.past, whole=EMBEDDINGS in arrays)
-    spoken = words(header, facts)
-    kind = variant(hide_padding(settings, lengths, spoken), facts, named, offset)
+        named = with_positions(named, settings, past, whole=EMBEDDINGS in arrays)
+    spoken = words(header, sizes)
+    kind = variant(hide_padding(settings, lengths, spoken), sizes, named, offset)
     kind, named = with_cotangent(kind, named, settings)
     asked = {name: value for name, value in settings.to_dict().items() if name not in OF_A_SENTENCE}
-    config = asked | {"heads": facts.heads, "kv_heads": facts.kv_heads}
+    config = asked | {"heads": sizes["head"], "kv_heads": sizes["kv_head"]}
     config["causal_offset"] = as_json_number(offset)
     if lengths is not None:
         config[KEY_LENGTHS] = as_json_number(lengths)
@@ -131,23 +131,23 @@ def hide_padding(settings: Settings, lengths: PerBatch | None, header: Mapping[s
     return replace(settings, rules=with_padding(settings.rules, lengths, keys if asked else ()))
 
 
-def causal_offset(settings: Settings, facts: Facts, lengths: PerBatch | None) -> PerBatch:
+def causal_offset(settings: Settings, sizes: Sizes, lengths: PerBatch | None) -> PerBatch:
     """The number of keys before query 0: as asked, or else the cache's; otherwise 0 (top-left).
 
     With fewer queries than keys and lengths it is lengths − queries: the queries are the last
     tokens. LENGTHS asks for that whatever the number of queries. Raises AttnError where it does
     and there are no lengths.
     """
-    asked = settings.causal_offset
-    if asked is None and (facts.past or lengths is None or facts.queries >= facts.keys):
-        return facts.past
+    asked, past, queries = settings.causal_offset, sizes.get("past", 0), sizes.get("query", 0)
+    if asked is None and (past or lengths is None or queries >= keys_of(sizes)):
+        return past
     if asked is not None and not isinstance(asked, str):
         return asked
     if lengths is None:
         raise AttnError(f"{settings.where(('causal_offset',))}: lengths, but no key_lengths; give them")
     if isinstance(lengths, int):
-        return lengths - facts.queries
-    return tuple(length - facts.queries for length in lengths)
+        return lengths - queries
+    return tuple(length - queries for length in lengths)
 
 
 def with_positions(named: Named, settings: Settings, past: int, *, whole: bool) -> Named:
@@ -176,10 +176,11 @@ def position_rows(settings: Settings, shape: tuple[int, ...], past: int) -> Arra
     return learned_positions(settings, [""] * (past + length), d_model)[past:]
 
 
-def words(header: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+def words(header: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     """The sentence and tokens of a header, where they are of this length."""
     tokens, keys = header.get("tokens"), header.get("key_tokens", header.get("tokens"))
-    if not tokens or facts.batch is not None or (len(tokens), len(keys)) != (facts.queries, facts.keys):
+    here = sizes.get("query", 0), keys_of(sizes)
+    if not tokens or "batch" in sizes or (len(tokens), len(keys)) != here:
         return {}
     kept = ("sentence", "context", "tokens", "ids", "key_tokens")
     return {name: header[name] for name in kept if name in header}

@@ -10,11 +10,11 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.inputs.arrays.facts import Facts, rotary
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.inputs.config.sizes import keys_of, rotary
 from attnctl.inputs.plan.embed import PAD
 from attnctl.inputs.plan.tensors import Named
-from attnctl.math import Array
+from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Axes, Derivation, LayerParts, Variant
 from attnctl.math.engine.back import needs_whole
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
@@ -130,23 +130,24 @@ def with_padding(
 
 
 def variant(
-    asked: Settings, facts: Facts, named: Named, offset: PerBatch = 0, layer: LayerParts | None = None
+    asked: Settings, sizes: Sizes, named: Named, offset: PerBatch = 0, layer: LayerParts | None = None
 ) -> Variant:
     """The kind of attention that settings ask for on arrays of these sizes, `offset` keys before query 0.
 
     Sinusoidal positions are those of the embeddings among the arrays.
     """
-    raise_all(chunk_misfits(asked, facts.keys))
+    raise_all(chunk_misfits(asked, keys_of(sizes)))
+    past = sizes.get("past", 0)
     x = named[EMBEDDINGS][0] if asked.positions == SINUSOIDAL else None
     return Variant(
         given={name: how for name, (_, how) in named.items()},
-        d_k=facts.d_k,
-        kv_share=facts.heads // facts.kv_heads,
-        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], facts.past),
+        d_k=sizes.get("d_k", 0),
+        kv_share=sizes["head"] // sizes["kv_head"],
+        sinusoid=None if x is None else Sinusoid(x.shape[-2], x.shape[-1], past),
         rotary=rotary(asked),
         offset=offset,
-        past=facts.past,
-        batch=facts.batch is not None,
+        past=past,
+        batch="batch" in sizes,
         axes=axes_of(named),
         layer=layer or LayerParts(),
         **choices_of(asked),

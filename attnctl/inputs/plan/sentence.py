@@ -13,14 +13,13 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import dims
-from attnctl.inputs.arrays.facts import Facts, unmeant_cache, written_masks
 from attnctl.inputs.config.settings import LENGTHS, NONE, SINUSOIDAL, Settings
+from attnctl.inputs.config.sizes import OPTIONS, resolve, unmeant_cache, written_masks
 from attnctl.inputs.plan import embed, tensors
 from attnctl.inputs.plan.embed import PAD, Vocabulary
 from attnctl.inputs.plan.plan import Plan, asks_for_padding, variant, what_if_of, with_padding
-from attnctl.inputs.plan.sizes import Sizes, resolve
 from attnctl.inputs.plan.tensors import Named, arrays_of
-from attnctl.math import Array
+from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Variant
 from attnctl.math.engine.cost import require
 from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS, W_O
@@ -87,7 +86,7 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
     tokens = dict.fromkeys(chain(*sentences, context))
     most = max(len(tokens), *map(len, sentences))
     require(weight_bytes(sizes, most), "the embeddings and weights", settings.max_memory)
-    rows, how = embed.embeddings(settings, vocab, tokens, sizes.d_model)
+    rows, how = embed.embeddings(settings, vocab, tokens, sizes["d_model"])
     weights = tensors.resolve(settings, sizes, given_weights)
     config = complete(settings, sizes, projected=W_O in weights).to_dict()
     return Common(settings, vocab, sizes, rows, how, weights, config, what_if_of(settings))
@@ -130,12 +129,12 @@ def weight_bytes(sizes: Sizes, tokens: int) -> int:
     weights = sum(
         prod(shape) for name, shape in tensors.fused_shapes(sizes).items() if name.startswith("W")
     )
-    return 8 * (weights + tokens * sizes.d_model)
+    return 8 * (weights + tokens * sizes["d_model"])
 
 
 def sentence_arrays(common: Common, tokens: Sequence[str], context: Sequence[str]) -> Named:
     """Embeddings, learned positions, and the other sentence's X as memory."""
-    settings, d_model = common.settings, common.sizes.d_model
+    settings, d_model = common.settings, common.sizes["d_model"]
     named: Named = {EMBEDDINGS: (np.array([common.rows[token] for token in tokens]), common.embedded)}
     has_table = isinstance(settings.positions, list)
     if has_table:
@@ -154,7 +153,7 @@ def masks(settings: Settings, sizes: Sizes, queries: int, keys: int) -> Named:
     """The mask and the bias that the config writes out, held to the scores' shape."""
     named: Named = {}
     for name, array in written_masks(settings).items():
-        if array.shape not in {(queries, keys), (1, keys), (queries, 1), (sizes.heads, queries, keys)}:
+        if array.shape not in {(queries, keys), (1, keys), (queries, 1), (sizes["head"], queries, keys)}:
             raise AttnError(
                 f"{settings.where(('rules', name))}: {dims(array.shape)}, expected "
                 f"{queries} × {keys} (query × key)"
@@ -167,9 +166,8 @@ def kind_of(common: Common, named: Named, tokens: Sequence[str], keys: Sequence[
     settings, sizes = common.settings, common.sizes
     rules = with_padding(settings.rules, keys=keys)
     if (len(tokens), rules) not in common.kinds:
-        facts = Facts(None, sizes.heads, sizes.kv_heads, len(tokens), len(keys), sizes.d_k, 0)
-        asked = settings.with_(rules=rules)
-        common.kinds[len(tokens), rules] = variant(asked, facts, named, whole_offset(settings))
+        asked, here = settings.with_(rules=rules), {**sizes, "query": len(tokens), "key": len(keys)}
+        common.kinds[len(tokens), rules] = variant(asked, here, named, whole_offset(settings))
     return common.kinds[len(tokens), rules]
 
 
@@ -192,10 +190,6 @@ def complete(settings: Settings, sizes: Sizes, *, projected: bool) -> Settings:
     return settings.with_(
         sentence="",
         vocab=(),
-        d_model=sizes.d_model,
-        heads=sizes.heads,
-        kv_heads=sizes.kv_heads,
-        d_k=sizes.d_k,
-        d_v=sizes.d_v,
         weights=weights,
+        **{option: sizes[axis] for axis, option in OPTIONS.items()},
     )

@@ -14,9 +14,8 @@ from attnctl.base.values import Path
 from attnctl.base.words import dims
 from attnctl.inputs.config.settings import IDENTITY, NONE, FromFile, Random, Settings
 from attnctl.inputs.plan.draw import Numbers, draw, stream
-from attnctl.inputs.plan.sizes import Sizes
-from attnctl.math import Array
-from attnctl.math.names import PROJECTED, SHOWN_AS, TABLE, W_O, matrix_of, where
+from attnctl.math import Array, Shape, Sizes
+from attnctl.math.names import PROJECTED, SHOWN_AS, TABLE, W_O, matrix_of, shape_in, size_of, where
 
 Named = dict[str, tuple[Array, str]]
 """Arrays by name, each with how it came about."""
@@ -89,28 +88,20 @@ def written_tensors(settings: Settings) -> Iterator[tuple[Path, Any]]:
             yield ("weights", "heads", number, name), tensor
 
 
-def fused_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+def fused_shapes(sizes: Sizes) -> dict[str, Shape]:
     """The shape of each weight with its heads side by side, in the order they are drawn."""
-    return {
-        name: tuple(prod(axis_size(axis, sizes) for axis in word.split("*")) for word in side_by_side(name))
-        for name in where(lambda row: row.is_weight)
-    }
+    return {name: shape_in(side_by_side(name), sizes) for name in where(lambda row: row.is_weight)}
 
 
-def side_by_side(name: str) -> list[str]:
-    """The axes of a weight with its heads side by side: ['d_model', 'kv_head*d_k']."""
+def side_by_side(name: str) -> str:
+    """The layout of a weight with its heads side by side: d_model kv_head*d_k."""
     row = TABLE[name]
-    return (row.layouts[1] if row.is_split else row.own).split()
-
-
-def axis_size(axis: str, sizes: Sizes) -> int:
-    heads = {"head": sizes.heads, "kv_head": sizes.kv_heads}
-    return heads[axis] if axis in heads else int(getattr(sizes, SHOWN_AS.get(axis, axis)))
+    return row.layouts[1] if row.is_split else row.own
 
 
 def heads_of(name: str, sizes: Sizes) -> int:
     """The number of heads that this weight is split into; W_O and b_O into none."""
-    return axis_size(TABLE[name].own.split()[0], sizes) if is_split(name) else 1
+    return size_of(TABLE[name].own.split()[0], sizes) if is_split(name) else 1
 
 
 def is_split(name: str) -> bool:
@@ -164,7 +155,7 @@ def whole(
     sizes: Sizes,
     given: Mapping[Path, Array],
     name: str,
-    shape: tuple[int, ...],
+    shape: Shape,
 ) -> tuple[Array, str] | None:
     """A weight that is written fused, with how it came about; None where it is not written."""
     path, tensor = source(settings, name)
@@ -180,7 +171,7 @@ def whole(
             else stream(seed, "tensor", str(path[-1]), count=prod(shape))
         )
         heads = heads_of(name, sizes)
-        return draw_fused(own, shape, heads, tensor, sizes.d_model), description(tensor, seed)
+        return draw_fused(own, shape, heads, tensor, sizes["d_model"]), description(tensor, seed)
     return None
 
 
@@ -214,7 +205,7 @@ def draw_missing(settings: Settings, sizes: Sizes) -> Named:
     for name, shape in shapes.items():
         rng = one or stream(seed, "tensor", name, count=prod(shape))
         heads = heads_of(name, sizes)
-        array = draw_fused(rng, shape, heads, how, sizes.d_model)
+        array = draw_fused(rng, shape, heads, how, sizes["d_model"])
         out[name] = (split_heads(array, heads) if is_split(name) else array), text
     return out
 
@@ -227,25 +218,25 @@ def to_draw(settings: Settings, name: str) -> bool:
 
 def textbook(
     rng: Numbers,
-    shapes: Mapping[str, tuple[int, ...]],
+    shapes: Mapping[str, Shape],
     sizes: Sizes,
     how: Random,
 ) -> dict[str, Array]:
     """Draw from one stream, head by head W_Q, W_K, W_V, and W_O at the end."""
     parts: dict[str, list[Array]] = {name: [] for name in shapes if is_split(name)}
-    for number in range(sizes.heads):
+    for number in range(sizes["head"]):
         for name, own in parts.items():
             rows, columns = shapes[name]
             if number < heads_of(name, sizes):
                 shape = (rows, columns // heads_of(name, sizes))
-                own.append(draw(rng, shape, how.distribution, sizes.d_model))
+                own.append(draw(rng, shape, how.distribution, sizes["d_model"]))
     out = {name: np.stack(own) for name, own in parts.items()}
     if W_O in shapes:
-        out[W_O] = draw(rng, shapes[W_O], how.distribution, sizes.d_model)
+        out[W_O] = draw(rng, shapes[W_O], how.distribution, sizes["d_model"])
     return out
 
 
-def draw_fused(rng: Numbers, shape: tuple[int, ...], heads: int, how: Random, d_model: int) -> Array:
+def draw_fused(rng: Numbers, shape: Shape, heads: int, how: Random, d_model: int) -> Array:
     """A weight with its heads side by side, drawn whole or a head at a time."""
     if how.layout == "fused":
         return draw(rng, shape, how.distribution, d_model)
@@ -276,7 +267,7 @@ def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> It
 
 def meaning(name: str, path: Path) -> str:
     heads = "" if path[1] == "heads" else "heads·"
-    axes = (SHOWN_AS.get(axis, axis).replace("kv_head*", "head*") for axis in side_by_side(name))
+    axes = (SHOWN_AS.get(axis, axis).replace("kv_head*", "head*") for axis in side_by_side(name).split())
     own = heads if is_split(name) else "heads·"
     return dims(axis.replace("head*", own) for axis in axes)
 

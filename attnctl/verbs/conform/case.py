@@ -11,10 +11,9 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.precision import DTYPES, round_to
-from attnctl.inputs.arrays.facts import Facts
 from attnctl.inputs.config.settings import LENGTHS, Settings
 from attnctl.inputs.plan.plan import variant
-from attnctl.math import Array
+from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Derivation, Rotary, Variant
 from attnctl.math.names import BIAS, HEAD_OUTPUTS, MASK, WEIGHTS, gradient_of
 from attnctl.math.ops import Given
@@ -69,6 +68,20 @@ class Case:
     def past(self) -> int:
         """Keys that come from a cache."""
         return int(self.option_values.get("cache", 0))
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of the case by axis."""
+        return {
+            "batch": self.batch,
+            "head": self.heads,
+            "kv_head": self.kv_heads,
+            "query": self.queries,
+            "key": self.keys,
+            "past": self.past,
+            "d_k": self.d_k,
+            "d_v": self.d_v,
+        }
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -179,10 +192,8 @@ class Problem:
 
     @property
     def variant(self) -> Variant:
-        case = self.case
-        facts = Facts(case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.d_k, case.past)
         named = {name: (array, "given") for name, array in self.arrays.items()}
-        return variant(self.meant, facts, named, self.offset)
+        return variant(self.meant, self.case.sizes, named, self.offset)
 
     @property
     def derivation(self) -> Derivation:

@@ -1,0 +1,135 @@
+"""Sizes by axis: those that settings state, those that follow, and whether they can all be true."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+
+import numpy as np
+
+from attnctl.base.errors import raise_all
+from attnctl.base.values import Path
+from attnctl.base.words import one_of
+from attnctl.inputs.config.settings import SINUSOIDAL, Settings
+from attnctl.math import Array, Shape, Sizes
+from attnctl.math.derivation import Rotary
+from attnctl.math.names import BIAS, MASK, PAST_KEY, PROJECTED, TABLE, matrix_of
+
+OPTIONS = {"d_model": "d_model", "head": "heads", "kv_head": "kv_heads", "d_k": "d_k", "d_v": "d_v"}
+"""The setting that says the size of an axis."""
+
+DEFAULT_D_MODEL = 4
+
+Shapes = Mapping[Path, Shape]
+"""The shapes of the matrices that were given, by where they stand in the settings."""
+
+
+def asked(settings: Settings) -> dict[str, int]:
+    """The sizes that settings state."""
+    said = {axis: getattr(settings, option) for axis, option in OPTIONS.items()}
+    return {axis: size for axis, size in said.items() if size is not None}
+
+
+def keys_of(sizes: Sizes) -> int:
+    """The number of keys: where nothing shows it, tokens attend to themselves."""
+    return sizes.get("key", sizes.get("query", 0))
+
+
+def divisors(n: int) -> list[int]:
+    """1, …, n: what divides n."""
+    return [i for i in range(1, min(n, 4096) + 1) if n % i == 0]
+
+
+def resolve(settings: Settings, d_model: int | None, shapes: Shapes) -> dict[str, int]:
+    """The sizes these settings mean; `d_model` is what the embeddings show, if they show it.
+
+    Raises AttnError with every contradiction, each at its place.
+    """
+    said = asked(settings)
+    heads = said.get("head", len(settings.weights.heads) or 1)
+    sizes = {"d_model": 0, "head": heads, "kv_head": said.get("kv_head", heads)}
+    raise_all(contradictions(settings, said, sizes, d_model))
+    width = d_model or said.get("d_model") or rows_shown(shapes) or DEFAULT_D_MODEL
+    said = columns_shown(shapes, sizes) | said
+    if width % heads and "d_k" not in said:
+        place, choices = settings.where(("heads",)), one_of(divisors(width))
+        raise_all([f"{place}: {heads} does not divide d_model {width}; use {choices}, or give d_k"])
+    sizes |= {"d_model": width, "d_k": said.get("d_k", width // heads)}
+    sizes["d_v"] = said.get("d_v", sizes["d_k"] if width % heads else width // heads)
+    raise_all(unrotatable(settings, sizes["d_k"]))
+    return sizes
+
+
+def contradictions(settings: Settings, said: Sizes, sizes: Sizes, d_model: int | None) -> Iterator[str]:
+    """Settings that cannot be true at once, before any matrix is looked at."""
+    heads, kv_heads, by_head = sizes["head"], sizes["kv_head"], len(settings.weights.heads)
+    for axis, size in said.items():
+        if size < 1:
+            yield f"{settings.where((OPTIONS[axis],))}: {size} is not a size; use 1 or more"
+    if kv_heads > 0 and heads % kv_heads:
+        choices = one_of(divisors(heads))
+        yield f"{settings.where(('kv_heads',))}: {kv_heads} does not divide heads {heads}; use {choices}"
+    if d_model and said.get("d_model", d_model) != d_model:
+        place = settings.where(("d_model",))
+        yield (
+            f"{place}: {said['d_model']}, but the embeddings have rows of {d_model}; "
+            f"write {d_model}, or leave d_model out"
+        )
+    if by_head and by_head != heads:
+        yield (
+            f"{settings.where(('weights', 'heads'))}: matrices for {by_head} heads, "
+            f"but heads is {heads}; give one mapping a head"
+        )
+
+
+def rows_shown(shapes: Shapes) -> int | None:
+    """d_model, as the rows of the first projection show it."""
+    named = {"W", *map(matrix_of, PROJECTED)}
+    return next((shape[0] for path, shape in shapes.items() if path[-1] in named), None)
+
+
+def columns_shown(shapes: Shapes, sizes: Sizes) -> dict[str, int]:
+    """d_k and d_v, as the columns of matrices show them."""
+    shown: dict[str, int] = {}
+    for name in map(matrix_of, PROJECTED):
+        heads, _, axis = TABLE[name].own.split()
+        found = (path for path, shape in shapes.items() if path[-1] in {name, "W"} and len(shape) > 1)
+        if not shown.get(axis) and (path := next(found, None)):
+            shown[axis] = shapes[path][1] // (1 if path[1] == "heads" else sizes[heads])
+    return {axis: size for axis, size in shown.items() if size}
+
+
+# --- what settings ask of arrays, wherever these come from ---
+
+
+def rotary(settings: Settings) -> Rotary | None:
+    """The rotary positions, if these are the ones that were asked for."""
+    return settings.positions if isinstance(settings.positions, Rotary) else None
+
+
+def adds_positions(settings: Settings) -> bool:
+    """True if positions are added to X: sinusoids, or a learned table."""
+    return settings.positions == SINUSOIDAL or isinstance(settings.positions, list)
+
+
+def unmeant_cache(found: Container[str], settings: Settings) -> Iterator[str]:
+    """Keys of a cache that are to be rotated, where there is no cache, or nothing that rotates."""
+    place = settings.where(("cache_unrotated",))
+    if settings.cache_unrotated and PAST_KEY not in found:
+        yield f"{place}: there is no past_key; leave it out, or give past_key and past_value"
+    if settings.cache_unrotated and rotary(settings) is None:
+        yield f"{place}: only rotary positions turn keys; say positions rope too"
+
+
+def unrotatable(settings: Settings, d_k: int) -> Iterator[str]:
+    """Rotary positions that this size of head cannot have."""
+    turns = rotary(settings)
+    dims = d_k if turns is None else turns.dims or d_k
+    if turns is not None and (dims > d_k or dims % 2):
+        place = settings.where(("positions",))
+        yield f"{place}: rotating {dims} of d_k {d_k} columns; they turn in pairs: use an even number"
+
+
+def written_masks(settings: Settings) -> dict[str, Array]:
+    """The mask and the bias that settings write out."""
+    written = {MASK: (settings.mask, bool), BIAS: (settings.bias, np.float64)}
+    return {name: np.array(rows, dtype) for name, (rows, dtype) in written.items() if rows is not None}
