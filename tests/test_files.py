@@ -163,8 +163,6 @@ ELSEWHERE = {
     ("verbs/conform/process.py", "pickle.load"): "a pipe of our own",
     ("verbs/conform/process.py", "os.fdopen"): "a pipe of our own",
     ("verbs/conform/process.py", "os.open"): "nothing: /dev/null",
-    ("verbs/exercise/make.py", "os.open"): "the key of seals, made for this user alone",
-    ("verbs/exercise/make.py", "os.fdopen"): "the same",
     ("cli/__init__.py", "os.open"): "nothing: /dev/null",
     ("cli/__init__.py", "os.fdopen"): "nothing: /dev/null",
     ("cli/program.py", "os.open"): "nothing: /dev/null",
@@ -174,7 +172,7 @@ ELSEWHERE = {
     ("cli/last.py", "os.open"): "the same",
     ("cli/last.py", "path.read_bytes"): "the same",
     ("drawing/screen/palette.py", "os.open"): "the terminal",
-    ("verbs/exercise/page/__init__.py", "(files(__name__) / name).read_text"): "installed with attnctl",
+    ("verbs/exercise/sheet.py", "(ASSETS / name).read_text"): "installed with attnctl",
 }
 """What opens files beside the place where they are noted, each with why it may."""
 

@@ -101,12 +101,10 @@ def make(
     steps = wanted_steps(sheet.blank) or []
     names = exercise.read_roster(sheet.students) if sheet.students else [sheet.seed_from]
     decimals = USUAL if sheet.decimals is None else sheet.decimals
-    key = key_of_seals()
     made: list[Exercise] = []
     with progress("making sheets") as moved:
         for number, name in enumerate(names):
-            one = exercise.make(settings, steps, name, decimals)
-            made.append(exercise.seal_exercise(one, key) if key else one)
+            made.append(exercise.make(settings, steps, name, decimals))
             moved(number + 1, len(names))
         if made[0].left_out:
             complain(f"note: left out, as they follow from the blanks: {', '.join(made[0].left_out)}")
@@ -131,19 +129,6 @@ def senseless(sheet: SheetOptions, output: list[str]) -> Iterator[str]:
     for path in output:
         if path.endswith(".json") and "{name}" not in path:
             yield f"{path}: a .json holds one sheet; for one each write -o 'FOLDER/{{name}}.json'"
-
-
-def key_of_seals() -> bytes | None:
-    """The key of this user; where it cannot be had that is said."""
-    from attnctl.cli.program import complain
-    from attnctl.verbs.exercise import own_or_new_key
-
-    try:
-        return own_or_new_key()
-    except AttnError as error:
-        why = "; ".join(error.problems)
-        complain(f"note: the sheet has no seal, so that it will vouch for itself: {why}")
-        return None
 
 
 def write_sheets(made: list[Exercise], output: list[str], *, several: bool) -> None:
@@ -215,18 +200,14 @@ def grade(
     how: GradeOptions,
     config: ConfigOption = None,
     task: TaskOptions,
-    more: SentenceOptions,
-    attention: AttentionOptions,
 ) -> Exit:
     """Grade a class: names and steps, right, wrong (and the mistake) or not filled in.
 
     Each step is held to the numbers written before it, so that a slip is marked once. Given numbers
-    that were changed are said, and copies: the same numbers on sheets that were made of different
-    names, or a sheet that was made for another name.
+    that were changed are said.
 
-    What was to be done is the teacher's word: a sheet has the seal of whoever made it (its key is a
-    file of theirs, exercise.key in their data folder), or -c and --blank, and the options that the
-    exercise was made with, say it. A sheet with neither is not held to be right.
+    A sheet says what was to be done, and who filled it in could change that: -c CONFIG and --blank,
+    and --decimals where it is not 4, hold all of them to what was asked.
 
     A number that is wrong by itself is named. What the class got wrong is told below the table.
 
@@ -241,17 +222,16 @@ def grade(
     wanted = chosen_format(how.format, json=how.json, possible=GRADE_FORMATS)
     places = place_grades(wanted, how, file)
 
-    settings = settings_from(config, {**more, **attention}) if config or more or attention else None
+    settings = settings_from(config, {}) if config else None
     if task.blank is not None and settings is None:
         raise AttnError("--blank: the steps of which run? add -c CONFIG, with which the exercise was made")
     blank = tuple(wanted_steps(task.blank) or ())
-    asked = exercise.Assignment(settings, blank, task.decimals, exercise.own_key())
+    asked = exercise.Assignment(settings, blank, task.decimals)
     sheets = []
     with progress("grading") as moved:
         for number, each in enumerate(file):
             sheets.append(exercise.grade(each, asked))
             moved(number + 1, len(file))
-    sheets = exercise.with_copies(sheets)
     for sheet in sheets:
         if sheet.error:
             complain(f"{sheet.file}: {sheet.error.removeprefix(f'{sheet.file}: ')}")

@@ -1,9 +1,8 @@
 """Exercises: handed out with blanks, collected, graded."""
 
-from attnctl.verbs.exercise.copies import with_copies
 from attnctl.verbs.exercise.grade import Assignment, HandIn, Mark, grade
 from attnctl.verbs.exercise.gradebook import AUTOGRADERS, as_data, csv_text
-from attnctl.verbs.exercise.make import Exercise, make, own_key, own_or_new_key, seal_exercise, seed_from
+from attnctl.verbs.exercise.make import Exercise, make, seed_from
 from attnctl.verbs.exercise.roster import place_sheets, read_roster
 from attnctl.verbs.exercise.sheet import sheet_text
 from attnctl.verbs.exercise.view import grade_lines
@@ -19,12 +18,8 @@ __all__ = [
     "grade",
     "grade_lines",
     "make",
-    "own_key",
-    "own_or_new_key",
     "place_sheets",
     "read_roster",
-    "seal_exercise",
     "seed_from",
     "sheet_text",
-    "with_copies",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from attnctl.evidence.walk import Verdict
 from attnctl.inputs.config.settings import FromFile, Settings
 from attnctl.inputs.plan.intended import Intent, settings_of
 from attnctl.inputs.plan.sentence import prepare
-from attnctl.math import Array
 from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given
@@ -26,7 +25,7 @@ from attnctl.record.trace import Trace, require_steps
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.exercise import UnfilledDump, read
 from attnctl.verbs.check.report import Report
-from attnctl.verbs.exercise.make import DECIMALS, is_sealed, round_given, seed_from
+from attnctl.verbs.exercise.make import DECIMALS, round_given, seed_from
 
 RIGHT, WRONG, BLANK, UNTOLD = "right", "wrong", "not filled in", "cannot tell"
 COARSE = "too few decimals"
@@ -45,9 +44,6 @@ MOST_MEMORY = 2**28
 MOST_DECIMALS = 15
 """Decimals that a number may be written to."""
 
-BY_CONFIG, BY_SEAL, BY_ITSELF = "config", "seal", "itself"
-"""Who says what was to be done on a sheet."""
-
 
 @dataclass(frozen=True)
 class Assignment:
@@ -56,14 +52,11 @@ class Assignment:
     settings: Settings | None = None
     blank: tuple[str, ...] = ()
     decimals: int | None = None
-    key: bytes | None = None
-    """The key of seals."""
 
-    def vouches(self, trace: Trace) -> str:
-        """Return the source of a sheet's task: the teacher's config, its seal, or the sheet itself."""
-        if self.settings is not None and self.blank:
-            return BY_CONFIG
-        return BY_SEAL if is_sealed(trace, self.key) else BY_ITSELF
+    @property
+    def whole(self) -> bool:
+        """The run and its blanks are both stated: nothing is taken from the sheet."""
+        return self.settings is not None and bool(self.blank)
 
 
 NOTHING_ASKED = Assignment()
@@ -101,20 +94,8 @@ class HandIn:
     student: str
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
-    asides: tuple[str, ...] = ()
-    """What is worth knowing and makes nothing wrong."""
     error: str = ""
     """Why it could not be read."""
-    vouched: str = BY_ITSELF
-    """Who says what was to be done."""
-    task: str = ""
-    """What was to be done, but for the seed: the same for all sheets of one exercise."""
-    own: bool = False
-    """Whether it was handed out to this student, with numbers of their own."""
-    seed: int | None = None
-    filled: Mapping[str, Array] = field(default_factory=dict)
-    """The numbers of the steps that were to be filled in."""
-    expected: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def right(self) -> bool:
@@ -138,10 +119,9 @@ def grade(file: str, asked: Assignment = NOTHING_ASKED) -> HandIn:
 
 def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: Assignment) -> HandIn:
     """The marks of a hand-in that could be read."""
-    trace, vouched = exercise.trace, asked.vouches(exercise.trace)
-    decimals = decimals_of(trace, vouched, asked)
-    again = run_again(trace, student, asked.settings)
-    reference = as_handed_out(again, trace.header, vouched, asked, decimals)
+    trace = exercise.trace
+    decimals = decimals_of(trace, asked)
+    reference = as_handed_out(run_again(trace, student, asked.settings), trace.header, asked, decimals)
     recorded, unfit = fitting(exercise, reference)
     strictness = Strictness(decimals=decimals, by_hand=decimals is not None, handed_out=exercise.handed_out)
     fitted = replace(exercise, trace=recorded)
@@ -154,40 +134,14 @@ def grade_sheet(file: str, exercise: UnfilledDump, student: str | None, asked: A
         coarse = check_sheet(fitted, reference, replace(strictness, decimals=written))
         marks = [allow_for(mark, mark_of(mark.step, coarse), written, decimals) for mark in marks]
     marks = [
-        Mark(each.step, WRONG, words=unfit[each.step]) if each.step in unfit else each for each in marks
+        Mark(mark.step, WRONG, words=unfit[mark.step]) if mark.step in unfit else mark for mark in marks
     ]
-    notes = find_changes(trace, reference, blank) or doubt_task(trace.header, vouched, asked)
-    if vouched is BY_CONFIG and trace.header.get("decimals", decimals) != decimals:
+    notes = find_changes(trace, reference, blank)
+    if asked.whole and trace.header.get("decimals", decimals) != decimals:
         notes.append(
             f"it says {trace.header['decimals']!r} decimals, and is held to {decimals} (--decimals)"
         )
-    filled = {
-        name: recorded[name] for name in blank if name in recorded and np.isfinite(recorded[name]).any()
-    }
-    return HandIn(
-        file,
-        student or Path(file).stem,
-        tuple(marks),
-        tuple(notes),
-        vouched=vouched,
-        task=repr(({**trace.config, "seed": None}, trace.sentence, blank, decimals)),
-        own=student is not None,
-        seed=trace.config.get("seed"),
-        filled=filled,
-        expected={} if reference is None else {name: reference[name] for name in blank},
-    )
-
-
-def doubt_task(header: Mapping[str, Any], vouched: str, asked: Assignment) -> list[str]:
-    """Warn that nobody but the sheet itself says what its task was."""
-    if vouched is not BY_ITSELF:
-        return []
-    why = "it has no seal"
-    if "seal" in header:
-        why = "there is no key here to tell its seal"
-        if asked.key:
-            why = "its seal does not fit: it was changed, or made with another key"
-    return [f"the sheet vouches for itself, as {why}"]
+    return HandIn(file, student or Path(file).stem, tuple(marks), tuple(notes))
 
 
 def run_again(trace: Trace, student: str | None, asked: Settings | None) -> Trace | None:
@@ -237,7 +191,6 @@ def blanks(
 def as_handed_out(
     reference: Trace | None,
     header: Mapping[str, Any],
-    vouched: str,
     asked: Assignment,
     decimals: int | None,
 ) -> Trace | None:
@@ -245,16 +198,15 @@ def as_handed_out(
     rounded, blank = header.get("rounded"), asked.blank or header.get("blank")
     if reference is None or type(rounded) is not int or not isinstance(blank, list | tuple):
         return reference
-    if not 0 <= rounded <= MOST_DECIMALS or (vouched is BY_CONFIG and rounded < (decimals or 0)):
+    if not 0 <= rounded <= MOST_DECIMALS or (asked.whole and rounded < (decimals or 0)):
         return reference
     names = [name for name in reference if name in blank]
     return Trace(reference.steps, round_given(reference, names, rounded), reference.header)
 
 
-def decimals_of(trace: Trace, vouched: str, asked: Assignment) -> int | None:
+def decimals_of(trace: Trace, asked: Assignment) -> int | None:
     """To how many decimals a hand-in is filled in. Raises AttnError where it says nonsense."""
-    trusted = vouched is not BY_CONFIG or is_sealed(trace, asked.key)
-    told = trace.header.get("decimals") if trusted else DECIMALS
+    told = DECIMALS if asked.whole else trace.header.get("decimals")
     decimals = told if asked.decimals is None else asked.decimals
     if decimals is not None and (type(decimals) is not int or not 0 <= decimals <= MOST_DECIMALS):
         raise AttnError(f"$.decimals: {decimals!r} is not a number of decimals; use 0 to {MOST_DECIMALS}")

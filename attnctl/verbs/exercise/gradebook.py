@@ -12,7 +12,7 @@ from attnctl.drawing.screen.text import visible
 from attnctl.store.long_csv import FORMULA_STARTS
 from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.exercise.grade import BLANK, RIGHT, WRONG, HandIn, Mark
-from attnctl.verbs.exercise.page import page
+from attnctl.verbs.exercise.sheet import page
 from attnctl.verbs.exercise.view import SIGNS, find_shared, name_mistake, remark, remarks, steps_of, summary
 
 # --- CSV ---
@@ -26,7 +26,7 @@ def write_csv(sheets: Sequence[HandIn], stream: IO[str]) -> None:
     for sheet in sheets:
         marks = {mark.step: mark.verdict for mark in sheet.marks}
         mistakes = [f"{mark.step}: {wrong_at(mark)}" for mark in sheet.marks if mark.mistake or mark.slips]
-        notes = [sheet.error] if sheet.error else [*sheet.notes, *sheet.asides]
+        notes = [sheet.error] if sheet.error else list(sheet.notes)
         texts = [sheet.student, sheet.file, *(marks.get(step, "") for step in steps)]
         rows.writerow(
             [
@@ -76,8 +76,6 @@ def as_data(sheets: Sequence[HandIn]) -> dict[str, Any]:
                 "right": sheet.right,
                 "error": sheet.error or None,
                 "notes": list(sheet.notes),
-                "asides": list(sheet.asides),
-                "vouched_by": sheet.vouched,
                 "steps": {mark.step: mark_data(mark) for mark in sheet.marks},
             }
             for sheet in sheets
@@ -175,7 +173,7 @@ def cell_html(mark: Mark | None) -> str:
 def gradescope_result(sheet: HandIn) -> dict[str, Any]:
     """A results.json as Gradescope's autograders write it: a test a step, a point each.
 
-    A hand-in that nobody vouches for, or that was changed, gets no points. No right number is told.
+    A hand-in whose given numbers were changed gets no points. No right number is told.
     Source: gradescope-autograders.readthedocs.io/en/latest/specs
     """
     tests = [
@@ -189,7 +187,7 @@ def gradescope_result(sheet: HandIn) -> dict[str, Any]:
         }
         for mark in sheet.marks
     ]
-    notes = [sheet.error] if sheet.error else [*sheet.notes, *sheet.asides]
+    notes = [sheet.error] if sheet.error else list(sheet.notes)
     result: dict[str, Any] = {
         "output": "\n".join(notes),
         "output_format": "text",
@@ -202,7 +200,7 @@ def gradescope_result(sheet: HandIn) -> dict[str, Any]:
 def otter_result(sheet: HandIn) -> dict[str, Any]:
     """Results as Otter-Grader reads those of another grader: `GradingResults.from_ottr_json`.
 
-    A hand-in that nobody vouches for, or that was changed, gets no points.
+    A hand-in whose given numbers were changed gets no points.
     """
     doubted = bool(sheet.error or sheet.notes)
     notes = [sheet.error] if sheet.error else list(sheet.notes)

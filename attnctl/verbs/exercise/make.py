@@ -1,24 +1,15 @@
-"""A run as an exercise: some of its steps blank, nothing in it that gives them away, and a seal on it.
-
-The seal tells the sheet that a teacher made from one that only says so of itself.
-"""
+"""A run as an exercise: some of its steps blank, and nothing in it that gives them away."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
-import os
-import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.files import note_input, open_own, refuse_os_errors
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math import Array
@@ -26,8 +17,6 @@ from attnctl.math.derivation import Step
 from attnctl.math.engine.execute import Edit, carry_out
 from attnctl.math.ops import Given
 from attnctl.record.trace import Trace, require_steps
-from attnctl.store.files import data_folder
-from attnctl.store.strict_json import json_text
 
 SEEDS = 2**31
 """How many seeds there are to be drawn from names."""
@@ -127,83 +116,3 @@ def following(trace: Trace, blank: Sequence[str]) -> list[str]:
         if name not in blank and any(each in blank or each in found for each in step.inputs):
             found.append(name)
     return found
-
-
-SEALED = ("config", "sentence", "student", "blank", "decimals", "rounded")
-"""The parts of a sheet that decide how it is graded."""
-
-KEY = "exercise.key"
-"""The file of the key, in the user's data folder."""
-
-KEY_BYTES = 32
-SEAL_DIGITS = 32
-
-
-def seal_exercise(exercise: Exercise, key: bytes) -> Exercise:
-    trace = exercise.trace
-    header = {**trace.header, "seal": seal(trace.header, given_steps(trace, exercise.blank), key)}
-    return replace(exercise, trace=Trace(trace.steps, trace.arrays, header))
-
-
-def is_sealed(trace: Trace, key: bytes | None) -> bool:
-    """True for a sheet that holds the seal of this key, and of which nothing but blanks was changed."""
-    told, blank = trace.header.get("seal"), trace.header.get("blank")
-    if key is None or not isinstance(told, str) or not isinstance(blank, list):
-        return False
-    return hmac.compare_digest(told.encode(), seal(trace.header, given_steps(trace, blank), key).encode())
-
-
-def given_steps(trace: Trace, blank: tuple[str, ...] | list[Any]) -> dict[str, Array]:
-    """The steps that are not to be filled in."""
-    return {name: np.asarray(trace[name]) for name in sorted(trace) if name not in blank}
-
-
-def seal(header: Mapping[str, Any], numbers: Mapping[str, Array], key: bytes) -> str:
-    """The seal of a sheet: HMAC-SHA256 of what decides how it is graded, and of the numbers it gives."""
-    said = [header.get(name) for name in SEALED]
-    text = json_text([said, [[name, str(array.tolist())] for name, array in numbers.items()]])
-    return hmac.new(key, text.encode("utf-8", "backslashreplace"), hashlib.sha256).hexdigest()[:SEAL_DIGITS]
-
-
-def own_key() -> bytes | None:
-    """The key of this user, None where there is none yet. Raises AttnError for a broken file."""
-    path = data_folder() / KEY
-    try:
-        with open_own(path) as stream:
-            text = stream.read(2 * KEY_BYTES + 2)
-        note_input(path)
-        key = bytes.fromhex(text.decode("ascii"))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise AttnError(f"{path}: {error.strerror or error}") from None
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
-        raise AttnError(f"{path}: no key; remove it, and sheets get the seal of a new one")
-    return key
-
-
-def own_or_new_key() -> bytes:
-    """The key of this user, drawn where there is none yet. Raises AttnError where it cannot be kept."""
-    key, path = own_key(), data_folder() / KEY
-    while key is None:
-        with refuse_os_errors(f"{path}: cannot be written"):
-            make_key(path)
-        key = own_key()
-    return key
-
-
-def make_key(path: Path) -> None:
-    """Write a new key, for this user alone; one that another process has just written stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(f"{secrets.token_hex(KEY_BYTES)}\n")
-        path.hardlink_to(draft)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()

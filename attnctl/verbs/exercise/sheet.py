@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from hashlib import sha256
 from html import escape
+from importlib.resources import files
 from typing import IO, Any, NamedTuple, TextIO
 
 from attnctl.base.errors import AttnError
@@ -23,7 +26,6 @@ from attnctl.store.dump_json import pieces
 from attnctl.store.header import entry, heading
 from attnctl.store.strict_json import encode_json, json_text
 from attnctl.verbs.exercise.make import Exercise
-from attnctl.verbs.exercise.page import page
 
 MOST_NUMBERS = 4000
 """Numbers, given and to be filled in, of a sheet that a person reads."""
@@ -262,3 +264,39 @@ def blank_html(step: str, place: Cell, each: SheetTable, *, typed: bool) -> str:
         f'<td class="blank"><input data-step="{escape(step)}" data-at="{at}" '
         f'aria-label="{escape(step)}[{at.replace(" ", ",")}]" autocomplete="off" spellcheck="false"></td>'
     )
+
+
+# --- pages: nothing outside them is read, and only their own script is run ---
+
+ASSETS = files(__package__ or "") / "page"
+
+
+@cache
+def asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def allow(text: str) -> str:
+    """The source of a content policy that allows this very script or style."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def page(title: str, body: str, script: str = "") -> bytes:
+    """A page of this body, which has escaped what is not ours. `script` is the name of an asset."""
+    style, code = asset("style.css"), asset(script) if script else ""
+    runs = allow(code) if code else "'none'"
+    policy = f"default-src 'none'; style-src {allow(style)}; script-src {runs}; base-uri 'none'; "
+    text = f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{style}</style>
+</head>
+{body}
+{f'<script type="module">{code}</script>' if code else ""}
+</html>
+"""
+    return text.encode("utf-8", "backslashreplace")

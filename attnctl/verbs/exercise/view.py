@@ -12,15 +12,10 @@ from attnctl.drawing.screen.screen import Screen, Span
 from attnctl.drawing.screen.text import fold_text
 from attnctl.math.names import TABLE
 from attnctl.verbs.check.view import number as digits
-from attnctl.verbs.exercise.grade import BLANK, BY_ITSELF, COARSE, RIGHT, UNTOLD, WRONG, HandIn, Mark
+from attnctl.verbs.exercise.grade import BLANK, COARSE, RIGHT, UNTOLD, WRONG, HandIn, Mark
 
 SIGNS = {RIGHT: "right", BLANK: "–", UNTOLD: "?", COARSE: "rounded"}
 """What stands in a cell of the table; anything else is wrong."""
-
-ADVICE = (
-    "A sheet that vouches for itself is not held to be right: add -c CONFIG --blank STEP,…, or grade where "
-    "the key of its seal is."
-)
 
 MOST_NAMED = 6
 """Students that are named beside a mistake of a class."""
@@ -86,8 +81,6 @@ def grade_lines(sheets: Sequence[HandIn], screen: Screen) -> Iterator[Element]:
             yield from ([(f"  {line}", "")] for line in fold_text(screen.ours(text), max(20, width - 2)))
         yield []
     yield [(screen.ours(summary(sheets)), "")]
-    if any(sheet.vouched == BY_ITSELF and not sheet.error for sheet in sheets):
-        yield from ([(screen.ours(line), "")] for line in fold_text(ADVICE, max(20, width)))
 
 
 def row_of(sheet: HandIn, steps: Sequence[str], screen: Screen) -> list[Span]:
@@ -120,7 +113,7 @@ def remarks(sheet: HandIn, *, alone: bool = True) -> Iterator[str]:
         )
         if said:
             yield said
-    for note in (*sheet.notes, *sheet.asides):
+    for note in sheet.notes:
         yield f"Note: {note}."
 
 

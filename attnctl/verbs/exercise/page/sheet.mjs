@@ -75,7 +75,8 @@ async function open(event) {
   event.target.value = "";
   try {
     const other = JSON.parse(await file.text());
-    if (other.seal !== dump.seal || other.sentence !== dump.sentence) throw new Error("another sheet");
+    const same = (key) => JSON.stringify(other[key]) === JSON.stringify(dump[key]);
+    if (!["sentence", "config", "blank"].every(same)) throw new Error("another sheet");
     for (const box of boxes) {
       const [row, at] = spot(other.steps, box);
       box.value = row[at] === null ? "" : String(row[at]).replace("-Infinity", "-inf");
