@@ -347,7 +347,7 @@ def list_flags(how: TargetOptions, what: SuiteOptions) -> list[str]:
 def show(found: Conformance, report: ReportOptions, *, printed: bool) -> None:
     if report.junit is not None:
         from attnctl.store import write_text
-        from attnctl.verbs.conform.view import write_junit
+        from attnctl.verbs.conform.report import write_junit
 
         write_text(write_junit(found), report.junit)
     if not printed:
@@ -358,6 +358,6 @@ def show(found: Conformance, report: ReportOptions, *, printed: bool) -> None:
         print_json(found.to_dict(), indent=1)
         return
     from attnctl.drawing.screen.output import print_view
-    from attnctl.verbs.conform.view import list_lines
+    from attnctl.verbs.conform.report import list_lines
 
     print_view(lambda screen: list_lines(found, screen))

@@ -1,35 +1,23 @@
-"""One call of a target: its arguments, made of a problem, and its answer, read for the problem."""
+"""A call of a target and its answer: outputs, what became of the same call again, or how it failed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import ceil, inf, log, prod
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, inf, log
+from pathlib import Path
+from time import monotonic
+from traceback import extract_tb
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
-from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, SINK, gradient_of
-from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, INPUTS, Problem
-from attnctl.verbs.conform.layout import (
-    axes_in,
-    axes_out,
-    drop_axes,
-    lay_out,
-    pack_inputs,
-    read_back,
-    shape_mask,
-)
-from attnctl.verbs.conform.signature import (
-    NOT_IN_SIGNATURE,
-    PACKED,
-    PARTS,
-    REFUSALS,
-    CallSignature,
-    Parameter,
-)
+
+if TYPE_CHECKING:
+    from attnctl.verbs.conform.signature import Parameter
 
 NAN, OTHER = 0xFF, 0x41
 """Bytes that say NaN in every type, and some number in every type (12 in float32)."""
@@ -124,6 +112,12 @@ class Answer:
         return self.gradients or self.outputs
 
 
+REFUSALS = frozenset(
+    {"NotImplementedError", "ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
+)
+"""Exceptions by which a function says that it does not have what nobody claimed."""
+
+
 class Target:
     """Something that answers calls."""
 
@@ -135,7 +129,7 @@ class Target:
     """Features that do not go with how it is called, each with why."""
     goes_back: bool = False
     """Gradients by its inputs come from its framework."""
-    unclaimed: str = NOT_IN_SIGNATURE
+    unclaimed: str = "nothing in its signature asks for it"
     """Why an option is skipped that it does not have."""
 
     def start(self) -> None:
@@ -148,128 +142,8 @@ class Target:
         """End what was started."""
 
 
-WIDE = {LOGSUMEXP, DELTA}
-"""Sums of rows that kernels keep in float32 at least."""
-
 NUMPY = {"bfloat16": "float32"}
 """The type of NumPy that holds numbers of a type that NumPy has not."""
-
-
-def make_call(problem: Problem, signature: CallSignature, **made: Any) -> TargetCall:
-    """Make the call of a problem; `made` says how often, and in what memory."""
-    axes = axes_in(problem.conventions.layout)
-
-    def fit(name: str, value: Any) -> Any:
-        if not isinstance(value, np.ndarray) or value.ndim < 4:
-            return value
-        if name == signature.keywords.get("out"):
-            return np.ascontiguousarray(lay_out(value, axes_out(problem.conventions.layout)))
-        if name in (signature.keywords.get(part) for part in PARTS):
-            return np.ascontiguousarray(lay_out(value, axes))
-        if name in (signature.keywords.get(mask) for mask in ("mask", "float_mask")):
-            return np.ascontiguousarray(shape_mask(value, problem.conventions.mask, axes))
-        return np.ascontiguousarray(drop_axes(value, axes))
-
-    keywords = {name: fit(name, value) for name, value in signature.with_options(problem).items()}
-    case = problem.case
-    inputs = lay_inputs(problem, [problem.arrays[name] for name in INPUTS])
-    kept = inputs if case.memory == "broadcast" else tuple(map(np.ascontiguousarray, inputs))
-    if signature.handed:
-        keywords |= hand_over(problem, signature)
-        wide = tuple(signature.handed[name] for name in WIDE & signature.handed.keys())
-        made |= {"gives": GRADIENTS if len(inputs) > 1 else (gradient_of(PACKED),), "wide": wide}
-        made["into"] = signature.buffers
-        empty = [np.full(each.shape, np.nan) for each in inputs]
-        keywords |= dict(zip(signature.buffers, empty, strict=False))
-    elif problem.backward:
-        made["cotangent"] = lay_row_vectors(problem, problem.arrays[COTANGENT])
-    buffer = signature.keywords.get("out", "")
-    out = buffer if keywords.get(buffer) is not None else ""
-    numbers = prod(problem.output_shape)
-    return TargetCall(kept, keywords, signature.inputs, case.dtype, case.memory, out, numbers, **made)
-
-
-def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Lay arrays of the shapes of Q, K and V out as the target takes them: three, or one."""
-    axes, packed = axes_in(problem.conventions.layout), problem.conventions.packed
-    return (pack_inputs(arrays, packed, axes),) if packed else tuple(lay_out(each, axes) for each in arrays)
-
-
-def lay_row_vectors(problem: Problem, array: Array) -> Array:
-    """Lay an array of the shape of the output out as the target returns it."""
-    return np.ascontiguousarray(lay_out(array, axes_out(problem.conventions.layout)))
-
-
-def hand_over(problem: Problem, signature: CallSignature) -> dict[str, Array]:
-    """Make what a backward pass is handed of the forward: the output as it was stored, and sums of rows."""
-    values = problem.carry_out()
-    if SINK in values:  # what softmax divides by has it
-        values[LOGSUMEXP] = np.logaddexp(values[LOGSUMEXP], values[SINK][:, None])
-    values |= {OUTPUT: problem.in_type(values[HEAD_OUTPUTS]), gradient_of(OUTPUT): values[COTANGENT]}
-    axes = axes_in(problem.conventions.layout)
-    return {
-        keyword: np.ascontiguousarray(drop_axes(values[name], axes))
-        if name in WIDE
-        else lay_row_vectors(problem, values[name])
-        for name, keyword in signature.handed.items()
-    }
-
-
-def read_answer(problem: Problem, answer: Answer) -> dict[str, Array]:
-    """Return the outputs that are there in the shape asked for, over (batch, head, row, column)."""
-    if answer.error:
-        return {}
-    read = read_gradients(problem, answer.gradients)
-    found = answer.outputs[0] if answer.outputs else None
-    if found is not None:
-        output = read_back(found, axes_out(problem.conventions.layout), problem.case.heads)
-        if output is not None and output.shape == problem.output_shape:
-            read[HEAD_OUTPUTS] = output
-    return read
-
-
-def read_gradients(problem: Problem, gradients: Sequence[Any]) -> dict[str, Array]:
-    """Return gradients by Q, K and V, each number at the place of the number that it is the gradient by."""
-    if not gradients:
-        return {}
-    places = number_inputs(problem)
-    numbers = np.zeros(1 + max(int(place[-1, -1, -1, -1]) for place in places))
-    there = np.zeros(numbers.shape, dtype=bool)
-    for place, found in zip(lay_inputs(problem, places), gradients, strict=False):
-        if found is not None and found.shape == place.shape and found.dtype.kind in "fiu":
-            numbers[place], there[place] = found, True
-    named = zip(GRADIENTS, places, strict=True)
-    return {name: numbers[place] for name, place in named if there[place].all()}
-
-
-def number_inputs(problem: Problem) -> list[Array]:
-    """Number the cells of Q, K and V, from Q on: arrays of their shapes."""
-    places: list[Array] = []
-    for name in INPUTS:
-        array = problem.arrays[name]
-        start = int(places[-1][-1, -1, -1, -1]) + 1 if places else 0
-        places.append(np.arange(start, start + array.size).reshape(array.shape))
-    return places
-
-
-def shapes_beside(problem: Problem, answer: Answer, name: str) -> tuple[Array | None, tuple[int, ...]]:
-    """Return an output as the target gave it, and the shape that it should have."""
-    if name in GRADIENTS:
-        laid = lay_inputs(problem, number_inputs(problem))
-        at = GRADIENTS.index(name) if len(laid) > 1 else 0
-        return answer.gradients[at] if at < len(answer.gradients) else None, laid[at].shape
-    asked = lay_row_vectors(problem, np.zeros(problem.output_shape))
-    return answer.outputs[0] if answer.outputs else None, asked.shape
-
-
-def read_output(problem: Problem, answer: Answer) -> Array | None:
-    """Return the output over (batch, head, query, d_v), None where there is none of that shape."""
-    return read_answer(problem, answer).get(HEAD_OUTPUTS)
-
-
-def is_readable(problem: Problem, answer: Answer) -> bool:
-    """Every output that was asked for is there."""
-    return set(problem.outputs) <= read_answer(problem, answer).keys()
 
 
 def have_same_bits(a: Sequence[Any], b: Sequence[Any]) -> bool:
@@ -291,3 +165,68 @@ def largest_gap(a: Sequence[Any], b: Sequence[Any]) -> float:
 def chance_missed(calls: int) -> float:
     """Return the chance that so many calls show no fault of one call in fifty."""
     return float((1 - RATE) ** calls)
+
+
+def repeat(again: Callable[[], Answer], first: Sequence[Any], times: int, seconds: float) -> Repeats:
+    """Make a call `times` times in all, as long as the time lasts, and compare it with the first."""
+    calls, others, apart = 1, 0, 0.0
+    farthest: tuple[Any, ...] = ()
+    until = monotonic() + seconds
+    while calls < times and monotonic() < until:
+        answer = again()
+        calls += 1
+        if answer.error:
+            return Repeats(calls, others, apart, failed=f"{answer.error}: {answer.message}".rstrip(": "))
+        if not have_same_bits(first, answer.compared):
+            others += 1
+            gap = largest_gap(first, answer.compared)
+            if gap >= apart:
+                apart, farthest = gap, answer.compared
+    return Repeats(calls, others, apart, farthest=farthest)
+
+
+# --- where a program failed ---
+
+
+PYTHON = re.compile(r'^ *File "(.+)", line (\d+)')
+
+RAISED = re.compile(
+    r"panicked at|^panic: |^(ERROR|error): |^Exception in thread|^(Uncaught )?\w*(Error|Exception)\b"
+)
+"""The first words of a failure in programs of other languages."""
+
+OURS = Path(__file__).parent
+
+OTHERS = ("site-packages", "dist-packages", "<", "/lib/python")
+"""Parts of the paths of libraries, and of code in no file: <frozen …>, <__array_function__ internals>."""
+
+MOST = 300
+"""Characters of a message that are quoted."""
+
+
+def read_last_words(said: bytes) -> str:
+    """Find the exception that a program printed, with the place that Python says, or else its last line."""
+    lines = [line.rstrip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    if frames := [(at, found) for at, line in enumerate(lines) if (found := PYTHON.match(line))]:
+        last, _ = frames[-1]
+        message = next((line for line in lines[last:] if not line.startswith(" ")), lines[-1])
+        return f"{message[:MOST]} ({innermost_place([found.groups() for _, found in frames])})"
+    at = next((at for at, line in enumerate(lines) if RAISED.search(line)), len(lines) - 1)
+    return " ".join(lines[at : at + 1 + lines[at].endswith(":")]).strip()[:MOST] if lines else ""
+
+
+def innermost_place(frames: Sequence[tuple[str, ...]]) -> str:
+    """Return file and line of the last frame that is no library's, or the last; empty for no frames."""
+    if not frames:
+        return ""
+    own = [frame for frame in frames if not any(part in frame[0] for part in OTHERS)]
+    path, line = Path((own or frames)[-1][0]), (own or frames)[-1][1]
+    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}, line {line}"
+
+
+def describe_exception(error: Exception) -> Answer:
+    """Make the answer of a target that raised, with the place outside of attnctl where it did."""
+    builtin = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    frames = [(frame.filename, str(frame.lineno)) for frame in extract_tb(error.__traceback__)]
+    place = innermost_place([frame for frame in frames if Path(frame[0]).parent != OURS])
+    return Answer(error=type(error).__name__, kind=builtin, message=str(error)[:MOST], place=place)

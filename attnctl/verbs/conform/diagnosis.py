@@ -20,11 +20,12 @@ from attnctl.math.ops import Given
 from attnctl.record.trace import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Finding
-from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits, read_output
+from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
 from attnctl.verbs.conform.conventions import TRUE, TYPES
 from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
 from attnctl.verbs.conform.judge import Expected, compare_output, expect, judge_answer, name_output
+from attnctl.verbs.conform.layout import read_output
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 MOST_CASES = 3

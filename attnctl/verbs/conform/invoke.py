@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
-from time import monotonic
-from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -26,8 +22,9 @@ from attnctl.verbs.conform.call import (
     Repeats,
     TargetCall,
     bits_of,
+    describe_exception,
     have_same_bits,
-    largest_gap,
+    repeat,
 )
 from attnctl.verbs.conform.signature import INPUTS, PACKED
 
@@ -343,97 +340,9 @@ def repeat_call(
     return replace(repeat(again, answer.compared, call.times, call.seconds), reused=reused)
 
 
-def repeat(again: Callable[[], Answer], first: Sequence[Any], times: int, seconds: float) -> Repeats:
-    """Make a call `times` times in all, as long as the time lasts, and compare it with the first."""
-    calls, others, apart = 1, 0, 0.0
-    farthest: tuple[Any, ...] = ()
-    until = monotonic() + seconds
-    while calls < times and monotonic() < until:
-        answer = again()
-        calls += 1
-        if answer.error:
-            return Repeats(calls, others, apart, failed=f"{answer.error}: {answer.message}".rstrip(": "))
-        if not have_same_bits(first, answer.compared):
-            others += 1
-            gap = largest_gap(first, answer.compared)
-            if gap >= apart:
-                apart, farthest = gap, answer.compared
-    return Repeats(calls, others, apart, farthest=farthest)
-
-
 def spoil(output: Any) -> None:
     """Fill an output with NaN, where it can be."""
     fill = getattr(output, "fill_", None) or getattr(output, "fill", None)
     if fill is not None:
         with suppress(TypeError, ValueError, RuntimeError):
             fill(np.nan)
-
-
-# --- where a program failed ---
-
-
-PYTHON = re.compile(r'^ *File "(.+)", line (\d+)')
-
-RAISED = re.compile(
-    r"panicked at|^panic: |^(ERROR|error): |^Exception in thread|^(Uncaught )?\w*(Error|Exception)\b"
-)
-"""The first words of a failure in Rust, Go, Julia, Java and Node; lines below say the place."""
-
-PLACE = re.compile(r"([^\s'\"()]+\.\w+):(\d+)")
-
-OURS = Path(__file__).parent
-
-OTHERS = ("site-packages", "dist-packages", "<", "/lib/python")
-"""Parts of the paths of libraries, and of code in no file: <frozen …>, <__array_function__ internals>."""
-
-MOST = 300
-"""Characters of a message that are quoted."""
-
-
-def read_last_words(said: bytes) -> str:
-    """Find the exception that a program printed, with its place, or else its last line."""
-    lines = [line.rstrip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    if frames := [(at, found) for at, line in enumerate(lines) if (found := PYTHON.match(line))]:
-        last, _ = frames[-1]
-        message = next((line for line in lines[last:] if not line.startswith(" ")), lines[-1])
-        return add_place(message, innermost_frame([found.groups() for _, found in frames]))
-    at = next((at for at, line in enumerate(lines) if RAISED.search(line)), None)
-    if at is None:
-        return lines[-1].strip()[:MOST] if lines else ""
-    message = " ".join(lines[at : at + 2]) if lines[at].endswith(":") else lines[at]  # Rust's is below
-    if PLACE.search(message):
-        return message[:MOST]
-    places = [found.groups() for line in lines[at:] if (found := PLACE.search(line))]
-    return add_place(message, innermost_frame(places[::-1]))  # Python alone has the innermost last
-
-
-def place_of(error: BaseException) -> str:
-    """Return the file and line of the target that raised; nothing where there is none."""
-    frames = [(frame.filename, str(frame.lineno)) for frame in extract_tb(error.__traceback__)]
-    return format_place(innermost_frame([frame for frame in frames if Path(frame[0]).parent != OURS]))
-
-
-def innermost_frame(frames: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the last frame that is no library's, or the last; nothing where there is none."""
-    mine = [frame for frame in frames if not is_others(frame[0])]
-    return (mine or [*frames] or [()])[-1]
-
-
-def is_others(path: str) -> bool:
-    return any(part in path for part in OTHERS)
-
-
-def add_place(message: str, frame: tuple[str, ...]) -> str:
-    return f"{message[:MOST]}{f' ({format_place(frame)})' if frame else ''}"
-
-
-def format_place(frame: tuple[str, ...]) -> str:
-    if not frame:
-        return ""
-    path, line = Path(frame[0]), frame[1]
-    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}, line {line}"
-
-
-def describe_exception(error: Exception) -> Answer:
-    own = next(each.__name__ for each in type(error).__mro__ if each.__module__ == "builtins")
-    return Answer(error=type(error).__name__, kind=own, message=str(error)[:MOST], place=place_of(error))

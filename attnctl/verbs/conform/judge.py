@@ -35,10 +35,10 @@ from attnctl.evidence.rounding import (
 from attnctl.math import Array
 from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Given
-from attnctl.verbs.conform.call import Answer, read_answer, shapes_beside
+from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import GRADIENTS, Problem
 from attnctl.verbs.conform.conventions import AXES, TYPES
-from attnctl.verbs.conform.layout import axes_in, read_back
+from attnctl.verbs.conform.layout import axes_in, read_answer, read_back, shapes_beside
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""

@@ -1,4 +1,4 @@
-"""The axes and the sizes of a target's arrays.
+"""The arrays of a call as a target has them, and its answer as we have it.
 
 Axes are letters: b batch, h heads, n rows, d columns, m keys. `bnd` and `nbd` have heads side by side in
 their columns, `hnd` and `nd` one member, `nd` one head. `IN:OUT` is said of a target whose output is laid
@@ -8,16 +8,17 @@ out in another way than Q, K and V.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
-from attnctl.math.derivation import Rotary
-from attnctl.verbs.conform.case import Case
-from attnctl.verbs.conform.conventions import MASKS, USUAL, Conventions
-from attnctl.verbs.conform.features import GROUPED, LENGTHS, OTHER_D_V
+from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, SINK, gradient_of
+from attnctl.verbs.conform.call import Answer, TargetCall
+from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, INPUTS, Problem
+from attnctl.verbs.conform.conventions import MASKS, USUAL
+from attnctl.verbs.conform.signature import PACKED, PARTS, CallSignature
 
 
 def axes_in(layout: str) -> str:
@@ -92,89 +93,124 @@ def shape_mask(array: Array, shape: str, axes: str) -> Array:
     return array[tuple(slice(None) if letter in shape else left_out for letter in MASKS[0])]
 
 
-@dataclass(frozen=True)
-class SizeLimits:
-    """The sizes that a target takes; every size where nothing is said."""
+# --- a call, and its answer ---
 
-    head_sizes: tuple[int, ...] = ()
-    multiple_of: int = 1
-    """Its numbers of queries and keys are multiples of this."""
-    heads: int | None = None
-    kv_heads: int | None = None
-    rotary: Rotary | None = None
-    """Rotary positions turn pairs of columns, the first `dims` of them."""
-    tells_kv_heads: bool = False
-    """Its number of kv heads is fixed, or passed to it."""
-    batch: int | None = None
-    tokens: int | None = None
-    """The only number of queries and keys that it takes."""
+WIDE = {LOGSUMEXP, DELTA}
+"""Sums of rows that kernels keep in float32 at least."""
 
-    def fit(self, case: Case, conventions: Conventions) -> Case:
-        """Return the nearest case that the target takes."""
-        return self.in_layout(self.with_tokens(self.with_columns(self.with_heads(case))), conventions)
 
-    def lacking(self, conventions: Conventions) -> dict[str, str]:
-        """Name the features that such arrays have no room for, each with why."""
-        axes, lacking = axes_in(conventions.layout), {}
-        if self.tokens:
-            lacking[LENGTHS] = f"it takes {self.tokens} queries and as many keys alone"
-        if "h" not in split_axes(axes):
-            lacking[GROUPED] = f"the layout {axes} has one head"
-        elif is_merged(axes) and not self.tells_kv_heads:
-            lacking[GROUPED] = "heads stand side by side, and nothing tells it how many kv heads there are"
-        if conventions.packed:
-            together = (
-                [LENGTHS, OTHER_D_V]
-                if stands_in_columns(conventions.packed, axes)
-                else [LENGTHS, OTHER_D_V, GROUPED]
-            )
-            lacking |= dict.fromkeys(together, "Q, K and V come in one array")
-        return lacking
+def make_call(problem: Problem, signature: CallSignature, **made: Any) -> TargetCall:
+    """Make the call of a problem; `made` says how often, and in what memory."""
+    axes = axes_in(problem.conventions.layout)
 
-    def with_heads(self, case: Case) -> Case:
-        """Take the fixed numbers of heads, and keep how many share a kv head as far as possible."""
-        heads = self.heads or case.heads
-        share = case.heads // case.kv_heads
-        if self.kv_heads:
-            return replace(case, heads=self.heads or self.kv_heads * share, kv_heads=self.kv_heads)
-        fewer = max(kv for kv in range(1, max(heads // share, 1) + 1) if heads % kv == 0)
-        return replace(case, heads=heads, kv_heads=fewer)
+    def fit(name: str, value: Any) -> Any:
+        if not isinstance(value, np.ndarray) or value.ndim < 4:
+            return value
+        if name == signature.keywords.get("out"):
+            return np.ascontiguousarray(lay_out(value, axes_out(problem.conventions.layout)))
+        if name in (signature.keywords.get(part) for part in PARTS):
+            return np.ascontiguousarray(lay_out(value, axes))
+        if name in (signature.keywords.get(mask) for mask in ("mask", "float_mask")):
+            return np.ascontiguousarray(shape_mask(value, problem.conventions.mask, axes))
+        return np.ascontiguousarray(drop_axes(value, axes))
 
-    def with_columns(self, case: Case) -> Case:
-        d_k = self.width(case.d_k)
-        return replace(case, d_k=d_k, d_v=d_k if case.d_v == case.d_k else self.width(case.d_v, of_k=False))
+    keywords = {name: fit(name, value) for name, value in signature.with_options(problem).items()}
+    case = problem.case
+    inputs = lay_inputs(problem, [problem.arrays[name] for name in INPUTS])
+    kept = inputs if case.memory == "broadcast" else tuple(map(np.ascontiguousarray, inputs))
+    if signature.handed:
+        keywords |= hand_over(problem, signature)
+        wide = tuple(signature.handed[name] for name in WIDE & signature.handed.keys())
+        made |= {"gives": GRADIENTS if len(inputs) > 1 else (gradient_of(PACKED),), "wide": wide}
+        made["into"] = signature.buffers
+        empty = [np.full(each.shape, np.nan) for each in inputs]
+        keywords |= dict(zip(signature.buffers, empty, strict=False))
+    elif problem.backward:
+        made["cotangent"] = lay_row_vectors(problem, problem.arrays[COTANGENT])
+    buffer = signature.keywords.get("out", "")
+    out = buffer if keywords.get(buffer) is not None else ""
+    numbers = prod(problem.output_shape)
+    return TargetCall(kept, keywords, signature.inputs, case.dtype, case.memory, out, numbers, **made)
 
-    def width(self, d: int, *, of_k: bool = True) -> int:
-        if self.head_sizes:
-            return min((size for size in self.head_sizes if size >= d), default=max(self.head_sizes))
-        if self.rotary is not None and of_k:
-            return max(d + d % 2, self.rotary.dims or 2)
-        return d
 
-    def with_tokens(self, case: Case) -> Case:
-        """Round the queries, the keys of a cache and the new keys up to multiples, or take those fixed."""
-        if self.tokens and not case.past:
-            return replace(case, queries=self.tokens, keys=self.tokens)
-        past, new = self.length(case.past), self.length(case.keys - case.past)
-        queries = new if case.queries == case.keys - case.past else self.length(case.queries)
-        cached = case.having(cache=past) if past != case.past else case
-        return replace(cached, queries=queries, keys=past + new)
+def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Lay arrays of the shapes of Q, K and V out as the target takes them: three, or one."""
+    axes, packed = axes_in(problem.conventions.layout), problem.conventions.packed
+    return (pack_inputs(arrays, packed, axes),) if packed else tuple(lay_out(each, axes) for each in arrays)
 
-    def length(self, n: int) -> int:
-        return -(-n // self.multiple_of) * self.multiple_of
 
-    def in_layout(self, case: Case, conventions: Conventions) -> Case:
-        """Cut the case to its layout: (head, n, d) has no batch, (n, d) one head."""
-        axes, lacking = axes_in(conventions.layout), self.lacking(conventions)
-        if "h" not in split_axes(axes):
-            case = replace(case, heads=1)
-        if GROUPED in lacking:
-            case = replace(case, kv_heads=case.heads)
-        if OTHER_D_V in lacking:
-            case = replace(case, d_v=case.d_k)
-        if LENGTHS in lacking:
-            case = replace(case, queries=case.keys - case.past)
-        if "b" not in axes or self.batch:
-            case = replace(case, batch=self.batch or 1)
-        shared = case.batch > 1 and axes[0] == "b" and not conventions.packed
-        return case if shared or case.memory != "broadcast" else replace(case, memory="plain")
+def lay_row_vectors(problem: Problem, array: Array) -> Array:
+    """Lay an array of the shape of the output out as the target returns it."""
+    return np.ascontiguousarray(lay_out(array, axes_out(problem.conventions.layout)))
+
+
+def hand_over(problem: Problem, signature: CallSignature) -> dict[str, Array]:
+    """Make what a backward pass is handed of the forward: the output as it was stored, and sums of rows."""
+    values = problem.carry_out()
+    if SINK in values:  # what softmax divides by has it
+        values[LOGSUMEXP] = np.logaddexp(values[LOGSUMEXP], values[SINK][:, None])
+    values |= {OUTPUT: problem.in_type(values[HEAD_OUTPUTS]), gradient_of(OUTPUT): values[COTANGENT]}
+    axes = axes_in(problem.conventions.layout)
+    return {
+        keyword: np.ascontiguousarray(drop_axes(values[name], axes))
+        if name in WIDE
+        else lay_row_vectors(problem, values[name])
+        for name, keyword in signature.handed.items()
+    }
+
+
+def read_answer(problem: Problem, answer: Answer) -> dict[str, Array]:
+    """Return the outputs that are there in the shape asked for, over (batch, head, row, column)."""
+    if answer.error:
+        return {}
+    read = read_gradients(problem, answer.gradients)
+    found = answer.outputs[0] if answer.outputs else None
+    if found is not None:
+        output = read_back(found, axes_out(problem.conventions.layout), problem.case.heads)
+        if output is not None and output.shape == problem.output_shape:
+            read[HEAD_OUTPUTS] = output
+    return read
+
+
+def read_gradients(problem: Problem, gradients: Sequence[Any]) -> dict[str, Array]:
+    """Return gradients by Q, K and V, each number at the place of the number that it is the gradient by."""
+    if not gradients:
+        return {}
+    places = number_inputs(problem)
+    numbers = np.zeros(1 + max(int(place[-1, -1, -1, -1]) for place in places))
+    there = np.zeros(numbers.shape, dtype=bool)
+    for place, found in zip(lay_inputs(problem, places), gradients, strict=False):
+        if found is not None and found.shape == place.shape and found.dtype.kind in "fiu":
+            numbers[place], there[place] = found, True
+    named = zip(GRADIENTS, places, strict=True)
+    return {name: numbers[place] for name, place in named if there[place].all()}
+
+
+def number_inputs(problem: Problem) -> list[Array]:
+    """Number the cells of Q, K and V, from Q on: arrays of their shapes."""
+    places: list[Array] = []
+    for name in INPUTS:
+        array = problem.arrays[name]
+        start = int(places[-1][-1, -1, -1, -1]) + 1 if places else 0
+        places.append(np.arange(start, start + array.size).reshape(array.shape))
+    return places
+
+
+def shapes_beside(problem: Problem, answer: Answer, name: str) -> tuple[Array | None, tuple[int, ...]]:
+    """Return an output as the target gave it, and the shape that it should have."""
+    if name in GRADIENTS:
+        laid = lay_inputs(problem, number_inputs(problem))
+        at = GRADIENTS.index(name) if len(laid) > 1 else 0
+        return answer.gradients[at] if at < len(answer.gradients) else None, laid[at].shape
+    asked = lay_row_vectors(problem, np.zeros(problem.output_shape))
+    return answer.outputs[0] if answer.outputs else None, asked.shape
+
+
+def read_output(problem: Problem, answer: Answer) -> Array | None:
+    """Return the output over (batch, head, query, d_v), None where there is none of that shape."""
+    return read_answer(problem, answer).get(HEAD_OUTPUTS)
+
+
+def is_readable(problem: Problem, answer: Answer) -> bool:
+    """Every output that was asked for is there."""
+    return set(problem.outputs) <= read_answer(problem, answer).keys()

@@ -17,7 +17,7 @@ import numpy as np
 from attnctl.inputs.config.settings import NONE
 from attnctl.math import Array
 from attnctl.math.rules import Causal
-from attnctl.verbs.conform.call import NUMPY, Answer, is_readable, read_output
+from attnctl.verbs.conform.call import NUMPY, Answer
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
 from attnctl.verbs.conform.conventions import (
     ADDED,
@@ -46,7 +46,8 @@ from attnctl.verbs.conform.conventions import (
 from attnctl.verbs.conform.diagnosis import ENDINGS
 from attnctl.verbs.conform.features import BASE, LENGTHS
 from attnctl.verbs.conform.judge import expect, judge_answer
-from attnctl.verbs.conform.layout import SizeLimits, axes_in, is_merged, packings, split_axes
+from attnctl.verbs.conform.layout import axes_in, is_merged, is_readable, packings, read_output, split_axes
+from attnctl.verbs.conform.limits import SizeLimits
 from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
 from attnctl.verbs.conform.suite import NOT_CALLED, Suite
 

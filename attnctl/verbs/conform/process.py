@@ -29,8 +29,8 @@ from typing import IO, Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input
-from attnctl.verbs.conform.call import Answer, Target, TargetCall
-from attnctl.verbs.conform.invoke import Framework, invoke, read_last_words
+from attnctl.verbs.conform.call import Answer, Target, TargetCall, read_last_words
+from attnctl.verbs.conform.invoke import Framework, invoke
 from attnctl.verbs.conform.signature import Parameter
 
 LOADING = 300.0

@@ -18,10 +18,11 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.verbs.conform.call import Answer, Target, make_call, read_output
+from attnctl.verbs.conform.call import Answer, Target
 from attnctl.verbs.conform.case import Case, Problem
 from attnctl.verbs.conform.claims import Request
 from attnctl.verbs.conform.conventions import USUAL, Conventions
+from attnctl.verbs.conform.layout import make_call, read_output
 from attnctl.verbs.conform.report import (
     FAILED,
     PASSED,

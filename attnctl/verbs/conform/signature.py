@@ -45,13 +45,6 @@ HANDED = {
 }
 """The names of what a backward pass takes of the forward, in lower case; the first makes it one."""
 
-NOT_IN_SIGNATURE = "nothing in its signature asks for it"
-
-REFUSALS = frozenset(
-    {"NotImplementedError", "ValueError", "TypeError", "RuntimeError", "AssertionError", "IndexError"}
-)
-"""Exceptions by which a function says that it does not have what nobody claimed."""
-
 PACKED = "QKV"
 """The name of Q, K and V in one array."""
 

@@ -14,7 +14,7 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.derivation import Rotary
 from attnctl.math.names import HEAD_OUTPUTS
-from attnctl.verbs.conform.call import Answer, Target, have_same_bits, make_call, read_answer
+from attnctl.verbs.conform.call import Answer, Target, have_same_bits
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
 from attnctl.verbs.conform.claims import Request
 from attnctl.verbs.conform.conventions import (
@@ -32,7 +32,8 @@ from attnctl.verbs.conform.conventions import (
 from attnctl.verbs.conform.declared import Declared
 from attnctl.verbs.conform.extra_outputs import judge_extras
 from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
-from attnctl.verbs.conform.layout import SizeLimits, axes_in, packings
+from attnctl.verbs.conform.layout import axes_in, make_call, packings, read_answer
+from attnctl.verbs.conform.limits import SizeLimits
 from attnctl.verbs.conform.options import make_problem
 from attnctl.verbs.conform.signature import CallSignature, read_signature
 

@@ -1,20 +1,36 @@
-"""The targets: a Python function, in this process or in one of its own, or a command."""
+"""The targets: a Python function, in this process or in one of its own, or a command.
+
+A command reads arrays from a file and writes one with its output, in any language.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+import re
+import struct
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import Queue
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.files import note_input
-from attnctl.verbs.conform.call import Answer, Target, TargetCall
+from attnctl.math import Array
+from attnctl.math.names import HEAD_OUTPUTS, OUTPUT
+from attnctl.verbs.conform.call import NUMPY, Answer, Target, TargetCall, repeat
 from attnctl.verbs.conform.claims import unknown_names
-from attnctl.verbs.conform.command import Program
-from attnctl.verbs.conform.invoke import Framework, invoke
+from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, to_numpy, widen
 from attnctl.verbs.conform.options import OPTIONS
-from attnctl.verbs.conform.process import Worker, as_function, read_parameters
+from attnctl.verbs.conform.process import Worker, as_function, kill, quote_last_words, read_parameters
+from attnctl.verbs.conform.signature import HANDED, PARTS, Parameter
 
 FRAMEWORKS = ("numpy", "torch", "jax")
 
@@ -106,3 +122,151 @@ class Pool(Target):
     def close(self) -> None:
         for each in self.targets:
             each.close()
+
+
+# --- commands ---
+
+PLACE = re.compile(r"\{(in|out)(\.npz|\.safetensors)?\}")
+"""{in} and {out}, or {in.safetensors} and {out.npz}; .npz where nothing is said."""
+
+IN_A_FILE = "its arrays come in a file"
+
+SAFETENSORS = {"float64": "F64", "float32": "F32", "float16": "F16", "bool": "BOOL", "int64": "I64"}
+
+
+@dataclass
+class Program(Target):
+    """Runs a command for each call, in a session of its own."""
+
+    words: Sequence[str]
+    options: Sequence[str] = ()
+    """The options that it is said to take: arrays of these names are in its file."""
+    limit: float = 20.0
+    backward: bool = False
+    """It gives gradients: what it takes of the forward is in its file, too."""
+    unclaimed = "its --claims do not name it"
+    refuses = frozenset({"exit"})
+    cannot = MappingProxyType(dict.fromkeys(("memory layouts", "inputs kept", "out"), IN_A_FILE))
+
+    def start(self) -> None:
+        """List what it takes. Raises AttnError where it has no place for its files."""
+        places = {found[1] for word in self.words for found in PLACE.finditer(word)}
+        if places != {"in", "out"}:
+            raise AttnError(
+                f"{' '.join(self.words)}: write {{in}} and {{out}} where the names of its files go"
+            )
+        for word in filter(os.path.exists, self.words):
+            note_input(word)
+        named = [
+            part
+            for name in self.options
+            for part in (PARTS if name == "cache" else OPTIONS[name].theirs[:1])
+        ]
+        self.parameters = [Parameter(name, required=True) for name in "QKV"]
+        handed = [theirs[0] for theirs in HANDED.values()] if self.backward else []
+        self.parameters += [Parameter(name) for name in dict.fromkeys([*handed, *named])]
+
+    def call(self, call: TargetCall) -> Answer:
+        first = self.call_once(call)
+        if call.times == 1 or first.error:
+            return first
+        again = repeat(lambda: self.call_once(call), first.compared, call.times, call.seconds)
+        return replace(first, repeats=again)
+
+    def call_once(self, call: TargetCall) -> Answer:
+        """Write the inputs, run it, read the output."""
+        with tempfile.TemporaryDirectory(prefix="attnctl-") as folder:
+            words, files = self.place_files(Path(folder))
+            arrays = dict(zip("QKV", call.inputs, strict=True))
+            arrays |= {
+                name: np.asarray(value) for name, value in call.keywords.items() if value is not None
+            }
+            own = {
+                name: cast(each, widen(call.dtype) if name in call.wide else call.dtype)
+                for name, each in arrays.items()
+            }
+            write_arrays(files["in"], own, call.dtype, call.wide)
+            if failure := self.run(words, call.fill):
+                return failure
+            return read_answer(files["out"], call.gives)
+
+    def place_files(self, folder: Path) -> tuple[list[str], dict[str, Path]]:
+        files: dict[str, Path] = {}
+
+        def name_file(found: re.Match[str]) -> str:
+            files[found[1]] = folder / f"{found[1]}{found[2] or '.npz'}"
+            return str(files[found[1]])
+
+        return [PLACE.sub(name_file, word) for word in self.words], files
+
+    def run(self, words: Sequence[str], fill: int) -> Answer | None:
+        """Run the command, and return its failure, if any."""
+        environ = {**environment(fill), **os.environ}
+        with tempfile.TemporaryFile() as said:
+            try:
+                process = subprocess.Popen(  # noqa: S603  (the command that the person gives)
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    start_new_session=True,
+                    env=environ,
+                )
+            except OSError as error:
+                raise AttnError(f"{words[0]}: it cannot be run: {error.strerror}") from None
+            try:
+                code = process.wait(self.limit)
+            except subprocess.TimeoutExpired:
+                return Answer(error="hang", message=f"no end within {self.limit:g} s")
+            finally:
+                kill(process)
+            if code:
+                kind = "crash" if code < 0 else "exit"
+                return Answer(error=kind, message=f"it ended with {code}{quote_last_words(said)}")
+        return None
+
+
+def cast(array: Array, dtype: str) -> Array:
+    return array.astype(NUMPY.get(dtype, dtype)) if array.dtype.kind == "f" else array
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Array], dtype: str, wide: Sequence[str] = ()) -> None:
+    """Write arrays as .npz or .safetensors, which has a bfloat16 for all but the `wide` ones."""
+    if path.suffix == ".npz":
+        np.savez(path, **arrays)  # type: ignore[arg-type]  # every name is an array's
+        return
+    header: dict[str, Any] = {}
+    data: list[bytes] = []
+    at = 0
+    for name, array in sorted(arrays.items(), key=lambda each: -each[1].dtype.itemsize):
+        kind, piece = SAFETENSORS[array.dtype.name], np.ascontiguousarray(array).tobytes()
+        if dtype == "bfloat16" and array.dtype.kind == "f" and name not in wide:
+            halves = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32) >> 16
+            kind, piece = "BF16", halves.astype(np.uint16).tobytes()
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [at, at + len(piece)]}
+        at += len(piece)
+        data.append(piece)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
+
+
+def read_answer(path: Path, gives: Sequence[str] = ()) -> Answer:
+    """Read the output of a file: head_outputs, output, or the first array; or gradients of these names."""
+    from attnctl.store import arrays
+
+    if not path.is_file():
+        return Answer(error="unreadable", message="it wrote no file")
+    try:
+        found = arrays(path)
+    except AttnError as error:
+        return Answer(error="unreadable", message=str(error).replace(str(path), "its output"))
+    if gives:
+        gradients = tuple(map(to_numpy, order_gradients(found, gives)))
+        first = next(iter(found.values()), np.zeros(0))
+        return Answer(gradients=gradients, dtype=first.dtype.name)
+    name = next((each for each in (HEAD_OUTPUTS, OUTPUT) if each in found), next(iter(found), None))
+    if name is None:
+        return Answer(error="unreadable", message="its output holds no array")
+    output = np.array(found[name])
+    return Answer((to_numpy(output),), dtype=output.dtype.name)
