@@ -17,7 +17,7 @@ from attnctl.math.kind import HEAD, HEADS, HeadNorm
 from attnctl.math.ops import Buckets
 from attnctl.math.rules import Alibi, Causal, Rule, Softcap, alibi_slopes
 from attnctl.models.description import Description, Layer
-from attnctl.models.layer import LayerTensors, norm_op, split
+from attnctl.models.layer import LayerTensors, Model, norm_op, split
 
 SUFFIXES = {"W": ".weight", "b": ".bias"}
 
@@ -53,6 +53,11 @@ def prepare_attention(
     kind = variant(asked, sizes, named, layer=parts_of(tensors, cross=cross))
     model = tensors.model
     return Plan(kind, arrays_of(named), dict(header or {}), model.dtype, model.max_memory)
+
+
+def blank_rows(model: Model, tokens: int) -> Array:
+    """Rows to plan a layer's attention on where only their shape counts."""
+    return np.broadcast_to(np.zeros(1, model.dtype), (tokens, model.description["width"]))
 
 
 def norm_before(tensors: LayerTensors, *, cross: bool) -> str | None:

@@ -46,7 +46,7 @@ class Stack:
     that ends in "!" is a tensor itself; {i}, {e} and {h} are the layer, the expert and the head.
     `settings` lie over `DEFAULTS`: the keys in them are all that the family reads. `only` says of
     further keys what they must say, `inert` names those that change nothing in this family (beside
-    those of `attnctl.models.problems`); any other key is refused. `ignored` are tensors that are not
+    those of `attnctl.models.description`); any other key is refused. `ignored` are tensors that are not
     read. `section` is the part of config.json, `within` the part of the checkpoint, where that has
     several. `example` is what a tiny config.json says beside the sizes that every family has.
     """

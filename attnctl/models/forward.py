@@ -9,7 +9,10 @@ import numpy as np
 
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.math.names import RESIDUAL, X
+from attnctl.math.engine.cost import require, size_text
+from attnctl.math.engine.execute import FEWEST_FOR_TILES
+from attnctl.math.names import RESIDUAL, WEIGHTS, X
+from attnctl.math.products import in_tiles
 from attnctl.models.attention import prepare_attention
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.network import feed_forward
@@ -114,3 +117,61 @@ def through(tensors: LayerTensors, hidden: Array, memory: Array | None, run: Run
 def final_norm(model: Model, hidden: Array) -> Array:
     """The rows of the last layer through the final norm, where there is one."""
     return model.norm("final_norm", hidden) if model.description["final_norm"] else hidden
+
+
+def require_rows(model: Model, tokens: int) -> None:
+    """Refuse a sequence whose rows do not fit memory, before anything is made."""
+    d = model.description
+    rows = 4 * tokens * (d["width"] * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4)
+    require(rows, f"{tokens} tokens through {d.family} ({size_text(rows)})", model.max_memory)
+
+
+# --- several sentences of one length at once ---
+#
+# A row's products with a matrix are in tiles (`math/products.py`), those of a sentence's rows with each
+# other are its own, and all else is local to a row: a sentence's numbers do not depend on which others
+# stand beside it, to the last bit.
+
+MOST_ROWS = 2**10
+"""Tokens that are taken through a model at a time."""
+
+
+def together(model: Model, tokens: int) -> int:
+    """The number of sentences of so many tokens that go through a model at once.
+
+    One where they would not be kept apart: experts take their rows from all, and with many scores
+    they are computed in tiles.
+    """
+    d = model.description
+    if any(layer.experts for layer in d.layers):
+        return 1
+    return max(1, min(MOST_ROWS // tokens, FEWEST_FOR_TILES // (d["heads"] * tokens * tokens)))
+
+
+def require_length(model: Model, tokens: int) -> None:
+    """Raise AttnError for more tokens than the model has places for, or fit memory."""
+    require_rows(model, tokens)
+    d = model.description
+    longest = model.rows("position") - d["position_start"] if d["positions"] else 0
+    if 0 < longest < tokens:
+        raise AttnError(f"{tokens:,} tokens; {d.family} takes {longest:,}")
+
+
+def weights_of_layers(model: Model, starts: Sequence[Array]) -> Iterator[Array]:
+    """The weights of each layer in turn, (sentence, head, query, key)."""
+    last = len(model.description.layers) - 1
+    traces: list[Trace] = []
+
+    def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
+        keep = [WEIGHTS] if tensors.index == last else [X, RESIDUAL, WEIGHTS]
+        traces.append(prepare_attention(tensors, hidden).run(keep))
+        return traces[-1]
+
+    hidden = np.stack(starts)
+    for index in range(last + 1):
+        with in_tiles():
+            if index == last:
+                run(model.layer(index), hidden, None, False)
+            else:
+                hidden = through(model.layer(index), hidden, None, run)
+        yield traces.pop()[WEIGHTS]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
-
-import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
@@ -16,11 +15,10 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.cotangent import with_gradients
 from attnctl.inputs.plan.plan import Plan, what_if_of
 from attnctl.math import Array
-from attnctl.math.engine.cost import require, size_text
 from attnctl.math.kind import GRADIENT_SETTINGS
 from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of
-from attnctl.models.attention import prepare_attention, rules_of
-from attnctl.models.forward import Run, attend_plainly, embed_ids, final_norm, through
+from attnctl.models.attention import blank_rows, prepare_attention, rules_of
+from attnctl.models.forward import attend_plainly, embed_ids, final_norm, require_rows, through
 from attnctl.models.layer import LayerTensors, Model
 from attnctl.models.source import folder_of, open_model
 from attnctl.models.tokens import Tokens, plain_ids, tokenize_text
@@ -100,23 +98,12 @@ def run_model(
     Raises AttnError for what the model does not have, what it is not, and what does not fit memory.
     """
     settings = settings or Settings(dtype="float32")
-    models: dict[str, Model] = {}
-
-    def part(of: str) -> Model:
-        if of not in models:
-            models[of] = open_model(name, of, settings.dtype, settings.max_memory)
-        return models[of]
-
-    wanted = wanted_layers(layers, lambda of: len(part(of).description.layers))
-    model = part(wanted.part)
-    if wanted.cross and not model.description.crosses:
-        raise AttnError(f"--layer: {model.description.family} has no attention to another sequence")
-    require_one_layer(wanted, settings)
-    runner = Runner(model, wanted, keep, settings, moved, source.d_output)
+    wanted, part = open_wanted(name, layers, settings)
+    runner = Runner(part(wanted.part), wanted, settings, keep, moved, source.d_output)
     if source.hidden is not None:
         return runner.of_hidden(source)
     tokens = tokens_of(name, source.text, source.ids, source.pair)
-    if wanted.part and model.description.crosses:
+    if wanted.part and runner.model.description.crosses:
         context = tokens_of(name, source.context, source.context_ids, None, "--context")
         memory = memory_of(part(""), context)
         return runner.of_tokens(tokens, memory, context)
@@ -130,28 +117,28 @@ def run_model(
 
 def plans(name: str, source: ModelInput, layers: str, settings: Settings) -> list[Plan]:
     """The attention of each layer that is asked for, to be costed: nothing is computed."""
-    dtype, limit = settings.dtype, settings.max_memory
-    wanted = wanted_layers(layers, lambda of: len(open_model(name, of).description.layers))
-    require_one_layer(wanted, settings)
-    model = open_model(name, wanted.part, dtype, limit)
+    wanted, part = open_wanted(name, layers, settings)
+    model = part(wanted.part)
     model.checkpoint.looks = False
-    count = len(tokens_of(name, source.text, source.ids, source.pair).ids)
-    keys = count
+    tokens = tokens_of(name, source.text, source.ids, source.pair)
+    context = tokens
     if wanted.cross:
-        keys = len(tokens_of(name, source.context, source.context_ids, None, "--context").ids)
-    one, width = np.zeros(1, dtype), model.description["width"]
-    hidden, memory = (np.broadcast_to(one, (rows, width)) for rows in (count, keys))
-    return [
-        with_gradients(
-            prepare_attention(model.layer(index), hidden, None, memory, cross=wanted.cross), settings
-        )
-        for index in wanted.layers
-    ]
+        context = tokens_of(name, source.context, source.context_ids, None, "--context")
+    hidden, memory = (blank_rows(model, len(each.ids)) for each in (tokens, context))
+    runner = Runner(model, wanted, settings)
+    return [runner.plan(model.layer(index), hidden, memory, {}, wanted.cross) for index in wanted.layers]
 
 
-def require_one_layer(wanted: Wanted, settings: Settings) -> None:
+def open_wanted(name: str, layers: str, settings: Settings) -> tuple[Wanted, Callable[[str], Model]]:
+    """The layers that are asked for, and the parts of the model, each opened once."""
+    part = cache(lambda of: open_model(name, of, settings.dtype, settings.max_memory))
+    wanted = wanted_layers(layers, lambda of: len(part(of).description.layers))
+    description = part(wanted.part).description
+    if wanted.cross and not description.crosses:
+        raise AttnError(f"--layer: {description.family} has no attention to another sequence")
     if settings.backward and len(wanted.layers) > 1:
         raise AttnError("--backward: gradients are those of one layer's attention; name it: --layer 0")
+    return wanted, part
 
 
 def tokens_of(
@@ -179,9 +166,9 @@ class Runner:
 
     model: Model
     wanted: Wanted
-    keep: Collection[str] | None
     settings: Settings
-    moved: Moved | None
+    keep: Collection[str] | None = None
+    moved: Moved | None = None
     d_output: Array | None = None
 
     def of_tokens(
@@ -225,21 +212,7 @@ class Runner:
     def traces(self, hidden: Array, memory: Array | None, header: dict[str, Any]) -> Iterator[Trace]:
         """Layer after layer up to the last that is asked for."""
         last = max(self.wanted.layers)
-        for index in range(last + 1):
-            if self.moved:
-                self.moved(index, last + 1)
-            tensors, kept = self.model.layer(index), list[Trace]()
-            run = self.keeping(kept, header)
-            if index < last:
-                hidden = through(tensors, hidden, memory, run)
-            else:
-                attended = run(tensors, hidden, memory, False)
-                if self.wanted.cross:
-                    run(tensors, attended[RESIDUAL], memory, True)
-            yield from (select_steps(trace, self.keep) for trace in kept)
-
-    def keeping(self, kept: list[Trace], header: dict[str, Any]) -> Run:
-        """Carries out the attention of a layer, and keeps the trace where it is asked for."""
+        kept: list[Trace] = []
 
         def run(tensors: LayerTensors, hidden: Array, memory: Array | None, cross: bool) -> Trace:
             if cross != self.wanted.cross or tensors.index not in self.wanted.layers:
@@ -247,7 +220,34 @@ class Runner:
             kept.append(self.trace(tensors, hidden, memory, header, cross))
             return kept[-1]
 
-        return run
+        for index in range(last + 1):
+            if self.moved:
+                self.moved(index, last + 1)
+            tensors = self.model.layer(index)
+            if index < last:
+                hidden = through(tensors, hidden, memory, run)
+            else:
+                attended = run(tensors, hidden, memory, False)
+                if self.wanted.cross:
+                    run(tensors, attended[RESIDUAL], memory, True)
+            while kept:
+                yield select_steps(kept.pop(), self.keep)
+
+    def plan(
+        self,
+        tensors: LayerTensors,
+        hidden: Array,
+        memory: Array | None,
+        header: dict[str, Any],
+        cross: bool,
+    ) -> Plan:
+        """The attention of one layer on these rows, and what its dump says of it."""
+        named = {"model": self.model.name, "family": tensors.d.family, "layer": tensors.index}
+        if self.wanted.part:
+            named["part"] = CROSS if cross else self.wanted.part
+        whole = {**header, **named, "config": config_of(tensors, self.settings, cross)}
+        plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
+        return with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
 
     def trace(
         self,
@@ -257,14 +257,8 @@ class Runner:
         header: dict[str, Any],
         cross: bool,
     ) -> Trace:
-        """The attention of one layer."""
-        d = self.model.description
-        named = {"model": self.model.name, "family": d.family, "layer": tensors.index}
-        if self.wanted.part:
-            named["part"] = CROSS if cross else self.wanted.part
-        whole = {**header, **named, "config": config_of(tensors, self.settings, cross)}
-        plan = prepare_attention(tensors, hidden, whole, memory if cross else None, cross=cross)
-        plan = with_gradients(plan, self.settings, self.rows(self.d_output, gradient_of(OUTPUT)))
+        """The attention of one layer, with what the layers after it go on from."""
+        plan = self.plan(tensors, hidden, memory, header, cross)
         if tensors.index == self.wanted.layers[0]:
             plan = replace(plan, what_if=what_if_of(self.settings))
         onward = (X, RESIDUAL) if tensors.index < self.wanted.layers[-1] else ()
@@ -272,13 +266,6 @@ class Runner:
         if keep and WEIGHTS in keep and SINK_WEIGHTS in plan.derivation:
             keep.add(SINK_WEIGHTS)  # tables show it as a column more
         return plan.run(keep)
-
-
-def require_rows(model: Model, tokens: int) -> None:
-    """Refuse a sequence whose rows do not fit memory, before anything is made."""
-    d = model.description
-    rows = 4 * tokens * (d["width"] * 6 + d["intermediate"] * 2 + d["heads"] * d["d_k"] * 4)
-    require(rows, f"{tokens} tokens through {d.family} ({size_text(rows)})", model.max_memory)
 
 
 def select_steps(trace: Trace, keep: Collection[str] | None) -> Trace:

@@ -42,9 +42,8 @@ from sweep import (
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from attnctl.base.errors import AttnError
-from attnctl.models.description import describe
+from attnctl.models.description import INERT, describe
 from attnctl.models.families import FAMILIES
-from attnctl.models.problems import INERT
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -7,10 +7,9 @@ import pytest
 from checkpoints import folder_of
 
 from attnctl.math.names import WEIGHTS
-from attnctl.models.batch import starts_of, together, weights_of_layers
+from attnctl.models.forward import embed_ids, together, weights_of_layers
 from attnctl.models.run import ModelInput, run_model
 from attnctl.models.source import open_model
-from attnctl.models.tokens import plain_ids
 
 FAMILIES = [
     "bert",
@@ -32,7 +31,7 @@ def test_together_as_alone(name, count, tmp_path):
     folder = str(folder_of(name, tmp_path))
     model = open_model(folder)
     drawn = np.random.RandomState(0).randint(3, 15, (3, count)).tolist()
-    starts = [starts_of(model, plain_ids(ids)) for ids in drawn]
+    starts = [embed_ids(model, ids) for ids in drawn]
     alone = [list(weights_of_layers(model, [start])) for start in starts]
     for ids, layers in zip(drawn, alone, strict=True):
         traces = run_model(folder, ModelInput(ids=tuple(ids)), keep=[WEIGHTS])

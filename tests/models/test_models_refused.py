@@ -10,7 +10,8 @@ import pytest
 from checkpoints import ROOT
 
 from attnctl.base.errors import AttnError
-from attnctl.models.run import ModelInput, require_rows, run_model
+from attnctl.models.forward import require_rows
+from attnctl.models.run import ModelInput, run_model
 from attnctl.models.source import open_model
 
 IDS = ModelInput(ids=(3, 4, 5, 6))

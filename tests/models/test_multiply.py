@@ -8,7 +8,7 @@ import pytest
 from checkpoints import ROOT
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.plan import prepared
+from attnctl.inputs.plan import plan
 from attnctl.math.names import HIDDEN, RESIDUAL, WEIGHTS
 from attnctl.models import tensors
 from attnctl.models.run import ModelInput, run_model
@@ -101,8 +101,8 @@ def test_what_is_not_asked_for_is_not_computed(monkeypatch):
         computed.append(set(outcome.values))
         return outcome
 
-    carry_out = prepared.carry_out
-    monkeypatch.setattr(prepared, "carry_out", spy)
+    carry_out = plan.carry_out
+    monkeypatch.setattr(plan, "carry_out", spy)
     run_model(str(ROOT / "llama"), ModelInput(ids=(3, 4, 5)), "1", keep=[WEIGHTS])
     before, after = computed
     assert RESIDUAL in before

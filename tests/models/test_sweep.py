@@ -18,9 +18,8 @@ from sweep import (
 )
 
 from attnctl.base.errors import AttnError
-from attnctl.models.description import describe
+from attnctl.models.description import INERT, describe, unread
 from attnctl.models.families import FAMILIES
-from attnctl.models.problems import INERT, unread
 
 BASES, FROZEN = bases(), read_frozen()
 NAMES = [name for name in BASES if name in FROZEN]

@@ -4,7 +4,8 @@ An entry has what the checkpoint calls its tensors and, of `attnctl.models.famil
 which the family differs; `HUNYUAN` in `llama.py` is a short one. A setting is a value, a key of config.json
 and what it may say (`count`, `number`, `flag`, `text`, …), or what follows from several (`derive`,
 `by_layer`). These are all the keys that the family reads; any other that says something is refused by name,
-unless it changes nothing anywhere (`models/problems.py`) or here (`inert`, `only`). Nothing here computes.
+unless it changes nothing anywhere (`INERT` in `models/description.py`) or here (`inert`, `only`). Nothing
+here computes.
 
 To add one, write the entry and its line in `FAMILIES`, with transformers and torch installed. The tests
 then draw a tiny checkpoint of every parameter, its config.json read off the entry (sizes that are not small

@@ -112,24 +112,24 @@ class TrainedModel:
         }
 
     def take(self, line: int, text: str) -> Taken:
-        from attnctl.models.batch import require_length, starts_of
+        from attnctl.models.forward import embed_ids, require_length
 
         with bad_for("no tokens"):
             tokens = self.words.tokens(text)
         with bad_for("too long for the model"):
             require_length(self.model, len(tokens.ids))
         with bad_for("unknown tokens"):
-            starts = starts_of(self.model, tokens)
+            starts = embed_ids(self.model, tokens.ids, tokens.segments)
         return Taken(line, len(tokens.ids), (tokens.labels, starts))
 
     def at_once(self, count: int) -> int:
         """As many as keep their numbers to themselves."""
-        from attnctl.models.batch import together
+        from attnctl.models.forward import together
 
         return together(self.model, count)
 
     def layers(self, batch: Sequence[Taken]) -> Iterator[tuple[Array, Sentences]]:
-        from attnctl.models.batch import weights_of_layers
+        from attnctl.models.forward import weights_of_layers
 
         labels = [each.content[0] for each in batch]
         sentences = Sentences([each.line for each in batch], labels, labels)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from attnctl.base.dataclass import dataclass
 from attnctl.math.engine.cost import peak
 from attnctl.math.engine.tiles import SCRATCH_BYTES
-from attnctl.models.attention import prepare_attention
+from attnctl.models.attention import blank_rows, prepare_attention
 from attnctl.models.description import Description
 from attnctl.models.families import FAMILIES
 from attnctl.models.layer import Model
@@ -81,6 +79,5 @@ def about(name: str) -> About:
 def trace_size(model: Model, tokens: int) -> int:
     """Bytes of the trace of layer 0 on so many tokens, every step kept."""
     model.checkpoint.looks = False
-    row = np.zeros(1, np.float32)
-    hidden = np.broadcast_to(row, (tokens, model.description["width"]))
-    return peak(prepare_attention(model.layer(0), hidden).costs(), SCRATCH_BYTES)
+    plan = prepare_attention(model.layer(0), blank_rows(model, tokens))
+    return peak(plan.costs(), SCRATCH_BYTES)
