@@ -103,6 +103,15 @@ class Setting:
         name = self.name.replace("_", " ")
         return name if self.switch else f"{name} {value}"
 
+    def flags(self, value: Any) -> list[str]:
+        """The words of a command line that give this value: --window 3,inf; none where none do."""
+        if self.flag is None or value is None:
+            return []
+        if self.switch:
+            return [self.flag.name] * bool(value)
+        texts = value if self.flag.repeated else [value]
+        return [word for each in texts for word in (self.flag.name, flag_text(each))]
+
     def read_flag(self, given: Any) -> Any:
         """Read what its flag was given: a text, several, or on and off. Raises BadValueError."""
         assert self.flag is not None
@@ -111,6 +120,14 @@ class Setting:
         return self.reader(
             list(map(self.flag.parts, given)) if self.flag.repeated else self.flag.parts(given)
         )
+
+
+def flag_text(value: Any) -> str:
+    """A value as the text of a flag: 3,inf for the ends of a window, 0:4,4:6 for ranges."""
+    if isinstance(value, (list, tuple)):
+        ranges = any(isinstance(each, tuple) for each in value)
+        return ",".join(":".join(map(str, each)) if ranges else flag_text(each) for each in value)
+    return "inf" if value is None else str(value)
 
 
 ENOUGH = 4 * MAX_PROBLEMS

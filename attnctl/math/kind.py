@@ -41,16 +41,6 @@ class HeadNorm:
         }
         return self.kind if len(said) == 1 else said
 
-    @property
-    def flags(self) -> str:
-        """The flags that ask for it: --qk-norm rms --qk-norm-eps 1e-05."""
-        asked = {name: value for name, value in vars(self).items() if value not in (None, False)}
-        words = [f"--qk-norm {asked.pop('kind')}"]
-        for name, value in asked.items():
-            flag = QK_NORM_OPTIONS.keys[name].flag_name
-            words.append(flag if value is True else f"{flag} {value}")
-        return " ".join(words)
-
 
 QK_NORM_OPTIONS = Form(
     "QKNormOptions",

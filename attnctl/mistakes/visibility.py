@@ -108,8 +108,8 @@ def option(way: Ends) -> str:
     """A window as the command line asks for it."""
     back, ahead = way
     if ahead == 0:
-        return "--causal" if back is None else f"--causal --window {back}"
-    return "--window " + ",".join("inf" if end is None else str(end) for end in way)
+        return " ".join([*Causal.setting.flags(value=True), *Window.setting.flags(back)])
+    return " ".join(Window.setting.flags(way))
 
 
 def plant_other_offset(case: WrongStep) -> Iterator[Plant]:

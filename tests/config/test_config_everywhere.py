@@ -14,6 +14,7 @@ from attnctl.inputs.config.fields import FIELDS, KEYWORDS
 from attnctl.inputs.config.load import parse
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import IN_ORDER, OF_ARRAYS, Settings
+from attnctl.inputs.config.write import flags
 from attnctl.math.rules import RULES
 
 SENTENCE_TEXT = "to be or not to be"
@@ -60,24 +61,38 @@ NOT_ALONE = {
 ALONE = {name: ways(each) for name, each in with_flags().items() if name not in NOT_ALONE}
 
 
-def run_by_flags(flags):
+def run_by_flags(words):
     out = StringIO()
     assert (
-        program(["run", SENTENCE_TEXT, "--json", *shlex.split(flags)], stdout=out, stderr=StringIO()) == 0
+        program(["run", SENTENCE_TEXT, "--json", *shlex.split(words)], stdout=out, stderr=StringIO()) == 0
     )
     return json.loads(out.getvalue())
 
 
 @pytest.mark.parametrize(
-    ("flags", "keywords", "config"), [*TOGETHER, *ALONE.values()], ids=lambda value: str(value)[:30]
+    ("words", "keywords", "config"), [*TOGETHER, *ALONE.values()], ids=lambda value: str(value)[:30]
 )
-def test_flags_keywords_and_a_config_ask_for_the_same(flags, keywords, config):
-    dump = run_by_flags(flags)
+def test_flags_keywords_and_a_config_ask_for_the_same(words, keywords, config):
+    dump = run_by_flags(words)
     by_keywords = attnctl.run(SENTENCE_TEXT, **keywords)
     by_config = attnctl.run(SENTENCE_TEXT, parse(config.encode(), "x.yaml", Path()))
     assert json.loads(json.dumps(by_keywords.config)) == dump["config"]
     assert by_config.config == by_keywords.config
     assert by_config["output"].tolist() == by_keywords["output"].tolist() == dump["steps"]["output"]["data"]
+
+
+@pytest.mark.parametrize("config", [config for _, _, config in (*TOGETHER, *ALONE.values())])
+def test_settings_spell_the_flags_that_give_them_again(config):
+    settings = parse(config.encode(), "x.yaml", Path())
+    again = run_by_flags(shlex.join(flags(settings, Settings())))
+    assert again["config"] == json.loads(json.dumps(attnctl.run(SENTENCE_TEXT, settings).config))
+
+
+@pytest.mark.parametrize("name", NOT_ALONE)
+def test_a_flag_that_says_nothing_alone_is_spelled_too(name):
+    flag, _, config = ways(with_flags()[name])
+    said = flags(parse(config.encode(), "x.yaml", Path()), Settings())
+    assert said == shlex.split(flag.replace("=", " ", 1))
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -11,11 +11,12 @@ from driven import DUMPS, VARIANTS, of_file, of_sentence
 from attnctl.cli.program import program
 from attnctl.formats import write
 from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.write import flags
 from attnctl.models.run import ModelInput
 from attnctl.store.codec import plain
 from attnctl.verbs.explore import OfModel, begin_walk, remake
 from attnctl.verbs.explore import walk as go
-from attnctl.verbs.explore.command import commands, flags
+from attnctl.verbs.explore.command import commands
 
 CONFIG = """
 sentence: I love AI

@@ -1,15 +1,18 @@
-"""Settings as a YAML text that a person reads, edits and runs."""
+"""Settings written again: as a YAML text that a person reads, edits and runs, and as flags."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from attnctl.base.setting import Setting
 from attnctl.base.values import flow, flow_text
-from attnctl.inputs.config.fields import FIELDS
-from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.fields import ALIBI, FIELDS, IN_PARTS, ROPE, lay_over
+from attnctl.inputs.config.rules import SETTABLE
+from attnctl.inputs.config.settings import NONE, Settings
 from attnctl.inputs.config.tensors import WEIGHTS
+from attnctl.math.rules import RULES, Rule
 
 HEADER = """\
 # yaml-language-server: $schema=attnctl.schema.json
@@ -84,3 +87,64 @@ def flat(values: Iterable[Any]) -> bool:
     return not any(
         isinstance(each, list) or (isinstance(each, Mapping) and not flat(each.values())) for each in values
     )
+
+
+# --- as flags ---
+
+
+def flags(settings: Settings, base: Settings) -> list[str] | None:
+    """The flags that lead from `base` to these settings; None where flags cannot say them."""
+    changes = [change for change in changes_of(settings, base) if change[2]]
+    given = {keyword: value for keyword, value, _ in changes}
+    said = comparable(lay_over(base, given)) == comparable(settings)
+    return [word for _, _, words in changes for word in words] if said else None
+
+
+def comparable(settings: Settings) -> Settings:
+    """The settings without the sentence, which is an argument, their rules in one order."""
+    return replace(settings, sentence=None, rules=in_order(settings.rules))
+
+
+def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules as they are listed: their order says only which is named where several hide a score."""
+    listed = list(RULES.values())
+    return tuple(sorted(rules, key=lambda rule: listed.index(type(rule))))
+
+
+def changes_of(settings: Settings, base: Settings) -> Iterator[tuple[str, Any, list[str]]]:
+    """The keyword, the value and the flags of each setting and rule that `base` does not have."""
+    for name in FIELDS:
+        value = getattr(settings, name)
+        if name != "rules" and value != getattr(base, name):
+            yield name, value, flags_of(name, value)
+    kinds = {kind: setting for setting, kind in SETTABLE.items()}
+    for rule in settings.rules:
+        setting = kinds.get(type(rule))
+        if rule in base.rules or setting is None:
+            continue
+        if rule.name == ALIBI and settings.positions == NONE:
+            yield "positions", ALIBI, flags_of("positions", ALIBI)
+        else:
+            yield setting.keyword, value_of(rule), setting.flags(value_of(rule))
+
+
+def value_of(rule: Rule) -> Any:
+    """The value that its setting has for a rule: (3, 0) of a window, True of one that is on or off."""
+    plain = rule.plain()
+    value = True if isinstance(plain, str) else plain[rule.name]
+    return tuple(value) if isinstance(value, list) else value
+
+
+def flags_of(name: str, value: Any) -> list[str]:
+    """The flags that give a setting this value, those of its parts among them; none where none do."""
+    if name not in IN_PARTS or not is_dataclass(value):
+        return [] if isinstance(value, list) else FIELDS[name].flags(value)  # a learned table
+    whole = {"positions": ROPE, "qk_norm": getattr(value, "kind", None)}.get(name)
+    usual: Any = type(value)
+    words, said = FIELDS[name].flags(whole), usual()
+    for key in IN_PARTS[name].keys.values():
+        part = getattr(value, key.name)
+        if part != getattr(said, key.name) or name == "tokenizer":
+            words += key.flags(part)
+            said = replace(said, **{key.name: part})
+    return words if said == value else []

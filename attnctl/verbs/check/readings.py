@@ -17,6 +17,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.evidence.walk import Verdict, Walk
 from attnctl.inputs.config.settings import NONE, Settings
+from attnctl.inputs.config.write import flags_of
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Rotary
 from attnctl.math.kind import NORMS, HeadNorm
@@ -319,7 +320,7 @@ def with_norms_read(first: Reading, settings: Settings) -> Iterator[Reading]:
     if there:
         for how, plus_one in product(head_norms(settings, *EPS), (False, True)):
             norm = replace(how, plus_one=plus_one)
-            words = f"{' and '.join(there)} by {norm.flags}"
+            words = f"{' and '.join(there)} by {' '.join(flags_of('qk_norm', norm))}"
             yield replace(first, settings=settings.with_(qk_norm=norm), words=words)
 
 
@@ -345,7 +346,7 @@ def with_options(first: Reading, settings: Settings, sizes: Mapping[str, int]) -
             said = Unasked("--cache-unrotated", "cache-unasked", "past_key is yet to be rotated")
             yield replace(first, settings=base.with_(cache_unrotated=True), unasked=(said, *mask))
         for norm in head_norms(settings, None, EPS[-1]):
-            said = Unasked(norm.flags, "norm-unasked", "Q and K are normed")
+            said = Unasked(" ".join(flags_of("qk_norm", norm)), "norm-unasked", "Q and K are normed")
             yield replace(first, settings=base.with_(qk_norm=norm), unasked=(said, *mask))
     yield from with_names(first, settings)
     yield from with_heads(first, settings, sizes)
@@ -378,9 +379,8 @@ def causal(settings: Settings) -> tuple[Settings, tuple[Unasked, ...]]:
 def rotations(settings: Settings, sizes: Mapping[str, int]) -> Iterator[tuple[Rotary, Unasked]]:
     """Rotary positions of either kind, where none were asked for."""
     if settings.positions == NONE and sizes.get("d_k", 1) % 2 == 0:
-        yield Rotary(), Unasked("--positions rope", "rotary-unasked")
-        said = "--positions rope --interleaved"
-        yield Rotary(interleaved=True), Unasked(said, "rotary-unasked")
+        for turn in (Rotary(), Rotary(interleaved=True)):
+            yield turn, Unasked(" ".join(flags_of("positions", turn)), "rotary-unasked")
 
 
 def with_heads(first: Reading, settings: Settings, sizes: Mapping[str, int]) -> Iterator[Reading]:

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
 from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.sheet import heads_of
-from attnctl.inputs.config.fields import ALIBI, FIELDS, ROPE, ROPE_OPTIONS, lay_over
-from attnctl.inputs.config.rules import SETTABLE
-from attnctl.inputs.config.settings import NONE, Settings
-from attnctl.math.derivation import Rotary
-from attnctl.math.rules import Rule
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.config.write import flags
 from attnctl.store.strict_json import encode_json
-from attnctl.verbs.explore.remake import here, in_order
+from attnctl.verbs.explore.remake import here
 from attnctl.verbs.explore.source import Made, OfArrays, OfModel, OfSentence
 from attnctl.verbs.explore.walk import ExplorerState
-
-PLAIN = (
-    *("context", "d_model", "heads", "kv_heads", "d_k", "d_v", "seed", "scale", "causal_offset", "dtype"),
-)
-"""Settings whose flag takes the value as it is."""
 
 
 def commands(walk: ExplorerState) -> list[str]:
@@ -96,99 +85,6 @@ def model_words(walk: ExplorerState, source: OfModel, made: Made) -> list[str]:
     for flag, ids in (("--ids", given.ids), ("--context-ids", given.context_ids)):
         words += [] if ids is None else [flag, ",".join(map(str, ids))]
     return words + (flags(made.settings, Settings(dtype="float32")) or [])
-
-
-# --- settings as flags ---
-
-
-def flags(settings: Settings, base: Settings) -> list[str] | None:
-    """The options that lead from `base` to these settings; None where options cannot say them."""
-    given: dict[str, Any] = {}
-    words: list[str] = []
-    for name in PLAIN:
-        value = getattr(settings, name)
-        if value is not None and value != getattr(base, name):
-            given[name] = value
-            words += [FIELDS[name].flag_name, str(value)]
-    for part in (tokenizer_words, position_words, rule_words, edit_words):
-        more, spelled = part(settings, base)
-        given |= more
-        words += spelled
-    return words if comparable(lay_over(base, given)) == comparable(settings) else None
-
-
-def comparable(settings: Settings) -> Settings:
-    """The settings without the sentence, which is an argument, their rules in one order."""
-    return replace(settings, sentence=None, rules=in_order(settings.rules))
-
-
-Spelled = tuple[Mapping[str, Any], list[str]]
-
-
-def tokenizer_words(settings: Settings, base: Settings) -> Spelled:
-    own = settings.tokenizer
-    if own == base.tokenizer:
-        return {}, []
-    words = ["--tokenizer", own.split, *["--lowercase"] * own.lowercase]
-    return {"tokenizer": own}, words
-
-
-def position_words(settings: Settings, base: Settings) -> Spelled:
-    """Positions that have a word; a learned table has none."""
-    own = settings.positions
-    if own == base.positions or isinstance(own, list):
-        return {}, []
-    if isinstance(own, Rotary):
-        usual = Rotary()
-        words = ["--positions", ROPE]
-        for key in ROPE_OPTIONS.keys.values():
-            value = getattr(own, key.name)
-            if value != getattr(usual, key.name):
-                words += [key.flag_name] if value is True else [key.flag_name, str(value)]
-        return {"positions": own}, words
-    return {"positions": own}, ["--positions", own]
-
-
-def rule_words(settings: Settings, base: Settings) -> Spelled:
-    """Rules that `base` does not have; one that it has and these do not cannot be said."""
-    given: dict[str, Any] = {}
-    words: list[str] = []
-    kinds = {kind: setting for setting, kind in SETTABLE.items()}
-    for rule in settings.rules:
-        setting = kinds.get(type(rule))
-        if rule in base.rules or setting is None:
-            continue
-        if rule.name == ALIBI and settings.positions == NONE:
-            given |= {"positions": ALIBI}
-            words += ["--positions", ALIBI]
-        elif setting.flag is not None:
-            value, text = value_of(rule)
-            given[setting.keyword] = value
-            words += [setting.flag_name, *([] if setting.switch else [text])]
-    return given, words
-
-
-def value_of(rule: Rule) -> tuple[Any, str]:
-    plain = rule.plain()
-    if isinstance(plain, str):
-        return True, ""
-    ((_, value),) = plain.items()
-    if isinstance(value, list):
-        return tuple(value), ",".join("inf" if each is None else str(each) for each in value)
-    return value, str(value)
-
-
-def edit_words(settings: Settings, base: Settings) -> Spelled:
-    """The edits, which replace those of a config."""
-    given: dict[str, Any] = {}
-    words: list[str] = []
-    if settings.edits != base.edits:
-        given["edits"] = settings.edits
-        words += [word for edit in settings.edits for word in ("--edit", edit)]
-    if settings.renormalize != base.renormalize:
-        given["renormalize"] = settings.renormalize
-        words += ["--renormalize"] * settings.renormalize
-    return given, words
 
 
 # --- words as a shell reads them ---

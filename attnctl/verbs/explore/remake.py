@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from attnctl.base.errors import AttnError
+from attnctl.base.setting import flag_text
 from attnctl.base.words import quote
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import Settings
-from attnctl.math.rules import RULES, Padding, Rule
+from attnctl.inputs.config.write import in_order, value_of
+from attnctl.math.rules import Padding, Rule
 from attnctl.record.cells import spell_cell
 from attnctl.record.trace import Trace
 from attnctl.verbs.explore.source import Made, OfFile, TracedLayer, TraceSource, again
@@ -174,19 +176,14 @@ def rules_of(walk: ExplorerState) -> list[RuleSwitch]:
             continue  # only [PAD] tokens or lengths say what it hides
         example = kind.of(setting.reader(True if setting.switch else setting.example))
         rule = now.get(kind) or usual.get(kind) or example
-        choices.append(RuleSwitch(rule, write_rule(rule), kind in now))
+        choices.append(RuleSwitch(rule, in_words(rule), kind in now))
     return choices
 
 
-def write_rule(rule: Rule) -> str:
+def in_words(rule: Rule) -> str:
     """A rule as a person reads it: causal, window 3,0."""
-    match rule.plain():
-        case str(name):
-            return name
-        case plain:
-            ((name, value),) = plain.items()
-            values = value if isinstance(value, list) else [value]
-            return f"{name} {','.join('inf' if each is None else f'{each:g}' for each in values)}"
+    value = value_of(rule)
+    return rule.name if value is True else f"{rule.name} {flag_text(value)}"
 
 
 def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
@@ -202,9 +199,3 @@ def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
     if choice.on:
         return run_again(walk, rules=tuple(rule for rule in rules if rule.name != name))
     return run_again(walk, rules=in_order((*rules, choice.rule)))
-
-
-def in_order(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules as they are listed: their order says only which is named where several hide a score."""
-    listed = list(RULES.values())
-    return tuple(sorted(rules, key=lambda rule: listed.index(type(rule))))
