@@ -1,6 +1,5 @@
 """Ops and rules of every registered kind, drawn by the types of their fields and by their signatures."""
 
-import re
 from dataclasses import fields
 from typing import get_type_hints
 
@@ -9,9 +8,10 @@ from hypothesis import strategies as st
 
 import attnctl.math.derivation  # noqa: F401  (an op registers itself where it is imported)
 from attnctl.base.errors import AttnError
+from attnctl.math.axes import LEAD
 from attnctl.math.chunks import Chunks
 from attnctl.math.ops import Block, LayerNorm, RMSNorm
-from attnctl.math.ops.base import LEAD, parse
+from attnctl.math.ops.base import parse, size_of
 from attnctl.math.rules import RULES, Composed, Padding, PerBatch, VisibilityRule
 
 VALUES = {
@@ -87,11 +87,11 @@ def examples(draw, kind):
         names = [name for name in names if first or name in sizes or f"{name}?" not in optional]
         shape = []
         for name in names:
-            for part in re.split(r" [*+] ", name):
+            for part in name.replace(" +", "").split():
                 if part not in sizes:
                     drawn = 2 if part == "batch" else draw(st.integers(1, 4))
                     sizes[part] = getattr(op, part, drawn)
-            shape += lead if name == LEAD else [eval(name, {}, sizes) if " " in name else sizes[name]]
+            shape += lead if name == LEAD else [size_of(name, sizes, op)]
         array = random.standard_normal(shape)
         hides = first and names[-1] == "key" and draw(st.booleans())
         inputs.append(array > 0 if is_mask else np.where(array > 0.5, -np.inf, array) if hides else array)

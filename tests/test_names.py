@@ -13,6 +13,7 @@ from attnctl.formats import FORMATS, write
 from attnctl.inputs.arrays.reader import read_any, read_strictly
 from attnctl.inputs.config.settings import Settings
 from attnctl.math import derivation, names
+from attnctl.math.axes import names_in, parse_axes
 from attnctl.math.derivation import Rotary, Variant, derive, line
 from attnctl.math.kind import KIND, HeadNorm
 from attnctl.math.ops import Copy, Given, Sinusoid
@@ -36,7 +37,6 @@ SIZES = {
     "d_out": 17,
     "chunk": 4,
     "batch": 3,
-    "one": 1,
 }
 """No two axes of one array are of one size, so that a layout can only be read in one way."""
 
@@ -49,15 +49,13 @@ def numbers(layout, batch=()):
 
 
 def shape_of(layout):
-    """Its sizes: (7, 66) of "query head*d_k"."""
-    return tuple(prod(SIZES[axis] for axis in word.split("*")) for word in layout.split())
+    """Its sizes: (7, 66) of "query (head d_k)"."""
+    return tuple(prod(SIZES[axis] for axis in group) for group in parse_axes(layout))
 
 
 def moved(array, own, layout, lead):
     """An array of our layout in another one; the first `lead` axes stay."""
-    inside = [axis for word in own.split() for axis in word.split("*")]
-    wanted = [axis for word in layout.split() for axis in word.split("*")]
-    inside += ["one"] * ("one" in wanted)
+    inside, wanted = names_in(parse_axes(own)), names_in(parse_axes(layout))
     whole = array.reshape(*array.shape[:lead], *(SIZES[axis] for axis in inside))
     turned = whole.transpose(*range(lead), *(lead + inside.index(axis) for axis in wanted))
     return turned.reshape(*array.shape[:lead], *shape_of(layout))

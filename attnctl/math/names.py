@@ -3,9 +3,9 @@
 The order is that of the derivation. A new step is a row here and its lines in
 `attnctl.math.derivation`; reading, checking, drawing and dumping follow the table.
 
-A layout is written as its axes: ``query head*d_k`` has a row for each query, and in it the heads
-side by side. Layouts tell apart what tables and dumps call by one name (`SHOWN_AS`): heads of
-queries and of keys, past and new keys, the columns of X, of memory and of the output.
+A layout is written as its axes (`attnctl.math.axes`): ``query (head d_k)`` has a row for each query,
+and in it the heads side by side. Layouts tell apart what tables and dumps call by one name (`SHOWN_AS`):
+heads of queries and of keys, past and new keys, the columns of X, of memory and of the output.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from math import inf, prod
 from typing import NamedTuple
 
 from attnctl.math import Shape, Sizes
+from attnctl.math.axes import Group, parse_axes
 
 SHOWN_AS = {"kv_head": "head", "new": "key", "past": "key", "d_memory": "d_model", "d_out": "d_model"}
 """The axes of layouts whose name in tables and dumps is a wider one."""
@@ -68,8 +69,7 @@ class Name(NamedTuple):
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes as tables and dumps show them, without a batch axis."""
-        plain = [SHOWN_AS.get(axis, axis) for axis in self.own.split()]
-        return tuple(axis.replace("head*", "heads·") for axis in plain)
+        return tuple(shown(group) for group in parse_axes(self.own))
 
     @property
     def of_scores(self) -> bool:
@@ -102,6 +102,12 @@ class Name(NamedTuple):
         return self.is_weight and self.by_head
 
 
+def shown(group: Group) -> str:
+    """An axis as tables and dumps show it: heads·d_v of those of the heads side by side."""
+    *heads, axis = (SHOWN_AS.get(axis, axis) for axis in group)
+    return "".join(f"{each}s·" for each in heads) + axis
+
+
 SCORES = "head query key"
 
 
@@ -114,21 +120,21 @@ def vectors(
     name: str, symbol: str, head: str, row: str, column: str, *, given: bool = False, result: bool = False
 ) -> Name:
     """The row of an array with a vector for each head and token: by head, side by side, or token first."""
-    layouts = f"{head} {row} {column}", f"{row} {head}*{column}"
+    layouts = f"{head} {row} {column}", f"{row} ({head} {column})"
     searched = (f"{row} {head} {column}",)
     return Name(name, symbol, layouts, searched, leaf=given, input=given, result=result)
 
 
 def matrix(name: str, rows: str, head: str, column: str) -> Name:
     """The row of a projection: by head, side by side, as nn.Linear keeps it, or as Flax does."""
-    linear = f"{head}*{column} {rows}"
-    layouts = f"{head} {rows} {column}", f"{rows} {head}*{column}", linear
+    linear = f"({head} {column}) {rows}"
+    layouts = f"{head} {rows} {column}", f"{rows} ({head} {column})", linear
     return Name(name, "W", layouts, (f"{rows} {head} {column}",), linear, leaf=True, input=True, once=True)
 
 
 def bias(name: str, head: str, column: str) -> Name:
     """The row of what is added to a projection: by head or side by side."""
-    layouts = f"{head} {column}", f"{head}*{column}"
+    layouts = f"{head} {column}", f"({head} {column})"
     return Name(name, "b", layouts, leaf=True, input=True, once=True)
 
 
@@ -216,24 +222,24 @@ ROWS = (
         CHUNK_LOGSUMEXP,
         "L_c",
         ("chunk head query",),
-        (*OF_SPLITS, *(f"{each} one" for each in ("chunk head query", *OF_SPLITS))),
+        (*OF_SPLITS, *(f"{each} 1" for each in ("chunk head query", *OF_SPLITS))),
     ),
-    Name(LOGSUMEXP, "L", ("head query",), ("head query one", "query head", "query head one")),
+    Name(LOGSUMEXP, "L", ("head query",), ("head query 1", "query head", "query head 1")),
     scores(WEIGHTS, "A", hidden=0.0),
     Name(SINK_WEIGHTS, "A_sink", ("head query",)),
     Name(CHUNK_OUTPUTS, "Z_c", ("chunk head query d_v",), tuple(f"{each} d_v" for each in OF_SPLITS)),
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
-    Name(CONCAT, "Z", ("query head*d_v",), result=True),
-    *(weight(f"{kind}_gate", shape) for kind, shape in (("W", "d_model head*d_v"), ("b", "head*d_v"))),
-    Name("gate", "G", ("query head*d_v",), model=True),
-    Name(GATED, "Z", ("query head*d_v",), model=True),
+    Name(CONCAT, "Z", ("query (head d_v)",), result=True),
+    *(weight(f"{kind}_gate", shape) for kind, shape in (("W", "d_model (head d_v)"), ("b", "(head d_v)"))),
+    Name("gate", "G", ("query (head d_v)",), model=True),
+    Name(GATED, "Z", ("query (head d_v)",), model=True),
     Name(
         W_O,
         "W",
-        ("head*d_v d_out", "d_out head*d_v"),
+        ("(head d_v) d_out", "d_out (head d_v)"),
         ("head d_v d_out",),
-        "d_out head*d_v",
+        "d_out (head d_v)",
         leaf=True,
         input=True,
         once=True,
@@ -335,7 +341,7 @@ def size_of(axis: str, sizes: Sizes) -> int:
 
 def shape_in(layout: str, sizes: Sizes) -> Shape:
     """The shape of an array in this layout."""
-    return tuple(prod(size_of(axis, sizes) for axis in word.split("*")) for word in layout.split())
+    return tuple(prod(size_of(axis, sizes) for axis in group) for group in parse_axes(layout))
 
 
 def matrix_of(symbol: str) -> str:

@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from attnctl.math import Array
+from attnctl.math.axes import rearrange
 
 TILE = 192
 """Rows of a tile: enough for BLAS to reach its peak, and a multiple of every period."""
@@ -50,9 +51,8 @@ def times_heads(x: Array, w: Array) -> Array:
     if not TILED.get():
         out: Array = x[..., None, :, :] @ w
         return out
-    heads, width, columns = w.shape
-    fused = np.moveaxis(w, 0, 1).reshape(width, heads * columns)
-    return np.moveaxis(times(x, fused).reshape(*x.shape[:-1], heads, columns), -2, -3)
+    side_by_side = times(x, rearrange(w, "head width d -> width (head d)"))
+    return rearrange(side_by_side, "... token (head d) -> ... head token d", head=len(w))
 
 
 def multiply_tiles(x: Array, w: Array, period: int) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
+from attnctl.math.axes import rearrange
 from attnctl.math.ops import LayerNorm, RMSNorm
 from attnctl.math.products import TILED, times
 from attnctl.models.description import Description, Layer
@@ -211,8 +212,7 @@ class LayerTensors:
 
 def split(fused: Array, heads: int) -> Array:
     """(in, heads·d) -> (head, in, d), or a bias (heads·d,) -> (head, d); a view."""
-    *rows, columns = fused.shape
-    return np.moveaxis(fused.reshape(*rows, heads, columns // heads), -2, 0)
+    return rearrange(fused, "... (head d) -> head ... d", head=heads)
 
 
 class ProjectionInFile:
@@ -240,4 +240,4 @@ class ProjectionInFile:
         if not self.heads:
             return self.tensors.multiply(self.use, x, self.columns)
         made = self.tensors.multiply(self.use, x[..., 0, :, :], self.columns)
-        return np.moveaxis(made.reshape(*made.shape[:-1], self.heads, -1), -2, -3)
+        return rearrange(made, "... token (head d) -> ... head token d", head=self.heads)

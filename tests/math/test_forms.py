@@ -77,7 +77,7 @@ class ReadsAnotherRow(ops.MatMulT):
 class OfAnotherShape(ops.MatMulT):
     """Queries and keys are mixed up."""
 
-    signature = "(..., query, d), (..., key, d) -> (..., key, query)"
+    signature = "... query d, ... key d -> ... key query"
 
 
 class SaysNothing(Op):

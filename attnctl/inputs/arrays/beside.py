@@ -9,6 +9,7 @@ import numpy as np
 
 from attnctl.base.words import dims
 from attnctl.math import Array, Shape, Sizes
+from attnctl.math.axes import names_in, parse_axes
 from attnctl.math.names import MASK, NORM_WEIGHTS, SINK, TABLE
 
 
@@ -35,7 +36,7 @@ def by_head(name: str, array: Array, sizes: Sizes) -> Array | None:
 
     Axes of size 1 do not count; one row for all heads is split.
     """
-    whole = tuple(sizes.get(axis, array.size) for axis in TABLE[name].own.split())
+    whole = tuple(sizes.get(axis, array.size) for axis in names_in(parse_axes(TABLE[name].own)))
     plain = without_ones(array.shape)
     if plain in {without_ones(whole), without_ones((prod(whole),))}:
         return array.reshape(whole)
@@ -94,7 +95,7 @@ def ill_placed(name: str, array: Array, sizes: Sizes) -> str:
     if TABLE[name].of_scores:
         scores = dims(score_sizes(sizes))
         return f"{name}: {dims(array.shape)} does not fit scores of {scores} ([batch ×] head × query × key)"
-    *heads, last = (sizes.get(axis, axis) for axis in TABLE[name].own.split())
+    *heads, last = (sizes.get(axis, axis) for axis in names_in(parse_axes(TABLE[name].own)))
     ways = (
         f"{last} (d_k) or {dims((*heads, last))} (head × d_k)" if heads else f"{last} (one for each head)"
     )

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import field, replace
-from math import prod
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import dims
 from attnctl.math import Array, Shape, Sizes
+from attnctl.math.axes import Groups, arrange, names_in, parse_axes, solve_sizes
 from attnctl.math.names import HEAD_OUTPUTS, MEMORY, OUTPUT, PAST_KEY, TABLE, W_O, X
-
-Groups = tuple[tuple[str, ...], ...]
-"""The axes of an array, each one size or the product of several: ((query,), (head, d_k))."""
 
 Same = Mapping[str, str]
 """Axes that go by the name of another one."""
@@ -37,11 +34,6 @@ def same_axes(there: Container[str]) -> Same:
     return same
 
 
-def groups(layout: str, same: Same) -> Groups:
-    """'query head*d_k' -> ((query,), (head, d_k))."""
-    return tuple(tuple(same.get(axis, axis) for axis in word.split("*")) for word in layout.split())
-
-
 MOST_TRIES = 20_000
 
 
@@ -54,7 +46,8 @@ class Axes:
 
     def groups(self, name: str, layout: str) -> Groups:
         """A layout of an array by the axes of this file."""
-        return groups(layout, {**self.same, "new": "key"} if name in self.of_all_keys else self.same)
+        same = {**self.same, "new": "key"} if name in self.of_all_keys else self.same
+        return tuple(tuple(same.get(axis, axis) for axis in group) for group in parse_axes(layout))
 
 
 @dataclass
@@ -72,16 +65,10 @@ class LayoutReading:
 
     def lay_out(self, name: str, array: Array) -> Array:
         """The array in our layout."""
-        wanted = self.canonical(name)
-        inside = [axis for group in wanted for axis in group]
-        there = [axis for group in self.layouts[name] for axis in group if axis in inside]
-        flat = array.reshape([self.sizes[axis] for axis in there])  # without leading axes of size 1
-        for axis in inside:
-            if axis not in there:  # the one head of scores without a head axis
-                there.insert(0, axis)
-                flat = flat[None]
-        ours = flat.transpose([there.index(axis) for axis in inside])
-        return ours.reshape([prod(self.sizes[axis] for axis in group) for group in wanted])
+        wanted, layout = self.canonical(name), self.layouts[name]
+        lacking = [(axis,) for axis in names_in(wanted) if axis not in names_in(layout)]  # of one head
+        whole = array.reshape((1,) * len(lacking) + array.shape)
+        return arrange(whole, (*lacking, *layout), wanted, self.sizes)
 
 
 @dataclass
@@ -160,7 +147,7 @@ class LayoutSearch:
                 continue
             yield own
             if not self.documented:
-                yield (("one",), *own)
+                yield ((), *own)
 
     def others_are_linear(self, reading: LayoutReading) -> bool:
         """True if every matrix that is read so far is as nn.Linear keeps it."""
@@ -182,7 +169,7 @@ class LayoutSearch:
         row, shape = TABLE[name], self.shapes[name]
         told = ", ".join(f"{axis} {size}" for axis, size in known.items())
         ways = (self.axes.groups(name, way) for way in (*row.layouts, *row.searched))
-        expected = " or ".join(f"({', '.join(map('·'.join, way))})" for way in ways)
+        expected = " or ".join(f"({', '.join('·'.join(axes) or 'one' for axes in way)})" for way in ways)
         hint = ""
         if row.of_scores and len(shape) < 4 and known.get("head", 1) > 1:
             hint = "; weights averaged over heads cannot be checked (average_attn_weights=False keeps them)"
@@ -219,7 +206,7 @@ def search(
 def with_shared_heads(pattern: Groups, known: Sizes) -> Iterator[Sizes]:
     """The sizes known, and then those with fewer heads of keys, where nothing told how many there are."""
     yield known
-    unknown = {axis for group in pattern for axis in group} - set(known)
+    unknown = {*names_in(pattern)} - set(known)
     if "kv_head" in unknown and len(unknown) > 1 and "head" in known:
         heads = known["head"]
         yield from ({**known, "kv_head": few} for few in range(heads - 1, 0, -1) if heads % few == 0)
@@ -227,22 +214,15 @@ def with_shared_heads(pattern: Groups, known: Sizes) -> Iterator[Sizes]:
 
 def unify(pattern: Groups, shape: Shape, known: Sizes) -> dict[str, int] | None:
     """The sizes known once an array of this shape is read so; None where it cannot be."""
-    if len(pattern) != len(shape):
-        return None
-    sizes = {"one": 1, **known}
-    for group, size in zip(pattern, shape, strict=True):
-        unknown = [axis for axis in group if axis not in sizes]
+    for group in pattern:
+        unknown = [axis for axis in group if axis not in known]
         if len(unknown) > 1:  # nothing tells how many heads there are: one
-            sizes[unknown.pop(0)] = sizes.get("head", 1)
-        rest = prod(sizes[axis] for axis in group if axis in sizes)
-        if unknown and rest and size % rest == 0:
-            sizes[unknown[0]] = size // rest
-        elif unknown or rest != size:
-            return None
-    inside = {axis for group in pattern for axis in group}
-    if {"query", "key"} <= inside and "head" not in inside and sizes.setdefault("head", 1) != 1:
+            known = {**known, unknown[0]: known.get("head", 1)}
+    sizes = solve_sizes(pattern, shape, known)
+    axes = names_in(pattern)
+    if sizes and {"query", "key"} <= {*axes} and "head" not in axes and sizes.setdefault("head", 1) != 1:
         return None
-    return {axis: size for axis, size in sizes.items() if axis != "one"}
+    return sizes
 
 
 def consistent(sizes: dict[str, int]) -> bool:

@@ -30,6 +30,7 @@ from attnctl.inputs.arrays.problems import (
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import asked, keys_of, unrotatable
 from attnctl.math import Array, Shape, Sizes
+from attnctl.math.axes import rearrange
 from attnctl.math.names import (
     BIAS,
     CONCAT,
@@ -183,7 +184,7 @@ def in_layout(found: Mapping[str, Array], settings: Settings) -> Mapping[str, Ar
 
 def split(array: Array, heads: int) -> Array:
     """(…, n, heads·d) -> (…, head, n, d)."""
-    return np.moveaxis(array.reshape(*array.shape[:-1], heads, -1), -2, -3)
+    return rearrange(array, "... n (head d) -> ... head n d", head=heads)
 
 
 def search_layout(arrays: Mapping[str, Array], settings: Settings, *, batch_first: bool) -> LayoutReading:
@@ -292,7 +293,9 @@ def heads_first(arrays: Mapping[str, Array], settings: Settings) -> dict[str, Ar
     """The arrays with (batch, n, head, d) turned to (batch, head, n, d), where that is their layout."""
     turned = has_vectors if settings.layout == "bnhd" else lambda _: False
     return {
-        name: array.swapaxes(1, 2) if name in TABLE and turned(name) and array.ndim == 4 else array
+        name: rearrange(array, "b n h d -> b h n d")
+        if name in TABLE and turned(name) and array.ndim == 4
+        else array
         for name, array in arrays.items()
     }
 

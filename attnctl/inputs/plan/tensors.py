@@ -15,7 +15,8 @@ from attnctl.base.words import dims
 from attnctl.inputs.config.settings import IDENTITY, NONE, FromFile, Random, Settings
 from attnctl.inputs.plan.draw import Numbers, draw, stream
 from attnctl.math import Array, Shape, Sizes
-from attnctl.math.names import PROJECTED, SHOWN_AS, TABLE, W_O, matrix_of, shape_in, size_of, where
+from attnctl.math.axes import parse_axes, rearrange
+from attnctl.math.names import PROJECTED, TABLE, W_O, matrix_of, shape_in, shown, size_of, where
 
 Named = dict[str, tuple[Array, str]]
 """Arrays by name, each with how it came about."""
@@ -94,7 +95,7 @@ def fused_shapes(sizes: Sizes) -> dict[str, Shape]:
 
 
 def side_by_side(name: str) -> str:
-    """The layout of a weight with its heads side by side: d_model kv_head*d_k."""
+    """The layout of a weight with its heads side by side: d_model (kv_head d_k)."""
     row = TABLE[name]
     return row.layouts[1] if row.is_split else row.own
 
@@ -111,8 +112,7 @@ def is_split(name: str) -> bool:
 
 def split_heads(fused: Array, heads: int) -> Array:
     """(d_model, heads·d), or a bias (heads·d,), split by head: (head, d_model, d) or (head, d)."""
-    *rows, columns = fused.shape
-    return np.moveaxis(fused.reshape(*rows, heads, columns // heads), -2, 0)
+    return rearrange(fused, "... (head d) -> head ... d", head=heads)
 
 
 def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Named:
@@ -266,10 +266,8 @@ def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> It
 
 
 def meaning(name: str, path: Path) -> str:
-    heads = "" if path[1] == "heads" else "heads·"
-    axes = (SHOWN_AS.get(axis, axis).replace("kv_head*", "head*") for axis in side_by_side(name).split())
-    own = heads if is_split(name) else "heads·"
-    return dims(axis.replace("head*", own) for axis in axes)
+    of_one_head = path[1] == "heads" and is_split(name)
+    return dims(shown(group[-1:] if of_one_head else group) for group in parse_axes(side_by_side(name)))
 
 
 def description(how: Random, seed: int) -> str:

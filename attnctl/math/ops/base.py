@@ -1,15 +1,19 @@
 """The operations a derivation is made of.
 
-An op says everything about itself: its `signature`, the shapes it takes and gives; `words`, a sentence;
-`apply`, which computes the step (arrays to array); `form`, the arithmetic of its cells in index
-notation; `cost`, floating-point operations from shapes alone; `adjoint`, the lines of the backward pass
-that one of its lines gives. Adding an op is adding one small class here; every verb then knows it.
+An op says everything about itself: its `signature`, the axes it takes and gives in the notation of
+`attnctl.math.axes`; `words`, a sentence; `apply`, which computes the step (arrays to array); `form`, the
+arithmetic of its cells in index notation; `cost`, floating-point operations from shapes alone; `adjoint`,
+the lines of the backward pass that one of its lines gives. Adding an op is adding one small class here;
+every verb then knows it.
+
+In a signature inputs in [ ] may be left out, an axis with ? may be lacking, and (past + new) has the one
+behind the other. A size that no input has is the op's own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
 from math import prod
 from operator import add
@@ -19,6 +23,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
+from attnctl.math.axes import LEAD, parse_axes
 from attnctl.math.notation import Input, Place, Term, index, total
 
 Places = Sequence[Term]
@@ -61,7 +66,7 @@ class Op:
 
     @property
     def signature(self) -> str:
-        """The shapes that it takes and gives (see `attnctl.math.ops.base`)."""
+        """The axes that it takes and gives (see `attnctl.math.ops.base`)."""
         raise NotImplementedError
 
     @property
@@ -154,7 +159,7 @@ class Unstated(Op):
 class Copy(RowWise):
     """The input as it is, under a new name."""
 
-    signature = "(...) -> (...)"
+    signature = "... -> ..."
     words = "{name} is {0} as it is."
 
     def apply(self, a: Array, *, out: Array | None = None) -> Array:
@@ -175,7 +180,7 @@ class Copy(RowWise):
 class SumLike(Backward):
     """The sum over every axis along which an array was repeated when it was added; the array says which."""
 
-    signature = "(...), (...) -> (...)"
+    signature = "..., ... -> ..."
     words = "{0}, added up wherever one number of {1} was used more than once."
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -210,7 +215,7 @@ class SumLike(Backward):
 class AddAll(Backward):
     """The sum of the gradients by all ways from an array to the loss."""
 
-    signature = "(...), (...)" + "[, (...)" * 5 + "]" * 5 + " -> (...)"
+    signature = "..., ..." + "[, ..." * 5 + "]" * 5 + " -> ..."
     words = "What several steps read has a gradient through each; they are added up."
 
     def apply(self, *ways: Array) -> Array:
@@ -228,7 +233,7 @@ class AddAll(Backward):
 class Add(RowWise):
     """a + b, the second broadcast where it lacks axes."""
 
-    signature = "(...), (...) -> (...)"
+    signature = "..., ... -> ..."
     words = "{1} is added to {0}, number by number."
 
     def apply(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
@@ -249,9 +254,6 @@ class Add(RowWise):
         yield Gradient(b, SumLike(), (d, b), f"{d}, summed where {b} is repeated")
 
 
-LEAD = "..."
-
-
 class Signature(NamedTuple):
     """The axes of each input and of the result; inputs from number `required` on may be left out."""
 
@@ -265,25 +267,31 @@ class Signature(NamedTuple):
 def parse(text: str) -> Signature:
     """The signature that a text is."""
     takes, gives = text.split("->")
-    required = takes.partition("[")[0].count("(")
-    inputs = re.findall(r"(bool )?\(([^)]*)\)", takes)
-    axes, masks = tuple(axes_of(inside) for _, inside in inputs), tuple(bool(mask) for mask, _ in inputs)
-    return Signature(axes, masks, axes_of(gives.strip(" ()")), required)
+    inputs = re.findall(r"(bool )?([^,\s[\]][^,[\]]*)", takes)
+    axes, masks = tuple(axes_of(words) for _, words in inputs), tuple(bool(mask) for mask, _ in inputs)
+    required = len(re.findall(r"[^,\s][^,]*", takes.partition("[")[0]))
+    return Signature(axes, masks, axes_of(gives), required)
 
 
 def axes_of(text: str) -> tuple[str, ...]:
-    """The names in "..., m, n"."""
-    return tuple(each.strip() for each in text.split(",") if each.strip())
+    """The axes in "... query (head d)", each as it stands there, without parentheses."""
+    return tuple(" ".join(group) for group in parse_axes(text))
 
 
 def bound(axes: Sequence[str], shape: Shape) -> tuple[Shape, dict[str, int]]:
     """The leading axes of a shape, and the sizes of the others by name; axes with ? where there is room."""
-    names = [each.rstrip("?") for each in axes if each != LEAD]
+    names = [axis.rstrip("?") for axis in axes if axis != LEAD]
     lacking = max(0, len(names) - len(shape))
-    optional = [each.rstrip("?") for each in axes if each.endswith("?")][:lacking]
-    names = [each for each in names if each not in optional]
+    optional = [axis.rstrip("?") for axis in axes if axis.endswith("?")][:lacking]
+    names = [name for name in names if name not in optional]
     start = len(shape) - len(names)
     return shape[:start], dict(zip(names, shape[start:], strict=True))
+
+
+def size_of(axis: str, sizes: Mapping[str, int], op: Any) -> int:
+    """The size of an axis: of "head d", side by side, or of "past + new", one behind the other."""
+    parts = [part.split() for part in axis.split("+")]
+    return sum(prod(sizes[name] if name in sizes else getattr(op, name) for name in part) for part in parts)
 
 
 def result_shape(op: Any, *inputs: Shape) -> Shape:
@@ -296,12 +304,6 @@ def result_shape(op: Any, *inputs: Shape) -> Shape:
         longest = max(longest, lead, key=len)
         sizes = own | sizes
 
-    def size(word: str) -> int:
-        """head * d, past + new."""
-        terms = [[factor.strip() for factor in term.split("*")] for term in word.split("+")]
-        return sum(
-            prod(sizes[each] if each in sizes else getattr(op, each) for each in term) for term in terms
-        )
-
-    there = [each.rstrip("?") for each in signature.gives if not each.endswith("?") or each[:-1] in sizes]
-    return tuple(each for word in there for each in (longest if word == LEAD else (size(word),)))
+    there = [axis.rstrip("?") for axis in signature.gives if not axis.endswith("?") or axis[:-1] in sizes]
+    shapes = (longest if axis == LEAD else (size_of(axis, sizes, op),) for axis in there)
+    return tuple(size for shape in shapes for size in shape)

@@ -85,7 +85,7 @@ def stack_parts(parts: list[Array], before: int, out: Array | None) -> Array:
 class ChunkLogSumExp(ByChunk):
     """max + ln Σ exp(s − max) over the keys of each chunk; −∞ for a row that sees nothing of it."""
 
-    signature = "(batch?, head, query, key) -> (batch?, chunk, head, query)"
+    signature = "batch? head query key -> batch? chunk head query"
     words = "The keys are cut into chunks, and of each the logarithm is taken of what softmax divides by."
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
@@ -104,7 +104,7 @@ class ChunkLogSumExp(ByChunk):
 class ChunkOutputs(ByChunk):
     """Softmax over the keys of each chunk alone, times V; 0 for a row that sees nothing of it."""
 
-    signature = "(batch?, head, query, key), (batch?, head, key, d) -> (batch?, chunk, head, query, d)"
+    signature = "batch? head query key, batch? head key d -> batch? chunk head query d"
     words = "Softmax over the keys of each chunk alone gives shares, and {1} are mixed by these."
 
     def apply(self, s: Array, v: Array, *, out: Array | None = None) -> Array:
@@ -130,7 +130,7 @@ class ChunkOutputs(ByChunk):
 class MergeLogSumExp(OfChunks):
     """max + ln Σ exp(L_c − max) over chunks: the log-sum-exp of the whole row."""
 
-    signature = "(batch?, chunk, head, query) -> (batch?, head, query)"
+    signature = "batch? chunk head query -> batch? head query"
     words = "The logarithm of the sum over all keys, from those of the chunks."
 
     def apply(self, parts: Array) -> Array:
@@ -152,9 +152,7 @@ class MergeLogSumExp(OfChunks):
 class Shares(OfChunks):
     """exp(L_c − L), or exp(L_c) / (exp(L) + exp(sink)); a chunk that a row does not see has none."""
 
-    signature = (
-        "(batch?, chunk, head, query), (batch?, head, query)[, (head)] -> (batch?, chunk, head, query)"
-    )
+    signature = "batch? chunk head query, batch? head query[, head] -> batch? chunk head query"
     words = "The share that a chunk has of its row is the exponential of {0} less {1}[, {2} among them]."
 
     def apply(self, parts: Array, whole: Array, *sink: Array) -> Array:
@@ -182,7 +180,7 @@ class Shares(OfChunks):
 class MergeChunks(OfChunks):
     """Σ over chunks of its share times its outputs."""
 
-    signature = "(batch?, chunk, head, query), (batch?, chunk, head, query, d) -> (batch?, head, query, d)"
+    signature = "batch? chunk head query, batch? chunk head query d -> batch? head query d"
     words = "The outputs of each chunk are multiplied by its share, and added up."
 
     def apply(self, shares: Array, outputs: Array) -> Array:

@@ -8,8 +8,9 @@ from math import prod
 import numpy as np
 
 from attnctl.math import Array, Shape
+from attnctl.math.axes import LEAD
 from attnctl.math.notation import Input, Term, index, total
-from attnctl.math.ops.base import LEAD, Backward, Places, parse
+from attnctl.math.ops.base import Backward, Places, parse
 
 
 class Contraction(Backward):
@@ -66,7 +67,7 @@ def sizes_of(axes: Sequence[Sequence[str]], shapes: Sequence[Shape]) -> dict[str
 class TMatMul(Contraction):
     """aᵀ b: d_V = Aᵀ d_head_outputs, d_K = d_scoresᵀ Q."""
 
-    signature = "(..., m, n), (..., m, p) -> (..., n, p)"
+    signature = "... m n, ... m p -> ... n p"
     words = "Each column of {0} is multiplied by each of {1}, and the products are added up over the rows."
 
     def apply(self, *inputs: Array) -> Array:
@@ -77,28 +78,28 @@ class TMatMul(Contraction):
 class SharedTMatMul(Contraction):
     """aᵀ b, summed over a batch: the gradient by a matrix that all rows share."""
 
-    signature = "(..., m, n), (..., m, p) -> (n, p)"
+    signature = "... m n, ... m p -> n p"
     words = "Each column of {0} is multiplied by each of {1}, and the products are added up over all rows."
 
 
 class SumRows(Contraction):
     """The sum of all rows: the gradient by what is added to each."""
 
-    signature = "(..., m, p) -> (p)"
+    signature = "... m p -> p"
     words = "All rows of {0} are added up."
 
 
 class SumTokens(Contraction):
     """Σ over tokens, for each head."""
 
-    signature = "(..., head, token, d) -> (head, d)"
+    signature = "... head token d -> head d"
     words = "The rows of {0} are added up, head by head."
 
 
 class RowDot(Backward):
     """Σ over columns of a ∘ b: delta, one number a row (D in FlashAttention)."""
 
-    signature = "(..., d), (..., d) -> (...)"
+    signature = "... d, ... d -> ..."
     words = "Each row of {0} is multiplied by that of {1}, number by number, and the products are added up."
 
     def apply(self, a: Array, b: Array) -> Array:

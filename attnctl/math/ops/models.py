@@ -34,7 +34,7 @@ class SinkSoftmax(RowWise):
     The keys' weights sum to less than 1 (gpt-oss; Miller 2023, "Attention is off by one").
     """
 
-    signature = "(..., head, query, key), (head) -> (..., head, query, key)"
+    signature = "... head query key, head -> ... head query key"
     words = "Softmax turns each row into shares; a sink takes one, too, and gives no value."
 
     at: Block | None = None
@@ -74,7 +74,7 @@ class SinkSoftmax(RowWise):
 class SinkBack(Backward):
     """−Σ over queries of the sink's share times δ: it takes weight and gives no value for it."""
 
-    signature = "(..., head, query, n), (..., head, query) -> (head)"
+    signature = "... head query n, ... head query -> head"
     words = "The share that the sink takes of each row is multiplied by {1}; the sum of a head, taken off."
 
     def apply(self, a: Array, delta: Array) -> Array:
@@ -101,7 +101,7 @@ class SinkBack(Backward):
 class Remainder(Op):
     """1 − Σ over keys: the share of each query's weights that the sink takes."""
 
-    signature = "(..., query, key) -> (..., query)"
+    signature = "... query key -> ... query"
     words = "What the {0} of a row lack to 1 is the share of the sink."
 
     def apply(self, weights: Array) -> Array:
@@ -126,7 +126,7 @@ class Remainder(Op):
 class RemainderBack(Backward):
     """−d for every key: what a key gains the sink loses."""
 
-    signature = "(..., query), (..., query, key) -> (..., query, key)"
+    signature = "... query, ... query key -> ... query key"
     words = "What a key gains the sink loses: {0}, taken off at every key."
 
     def apply(self, d: Array, weights: Array) -> Array:
@@ -145,7 +145,7 @@ class Buckets(Placed):
     `furthest` (Raffel et al. 2020, section 2.1); with `both_ways` keys ahead have buckets of their own.
     """
 
-    signature = "(batch?, head, query, key), (head, bucket) -> (batch?, head, query, key)"
+    signature = "batch? head query key, head bucket -> batch? head query key"
     words = "To each of the {0} a learned number is added, by head and by distance of the key."
 
     furthest: int = 128
@@ -197,7 +197,7 @@ class Buckets(Placed):
 class BucketsBack(Backward):
     """Σ d over the cells whose distance is in a bucket, for each head."""
 
-    signature = "(batch?, head, query, key), (head, bucket) -> (head, bucket)"
+    signature = "batch? head query key, head bucket -> head bucket"
     words = "For each head and bucket, {0} are added up over the cells that read it."
 
     offset: PerBatch = 0
@@ -248,7 +248,7 @@ class BucketsBack(Backward):
 class Gate(Op):
     """Each number times σ(gate) = 1 / (1 + exp(−gate))."""
 
-    signature = "(...), (...) -> (...)"
+    signature = "..., ... -> ..."
     words = "Each number of {0} is multiplied by a gate between 0 and 1, the sigmoid of {1}."
 
     def apply(self, x: Array, gate: Array) -> Array:
@@ -272,7 +272,7 @@ class Gate(Op):
 class GateBack(Backward):
     """d · x · σ(g) · (1 − σ(g)), the slope of the sigmoid."""
 
-    signature = "(...), (...), (...) -> (...)"
+    signature = "..., ..., ... -> ..."
     words = "{0} are multiplied by {1} and by the slope of the sigmoid at {2}."
 
     def apply(self, d: Array, x: Array, gate: Array) -> Array:
@@ -293,7 +293,7 @@ class GateBack(Backward):
 class AddScaled(Op):
     """a + factor · b."""
 
-    signature = "(...), (...) -> (...)"
+    signature = "..., ... -> ..."
     words = "{1} is multiplied by {op.factor:g} and added to {0}."
 
     factor: float
@@ -319,7 +319,7 @@ class AddScaled(Op):
 class Beside(Op):
     """The columns of each head, then those that all heads share."""
 
-    signature = "(..., head, token, a), (..., token, b) -> (..., head, token, a + b)"
+    signature = "... head token a, ... token b -> ... head token (a + b)"
     words = "The columns of {1}, the same for all heads, are put beside those of {0}."
 
     def apply(self, own: Array, shared: Array) -> Array:
@@ -342,7 +342,7 @@ class Beside(Op):
 class OwnColumns(Backward):
     """The first columns, as many as another array has."""
 
-    signature = "(..., head, token, a + rest), (..., head, token, a) -> (..., head, token, a)"
+    signature = "... head token (a + rest), ... head token a -> ... head token a"
     words = "Of {0} the columns that came from {1}."
 
     def apply(self, d: Array, own: Array) -> Array:
@@ -356,7 +356,7 @@ class OwnColumns(Backward):
 class SharedColumns(Backward):
     """The last columns, as many as another array has, summed over the heads that share them."""
 
-    signature = "(..., head, token, rest + b), (..., token, b) -> (..., token, b)"
+    signature = "... head token (rest + b), ... token b -> ... token b"
     words = "Of {0} the columns that came from {1}, added up over the heads that share them."
 
     def apply(self, d: Array, shared: Array) -> Array:

@@ -33,8 +33,8 @@ class Norm(Op):
     @property
     def signature(self) -> str:
         """Rows of all heads need an axis of heads."""
-        rows = f"(..., {'head' if self.heads else 'head?'}, token, d)"
-        return f"{rows}[, (head?, d)[, (head?, d)]] -> {rows}"
+        rows = f"... {'head' if self.heads else 'head?'} token d"
+        return f"{rows}[, head? d[, head? d]] -> {rows}"
 
     def over(self, x: Array | Input) -> tuple[int, ...]:
         """The axes of one row."""
@@ -93,7 +93,7 @@ class Norm(Op):
 
 def rows_of(norm: Norm, *, by_head: bool) -> str:
     """The axes of rows that are normed, with heads where a weight or a row needs them."""
-    return "(..., head, token, d)" if by_head or norm.heads else "(..., token, d)"
+    return "... head token d" if by_head or norm.heads else "... token d"
 
 
 class RowTerms:
@@ -157,7 +157,7 @@ class NormBack(Backward):
     def signature(self) -> str:
         """A weight may be left out."""
         rows = rows_of(self.norm, by_head=self.by_head)
-        return f"{rows}, {rows}[, {'(head, d)' if self.by_head else '(d)'}] -> {rows}"
+        return f"{rows}, {rows}[, {'head d' if self.by_head else 'd'}] -> {rows}"
 
     @property
     def words(self) -> str:
@@ -211,7 +211,7 @@ class NormWeightBack(Backward):
     def signature(self) -> str:
         """A weight for each column, or for each head and column."""
         rows = rows_of(self.norm, by_head=self.by_head)
-        return f"{rows}, {rows} -> {'(head, d)' if self.by_head else '(d)'}"
+        return f"{rows}, {rows} -> {'head d' if self.by_head else 'd'}"
 
     def apply(self, d: Array, x: Array) -> Array:
         product = d * self.norm.normalize(x)[0]

@@ -48,7 +48,7 @@ class Placed(RowWise):
 class Slope(Placed):
     """S − slope · |query − key| (ALiBi, Press et al. 2022, section 3)."""
 
-    signature = "(batch?, head, query, key) -> (batch?, head, query, key)"
+    signature = "batch? head query key -> batch? head query key"
     words = "From each of the {0} a number is taken away that grows with the distance of its key."
 
     def distances(self, shape: Shape) -> Array:
@@ -86,9 +86,7 @@ class Slope(Placed):
 class Hide(Placed):
     """S where every rule (and the given mask, if there is one) allows it, else −∞; 0 of a gradient."""
 
-    signature = (
-        "(batch?, head, query, key)[, bool (batch?, head?, query?, key?)] -> (batch?, head, query, key)"
-    )
+    signature = "batch? head query key[, bool batch? head? query? key?] -> batch? head query key"
 
     rules: tuple[VisibilityRule, ...] = ()
     hidden: float = -inf

@@ -18,7 +18,7 @@ from attnctl.math.products import times
 class MatMulT(RowWise):
     """Q Kᵀ: every query with every key."""
 
-    signature = "(..., query, d), (..., key, d) -> (..., query, key)"
+    signature = "... query d, ... key d -> ... query key"
     words = (
         "Each row of {0} is multiplied by each row of {1}, column by column, and the products are added up."
     )
@@ -46,7 +46,7 @@ class MatMulT(RowWise):
 class MatMul(RowWise):
     """a b: A V, or concat W_O (+ b_O)."""
 
-    signature = "(..., m, n), (..., n, p)[, (p)] -> (..., m, p)"
+    signature = "... m n, ... n p[, p] -> ... m p"
     words = "Each row of {0} is multiplied by {1}[, and {2} is added]."
 
     def apply(self, a: Array, b: Array, *bias: Array, out: Array | None = None) -> Array:
@@ -78,7 +78,7 @@ class MatMul(RowWise):
 class Scale(RowWise):
     """Scores / √d_k, or times a factor of one's own (Vaswani et al. 2017, equation 1)."""
 
-    signature = "(...) -> (...)"
+    signature = "... -> ..."
 
     d_k: int = 1
     factor: float | None = None
@@ -116,7 +116,7 @@ class Scale(RowWise):
 class Squeeze(RowWise):
     """cap · tanh(S / cap), the soft cap (Gemma 2, section 2)."""
 
-    signature = "(...) -> (...)"
+    signature = "... -> ..."
     words = "The {0} are bent by tanh: no score gets beyond ±{op.cap:g}."
 
     cap: float
@@ -149,7 +149,7 @@ class Squeeze(RowWise):
 class SqueezeBack(Backward):
     """d · (1 − (y / cap)²), the slope of the soft cap where it came out as y."""
 
-    signature = "(...), (...) -> (...)"
+    signature = "..., ... -> ..."
     words = "Each number of {0} is multiplied by the slope of tanh there: the flatter the cap, the less."
 
     cap: float
@@ -173,7 +173,7 @@ class SqueezeBack(Backward):
 class Softmax(RowWise):
     """exp(s − max) / Σ exp(s − max) over keys; a row that sees nothing gets zeros."""
 
-    signature = "(..., key) -> (..., key)"
+    signature = "... key -> ... key"
     words = "Softmax turns each row of scores into shares: exp(score), divided by the sum of the row."
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
@@ -212,7 +212,7 @@ class LogSumExp(RowWise):
     With it softmax is exp(s − L): what the backward pass reads, and what joins parts of a row.
     """
 
-    signature = "(..., key) -> (...)"
+    signature = "... key -> ..."
     words = "The logarithm of what softmax divides a row by: its shares are exp(score − {name})."
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
@@ -243,7 +243,7 @@ class LogSumExp(RowWise):
 class LogSumExpBack(Backward):
     """exp(s − L) · d: a score moves the logarithm by the share that it has."""
 
-    signature = "(..., n), (...), (...) -> (..., n)"
+    signature = "... n, ..., ... -> ... n"
     words = "A score moves {1} by the share that it has: that share, times {2}."
 
     def apply(self, s: Array, total: Array, d: Array) -> Array:
@@ -264,7 +264,7 @@ class LogSumExpBack(Backward):
 class SoftmaxBack(Backward, RowWise):
     """A ∘ (d − δ): raising a score takes weight from the other keys of its row."""
 
-    signature = "(..., n), (..., n), (...) -> (..., n)"
+    signature = "... n, ... n, ... -> ... n"
     words = (
         "Raising a score takes weight from the rest of its row, so {0} are multiplied by how far {1} "
         "are above {2}, the mean that the weights give."

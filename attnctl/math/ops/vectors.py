@@ -9,6 +9,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array, Shape
+from attnctl.math.axes import rearrange
 from attnctl.math.notation import Input, Term, call, index, number, table, total, where
 from attnctl.math.ops.base import Backward, Gradient, Gradients, Line, Op, Places
 from attnctl.math.ops.contraction import Contraction, SumTokens
@@ -21,7 +22,7 @@ from attnctl.math.rules import PerBatch, per_batch
 class Sinusoid(Op):
     """Sinusoidal positions (Vaswani et al. 2017, section 3.5)."""
 
-    signature = "-> (length, d_model)"
+    signature = "-> length d_model"
     words = "Each position gets a row of sines and cosines, whose waves grow longer by column."
 
     length: int
@@ -50,7 +51,7 @@ class Sinusoid(Op):
 class Project(Op):
     """X W (+ b), for every head at once."""
 
-    signature = "(..., token, d_model), (head, d_model, d)[, (head, d)] -> (..., head, token, d)"
+    signature = "... token d_model, head d_model d[, head d] -> ... head token d"
     words = "Each row of {0} is multiplied by {1}[, and {2} is added]: each head has columns of its own."
 
     def apply(self, x: Array, w: Array, *b: Array) -> Array:
@@ -80,14 +81,14 @@ class Project(Op):
 class ProjectBack(Contraction):
     """Σ over heads of d wᵀ: what all heads ask of a row that they share."""
 
-    signature = "(..., head, token, d), (head, d_model, d) -> (..., token, d_model)"
+    signature = "... head token d, head d_model d -> ... token d_model"
     words = "Each row of {0} is multiplied by each row of {1}, and what the heads ask for is added up."
 
 
 class ProjectWeights(Contraction):
     """xᵀ d for each head, summed over all tokens."""
 
-    signature = "(..., token, d_model), (..., head, token, d) -> (head, d_model, d)"
+    signature = "... token d_model, ... head token d -> head d_model d"
     words = (
         "Each column of {0} is multiplied by each of {1}, and the products are added up over the tokens."
     )
@@ -102,7 +103,7 @@ class Rotate(Op):
     turned `back`.
     """
 
-    signature = "(batch?, head?, token, d) -> (batch?, head?, token, d)"
+    signature = "batch? head? token d -> batch? head? token d"
 
     theta: float = 10000.0
     dims: int | None = None
@@ -171,7 +172,7 @@ class Rotate(Op):
 class Append(Op):
     """New keys (or values) after the past ones, along the key axis."""
 
-    signature = "(..., past, d), (..., new, d) -> (..., past + new, d)"
+    signature = "... past d, ... new d -> ... (past + new) d"
     words = "The rows of {1} are put behind those of {0}, which were kept from before."
 
     def apply(self, past: Array, new: Array) -> Array:
@@ -194,7 +195,7 @@ class Append(Op):
 class Rows(Backward):
     """The first rows, or the last, as many as another array has."""
 
-    signature = "(..., part + rest, d), (..., part, d) -> (..., part, d)"
+    signature = "... (part + rest) d, ... part d -> ... part d"
     words = "Of {0} the rows that came from {1}."
 
     last: bool = False
@@ -213,7 +214,7 @@ class Rows(Backward):
 class Repeat(Op):
     """Each kv head serves `times` query heads in a row: h0 h0 h1 h1 (Ainslie et al. 2023)."""
 
-    signature = "(..., head, key, d) -> (..., times * head, key, d)"
+    signature = "... head key d -> ... (head times) key d"
     words = "Each head of {0} is used by {op.times} query heads."
 
     times: int
@@ -236,7 +237,7 @@ class Repeat(Op):
 class SumGroups(Backward):
     """The sum over the query heads that one kv head serves."""
 
-    signature = "(..., group * times, key, d) -> (..., group, key, d)"
+    signature = "... (group times) key d -> ... group key d"
     words = "The {0} of the {op.times} query heads that share one head are added up."
 
     times: int
@@ -265,12 +266,11 @@ class SumGroups(Backward):
 class Merge(Op):
     """The heads side by side: h0 h0 h1 h1 along the columns."""
 
-    signature = "(..., head, query, d) -> (..., query, head * d)"
+    signature = "... head query d -> ... query (head d)"
     words = "The {0} of all heads are put side by side, a row for each query."
 
     def apply(self, z: Array) -> Array:
-        *batch, heads, queries, d = z.shape
-        return z.swapaxes(-3, -2).reshape(*batch, queries, heads * d)
+        return rearrange(z, "... head query d -> ... query (head d)")
 
     def form(self, cell: Places, z: Input) -> Term:
         """The head's cell."""
@@ -286,12 +286,11 @@ class Merge(Op):
 class Split(Backward):
     """The columns of each head, which stood side by side."""
 
-    signature = "(..., query, head * d), (..., head, query, d) -> (..., head, query, d)"
+    signature = "... query (head d), ... head query d -> ... head query d"
     words = "The columns of {0} are given back to their heads."
 
     def apply(self, d: Array, z: Array) -> Array:
-        *batch, heads, queries, size = z.shape
-        return d.reshape(*batch, queries, heads, size).swapaxes(-3, -2)
+        return rearrange(d, "... query (head d) -> ... head query d", head=z.shape[-3])
 
     def form(self, cell: Places, d: Input, z: Input) -> Term:
         """The cell side by side."""

@@ -250,7 +250,7 @@ def tokens_before_heads(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
 def splits_otherwise(trace: Trace) -> Iterator[tuple[dict[str, Array], str]]:
     """Steps of chunks with axes exchanged that are of one size."""
     names = [name for name in (CHUNK_LOGSUMEXP, CHUNK_OUTPUTS, CHUNK_SHARES) if name in trace]
-    axes = {name: ("batch", *TABLE[name].own.split())[-trace[name].ndim :] for name in names}
+    axes = {name: ("batch", *TABLE[name].axes)[-trace[name].ndim :] for name in names}
     for one, other in combinations(("batch", "chunk", "head", "query"), 2):
         changed = {
             name: trace[name].swapaxes(axes[name].index(one), axes[name].index(other))

@@ -1,0 +1,91 @@
+"""Axes in one notation, that of einops: ``b n (h d)`` has its heads side by side in the columns.
+
+Axes in parentheses are one axis of an array, the last of them the quickest; 1 is an axis of one number, and
+``...`` stands for all axes that have no name. This is as much of einops as is needed here: not a dependency
+for sixty lines. NumPy is not imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from math import prod
+
+from attnctl.math import Array, Shape
+
+Group = tuple[str, ...]
+"""The names of what is one axis of an array: none of an axis of one number, several side by side."""
+
+Groups = tuple[Group, ...]
+
+LEAD = "..."
+
+WORDS = re.compile(r"\([^()]*\)|[^\s()]+")
+
+
+@cache
+def parse_axes(text: str) -> Groups:
+    """The groups of a text: (("query",), ("head", "d_k")) of "query (head d_k)"."""
+    if WORDS.sub("", text).strip():
+        raise ValueError(f"{text!r}: parentheses do not match")
+    words = (word.strip("()").split() for word in WORDS.findall(text))
+    return tuple(tuple(axis for axis in word if axis != "1") for word in words)
+
+
+def names_in(groups: Groups) -> list[str]:
+    """Every axis in order, those that are side by side one by one."""
+    return [axis for group in groups for axis in group]
+
+
+def solve_sizes(groups: Groups, shape: Shape, known: Mapping[str, int]) -> dict[str, int] | None:
+    """The sizes known and those that an array of this shape shows; None where it cannot be read so."""
+    if len(groups) != len(shape):
+        return None
+    sizes = dict(known)
+    for group, size in zip(groups, shape, strict=True):
+        unknown = [axis for axis in group if axis not in sizes]
+        rest = prod(sizes[axis] for axis in group if axis in sizes)
+        if len(unknown) == 1 and rest and size % rest == 0:
+            sizes[unknown[0]] = size // rest
+        elif unknown or rest != size:
+            return None
+    return sizes
+
+
+def rearrange(array: Array, pattern: str, **sizes: int) -> Array:
+    """The array with its axes in another order: ``rearrange(q, "b n (h d) -> b h n d", h=4)``.
+
+    Raises ValueError for an array that has not the axes on the left, and where sizes are lacking.
+    """
+    before, after = sides(pattern, array.ndim)
+    return arrange(array, before, after, sizes)
+
+
+def arrange(array: Array, before: Groups, after: Groups, known: Mapping[str, int]) -> Array:
+    """The array with these axes brought to those."""
+    sizes = solve_sizes(before, array.shape, known)
+    if sizes is None:
+        axes = ", ".join("·".join(group) or "1" for group in before)
+        given = "".join(f", {axis}={size}" for axis, size in known.items())
+        raise ValueError(f"rearrange: an array of shape {array.shape} is not ({axes}){given}")
+    names = names_in(before)
+    split = array.reshape([sizes[axis] for axis in names])
+    turned = split.transpose([names.index(axis) for axis in names_in(after)])
+    laid: Array = turned.reshape([prod(sizes[axis] for axis in group) for group in after])
+    return laid
+
+
+@cache
+def sides(pattern: str, axes: int) -> tuple[Groups, Groups]:
+    """Both sides of a pattern for an array of so many axes: ``...`` becomes as many as it stands for."""
+    before, after = (parse_axes(side) for side in pattern.split("->"))
+    lead = tuple((f"axis {at}",) for at in range(axes - len(before) + 1))
+    before, after = (
+        tuple(axis for group in side for axis in (lead if group == (LEAD,) else (group,)))
+        for side in (before, after)
+    )
+    named, wanted = names_in(before), names_in(after)
+    if sorted(named) != sorted(wanted) or len({*named}) != len(named):
+        raise ValueError(f"rearrange: both sides of {pattern!r} name the same axes, each of them once")
+    return before, after
