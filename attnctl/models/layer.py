@@ -17,7 +17,7 @@ from attnctl.math.ops import LayerNorm, RMSNorm
 from attnctl.math.products import TILED, times
 from attnctl.models.description import Description, Layer
 from attnctl.models.tensors import Checkpoint, foreign, prefix_of
-from attnctl.store.limits import raise_first
+from attnctl.store.header import raise_first
 
 ROWS = {"embed": "vocab", "position": "longest", "segment": "segments"}
 """The setting that says how many rows a table has."""

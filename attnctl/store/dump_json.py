@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.math.derivation import Step
 from attnctl.record.trace import Trace
 from attnctl.store.header import entry, heading
@@ -52,7 +52,7 @@ def texts(trace: Trace, newline: str) -> Iterator[bytes]:
     start = newline
     for name, step in trace.steps.items():
         array = trace[name]
-        yield start.encode() + step_text(step, StepText(array.shape, array.dtype))
+        yield start.encode() + step_text(step, array.shape, array.dtype)
         yield f', "data":{newline or " "}'.encode()
         yield from pieces(array, newline)
         yield b"}"
@@ -60,17 +60,10 @@ def texts(trace: Trace, newline: str) -> Iterator[bytes]:
     yield b"}}"
 
 
-class StepText(NamedTuple):
-    """The text of a step, and what that says of its array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
 @lru_cache(maxsize=256)
-def step_text(step: Step, form: StepText) -> bytes:
+def step_text(step: Step, shape: Shape, dtype: np.dtype[Any]) -> bytes:
     """A step without its numbers, its object left open; many dumps have the same."""
-    return encode_json(f"{json_text(step.name)}: {json_text(entry(step, form))[:-1]}")
+    return encode_json(f"{json_text(step.name)}: {json_text(entry(step, shape, dtype))[:-1]}")
 
 
 try:

@@ -1,26 +1,29 @@
 """A trace without its numbers: the header that every kind of dump carries, written and read.
 
-And foreign arrays, which come without a header: what their names and dimensions tell.
+And the arrays beside it, which are loaded when they are asked for; those of others come without a header:
+what their names and dimensions tell. Nothing is read that needs more memory than there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from attnctl import __version__
+from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.math.derivation import Step
+from attnctl.math.engine.cost import INFLATED, available, size_text
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Unstated
 from attnctl.record.trace import SCHEMA, Trace
 from attnctl.store.codec import decode, op_of, plain, show_value, under
-from attnctl.store.limits import raise_first
 
 WHOLE = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 DTYPES = {np.dtype(name) for name in ("bool", *WHOLE, "float16", "float32", "float64")}
@@ -48,16 +51,33 @@ FIELDS: dict[str, Any] = {
 """What attnctl itself reads of a header; a dump may carry more."""
 
 
-class Shaped(Protocol):
-    """An array before it is loaded: its shape and type."""
+# --- limits ---
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its size along each axis."""
+MOST_PROBLEMS = 20
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Its type of number."""
+
+def hold(need: int, what: str, limit: int | None = None) -> None:
+    """Raise AttnError if something needs more bytes than the limit (default: what is available)."""
+    limit = available() if limit is None else limit
+    if need > limit:
+        raise AttnError(f"{what} needs {size_text(need)}, and {size_text(limit)} are left for it")
+
+
+def room(need: int, what: str) -> Array:
+    """Bytes for an array that is to be inflated. Raises AttnError if there are not so many."""
+    hold(need, what)
+    data: Array = np.empty(need, dtype=np.uint8)
+    INFLATED.add(data)
+    return data
+
+
+def raise_first(problems: Sequence[str]) -> None:
+    """Raise one AttnError with the first problems and the number of the others, if there are any."""
+    more = len(problems) - MOST_PROBLEMS
+    if problems:
+        raise AttnError(
+            [*problems[:MOST_PROBLEMS], *([f"… and {more} more like these"] if more > 0 else [])]
+        )
 
 
 # --- writing ---
@@ -68,10 +88,10 @@ def heading(trace: Trace) -> dict[str, Any]:
     return own | plain(trace.header)
 
 
-def entry(step: Step, array: Shaped) -> dict[str, Any]:
+def entry(step: Step, shape: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
     """A step without its numbers."""
-    if array.dtype.newbyteorder("=") not in DTYPES:
-        raise AttnError(f"step {step.name}: a dump cannot hold numbers of type {array.dtype}")
+    if dtype.newbyteorder("=") not in DTYPES:
+        raise AttnError(f"step {step.name}: a dump cannot hold numbers of type {dtype}")
     op = {} if isinstance(step.op, Unstated) else {"op": plain(step.op)}
     return {
         "formula": step.formula,
@@ -79,27 +99,109 @@ def entry(step: Step, array: Shaped) -> dict[str, Any]:
         **op,
         "axes": list(step.axes),
         "inputs": list(step.inputs),
-        "shape": list(array.shape),
-        "dtype": array.dtype.name,
+        "shape": list(shape),
+        "dtype": dtype.name,
     }
 
 
 def whole(trace: Trace) -> dict[str, Any]:
     """Everything of a dump but its numbers, for the formats that keep those apart."""
-    return heading(trace) | {"steps": {name: entry(trace.steps[name], trace[name]) for name in trace}}
+    steps = {name: entry(trace.steps[name], array.shape, array.dtype) for name, array in trace.items()}
+    return heading(trace) | {"steps": steps}
+
+
+# --- the arrays of a file ---
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array that is still in its file: its shape and type, and what reads its numbers."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    load: Callable[[], Array]
+
+
+@dataclass(frozen=True)
+class Arrays(Mapping[str, Array]):
+    """Arrays by name; those that are still in a file are loaded each time they are asked for."""
+
+    members: Mapping[str, Array | Stored]
+    place: str
+
+    def __getitem__(self, name: str) -> Array:
+        found = self.members[name]
+        if isinstance(found, np.ndarray):
+            return found
+        try:
+            return found.load()
+        except MemoryError:
+            raise AttnError(f"{self.place}: {show_value(name)}: not enough memory to load it") from None
+        except (OSError, ValueError) as error:  # the file has changed since, or mapping it was refused
+            raise AttnError(
+                f"{self.place}: {show_value(name)}: cannot be read from its file any more: {error}"
+            ) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+def assemble_trace(
+    header: dict[str, Any] | None,
+    members: Mapping[str, Array | Stored],
+    rename: Mapping[str, str] | None,
+    place: str,
+) -> Trace:
+    """The trace of a file's header and arrays; without a header, of arrays that someone else made."""
+    if header is not None:
+        check_schema(header, place)
+    elif not members:
+        raise AttnError(f"{place}: no arrays in it")
+    ours = rename_arrays(members, rename or {}, place)
+    found = {ours[name]: each for name, each in members.items()}
+    if header is None:
+        order = list(TABLE)
+        names = sorted(found, key=lambda name: order.index(name) if name in TABLE else len(order))
+        return Trace({name: foreign_step(name, found[name]) for name in names}, Arrays(found, place))
+    return rebuild(with_names(header, ours), found, place)
+
+
+def rename_arrays(names: Mapping[str, object], rename: Mapping[str, str], place: str) -> dict[str, str]:
+    """Their name -> ours, for every array of a file."""
+    unknown = [each for each in rename if each not in names]
+    has = ", ".join(list(names)[:MOST_PROBLEMS])
+    raise_first([f"{place}: no array {show_value(each)} to rename; it has {has}" for each in unknown])
+    ours = {each: rename.get(each, each) for each in names}
+    twice = [each for each, count in Counter(ours.values()).items() if count > 1]
+    raise_first([f"{place}: two arrays would be called {show_value(each)}" for each in twice])
+    return ours
+
+
+def with_names(header: dict[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
+    """The header with its steps, and what they read, under our names."""
+    steps = header.get("steps")
+    if not isinstance(steps, dict):
+        return header
+
+    def entry(data: Any) -> Any:
+        inputs = data.get("inputs") if isinstance(data, dict) else None
+        if not isinstance(inputs, list):
+            return data
+        return data | {
+            "inputs": [ours.get(each, each) if isinstance(each, str) else each for each in inputs]
+        }
+
+    return header | {"steps": {ours.get(name, name): entry(data) for name, data in steps.items()}}
 
 
 # --- reading ---
 
 
-def rebuild(
-    header: dict[str, Any], arrays: Mapping[str, Array], shapes: Mapping[str, Shaped], place: str
-) -> Trace:
-    """The trace that a dump's header and arrays make; AttnError with every problem otherwise.
-
-    `shapes` tells of each array without loading it.
-    """
-    check_schema(header, place)
+def rebuild(header: dict[str, Any], found: Mapping[str, Array | Stored], place: str) -> Trace:
+    """The trace that a dump's header and arrays make; AttnError with every problem otherwise."""
     steps = header.get("steps")
     if not isinstance(steps, dict) or not steps:
         raise AttnError(f"{place}: $.steps: expected an object with steps in it")
@@ -108,14 +210,14 @@ def rebuild(
     read: dict[str, Step] = {}
     for name, data in steps.items():
         with collect_problems(problems):
-            read[name] = step_of(name, data, shapes.get(name), read)
+            read[name] = step_of(name, data, found.get(name), read)
     for key, value in rest.items():
         with collect_problems(problems):
             check_depth(value, under("$", key))
             if key in FIELDS:
                 decode(FIELDS[key], value, under("$", key))
     raise_first([f"{place}: {each}" for each in problems])
-    return Trace(read, arrays, rest)
+    return Trace(read, Arrays(found, place), rest)
 
 
 def check_schema(header: dict[str, Any], place: str) -> None:
@@ -149,7 +251,7 @@ def check_depth(value: Any, path: str, left: int = DEEPEST) -> None:
         raise AttnError(f"{path}: the numbers of a step where none belong")
 
 
-def step_of(name: str, data: Any, array: Shaped | None, above: Container[str]) -> Step:
+def step_of(name: str, data: Any, array: Array | Stored | None, above: Container[str]) -> Step:
     """Read one step of a dump, held to the array it describes."""
     path = under("$.steps", name)
     if not isinstance(data, dict):
@@ -203,7 +305,7 @@ def show_shape(value: Any) -> str:
 # --- arrays of others ---
 
 
-def foreign_step(name: str, array: Shaped) -> Step:
+def foreign_step(name: str, array: Array | Stored) -> Step:
     """A step of someone's array: name and dimensions tell its axes, not how it came about."""
     dims = len(array.shape)
     row = TABLE.get(name)

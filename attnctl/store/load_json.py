@@ -20,9 +20,15 @@ from attnctl.math import Array, Shape
 from attnctl.math.engine.cost import size_text
 from attnctl.record.trace import Trace
 from attnctl.store.codec import NOT_FINITE, show_value, under
-from attnctl.store.header import DTYPES, check_schema, check_shape, collect_problems, show_shape
-from attnctl.store.limits import hold, raise_first
-from attnctl.store.members import assemble_trace
+from attnctl.store.header import (
+    DTYPES,
+    assemble_trace,
+    check_schema,
+    check_shape,
+    hold,
+    raise_first,
+    show_shape,
+)
 
 LONGEST = 1 << 30
 """Bytes of JSON that are read at most; larger dumps are what .npz and .safetensors are for."""
@@ -104,18 +110,16 @@ def make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, count in counted.items() if count > 1)
         raise AttnError(f"the key {show_value(twice)} stands twice in one object")
     if isinstance(found.get("data"), list) and "dtype" in found:
-        found["data"] = Packed(found)
+        found["data"] = pack(found)
     return found
 
 
-class Packed:
+def pack(entry: Mapping[str, Any]) -> Array | AttnError:
     """The numbers of a step, or what is wrong with them."""
-
-    def __init__(self, entry: dict[str, Any]) -> None:
-        self.array: Array = np.empty(0)
-        self.problems: list[str] = []
-        with collect_problems(self.problems):
-            self.array = array_of(entry["data"], entry.get("shape"), entry["dtype"])
+    try:
+        return array_of(entry["data"], entry.get("shape"), entry["dtype"])
+    except AttnError as error:
+        return error
 
 
 def trace_of(value: Any, rename: Mapping[str, str] | None, place: str) -> Trace:
@@ -131,10 +135,14 @@ def trace_of(value: Any, rename: Mapping[str, str] | None, place: str) -> Trace:
     for name, entry in steps.items() if isinstance(steps, dict) else ():
         if isinstance(entry, dict) and "data" in entry:
             data = entry.pop("data")
-            packed = data if isinstance(data, Packed) else Packed({"dtype": None, **entry, "data": data})
-            path = f"{under('$.steps', name)}.data" if told else under("$", name)
-            problems += [f"{place}: {path}{each}" for each in packed.problems]
-            arrays[name] = packed.array
+            packed = data
+            if not isinstance(data, (np.ndarray, AttnError)):
+                packed = pack({"dtype": None, **entry, "data": data})
+            if isinstance(packed, AttnError):
+                path = f"{under('$.steps', name)}.data" if told else under("$", name)
+                problems += [f"{place}: {path}{problem}" for problem in packed.problems]
+            else:
+                arrays[name] = packed
     raise_first(problems)
     return assemble_trace(value if told else None, arrays, rename, place)
 

@@ -12,6 +12,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +22,8 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import available, size_text
 from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
-from attnctl.store.header import whole
-from attnctl.store.limits import hold, room
+from attnctl.store.header import Stored, assemble_trace, hold, room, whole
 from attnctl.store.load_json import header_of
-from attnctl.store.members import assemble_trace
 from attnctl.store.raw import File, Npy, check_bytes, npy_header, pieces
 from attnctl.store.strict_json import encode_json, json_text
 
@@ -101,38 +100,6 @@ Recent = deque[tuple[str, Array]]
 """The arrays of a file that were inflated last, by the name of their member."""
 
 
-class ArchivedArray:
-    """An array of an archive that is still in it."""
-
-    def __init__(self, file: File, info: ZipInfo, npy: Npy, recent: Recent) -> None:
-        self.file, self.info, self.npy, self.recent = file, info, npy, recent
-        self.shape, self.dtype = npy.shape, npy.dtype
-        self.place = f"{file.place}: {show_value(name_of(info))}"
-        self.checked = False
-
-    def load(self) -> Array:
-        """Its numbers: mapped where the archive holds them as they are, else inflated."""
-        if self.info.compress_type == STORED:
-            return self.map_numbers()
-        found = next((array for name, array in self.recent if name == self.info.filename), None)
-        if found is None:
-            if self.npy.nbytes > available():
-                self.recent.clear()  # they can be inflated again
-            found = inflate(self)
-            self.recent.append((self.info.filename, found))
-        return found
-
-    def map_numbers(self) -> Array:
-        """The numbers in place; the first time, held against the archive's checksum."""
-        names, extra = struct.unpack("<HH", self.file.read(self.info.header_offset + 26, 4))
-        start = self.info.header_offset + 30 + names + extra
-        data = self.file.map(start, self.info.file_size)
-        if not self.checked and zlib.crc32(data) != self.info.CRC:
-            raise AttnError(f"{self.place}: damaged: its numbers do not have the checksum that was stored")
-        self.checked = True
-        return self.npy.array(data[self.npy.length :])
-
-
 def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
     """The trace of an archive: a dump of ours, or someone's arrays."""
     with open_archive(file) as archive:
@@ -143,13 +110,17 @@ def read_npz(file: File, rename: Mapping[str, str] | None) -> Trace:
         if len({*archive.namelist()}) < count:
             raise AttnError(f"{file.place}: two arrays of one name")
         header = header_in(archive, infos.pop(HEADER, None), file.place)
-        recent: Recent = deque(maxlen=RECENT)
-        members = {
-            name: ArchivedArray(
-                file, info, npy_of(archive, info, f"{file.place}: {show_value(name)}"), recent
+        recent, checked = Recent(maxlen=RECENT), set[str]()
+        members: dict[str, Array | Stored] = {}
+        for name, info in infos.items():
+            npy = npy_of(archive, info, f"{file.place}: {show_value(name)}")
+            stored = info.compress_type == STORED
+            load = (
+                partial(map_member, file, info, npy, checked)
+                if stored
+                else partial(inflate_member, file, info, npy, recent)
             )
-            for name, info in infos.items()
-        }
+            members[name] = Stored(npy.shape, npy.dtype, load)
     return assemble_trace(header, members, rename, file.place)
 
 
@@ -198,16 +169,33 @@ def npy_of(archive: ZipFile, info: ZipInfo, place: str) -> Npy:
     return npy
 
 
-def inflate(entry: ArchivedArray) -> Array:
-    """The numbers of a compressed member."""
-    npy = entry.npy
-    data = room(npy.nbytes, entry.place)
-    with open_archive(entry.file) as archive, archive.open(entry.info) as stream:
+def map_member(file: File, info: ZipInfo, npy: Npy, checked: set[str]) -> Array:
+    """The numbers of a member in place; the first time, held against the archive's checksum."""
+    names, extra = struct.unpack("<HH", file.read(info.header_offset + 26, 4))
+    data = file.map(info.header_offset + 30 + names + extra, info.file_size)
+    if info.filename not in checked and zlib.crc32(data) != info.CRC:
+        place = f"{file.place}: {show_value(name_of(info))}"
+        raise AttnError(f"{place}: damaged: its numbers do not have the checksum that was stored")
+    checked.add(info.filename)
+    return npy.array(data[npy.length :])
+
+
+def inflate_member(file: File, info: ZipInfo, npy: Npy, recent: Recent) -> Array:
+    """The numbers of a compressed member, kept while they are among the most recent."""
+    for name, array in recent:
+        if name == info.filename:
+            return array
+    if npy.nbytes > available():
+        recent.clear()  # they can be inflated again
+    place = f"{file.place}: {show_value(name_of(info))}"
+    data = room(npy.nbytes, place)
+    with open_archive(file) as archive, archive.open(info) as stream:
         stream.read(npy.length)
         at = 0
         while piece := stream.read(min(CHUNK, npy.nbytes - at) or 1):
             data[at : at + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
             at += len(piece)
     if at != npy.nbytes:
-        raise AttnError(f"{entry.place}: ends too soon")
-    return npy.array(data.data)
+        raise AttnError(f"{place}: ends too soon")
+    recent.append((info.filename, npy.array(data.data)))
+    return recent[-1][1]

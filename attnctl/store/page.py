@@ -12,20 +12,18 @@ import zlib
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Iterator, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.math import Array
+from attnctl.math import Array, Shape
 from attnctl.record.trace import Trace
 from attnctl.store.codec import decode, show_value
-from attnctl.store.header import DTYPES, check_shape
-from attnctl.store.limits import hold, room
+from attnctl.store.header import DTYPES, Stored, assemble_trace, check_shape, hold, room
 from attnctl.store.load_json import check_length, header_of
-from attnctl.store.members import assemble_trace
 from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from
 from attnctl.store.strict_json import encode_json, json_text
@@ -70,33 +68,22 @@ def describe_block(array: Array) -> dict[str, Any]:
 # --- reading ---
 
 
-@dataclass(frozen=True)
-class PackedBlock:
-    """An array that is still in its block."""
-
-    place: str
-    text: bytes
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def load(self) -> Array:
-        """Its numbers. Raises AttnError where the block holds others than it says."""
-        size = prod(self.shape) * self.dtype.itemsize
-        if size > MOST_INFLATED * (len(self.text) + 8):
-            raise AttnError(f"{self.place}: so many numbers cannot come out of a block this short")
-        hold(2 * size + len(self.text), self.place)
-        numbers = room(size, self.place)
-        try:
-            stream = zlib.decompressobj()
-            data = stream.decompress(b64decode(self.text, validate=True), max(1, size))
-        except (zlib.error, Base64Error) as error:
-            raise AttnError(f"{self.place}: damaged: {error}") from None
-        if len(data) != size or not stream.eof or stream.unused_data:
-            raise AttnError(f"{self.place}: damaged: it does not hold the numbers that it says")
-        numbers.reshape(-1, self.dtype.itemsize)[...] = (
-            np.frombuffer(data, np.uint8).reshape(self.dtype.itemsize, -1).T
-        )
-        return array_from(numbers.data, self.shape, self.dtype.newbyteorder("<"))
+def load_block(text: bytes, shape: Shape, dtype: np.dtype[Any], place: str) -> Array:
+    """The numbers of a block. Raises AttnError where it holds others than the description says."""
+    size = prod(shape) * dtype.itemsize
+    if size > MOST_INFLATED * (len(text) + 8):
+        raise AttnError(f"{place}: so many numbers cannot come out of a block this short")
+    hold(2 * size + len(text), place)
+    numbers = room(size, place)
+    try:
+        stream = zlib.decompressobj()
+        data = stream.decompress(b64decode(text, validate=True), max(1, size))
+    except (zlib.error, Base64Error) as error:
+        raise AttnError(f"{place}: damaged: {error}") from None
+    if len(data) != size or not stream.eof or stream.unused_data:
+        raise AttnError(f"{place}: damaged: it does not hold the numbers that it says")
+    numbers.reshape(-1, dtype.itemsize)[...] = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1).T
+    return array_from(numbers.data, shape, dtype.newbyteorder("<"))
 
 
 def is_page(head: bytes) -> bool:
@@ -133,7 +120,7 @@ def read_objects(header: Mapping[str, Any], key: str, place: str) -> list[Any]:
     return found
 
 
-def pack_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> PackedBlock:
+def pack_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Stored:
     """A block as the description has it."""
     if text is None:
         raise AttnError(f"{place}: missing")
@@ -144,11 +131,12 @@ def pack_block(entry: Mapping[str, Any], text: bytes | None, place: str) -> Pack
     if any(size < 0 for size in shape):
         raise AttnError(f"{place}: a negative size")
     check_shape(shape, place)
-    return PackedBlock(place, text, shape, np.dtype(kind))
+    dtype = np.dtype(kind)
+    return Stored(shape, dtype, partial(load_block, text, shape, dtype, place))
 
 
 def trace_of(
-    entry: Mapping[str, Any], packed: list[PackedBlock], rename: Mapping[str, str] | None, place: str
+    entry: Mapping[str, Any], packed: list[Stored], rename: Mapping[str, str] | None, place: str
 ) -> Trace:
     """Read one trace of a page."""
     dump, blocks = entry.get("dump"), entry.get("blocks")

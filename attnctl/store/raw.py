@@ -20,7 +20,7 @@ from attnctl.base.errors import AttnError
 from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
 from attnctl.store.codec import show_value
-from attnctl.store.header import DTYPES, check_shape
+from attnctl.store.header import DTYPES, Stored, check_shape
 
 PIECE = 1 << 17
 """Numbers of an array written at a time: what a processor's cache holds."""
@@ -130,30 +130,12 @@ class Npy:
         return array_from(data, self.shape, self.dtype, fortran=self.fortran)
 
 
-@dataclass(frozen=True)
-class NpyFile:
-    """A .npy file, its array still in it."""
-
-    file: File
-    npy: Npy
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.npy.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.npy.dtype
-
-    def load(self) -> Array:
-        return self.npy.array(self.file.map(self.npy.length, self.npy.nbytes))
-
-
-def npy_file(file: File) -> NpyFile:
+def npy_file(file: File) -> Stored:
+    """The array of a .npy file, still in it."""
     with file.stream() as stream:
         npy = npy_header(stream, file.place)
     check_bytes(npy, file.length, file.place)
-    return NpyFile(file, npy)
+    return Stored(npy.shape, npy.dtype, lambda: npy.array(file.map(npy.length, npy.nbytes)))
 
 
 def npy_header(stream: IO[bytes], place: str) -> Npy:

@@ -17,10 +17,8 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import size_text
 from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value, under
-from attnctl.store.header import check_shape, collect_problems, whole
-from attnctl.store.limits import raise_first
+from attnctl.store.header import Stored, assemble_trace, check_shape, collect_problems, raise_first, whole
 from attnctl.store.load_json import header_of
-from attnctl.store.members import assemble_trace
 from attnctl.store.raw import File, array_from, pieces
 from attnctl.store.strict_json import encode_json, json_text
 
@@ -97,7 +95,8 @@ def read_safetensors(file: File, rename: Mapping[str, str] | None) -> Trace:
     metadata, tensors = contents(file)
     text = metadata.get(HEADER)
     told = None if text is None else header_of(encode_json(text), f"{file.place}: {HEADER}")
-    return assemble_trace(told, tensors, rename, file.place)
+    members = {name: Stored(each.shape, each.dtype, each.load) for name, each in tensors.items()}
+    return assemble_trace(told, members, rename, file.place)
 
 
 def tensors_of(file: File) -> dict[str, Tensor]:

@@ -18,9 +18,8 @@ from attnctl.math import Array
 from attnctl.math.engine.cost import available
 from attnctl.record.trace import Trace
 from attnctl.store.codec import show_value
-from attnctl.store.limits import hold
+from attnctl.store.header import assemble_trace, hold
 from attnctl.store.load_json import check_length, read_json, text_of
-from attnctl.store.members import assemble_trace
 from attnctl.store.npz import read_npz
 from attnctl.store.page import is_page, read_page
 from attnctl.store.raw import MAGIC, File, npy_file

@@ -153,7 +153,7 @@ def test_a_text_longer_than_is_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_text_whose_values_do_not_fit_into_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("attnctl.store.limits.available", lambda: 1000)
+    monkeypatch.setattr("attnctl.store.header.available", lambda: 1000)
     (tmp_path / "x.json").write_text('{"Q": [' + "[]," * 100 + "[]]}")
     with pytest.raises(AttnError, match=r"reading this JSON needs .* and 1000 B are left for it"):
         read(tmp_path / "x.json")

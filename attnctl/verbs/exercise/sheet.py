@@ -59,7 +59,7 @@ def step_text(trace: Trace, name: str, *, blank: bool) -> str:
     data = b"".join(pieces(array)).decode()
     if blank:
         data = data.replace('"NaN"', "null")
-    about = json_text(entry(trace.steps[name], array))
+    about = json_text(entry(trace.steps[name], array.shape, array.dtype))
     return f'{json_text(name)}: {about[:-1]}, "data":\n{data}}}'
 
 
