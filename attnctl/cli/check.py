@@ -225,9 +225,9 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
     from attnctl.drawing.screen.output import say
     from attnctl.evidence.precision import coarser, own
-    from attnctl.models.intent import check_layers, read_states
     from attnctl.models.source import open_model
     from attnctl.store.strict_json import print_json
+    from attnctl.verbs.check.layers import check_layers, read_states
 
     found = open_model(name, dtype="float64")
     arrays = {each: trace[each] for each in trace}

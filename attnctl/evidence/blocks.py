@@ -14,19 +14,19 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.evidence.allowed import FACTOR, root_mean_square, typical
 from attnctl.evidence.judge import (
     Gap,
     blur_of,
     gap_of,
     judge_step,
-    root_mean_square,
     vanishes,
     wrong_rows,
 )
 from attnctl.evidence.precision import Precision
 from attnctl.evidence.record import Record, Strictness, with_shapes
 from attnctl.evidence.results import to_float64
-from attnctl.evidence.rounding import FACTOR, LEAST_RUNS, Known, typical
+from attnctl.evidence.rounding import LEAST_RUNS, Known
 from attnctl.evidence.rows import (
     after_scores,
     axes_of,

@@ -5,18 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.evidence.allowed import FACTOR, root_mean_square, spread, times_scatter, typical
 from attnctl.evidence.record import Record, Strictness
-from attnctl.evidence.rounding import FACTOR, Known, free, typical
+from attnctl.evidence.rounding import Known, free
 from attnctl.math import Array
 
 Index = tuple[int, ...]
 
 CLOSE, FAR = 0.4, 100.0
 """How many times its scatter a step is off when a few runs are enough to say that it is right, or wrong."""
-
-SAME = 1e-12
-"""Numbers that vary by less than this part of the largest are all the same."""
-
 
 NOTHING = 1e-6
 """The part of a last place that is nothing: 0.3 − 0.2 is not quite 0.1."""
@@ -85,7 +82,7 @@ def judged_by(record: Record, name: str, expected: Known, scatter: Array, most: 
     allowed = asked.allowed(value, error + precision.unit * size + slack)
     gap = np.abs(found - value)
     told = np.isfinite(gap) & np.isfinite(scatter) & (scatter > 0)
-    beyond = np.maximum(gap - slack, 0.0)[told] / scatter[told]
+    beyond = times_scatter(gap[told], scatter[told], slack)
     if not asked.told and root_mean_square(beyond[beyond <= FACTOR]) > most:  # one wrong number is but one
         allowed = np.where(told, np.minimum(allowed, most * scatter + slack), allowed)
     same = (found == value) | (np.isnan(value) & np.isnan(found))
@@ -117,18 +114,6 @@ def blur_of(asked: Strictness, numbers: Array, scatter: Array, rows: int) -> flo
     """The error allowed to the numbers of so many rows, as a part of their spread."""
     blur = typical(rows) * root_mean_square(scatter) + asked.last_place
     return 0.0 if asked.told else blur / spread(numbers)
-
-
-def root_mean_square(x: Array) -> float:
-    """Of all numbers; 0 of none."""
-    return float(np.sqrt(np.square(x).mean())) if x.size else 0.0
-
-
-def spread(numbers: Array) -> float:
-    """The standard deviation of the numbers of a step; where they are all the same, their size."""
-    largest = float(np.abs(numbers).max(initial=0.0))
-    varied = float(numbers.std()) if numbers.size else 0.0
-    return varied if varied > SAME * largest else largest or np.inf
 
 
 def differing(record: Record, name: str, expected: Known) -> tuple[Array, Array]:

@@ -11,8 +11,7 @@ work so). How far these runs scatter around the exact one is how far a decent pr
 - A few runs say little of one number, and much of a row. The scatter of a number is the largest of
   three: that of its row, that of its row and its column together (columns may differ in size), and
   the share of the number that numbers of its matrix are off by (one weight may outdo its row).
-- A number may be off by `FACTOR` times that scatter; all of them together, as a root mean square,
-  by `typical` times: that is what finds noise that no single number shows.
+- How far off a number, and all of them together, may be by that scatter, `evidence/allowed.py` says.
 - Where all numbers together are right and a few are not, these outdo their rows and columns, as a weight
   does that many roundings lead to. Then each number is held to what the runs show of it alone, with the
   quantile of so few.
@@ -35,19 +34,11 @@ from zlib import crc32
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.evidence.precision import FLOAT32
+from attnctl.evidence.allowed import FACTOR, allowed_error
+from attnctl.evidence.precision import FLOAT32, FLOAT64
 from attnctl.evidence.results import apply_op
 from attnctl.math import Array
 from attnctl.math.ops import MatMul, MatMulT, Op, Project, Rotate
-
-FACTOR = 6.0
-"""How many times its scatter a number may be off."""
-
-TYPICAL = 0.8
-"""How many times the scatter all numbers of a large step may be off, as a root mean square."""
-
-LIKELY = 5.0
-"""How unlikely a root mean square beyond what is allowed is, in standard deviations."""
 
 RUNS = 12
 """Runs of Monte Carlo arithmetic; fewer where there are many numbers."""
@@ -67,7 +58,7 @@ LITTLE = 0.05
 """The part of a step's rounding that sums may add before they count."""
 
 ULPS = 4
-"""Units that any number may be off, where no run shows an error."""
+"""Units of float64 that any number may be off, where no run shows an error."""
 
 MULTIPLIED = 2
 """Inputs of a product of matrices that are its factors; a bias that is added may follow."""
@@ -141,8 +132,7 @@ class Known:
         return self.error_by(self.scatter)
 
     def error_by(self, scatter: Array) -> Array:
-        finite = np.where(np.isfinite(self.value), np.abs(self.value), 0.0)
-        return FACTOR * scatter + ULPS * 2.0**-53 * finite
+        return allowed_error(self.value, scatter, ULPS * FLOAT64.unit)
 
 
 class Later(Known):
@@ -320,16 +310,6 @@ def few(numbers: Array) -> Array:
     freedom = np.clip(numbers, 4, None).astype(float)
     z = FACTOR * (8 * freedom + 3) / (8 * freedom + 1)
     return freedom * np.expm1(np.square(z) / freedom) / FACTOR**2
-
-
-def typical(rows: int) -> float:
-    """The multiple of their scatter that numbers of so many rows may be off, as a root mean square.
-
-    Numbers of a row are off together, so each row counts as one. The quantile of χ², by the
-    approximation of Wilson and Hilferty (1931).
-    """
-    part = 2 / (9 * max(rows, 1))
-    return TYPICAL * sqrt((1 - part + LIKELY * sqrt(part)) ** 3)
 
 
 def free(error: Array) -> Array:

@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 from registry_strategies import examples
 
 from attnctl.evidence import precision
+from attnctl.evidence.allowed import FACTOR, typical
 from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, of_run, on_grid
 from attnctl.evidence.rounding import (
-    FACTOR,
     Known,
     anything,
     carry_rounding,
     exactly,
     free,
     round_at_random,
-    typical,
 )
 from attnctl.math import ops
 from attnctl.math.rules import Causal

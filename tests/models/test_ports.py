@@ -53,7 +53,7 @@ def test_usual_names_are_understood():
 
 
 def test_the_first_wrong_layer():
-    from attnctl.models.intent import check_layers, read_states
+    from attnctl.verbs.check.layers import check_layers, read_states
 
     found = np.load(ROOT / "qwen2" / "expected.npz")
     arrays = {name: found[name] for name in found if name.startswith("hidden")}

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.evidence.judge import root_mean_square, spread
+from attnctl.evidence.allowed import root_mean_square, spread
 from attnctl.evidence.precision import DTYPES, FLOAT64
 from attnctl.evidence.recompute import keep_digits, recompute, with_products
 from attnctl.evidence.record import Record, Strictness, with_precisions

@@ -14,7 +14,8 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.evidence.judge import differing, spread
+from attnctl.evidence.allowed import spread
+from attnctl.evidence.judge import differing
 from attnctl.evidence.precision import FLOAT32, FLOAT64
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import exactly, free

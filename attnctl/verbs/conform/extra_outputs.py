@@ -8,7 +8,7 @@ from math import inf, log
 
 import numpy as np
 
-from attnctl.evidence.rounding import FACTOR
+from attnctl.evidence.allowed import allowed_error
 from attnctl.math import Array
 from attnctl.math.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
 from attnctl.verbs.conform.call import Answer
@@ -130,8 +130,8 @@ def measure_form(wanted: Expected, name: str, value: Array, array: Array | None)
     if known.value.ndim != value.ndim:
         scatter = scatter.max(axis=-1, where=np.isfinite(known.value), initial=0.0)
     with np.errstate(all="ignore"):
-        size = np.where(np.isfinite(value), np.abs(value), 0.0)
-        room = FACTOR * scatter + UNITS * TYPES[wanted.problem.case.dtype].unit * np.maximum(size, 1.0)
+        unit = TYPES[wanted.problem.case.dtype].unit
+        room = allowed_error(value, scatter, UNITS * unit, least=1.0)
         off = np.where(given == value, 0.0, np.abs(given - value)) / room
         off = np.where(rows & np.isfinite(value), off, 0.0)
     return float(np.where(np.isnan(off), inf, off).max(initial=0.0))

@@ -20,17 +20,22 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of
-from attnctl.evidence.judge import root_mean_square, spread
+from attnctl.evidence.allowed import (
+    FACTOR,
+    allowed_error,
+    root_mean_square,
+    spread,
+    times_scatter,
+    typical,
+)
 from attnctl.evidence.precision import FLOAT32
 from attnctl.evidence.rounding import (
-    FACTOR,
     Known,
     carry_rounding,
     exactly,
     noise,
     pool_scatter,
     squared_distance,
-    typical,
 )
 from attnctl.math import Array
 from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, TABLE, WEIGHTS
@@ -45,6 +50,9 @@ RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 
 ULPS = 2
 """Units in the last place of its type that any number may be off."""
+
+OF_ROW = 2.0**-4
+"""The part of the largest number of its row that any number counts as: kernels sum a row in one scale."""
 
 HIDDEN = 0.3
 """The part of the numbers' spread that rounding may hide before a right answer is no evidence."""
@@ -69,10 +77,8 @@ class ExpectedOutput:
     @cached_property
     def allowed(self) -> Array:
         precision = TYPES[self.dtype]
-        size = np.where(np.isfinite(self.value), np.abs(self.value), 0.0)
-        rows = np.abs(size).max(axis=-1, keepdims=True)
-        least = ULPS * precision.unit * np.maximum(size, rows * 2.0**-4) + precision.smallest
-        return FACTOR * self.scatter + least
+        units = ULPS * precision.unit
+        return allowed_error(self.value, self.scatter, units, of_row=OF_ROW) + precision.smallest
 
     @property
     def blurred(self) -> float:
@@ -252,7 +258,7 @@ def compare_output(wanted: ExpectedOutput, found: Array) -> Judgement:
     worst = float(ratios[at])
     told = rows & (wanted.scatter > NEGLIGIBLE) & np.isfinite(wanted.scatter)
     slack = ULPS * TYPES[wanted.dtype].unit * np.abs(value)
-    together = root_mean_square(np.maximum(gap - slack, 0.0)[told] / wanted.scatter[told])
+    together = root_mean_square(times_scatter(gap[told], wanted.scatter[told], slack[told]))
     ratio = max(worst, together / typical(wanted.independent))
     shows = (wanted.name,) if wanted.blurred < HIDDEN and wanted.rows.any() else ()
     if ratio <= 1:

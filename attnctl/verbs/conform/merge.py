@@ -16,8 +16,9 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.evidence.allowed import allowed_error
 from attnctl.evidence.precision import round_to
-from attnctl.evidence.rounding import FACTOR, carry_rounding, exactly
+from attnctl.evidence.rounding import carry_rounding, exactly
 from attnctl.math import Array
 from attnctl.math.names import CHUNK_SHARES, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT
 from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Softmax
@@ -29,7 +30,7 @@ from attnctl.verbs.conform.diagnosis import describe_rounding
 from attnctl.verbs.conform.extra_outputs import LSE, LSE2, MIXED
 from attnctl.verbs.conform.features import INPUTS_KEPT
 from attnctl.verbs.conform.invoke import widen
-from attnctl.verbs.conform.judge import ULPS, scatter_of
+from attnctl.verbs.conform.judge import OF_ROW, ULPS, scatter_of
 from attnctl.verbs.conform.report import FAILED, PASSED, SKIPPED, Conformance, Failure, FeatureResult
 from attnctl.verbs.conform.run import SINGLE
 
@@ -121,11 +122,9 @@ def expect(case: MergeCase, outputs: Array, sums: Array) -> Merged:
     shares = carry_rounding(Shares(), [parts, total], unit, CHUNK_SHARES)
     output = carry_rounding(MergeChunks(), [shares, values], unit, HEAD_OUTPUTS)
     found = output.value, total.value
-    size = np.abs(found[0])
-    rows = np.maximum(size, size.max(axis=-1, keepdims=True) * 2.0**-4)
-    room = FACTOR * scatter_of(output) + ULPS * unit * rows + TYPES[case.dtype].smallest
-    of_sum = np.where(np.isfinite(found[1]), np.maximum(np.abs(found[1]), 1), 1)
-    return Merged(found, (room, FACTOR * scatter_of(total) + 2 * ULPS * wide * of_sum))
+    of_output = allowed_error(output.value, scatter_of(output), ULPS * unit, of_row=OF_ROW)
+    of_sum = allowed_error(total.value, scatter_of(total), 2 * ULPS * wide, least=1.0)
+    return Merged(found, (of_output + TYPES[case.dtype].smallest, of_sum))
 
 
 def ratio_of(found: Array, value: Array, allowed: Array) -> Array:

@@ -10,11 +10,12 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import Path
+from attnctl.evidence.allowed import Tolerance
 from attnctl.inputs.config.settings import dotted_path
 from attnctl.math.names import results
 from attnctl.record.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError, Sides
-from attnctl.verbs.diff.elements import USUAL, Measure, Tolerance, measure
+from attnctl.verbs.diff.elements import USUAL, Measure, measure
 from attnctl.verbs.diff.heads import beside_other_heads, head_counts, what_the_split_did
 from attnctl.verbs.diff.split import Change, split
 

@@ -8,30 +8,13 @@ from math import isnan, prod
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.evidence.allowed import Tolerance
 from attnctl.math import Array
 
 Index = tuple[int, ...]
 
-TOLERANCES = {"float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
-"""rtol and atol for each type of number, coarsest first: those of `torch.testing.assert_close`."""
-
 CHUNK = 1 << 14
 """Numbers that are compared at a time: few enough to stay in the processor's cache."""
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """Numbers differ when |a − b| > atol + rtol·|b|; None follows from the coarser type of the two."""
-
-    rtol: float | None = None
-    atol: float | None = None
-    equal_nan: bool = False
-
-    def of(self, *arrays: Array) -> tuple[float, float]:
-        """The rtol and atol for arrays of these types; whole numbers and booleans are held to equality."""
-        types = {array.dtype.name for array in arrays}
-        rtol, atol = next((both for name, both in TOLERANCES.items() if name in types), (0.0, 0.0))
-        return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
 
 
 USUAL = Tolerance()
@@ -79,21 +62,19 @@ def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
     largest, relative = Peak(), Peak()
     counts = np.zeros(4, dtype=np.int64)
     with np.errstate(all="ignore"):
-        for start, own_x, own_y in chunks(a, b):
-            x, y = own_x.astype(np.float64, copy=False), own_y.astype(np.float64, copy=False)
-            if own_x.dtype.kind in "iu" and own_y.dtype.kind in "iu":
-                gap = whole_distance(own_x, own_y)
-            else:
-                gap = distance(x, y, equal_nan=tolerance.equal_nan)
-            size = np.abs(y)
+        for start, x, y in chunks(a, b):
+            gap, size = (
+                distance(x, y, equal_nan=tolerance.equal_nan),
+                np.abs(y.astype(np.float64, copy=False)),
+            )
             largest.see(gap, start)
             differs = gap > size * rtol + atol
-            finite = np.isfinite(gap.sum())
+            finite = bool(np.isfinite(gap.sum()))
             if not finite:
                 differs |= ~np.isfinite(gap)
-                counts[1:] += strange(x, y, differs)
+                counts[1:] += strange(wide(x), wide(y), differs)
             counts[0] += np.count_nonzero(differs)
-            relative.see(ratio(gap, size, finite=bool(finite)), start)
+            relative.see(ratio(gap, size, finite=finite), start)
 
     def index(flat: int | None) -> Index | None:
         return None if flat is None else tuple(map(int, np.unravel_index(flat, a.shape)))
@@ -107,11 +88,9 @@ def measure(a: Array, b: Array, tolerance: Tolerance) -> Measure:
 def differing(a: Array, b: Array, tolerance: Tolerance) -> Array:
     """Which numbers of two arrays of one shape differ, as `measure` counts them."""
     rtol, atol = tolerance.of(a, b)
-    x, y = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(all="ignore"):
-        gap = distance(x, y, equal_nan=tolerance.equal_nan)
-        gap = np.where(x == y, 0.0, gap)
-        return (gap > np.abs(y) * rtol + atol) | ~np.isfinite(gap)
+        gap = distance(a, b, equal_nan=tolerance.equal_nan)
+        return (gap > np.abs(wide(b)) * rtol + atol) | ~np.isfinite(gap)
 
 
 def chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
@@ -123,9 +102,16 @@ def chunks(a: Array, b: Array) -> Iterator[tuple[int, Array, Array]]:
             yield start, x, y
 
 
-def distance(x: Array, y: Array, *, equal_nan: bool) -> Array:
-    """|x − y|; equal infinities are 0 apart, and NaNs where they count as equal."""
-    gap = np.abs(x - y)
+def distance(a: Array, b: Array, *, equal_nan: bool) -> Array:
+    """|a − b| in float64; equal infinities are 0 apart, and NaNs where they count as equal.
+
+    Whole numbers may differ where the nearest floats do not.
+    """
+    if a.dtype.kind in "iu" and b.dtype.kind in "iu":
+        pairs = zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True)
+        return np.array([abs(x - y) for x, y in pairs], dtype=np.float64).reshape(a.shape)
+    x, y = wide(a), wide(b)
+    gap: Array = np.abs(x - y)
     if np.isnan(gap.sum()):
         gap[x == y] = 0.0
         if equal_nan:
@@ -133,9 +119,9 @@ def distance(x: Array, y: Array, *, equal_nan: bool) -> Array:
     return gap
 
 
-def whole_distance(x: Array, y: Array) -> Array:
-    """|x − y| of whole numbers, which may differ where the nearest floats do not."""
-    return np.array([abs(a - b) for a, b in zip(x.tolist(), y.tolist(), strict=True)], dtype=np.float64)
+def wide(array: Array) -> Array:
+    """The array in float64."""
+    return array.astype(np.float64, copy=False)
 
 
 def ratio(gap: Array, size: Array, *, finite: bool) -> Array:

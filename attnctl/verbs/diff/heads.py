@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
+from attnctl.evidence.allowed import Tolerance
 from attnctl.math import Array, Shape
 from attnctl.math.ops import MatMulT
 from attnctl.record.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_common, single
-from attnctl.verbs.diff.elements import Tolerance, measure
+from attnctl.verbs.diff.elements import measure
 
 HEAD, KEY = "head", "key"
 

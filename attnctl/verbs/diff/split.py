@@ -20,6 +20,7 @@ from attnctl.math.names import B_O, CONCAT, HEAD_OUTPUTS, OUTPUT, W_O, WEIGHTS, 
 from attnctl.math.ops import MatMul, Merge
 from attnctl.record.trace import Trace
 from attnctl.verbs.diff.align import Alignment, ApartError, Pairing, Sides, pick_places, single
+from attnctl.verbs.diff.elements import wide
 
 Parts = dict[str, Array]
 
@@ -87,10 +88,6 @@ def with_heads(array: Array) -> Array:
     if array.ndim < 2:
         raise ApartError("head_outputs are not made of matrices")
     return array[None] if array.ndim == 2 else array
-
-
-def wide(array: Array) -> Array:
-    return array.astype(np.float64, copy=False)
 
 
 def head_parts(alignment: Alignment, heads: Sides) -> Parts:
