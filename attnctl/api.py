@@ -54,7 +54,7 @@ def run(
     """Tokenize, attend, and record every step, or just those to `keep`.
 
     Options are settings (heads, d_model, seed, …) and rules by the names of their flags (causal,
-    window, dilation, …), each as a config has it. Raises AttnError with every problem found.
+    window, softcap, …), each as a config has it. Raises AttnError with every problem found.
     """
     check_kept(keep)
     check_words(*[] if sentence is None else [sentence])

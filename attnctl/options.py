@@ -52,7 +52,6 @@ class Options(TypedDict, total=False):
     bias: Table | None
     causal: bool | None
     window: int | Literal["inf"] | Sequence[int | Literal["inf"] | None] | None
-    dilation: int | None
     softcap: float | None
     max_memory: int | None
 

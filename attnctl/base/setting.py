@@ -79,7 +79,7 @@ class Setting:
 
     @property
     def keyword(self) -> str:
-        """The flag as a Python keyword: --dilation -> dilation."""
+        """The flag as a Python keyword: --kv-heads -> kv_heads."""
         return self.flag.name.lstrip("-").replace("-", "_") if self.flag else self.name
 
     @property

@@ -8,7 +8,6 @@ run full
 run causal --causal
 run sliding-window --causal --window 2
 run window --window 1,2
-run dilated --causal --dilation 2
 run grouped-query --heads 4 --kv-heads 2 --d-model 8
 run multi-query --heads 4 --kv-heads 1 --d-model 8
 run softcap --softcap 1.5

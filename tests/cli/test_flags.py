@@ -70,7 +70,7 @@ DIGITS = "1" * 5000
 @pytest.mark.parametrize(
     "option",
     [
-        *(f"--{name}={value}" for name in ("heads", "kv-heads", "d-model", "head", "window", "dilation",
+        *(f"--{name}={value}" for name in ("heads", "kv-heads", "d-model", "head", "window",
                                            "seed", "precision", "rotary-dims", "causal-offset")
           for value in ("-1" if name != "causal-offset" else "-" + DIGITS, DIGITS, "", "x", "1e3", "٣")),
         "--head=0-", "--head=-3", "--head=3-1", "--head=0-99999999999", "--head=0--1", "--head=0-1-2",

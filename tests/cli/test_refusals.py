@@ -31,7 +31,6 @@ REFUSED = [
     (["run", "I love AI", "--head", "9" * 5000], ["--head: 999", "is too large; write 9999 or less"]),
     (["run", "I love AI", "--heads=-1"], ["--heads: -1 is too small; write 1 or more"]),
     (["run", "I love AI", "--kv-heads=-1"], ["--kv-heads: -1 is too small; write 1 or more"]),
-    (["run", "I love AI", "--dilation", "0"], ["--dilation: 0 is too small; write 1 or more"]),
     (["run", "I love AI", "--dtype", "int8"], ["--dtype: int8 is not one of the choices; write float64, float32 or float16"]),
     (["run", "I love AI", "--positions", "rop"], ["--positions: rop is not a kind of positions; write none, sinusoidal, rope or alibi"]),
     (["run", "I love AI", "--format", "xml"], ["--format: xml is not one of the choices; write table, json"]),

@@ -5,7 +5,7 @@ from registry_strategies import instances
 
 from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.math.derivation import Rotary
-from attnctl.math.rules import Alibi, AllOf, AnyOf, Causal, Dilated, Softcap, Window
+from attnctl.math.rules import Alibi, AllOf, AnyOf, Causal, Softcap, Window
 
 MOST = 2**31 - 1
 
@@ -59,7 +59,6 @@ rules = st.tuples(
     st.just(Causal()),
     st.just(Alibi()),
     st.builds(Window, sides, sides),
-    st.builds(Dilated, sizes),
     st.builds(Softcap, st.floats(0, exclude_min=True, allow_infinity=False)),
     instances(AnyOf),
     instances(AllOf),

@@ -21,7 +21,6 @@ SENTENCE_TEXT = "to be or not to be"
 TOGETHER = [
     ("--window 1,inf", {"window": (1, None)}, "rules: [{window: [1, inf]}]"),
     ("--window 2", {"window": 2}, "rules: [{window: 2}]"),
-    ("--causal --dilation 2", {"causal": True, "dilation": 2}, "rules: [causal, {dilated: 2}]"),
     ("--positions rope", {"positions": "rope"}, "positions: rope"),
     (
         "--positions rope --theta 50 --rotary-dims 2 --interleaved",
@@ -110,10 +109,9 @@ def test_every_setting_is_in_the_table_and_every_rule_under_its_name():
 
 def test_every_keyword_that_is_wrong_is_named():
     with pytest.raises(attnctl.AttnError) as caught:
-        attnctl.run("I", heads="2", dilation=0, window=(-1, "a"), scale=True, vocab=["a", "a"])
+        attnctl.run("I", heads="2", window=(-1, "a"), scale=True, vocab=["a", "a"])
     assert list(caught.value.problems) == [
         'heads: "2" is not a whole number but text, because of its quotes; write one like 4',
-        "dilation: 0 is too small; write 1 or more",
         "window[0]: -1 is too small; write 0 or more",
         'window[1]: "a" is not a whole number but text; write one like 4',
         "scale: true is not a number but a truth value; write one like 0.5",

@@ -13,7 +13,7 @@ from attnctl.inputs.config.load import load, parse
 from attnctl.inputs.config.settings import FromFile, Random, Settings, Tokenizer, Weights
 from attnctl.inputs.config.tables import BIAS, MASK, MATRIX, VECTOR
 from attnctl.math.derivation import Rotary
-from attnctl.math.rules import Alibi, Causal, Dilated, Softcap, Window
+from attnctl.math.rules import Alibi, Causal, Softcap, Window
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -188,7 +188,7 @@ def test_masks_take_truth_values_and_biases_minus_infinity():
         ("rules: [{window: 3}]", Settings(rules=(Window(3, 3),))),
         ("rules: [{window: [3, inf]}]", Settings(rules=(Window(3, None),))),
         ("rules: [{window: [.inf, null]}]", Settings(rules=(Window(None, None),))),
-        ("rules: [{window: [1, inf]}, {dilated: 2}]", Settings(rules=(Window(1, None), Dilated(2)))),
+        ("rules: [{window: [1, inf]}, {softcap: 2}]", Settings(rules=(Window(1, None), Softcap(2.0)))),
         ("rules: [{mask: [[1, false]]}, {bias: [[-.inf, 1]]}]",
          Settings(mask=[[1, 0]], bias=[[-inf, 1.0]])),
         ("edits: [scores=1, 2]\nrenormalize: true", Settings(edits=("scores=1", "2"), renormalize=True)),

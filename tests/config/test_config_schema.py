@@ -95,7 +95,6 @@ def plain(value):
         "rules: [causl]",
         "rules: [{window: -1}]",
         "rules: [{softcap: 0}]",
-        "rules: [{dilated: 0}]",
         "rules: [{mask: [[2]]}]",
         "rules: [{window: 1, softcap: 1}]",
         "vocab: {I: -1}",

@@ -31,7 +31,7 @@ def bad(q, k, v, causal=False):
 
 def everything(  # noqa: PLR0917  (what a kernel may take)
     q, k, v, causal=False, mask=None, scale=None, softcap=None, window=None, bias=None, alibi_slopes=None,
-    key_lengths=None, past_key=None, past_value=None, sinks=None, dilation=None, corner=0,
+    key_lengths=None, past_key=None, past_value=None, sinks=None, corner=0,
 ):  # fmt: skip
     """Every option there is; `corner` 1 aligns at the bottom right. Returns weights, too."""
     start = 0 if past_key is None else past_key.shape[-2]
@@ -55,8 +55,6 @@ def everything(  # noqa: PLR0917  (what a kernel may take)
         seen = seen & (j <= i)
     if window:
         seen = seen & (j >= i - window[0]) & (j <= i + window[1])
-    if dilation:
-        seen = seen & ((i - j) % dilation == 0)
     if mask is not None and mask.dtype == bool:
         seen = seen & mask
     elif mask is not None:

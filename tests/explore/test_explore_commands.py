@@ -70,7 +70,7 @@ def holds(walk):
 SENTENCES = {
     "plain": {},
     "sizes": {"heads": 2, "kv_heads": 1, "d_model": 8, "d_k": 3, "d_v": 5},
-    "rules": {"causal": True, "window": (3, None), "softcap": 2.5, "dilation": 2},
+    "rules": {"causal": True, "window": (3, None), "softcap": 2.5},
     "alibi": {"positions": "alibi", "heads": 2},
     "rope": {"positions": "rope", "theta": 500.0, "dims": 2, "interleaved": True},
     "sinusoidal": {"positions": "sinusoidal", "seed": 3, "dtype": "float32"},

@@ -13,13 +13,12 @@ from attnctl.math.rules.base import (
 )
 from attnctl.math.rules.causal import Causal
 from attnctl.math.rules.composed import AllOf, AnyOf, Composed, all_of, any_of
-from attnctl.math.rules.dilated import Dilated
 from attnctl.math.rules.padding import Padding
 from attnctl.math.rules.softcap import Softcap
 from attnctl.math.rules.window import Window
 
 RULES: dict[str, type[Rule]] = {
-    rule.name: rule for rule in (Causal, Window, Dilated, Padding, Softcap, Alibi, AnyOf, AllOf)
+    rule.name: rule for rule in (Causal, Window, Padding, Softcap, Alibi, AnyOf, AllOf)
 }
 """Every rule by its name: all that others iterate."""
 
@@ -30,7 +29,6 @@ __all__ = [
     "AnyOf",
     "Causal",
     "Composed",
-    "Dilated",
     "Mask",
     "Padding",
     "PerBatch",
