@@ -1,10 +1,11 @@
-"""The rule and the step of CONTRIBUTING, registered in this process and taken everywhere.
+"""The rule, the step and the weight of CONTRIBUTING, registered in this process and taken everywhere.
 
 A script: tables are read when they are imported, so it registers first and imports afterwards.
 """
 
 import io
 import json
+import math
 import re
 import shutil
 import sys
@@ -12,6 +13,7 @@ import types
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 CONTRIBUTING = Path(__file__).parent.parent / "CONTRIBUTING.md"
 
@@ -41,6 +43,15 @@ def shell(*args, stdin=""):
     code = int(program(args, stdin=source, stdout=out, stderr=io.StringIO()))
     out.flush()
     return code, out.buffer.getvalue().decode()
+
+
+def refusal(*args):
+    """What the command line says of what it cannot carry out, in one line."""
+    from attnctl.cli.program import program
+
+    said = io.StringIO()
+    assert program(args, stdin=io.StringIO(), stdout=io.StringIO(), stderr=said) == 2
+    return " ".join(said.getvalue().split())
 
 
 def story():
@@ -95,14 +106,20 @@ def rule():
     np.testing.assert_allclose(tiled["head_outputs"], whole["head_outputs"], atol=1e-13)
 
 
-def patched():
-    """A copy of the package with the step of CONTRIBUTING in four of its files, to be imported."""
+def copied():
+    """A copy of the package, to be changed and then imported."""
     import attnctl
 
     room = shutil.copytree(Path(attnctl.__file__).parent, Path.cwd() / "attnctl")
     for name in [name for name in sys.modules if name.split(".")[0] == "attnctl"]:
         del sys.modules[name]
     sys.path.insert(0, str(Path.cwd()))
+    return room
+
+
+def with_step():
+    """The package with the step of CONTRIBUTING in four of its files."""
+    room = copied()
     (room / "math" / "ops" / "sharpen.py").write_text(snippet("op"))
     field = 'sharpen: float | None = field(default=None, metadata={"setting": SHARPEN})'
     assert field in CONTRIBUTING.read_text()
@@ -115,6 +132,23 @@ def patched():
         "from attnctl.math.ops.sharpen import Sharpen\n",
     )
     before(room / "math" / "kind.py", "@dataclass(frozen=True, kw_only=True)", snippet("setting") + "\n\n")
+    before(room / "math" / "kind.py", "    rules: tuple", f"    {field}\n")
+
+
+def with_weight():
+    """The package with the weight of CONTRIBUTING in three of its files."""
+    room = copied()
+    field = 'gate: bool = field(default=False, metadata={"setting": GATE})'
+    assert field in CONTRIBUTING.read_text()
+    rows = room / "math" / "names.py"
+    of_models = re.search(r'    weight\("W_gate".*?GATED, [^\n]*\n', rows.read_text(), re.DOTALL)[0]
+    asked_for = "".join(f"    {row},\n" for row in snippet("weight rows").splitlines())
+    rows.write_text(rows.read_text().replace(of_models, asked_for))
+    lines = room / "math" / "derivation.py"
+    assert 'if "W_gate" in v.given:' in lines.read_text()
+    lines.write_text(lines.read_text().replace('if "W_gate" in v.given:', "if v.gate:"))
+    setting = snippet("weight setting")
+    before(room / "math" / "kind.py", "@dataclass(frozen=True, kw_only=True)", setting + "\n\n")
     before(room / "math" / "kind.py", "    rules: tuple", f"    {field}\n")
 
 
@@ -131,7 +165,7 @@ def sharper(q, beta, start=0):
 
 def step():
     """Q that grows with its position, from four files to every verb."""
-    patched()
+    with_step()
     import attnctl
 
     assert Path(attnctl.__file__).parent.parent == Path.cwd()
@@ -186,5 +220,75 @@ def step():
     assert report.first == "scores", report.to_dict()
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def weight():
+    """A gate of what the heads give, from three files: drawn, written, read, checked, and back."""
+    with_weight()
+    import attnctl
+
+    asked = [SENTENCE, "--heads", "2", "--gate"]
+    plain = attnctl.run(SENTENCE, heads=2)
+    assert shell("run", *asked, "-o", "x.npz")[0] == 0
+    trace = attnctl.load("x.npz")
+    assert all((trace[name] == plain[name]).all() for name in plain if name != "output")
+    gated = trace["concat"] * sigmoid(trace["X"] @ trace["W_gate"])
+    np.testing.assert_allclose(trace["gated"], gated, atol=1e-12)
+    np.testing.assert_allclose(trace["output"], gated @ trace["W_O"], atol=1e-12)
+    assert trace.config["gate"]
+    assert shell("check", "x.npz")[0] == shell("diff", "x.npz", "x.npz")[0] == 0
+    assert "W_gate" in shell("run", *asked, "--cost")[1]
+    assert " · gate · " in shell("show", "x.npz")[1]
+    code, told = shell("explain", "x.npz", "gated[cat,1]", "--json")
+    value = json.loads(told)
+    assert (code, eval(value["expression"], vars(math))) == (0, value["value"])
+    assert '"W_gate"' in shell("config", "schema")[1]
+    assert "d_model rows of heads · d_v numbers" in shell("config", "schema")[1]
+
+    written = {"W_gate": np.eye(4)[::-1].tolist(), "b_gate": [0.5] * 4}
+    config = f"sentence: {SENTENCE}\nheads: 2\ngate: true\nweights: {json.dumps(written)}\n"
+    Path("c.yaml").write_text(config)
+    assert shell("run", "-c", "c.yaml", "-o", "config.json")[0] == 0
+    again = attnctl.load("config.json")
+    assert again["W_gate"].tolist() == written["W_gate"]
+    np.testing.assert_allclose(again["gate"], again["X"][:, ::-1] + 0.5)
+    assert (again["W_O"] == plain["W_O"]).all()
+    Path("c.yaml").write_text(config.replace("[[0.0, 0.0, 0.0, 1.0], ", "["))
+    assert "$.weights.W_gate: 3 × 4, expected 4 × 4 (d_model × heads·d_v)" in refusal("run", "-c", "c.yaml")
+    Path("c.yaml").write_text(config.replace("gate: true\n", ""))
+    assert "W_gate: nothing here reads it; --gate does" in refusal("run", "-c", "c.yaml")
+
+    rng = np.random.RandomState(0)
+    arrays = {name: rng.randn(2, 6, 4) for name in ("W_Q", "W_K", "W_V")}
+    arrays |= {"X": rng.randn(5, 6), "W_gate": rng.randn(6, 8), "W_O": rng.randn(8, 6)}
+    found = attnctl.attend(arrays, gate=True, backward=True)
+    np.testing.assert_allclose(found["gated"], found["concat"] * sigmoid(arrays["X"] @ arrays["W_gate"]))
+    linear = attnctl.attend(arrays | {"W_gate": arrays["W_gate"].T, "W_O": arrays["W_O"].T}, gate=True)
+    np.testing.assert_array_equal(linear["output"], found["output"])
+    step = 1e-6 * rng.randn(6, 8)
+    moved = [attnctl.attend(arrays | {"W_gate": arrays["W_gate"] + by}, gate=True) for by in (step, -step)]
+    change = ((moved[0]["output"] - moved[1]["output"]) * found["d_output"]).sum()
+    np.testing.assert_allclose(change, 2 * (found["d_W_gate"] * step).sum(), rtol=1e-6)
+    report = attnctl.check(
+        {**arrays, **{name: found[name] for name in ("gate", "gated", "output")}}, gate=True
+    )
+    assert report.agrees, str(report)
+    wrong = attnctl.check({**arrays, "gated": found["concat"], "output": found["output"]}, gate=True)
+    assert wrong.first == "gated"
+
+    heads = {"W_gate": arrays["W_gate"], **{name: rng.randn(2, 5, 4) for name in "QKV"}}
+    lacking = {name: array for name, array in arrays.items() if name != "W_gate"}
+    for given, options, said in (
+        (lacking, {"gate": True}, "gate reads W_gate, which is neither given nor a line"),
+        (arrays, {}, "W_gate: nothing here reads it; --gate does"),
+        (heads, {"gate": True}, "gate reads X, which is neither given nor a line"),
+    ):
+        with pytest.raises(attnctl.AttnError) as refused:
+            attnctl.attend(given, **options)
+        assert [said in problem for problem in refused.value.problems] == [True], refused.value.problems
+
+
 if __name__ == "__main__":
-    {"rule": rule, "step": step}[sys.argv[1]]()
+    {"rule": rule, "step": step, "weight": weight}[sys.argv[1]]()

@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("what", ["rule", "step"])
+@pytest.mark.parametrize("what", ["rule", "step", "weight"])
 def test_the_snippets_of_contributing_go_everywhere(what, tmp_path):
     done = subprocess.run(
         [sys.executable, Path(__file__).parent / "additions.py", what],

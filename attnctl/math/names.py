@@ -15,7 +15,7 @@ from math import inf, prod
 from typing import NamedTuple
 
 from attnctl.math import Shape, Sizes
-from attnctl.math.axes import Group, parse_axes
+from attnctl.math.axes import Group, names_in, parse_axes
 
 SHOWN_AS = {"kv_head": "head", "new": "key", "past": "key", "d_memory": "d_model", "d_out": "d_model"}
 """The axes of layouts whose name in tables and dumps is a wider one."""
@@ -45,7 +45,9 @@ class Name(NamedTuple):
     is there `once` in common. `hidden` is the value of every cell that a rule hides, where that
     is known without computing it. A `result` is a stage of what attention gives.
     Only the layers of a trained `model` have some: without the model nobody says how they came about.
-    A step of the backward pass names what it is the `gradient` by, or goes with.
+    A step of the backward pass names what it is the `gradient` by, or goes with. A weight says what
+    it multiplies or is added to (`of` memory: of X where there is none); where it is `asked` for by a
+    setting of `attnctl.math.kind`, it is drawn only then; the help of a config says `more`.
     """
 
     name: str
@@ -60,6 +62,9 @@ class Name(NamedTuple):
     result: bool = False
     model: bool = False
     gradient: str = ""
+    of: str = ""
+    asked: str = ""
+    more: str = ""
 
     @property
     def own(self) -> str:
@@ -101,6 +106,16 @@ class Name(NamedTuple):
         """True if it is a weight that each head has a part of."""
         return self.is_weight and self.by_head
 
+    @property
+    def drawn(self) -> bool:
+        """True if a run of a sentence draws it where nobody gives it."""
+        return self.is_weight and self.symbol == "W"
+
+    @property
+    def side_by_side(self) -> str:
+        """The layout of a weight that has its heads side by side."""
+        return self.layouts[1] if self.is_split else self.own
+
 
 def shown(group: Group) -> str:
     """An axis as tables and dumps show it: heads·d_v of those of the heads side by side."""
@@ -125,17 +140,32 @@ def vectors(
     return Name(name, symbol, layouts, searched, leaf=given, input=given, result=result)
 
 
-def matrix(name: str, rows: str, head: str, column: str) -> Name:
-    """The row of a projection: by head, side by side, as nn.Linear keeps it, or as Flax does."""
-    linear = f"({head} {column}) {rows}"
-    layouts = f"{head} {rows} {column}", f"{rows} ({head} {column})", linear
-    return Name(name, "W", layouts, (f"{rows} {head} {column}",), linear, leaf=True, input=True, once=True)
+def matrix(name: str, of: str, own: str, *, asked: str = "", more: str = "") -> Name:
+    """The row of a projection: by head, side by side, as nn.Linear keeps it, or as Flax does.
+
+    One of two axes is the same for all heads, which its rows or its columns may have side by side.
+    """
+    *heads, rows, columns = map(" ".join, parse_axes(own))
+    fused, linear = (
+        f"{grouped(rows)} {grouped(*heads, columns)}",
+        f"{grouped(*heads, columns)} {grouped(rows)}",
+    )
+    layouts = tuple(dict.fromkeys((own, fused, linear)))
+    searched = (" ".join((rows, *heads, columns)),)
+    row = Name(name, "W", layouts, searched, linear, leaf=True, input=True, once=True)
+    return row._replace(of=of, asked=asked, more=more)
 
 
-def bias(name: str, head: str, column: str) -> Name:
+def bias(name: str, of: str, own: str, *, asked: str = "") -> Name:
     """The row of what is added to a projection: by head or side by side."""
-    layouts = f"{head} {column}", f"({head} {column})"
-    return Name(name, "b", layouts, leaf=True, input=True, once=True)
+    layouts = tuple(dict.fromkeys((own, grouped(*names_in(parse_axes(own))))))
+    return Name(name, "b", layouts, leaf=True, input=True, once=True, of=of, asked=asked)
+
+
+def grouped(*axes: str) -> str:
+    """These axes side by side, as one: (head d_k); one stays as it is."""
+    text = " ".join(axes)
+    return f"({text})" if " " in text else text
 
 
 def given(name: str, symbol: str, layout: str, *, once: bool = False) -> Name:
@@ -186,12 +216,12 @@ ROWS = (
     *(weight(f"{kind}_K_rope", shape) for kind, shape in (("W", "d_model d_rope"), ("b", "d_rope"))),
     Name("K_rope", "R", ("key d_rope",), model=True),
     Name("K_rope_rotated", "R", ("key d_rope",), model=True),
-    matrix("W_Q", "d_model", "head", "d_k"),
-    matrix("W_K", "d_memory", "kv_head", "d_k"),
-    matrix("W_V", "d_memory", "kv_head", "d_v"),
-    bias("b_Q", "head", "d_k"),
-    bias("b_K", "kv_head", "d_k"),
-    bias("b_V", "kv_head", "d_v"),
+    matrix("W_Q", X, "head d_model d_k", more=", the heads side by side; or rows for each head"),
+    matrix("W_K", MEMORY, "kv_head d_memory d_k"),
+    matrix("W_V", MEMORY, "kv_head d_memory d_v"),
+    bias("b_Q", Q, "head d_k"),
+    bias("b_K", K, "kv_head d_k"),
+    bias("b_V", V, "kv_head d_v"),
     vectors(Q, "Q", "head", "query", "d_k", given=True),
     vectors(K, "K", "kv_head", "new", "d_k", given=True),
     vectors(V, "V", "kv_head", "new", "d_v", given=True),
@@ -231,20 +261,12 @@ ROWS = (
     Name(CHUNK_SHARES, "w_c", ("chunk head query",)),
     vectors(HEAD_OUTPUTS, "Z", "head", "query", "d_v", result=True),
     Name(CONCAT, "Z", ("query (head d_v)",), result=True),
-    *(weight(f"{kind}_gate", shape) for kind, shape in (("W", "d_model (head d_v)"), ("b", "(head d_v)"))),
+    weight("W_gate", "d_model (head d_v)"),
+    weight("b_gate", "(head d_v)"),
     Name("gate", "G", ("query (head d_v)",), model=True),
     Name(GATED, "Z", ("query (head d_v)",), model=True),
-    Name(
-        W_O,
-        "W",
-        ("(head d_v) d_out", "d_out (head d_v)"),
-        ("head d_v d_out",),
-        "d_out (head d_v)",
-        leaf=True,
-        input=True,
-        once=True,
-    ),
-    given(B_O, "b", "d_out", once=True),
+    matrix(W_O, CONCAT, "(head d_v) d_out", more="; none leaves the projection out"),
+    bias(B_O, OUTPUT, "d_out"),
     Name(OUTPUT, "Y", ("query d_out",), result=True),
     *norm_of("output_norm", "d_out"),
     Name("output_normed", "Y", ("query d_out",), model=True),

@@ -32,6 +32,8 @@ from attnctl.math.names import (
 )
 
 FROM_X = (X, *map(matrix_of, PROJECTED))
+MAKERS = (*map(matrix_of, PROJECTED), *map(bias_of, PROJECTED))
+"""The weights that make Q, K and V."""
 
 
 def from_x(found: Container[str]) -> bool:
@@ -41,7 +43,7 @@ def from_x(found: Container[str]) -> bool:
 
 def inputs_among(found: Container[str]) -> list[str]:
     """The arrays that attention reads here: X and what makes Q, K and V of it, or these alone."""
-    needless = set(PROJECTED) if from_x(found) else {X, MEMORY, *where(lambda row: row.is_split)}
+    needless = PROJECTED if from_x(found) else (X, MEMORY, *MAKERS)
     return [name for name in where(lambda row: row.input) if name in found and name not in needless]
 
 

@@ -16,7 +16,7 @@ from attnctl.inputs.config.rules import RULE_SETTINGS
 from attnctl.inputs.config.settings import FromFile, Settings, Weights
 from attnctl.inputs.config.tensors import WEIGHTS
 from attnctl.math.kind import QK_NORM_OPTIONS
-from attnctl.math.names import PROJECTED, matrix_of
+from attnctl.math.names import MEMORY, TABLE, X
 from attnctl.math.rules import RULES
 
 ELSEWHERE = {
@@ -40,7 +40,7 @@ class ConfigForm(Form):
         return super().explain_unknown(key, value)
 
     def misfits(self, given: Json) -> Iterator[Problem]:
-        """Projections that do not have a row for each dimension of the embeddings.
+        """Weights of X that do not have a row for each dimension of the embeddings.
 
         Of a config without other problems the plan compares every shape.
         """
@@ -50,8 +50,8 @@ class ConfigForm(Form):
         parts: list[tuple[Path, Mapping[str, Any]]] = [(("weights",), weights.tensors), *by_head]
         for path, tensors in parts:
             for name, rows in tensors.items():
-                named = name in {"W", *map(matrix_of, PROJECTED)}
-                if width and named and isinstance(rows, list) and len(rows) != width:
+                of_rows = name == "W" or TABLE[name].of in {X, MEMORY}
+                if width and of_rows and isinstance(rows, list) and len(rows) != width:
                     shape = dims((len(rows), len(rows[0])))
                     yield (*path, name), f"{shape}, expected {plural(width, 'row')} (d_model)"
 

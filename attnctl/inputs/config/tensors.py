@@ -9,6 +9,8 @@ from attnctl.base.setting import Choice, Form, ListOf, Setting
 from attnctl.base.values import FILE_NAME, SEED, WORD, Json, Reader, refuse, words
 from attnctl.inputs.config.settings import IDENTITY, NONE, STANDARD_NORMAL, FromFile, Random, Weights
 from attnctl.inputs.config.tables import BY_TOKEN, MATRIX, VECTOR
+from attnctl.math.axes import parse_axes
+from attnctl.math.names import OUTPUT, TABLE, W_O, Name, shown
 
 ELSEWHERE = "{random: {seed: 1}} or {file: weights.npz, name: …}"
 HOW_TO_DRAW = (
@@ -135,37 +137,52 @@ def weights(given: Json) -> Weights:
     return Weights({name: given[name] for name in given if name not in by_head}, **more)
 
 
-HEAD = Form(
-    "HeadForm",
-    "The weights of one head.",
-    [
-        Setting("W_Q", TENSOR, "d_model rows of d_k numbers."),
-        Setting("W_K", TENSOR, "d_model rows of d_k numbers."),
-        Setting("W_V", TENSOR, "d_model rows of d_v numbers."),
-        Setting("b_Q", OFFSETS, "d_k numbers, added to Q."),
-        Setting("b_K", OFFSETS, "d_k numbers, added to K."),
-        Setting("b_V", OFFSETS, "d_v numbers, added to V."),
-    ],
-)
+HEADS = {"head": "heads", "kv_head": "kv_heads"}
+
+
+def in_words(layout: str) -> str:
+    """d_model rows of heads · d_k numbers."""
+    *rows, columns = (
+        " · ".join(HEADS.get(axis, shown((axis,))) for axis in axes) for axes in parse_axes(layout)
+    )
+    return "".join(f"{each} rows of " for each in rows) + f"{columns} numbers"
+
+
+HEADS = {"head": "heads", "kv_head": "kv_heads"}
+
+
+def added_to(row: Name) -> str:
+    if row.drawn:
+        return ""
+    return f", added to {'the ' if row.of == OUTPUT else ''}{row.of}"
+
+
+def of_one_head(row: Name) -> Setting:
+    """A weight in the mapping of one head."""
+    layout = row.own.partition(" ")[2]
+    return Setting(row.name, TENSOR if row.drawn else OFFSETS, f"{in_words(layout)}{added_to(row)}.")
+
+
+def of_all_heads(row: Name) -> Setting:
+    """A weight in the mapping of all."""
+    if row.is_split:
+        reader = TENSOR_BY_HEAD if row.drawn else OFFSETS_BY_HEAD
+    else:
+        reader = OUTPUT_TENSOR if row.name == W_O else TENSOR if row.drawn else OFFSETS
+    fused = "Fused: " if row.is_split and row.drawn else ""
+    return Setting(row.name, reader, f"{fused}{in_words(row.side_by_side)}{added_to(row)}{row.more}.")
+
+
+ROWS = sorted((row for row in TABLE.values() if row.is_weight), key=lambda row: not row.drawn)
+"""The weights: matrices, then biases."""
+
+HEAD = Form("HeadForm", "The weights of one head.", [of_one_head(row) for row in ROWS if row.is_split])
 WEIGHTS = Form(
     "WeightsForm",
     "The weights that are given; the others are drawn.",
     [
         Setting("W", TENSOR, "One matrix for Q, K and V."),
-        Setting(
-            "W_Q",
-            TENSOR_BY_HEAD,
-            "Fused: d_model rows of heads · d_k numbers, the heads side by side; or rows for each head.",
-        ),
-        Setting("W_K", TENSOR_BY_HEAD, "Fused: d_model rows of kv_heads · d_k numbers."),
-        Setting("W_V", TENSOR_BY_HEAD, "Fused: d_model rows of kv_heads · d_v numbers."),
-        Setting(
-            "W_O", OUTPUT_TENSOR, "heads · d_v rows of d_model numbers; none leaves the projection out."
-        ),
-        Setting("b_Q", OFFSETS_BY_HEAD, "heads · d_k numbers, added to Q."),
-        Setting("b_K", OFFSETS_BY_HEAD, "kv_heads · d_k numbers, added to K."),
-        Setting("b_V", OFFSETS_BY_HEAD, "kv_heads · d_v numbers, added to V."),
-        Setting("b_O", OFFSETS, "d_model numbers, added to the output."),
+        *map(of_all_heads, ROWS),
         Setting("heads", ListOf(HEAD), "W_Q, W_K and W_V head by head, instead of fused."),
         Setting("random", how_to_draw(Random()), "How to draw what is not given."),
         Setting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -13,14 +13,13 @@ from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.foreign import read_foreign
 from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
 from attnctl.inputs.arrays.sums import in_base_e, with_empty_rows
-from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import keys_of, rotary, unmeant_cache, written_masks
 from attnctl.inputs.plan import operator
-from attnctl.inputs.plan.plan import asks_for_padding, variant, with_norm_rows, with_padding
+from attnctl.inputs.plan.plan import asks_for_padding, one_more, variant, with_norm_rows, with_padding
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation, Rotary, Step, Variant, with_batch, without_projection
-from attnctl.math.kind import KIND, HeadNorm
+from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
+from attnctl.math.kind import HeadNorm
 from attnctl.math.names import (
     EMBEDDINGS,
     KEY_LENGTHS,
@@ -35,7 +34,6 @@ from attnctl.math.names import (
     where,
 )
 from attnctl.math.ops import Given, Unstated
-from attnctl.math.rules import Alibi
 from attnctl.record.trace import Trace
 from attnctl.store.header import foreign_step
 
@@ -227,18 +225,6 @@ def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[st
                 v = more
                 break
     return v, unasked
-
-
-def one_more(v: Variant) -> Iterator[tuple[str, Variant]]:
-    """The variant with one thing more that a person can ask for, at an example's value, and its option."""
-    yield "--positions rope", replace(v, rotary=Rotary())
-    yield "--positions alibi", replace(v, rules=(*v.rules, Alibi()))
-    yield "--kv-heads", replace(v, kv_share=2)
-    for setting, rule in SETTABLE.items():
-        yield setting.flag_name, replace(v, rules=(*v.rules, rule.of(setting.at_example)))
-    for name, asked in KIND.items():
-        if asked is not None:
-            yield asked.flag_name, replace(v, **{name: asked.at_example})
 
 
 def unknown_names(trace: Trace) -> list[str]:

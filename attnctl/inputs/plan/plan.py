@@ -10,20 +10,21 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.inputs.config.rules import SETTABLE
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import keys_of, rotary
 from attnctl.inputs.plan.embed import PAD
 from attnctl.inputs.plan.tensors import Named
 from attnctl.math import Array, Sizes
-from attnctl.math.derivation import Axes, Derivation, LayerParts, Variant
+from attnctl.math.derivation import Axes, Derivation, LayerParts, Rotary, Variant
 from attnctl.math.engine.back import needs_whole
 from attnctl.math.engine.cost import Cost, cost, peak, require, size_text
 from attnctl.math.engine.execute import Outcome, carry_out, steps_needed
 from attnctl.math.engine.tiles import SCRATCH_BYTES, Progress
-from attnctl.math.kind import HEADS, choices_of
-from attnctl.math.names import EMBEDDINGS, TABLE
+from attnctl.math.kind import HEADS, KIND, Kind, choices_of
+from attnctl.math.names import EMBEDDINGS, PROJECTED, TABLE, X
 from attnctl.math.ops import Sinusoid
-from attnctl.math.rules import Padding, PerBatch, Rule
+from attnctl.math.rules import Alibi, Padding, PerBatch, Rule
 from attnctl.record.trace import Trace, require_steps
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ class Plan:
     def costs(self, keep: Collection[str] | None = None) -> list[Cost]:
         """The cost of each step, before any is computed. An edit works on whole steps: all are held.
 
-        So are they where gradients need the whole of scores.
+        So are they where gradients need the whole of scores. Raises AttnError for lines that cannot
+        be carried out.
         """
+        raise_all(loose_ends(self.variant))
         if self.what_if or (keep and needs_whole(steps_needed(self.derivation, keep), keep)):
             keep = None
         shapes = {name: array.shape for name, array in self.given.items()}
@@ -152,6 +155,43 @@ def variant(
         layer=layer or LayerParts(),
         **choices_of(asked),
     )
+
+
+def loose_ends(v: Variant) -> Iterator[str]:
+    """Lines that read what is neither given nor a line, and weights that no line reads."""
+    there: set[str] = set()
+    for step in v.derivation:
+        lacking = [name for name in step.inputs if name not in there]
+        for name in lacking:
+            what = f"{step.name} reads {name}, which is neither given nor a line here"
+            yield f"{what}; {' or '.join(remedies(v, step.name, name))}"
+        there |= {step.name, *lacking}
+    for name in v.given:
+        if name not in there and TABLE[name].is_weight:
+            readers = [f"{option} does" for option, more in one_more(v) if name in more.derivation]
+            yield f"{name}: nothing here reads it; {[*readers, 'leave it out'][0]}"
+
+
+def remedies(v: Variant, step: str, name: str) -> Iterator[str]:
+    """What to do where a step reads what is not there: give it, or do not ask for the step."""
+    made = "Q, K and V, or X with W_Q, W_K and W_V" if name in PROJECTED else name
+    yield f"give {'X with W_Q, W_K and W_V' if name == X else made}"
+    plain = choices_of(Kind())
+    for asked, setting in KIND.items():
+        if setting and step not in replace(v, **{asked: plain[asked]}).derivation:
+            yield f"leave {setting.flag_name} out"
+
+
+def one_more(v: Variant) -> Iterator[tuple[str, Variant]]:
+    """The variant with one thing more that a person can ask for, at an example's value, and its option."""
+    yield "--positions rope", replace(v, rotary=Rotary())
+    yield "--positions alibi", replace(v, rules=(*v.rules, Alibi()))
+    yield "--kv-heads", replace(v, kv_share=2)
+    for setting, rule in SETTABLE.items():
+        yield setting.flag_name, replace(v, rules=(*v.rules, rule.of(setting.at_example)))
+    for name, asked in KIND.items():
+        if asked is not None:
+            yield asked.flag_name, replace(v, **{name: asked.at_example})
 
 
 def chunk_misfits(asked: Settings, keys: int) -> Iterator[str]:

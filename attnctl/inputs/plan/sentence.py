@@ -22,7 +22,7 @@ from attnctl.inputs.plan.tensors import Named, arrays_of
 from attnctl.math import Array, Sizes
 from attnctl.math.derivation import Variant
 from attnctl.math.engine.cost import require
-from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS, W_O
+from attnctl.math.names import EMBEDDINGS, MEMORY, POSITIONS, W_O, shape_in
 from attnctl.math.ops import Sinusoid
 from attnctl.math.rules import Padding, Rule, VisibilityRule
 
@@ -85,7 +85,7 @@ def common_to(settings: Settings, sentences: Sequence[list[str]], context: list[
     sizes = resolve(settings, embed.d_model_of(settings, vocab), shapes)
     tokens = dict.fromkeys(chain(*sentences, context))
     most = max(len(tokens), *map(len, sentences))
-    require(weight_bytes(sizes, most), "the embeddings and weights", settings.max_memory)
+    require(weight_bytes(settings, sizes, most), "the embeddings and weights", settings.max_memory)
     rows, how = embed.embeddings(settings, vocab, tokens, sizes["d_model"])
     weights = tensors.resolve(settings, sizes, given_weights)
     config = complete(settings, sizes, projected=W_O in weights).to_dict()
@@ -124,11 +124,9 @@ def prepare_sentence(common: Common, text: str, tokens: list[str], context: list
     )
 
 
-def weight_bytes(sizes: Sizes, tokens: int) -> int:
+def weight_bytes(settings: Settings, sizes: Sizes, tokens: int) -> int:
     """Bytes of the embeddings and the weights, as float64: they are drawn so."""
-    weights = sum(
-        prod(shape) for name, shape in tensors.fused_shapes(sizes).items() if name.startswith("W")
-    )
+    weights = sum(prod(shape_in(row.own, sizes)) for row in tensors.weights_needed(settings))
     return 8 * (weights + tokens * sizes["d_model"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -12,11 +12,11 @@ import numpy as np
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import Path
 from attnctl.base.words import dims
-from attnctl.inputs.config.settings import IDENTITY, NONE, FromFile, Random, Settings
-from attnctl.inputs.plan.draw import Numbers, draw, stream
-from attnctl.math import Array, Shape, Sizes
+from attnctl.inputs.config.settings import IDENTITY, FromFile, Random, Settings
+from attnctl.inputs.plan.draw import draw, stream
+from attnctl.math import Array, Sizes
 from attnctl.math.axes import parse_axes, rearrange
-from attnctl.math.names import PROJECTED, TABLE, W_O, matrix_of, shape_in, shown, size_of, where
+from attnctl.math.names import PROJECTED, TABLE, W_O, Name, matrix_of, shape_in, shown, size_of
 
 Named = dict[str, tuple[Array, str]]
 """Arrays by name, each with how it came about."""
@@ -25,6 +25,9 @@ Named = dict[str, tuple[Array, str]]
 def arrays_of(named: Named) -> dict[str, Array]:
     return {name: array for name, (array, _) in named.items()}
 
+
+WEIGHTS = sorted((row for row in TABLE.values() if row.is_weight), key=lambda row: bool(row.asked))
+"""The weights in the order they are drawn: what a setting asks for moves nothing else."""
 
 PROJECTIONS = [matrix_of(name) for name in PROJECTED]
 """The matrices that W stands for, where one is used for all."""
@@ -53,10 +56,11 @@ def with_file(settings: Settings) -> Settings:
         return settings
     from attnctl.store import arrays as arrays_of
 
-    named = [name for name in arrays_of(weights.file) if name in TABLE and TABLE[name].is_weight]
+    there = arrays_of(weights.file)
+    named = [row.name for row in WEIGHTS if row.name in there]
     if not named:
-        place = settings.where(("weights", "file"))
-        raise AttnError(f"{place}: no {', '.join(PROJECTIONS)}, {W_O} or bias in {weights.file}")
+        place, matrices = settings.where(("weights", "file")), [row.name for row in WEIGHTS if row.drawn]
+        raise AttnError(f"{place}: no {', '.join(matrices[:-1])}, {matrices[-1]} or bias in {weights.file}")
     found = {name: FromFile(weights.file, name) for name in named}
     return settings.with_(weights=replace(weights, tensors={**found, **weights.tensors}, file=None))
 
@@ -76,7 +80,7 @@ def given_arrays(settings: Settings) -> dict[Path, Array]:
 
 def fuse_heads(name: str, array: Array) -> Array:
     """A weight with its heads side by side; a dump has it by head."""
-    by_head = is_split(name) and array.ndim == len(TABLE[name].axes)
+    by_head = TABLE[name].is_split and array.ndim == len(TABLE[name].axes)
     return np.concatenate(list(array), axis=-1) if by_head else array
 
 
@@ -89,30 +93,21 @@ def written_tensors(settings: Settings) -> Iterator[tuple[Path, Any]]:
             yield ("weights", "heads", number, name), tensor
 
 
-def fused_shapes(sizes: Sizes) -> dict[str, Shape]:
-    """The shape of each weight with its heads side by side, in the order they are drawn."""
-    return {name: shape_in(side_by_side(name), sizes) for name in where(lambda row: row.is_weight)}
+def weights_needed(settings: Settings) -> list[Name]:
+    """The matrices of a run, but for W_O where the projections are given and it is not."""
+    asked = [row for row in WEIGHTS if not row.asked or getattr(settings, row.asked) not in (None, False)]
+    return [row for row in asked if row.drawn and (row.name != W_O or not projections_given(settings))]
 
 
-def side_by_side(name: str) -> str:
-    """The layout of a weight with its heads side by side: d_model (kv_head d_k)."""
-    row = TABLE[name]
-    return row.layouts[1] if row.is_split else row.own
-
-
-def heads_of(name: str, sizes: Sizes) -> int:
+def heads_of(row: Name, sizes: Sizes) -> int:
     """The number of heads that this weight is split into; W_O and b_O into none."""
-    return size_of(TABLE[name].own.split()[0], sizes) if is_split(name) else 1
+    return size_of(row.own.split()[0], sizes) if row.is_split else 1
 
 
-def is_split(name: str) -> bool:
-    """True if each head has its own part of this weight."""
-    return TABLE[name].is_split
-
-
-def split_heads(fused: Array, heads: int) -> Array:
-    """(d_model, heads·d), or a bias (heads·d,), split by head: (head, d_model, d) or (head, d)."""
-    return rearrange(fused, "... (head d) -> head ... d", head=heads)
+def split_heads(fused: Array, row: Name, sizes: Sizes) -> Array:
+    """A weight as a run has it: (head, d_model, d) or (head, d), if each head has its own part of it."""
+    heads = heads_of(row, sizes)
+    return rearrange(fused, "... (head d) -> head ... d", head=heads) if row.is_split else fused
 
 
 def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Named:
@@ -121,18 +116,24 @@ def resolve(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Na
     Raises AttnError with every matrix whose shape does not fit, each at its place.
     """
     raise_all(misfits(settings, sizes, given))
-    out = draw_missing(settings, sizes)
-    for name, shape in fused_shapes(sizes).items():
-        found = whole(settings, sizes, given, name, shape)
-        if found is not None:
-            array, how = found
-            out[name] = (split_heads(array, heads_of(name, sizes)) if is_split(name) else array), how
-        by_head = [settings.weights.heads[h].get(name) for h in range(len(settings.weights.heads))]
-        if is_split(name) and any(each is not None for each in by_head):
-            out[name] = np.stack(list(head_parts(settings, sizes, given, name))), "given per head"
-    if settings.weights.tensors.get(W_O, NONE if projections_given(settings) else None) == NONE:
-        out.pop(W_O, None)
-    return out
+    how, needed, missing = settings.weights.random, weights_needed(settings), []
+    out: Named = {}
+    for row in WEIGHTS:
+        path, tensor = whole(settings, row.name)
+        if any(row.name in head for head in settings.weights.heads):
+            out[row.name] = np.stack(list(head_parts(settings, sizes, given, row))), "given per head"
+        elif path in given:
+            said = f"from {tensor.path}" if isinstance(tensor, FromFile) else "given"
+            out[row.name] = split_heads(given[path], row, sizes), said
+        elif tensor == IDENTITY:
+            rows, _ = shape_in(row.side_by_side, sizes)
+            out[row.name] = split_heads(np.eye(rows), row, sizes), IDENTITY
+        elif isinstance(tensor, Random):
+            seed = first(tensor.seed, how.seed, settings.seed)
+            out |= draw_weights([row], tensor, seed, sizes, str(path[-1]))
+        elif tensor is None and row in needed:
+            missing.append(row)
+    return out | draw_weights(missing, how, first(how.seed, settings.seed), sizes)
 
 
 def projections_given(settings: Settings) -> bool:
@@ -143,131 +144,70 @@ def projections_given(settings: Settings) -> bool:
     )
 
 
-def source(settings: Settings, name: str) -> tuple[Path, Any]:
-    """The place where a fused weight is written: under its own name, or as W for all three projections."""
+def whole(settings: Settings, name: str) -> tuple[Path, Any]:
+    """What is written of all heads of a weight, and where: under its name, or as W for all projections."""
     tensors = settings.weights.tensors
     key = "W" if name in PROJECTIONS and name not in tensors else name
     return ("weights", key), tensors.get(key)
 
 
-def whole(
-    settings: Settings,
-    sizes: Sizes,
-    given: Mapping[Path, Array],
-    name: str,
-    shape: Shape,
-) -> tuple[Array, str] | None:
-    """A weight that is written fused, with how it came about; None where it is not written."""
-    path, tensor = source(settings, name)
-    if path in given:
-        return given[path], f"from {tensor.path}" if isinstance(tensor, FromFile) else "given"
-    if tensor == IDENTITY:
-        return np.eye(shape[0]), IDENTITY
-    if isinstance(tensor, Random):
-        seed = first(tensor.seed, settings.weights.random.seed, settings.seed)
-        own = (
-            np.random.RandomState(seed)
-            if legacy(tensor)
-            else stream(seed, "tensor", str(path[-1]), count=prod(shape))
-        )
-        heads = heads_of(name, sizes)
-        return draw_fused(own, shape, heads, tensor, sizes["d_model"]), description(tensor, seed)
-    return None
-
-
-def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], name: str) -> Iterator[Array]:
+def head_parts(settings: Settings, sizes: Sizes, given: Mapping[Path, Array], row: Name) -> Iterator[Array]:
     """The matrix (or bias) of each head, as the per-head form gives it."""
-    fused = fused_shapes(sizes)[name]
-    for number in range(heads_of(name, sizes)):
-        path: Path = ("weights", "heads", number, name)
-        tensor = settings.weights.heads[number].get(name)
+    for number in range(heads_of(row, sizes)):
+        path: Path = ("weights", "heads", number, row.name)
         if path in given:
             yield given[path]
-        elif tensor == IDENTITY:
-            yield np.eye(fused[0], fused[1] // heads_of(name, sizes))
+        elif settings.weights.heads[number].get(row.name) == IDENTITY:
+            yield np.eye(sizes["d_model"])
         else:
             raise AttnError(
-                f"{settings.where(path)}: missing; the other heads give {name}, so give it here too"
+                f"{settings.where(path)}: missing; the other heads give {row.name}, so give it here too"
             )
 
 
-def draw_missing(settings: Settings, sizes: Sizes) -> Named:
-    """The weights that nobody wrote down, drawn as the run says (textbook order where it matters)."""
-    how = settings.weights.random
-    seed = first(how.seed, settings.seed)
-    shapes = {name: shape for name, shape in fused_shapes(sizes).items() if to_draw(settings, name)}
-    text = description(how, seed)
-    if legacy(how) and how.layout == "per_head":
-        parts = textbook(np.random.RandomState(seed), shapes, sizes, how)
-        return {name: (array, text) for name, array in parts.items()}
+def draw_weights(rows: Sequence[Name], how: Random, seed: int, sizes: Sizes, name: str = "") -> Named:
+    """Draw these weights: whole or a head at a time, each from a stream of its own `name`, or all from one.
+
+    From one they come in textbook order: head by head W_Q, W_K, W_V, and W_O at the end.
+    """
+    shapes = {row.name: shape_in(row.side_by_side, sizes) for row in rows}
     one = np.random.RandomState(seed) if legacy(how) else None
-    out: Named = {}
-    for name, shape in shapes.items():
-        rng = one or stream(seed, "tensor", name, count=prod(shape))
-        heads = heads_of(name, sizes)
-        array = draw_fused(rng, shape, heads, how, sizes["d_model"])
-        out[name] = (split_heads(array, heads) if is_split(name) else array), text
-    return out
-
-
-def to_draw(settings: Settings, name: str) -> bool:
-    """True if a weight is drawn for want of anything written: biases never are."""
-    by_head = any(name in head for head in settings.weights.heads)
-    return name.startswith("W") and source(settings, name)[1] is None and not by_head
-
-
-def textbook(
-    rng: Numbers,
-    shapes: Mapping[str, Shape],
-    sizes: Sizes,
-    how: Random,
-) -> dict[str, Array]:
-    """Draw from one stream, head by head W_Q, W_K, W_V, and W_O at the end."""
-    parts: dict[str, list[Array]] = {name: [] for name in shapes if is_split(name)}
-    for number in range(sizes["head"]):
-        for name, own in parts.items():
-            rows, columns = shapes[name]
-            if number < heads_of(name, sizes):
-                shape = (rows, columns // heads_of(name, sizes))
-                own.append(draw(rng, shape, how.distribution, sizes["d_model"]))
-    out = {name: np.stack(own) for name, own in parts.items()}
-    if W_O in shapes:
-        out[W_O] = draw(rng, shapes[W_O], how.distribution, sizes["d_model"])
-    return out
-
-
-def draw_fused(rng: Numbers, shape: Shape, heads: int, how: Random, d_model: int) -> Array:
-    """A weight with its heads side by side, drawn whole or a head at a time."""
-    if how.layout == "fused":
-        return draw(rng, shape, how.distribution, d_model)
-    part = (*shape[:-1], shape[-1] // heads)
-    return np.concatenate([draw(rng, part, how.distribution, d_model) for _ in range(heads)], axis=-1)
+    streams = {
+        each: one or stream(seed, "tensor", name or each, count=prod(shapes[each])) for each in shapes
+    }
+    cuts = {row.name: heads_of(row, sizes) if how.layout == "per_head" else 1 for row in rows}
+    turns = [(row, head) for row in rows for head in range(cuts[row.name])]
+    if one and how.layout == "per_head":
+        turns.sort(key=lambda turn: (not turn[0].is_split, turn[1]))
+    parts: dict[str, list[Array]] = {each: [] for each in shapes}
+    for row, _ in turns:
+        *lead, columns = shapes[row.name]
+        part = (*lead, columns // cuts[row.name])
+        parts[row.name].append(draw(streams[row.name], part, how.distribution, sizes["d_model"]))
+    said = description(how, seed)
+    return {
+        row.name: (split_heads(np.concatenate(parts[row.name], axis=-1), row, sizes), said) for row in rows
+    }
 
 
 def misfits(settings: Settings, sizes: Sizes, given: Mapping[Path, Array]) -> Iterator[str]:
     """Every given weight whose shape is not the one the sizes ask for."""
-    fused = fused_shapes(sizes)
+    projections = {shape_in(TABLE[name].side_by_side, sizes) for name in PROJECTIONS}
     for path, tensor in written_tensors(settings):
-        name = PROJECTIONS[0] if path[-1] == "W" else str(path[-1])
-        expected = fused[name]
-        if path[1] == "heads":
-            expected = (*expected[:-1], expected[-1] // heads_of(name, sizes))
-        place = settings.where(path)
-        if path[-1] == "W" and len({fused[each] for each in PROJECTIONS}) > 1:
+        row, place = TABLE[PROJECTIONS[0] if path[-1] == "W" else str(path[-1])], settings.where(path)
+        layout = row.own.partition(" ")[2] if path[1] == "heads" else row.side_by_side
+        expected = shape_in(layout, sizes)
+        if path[-1] == "W" and len(projections) > 1:
             yield f"{place}: one matrix for Q, K and V needs d_k = d_v and kv_heads = heads"
             continue
         if tensor == IDENTITY and len(expected) == 2 and expected[0] != expected[1]:
             yield f"{place}: identity must be square, but this is {dims(expected)}; give the matrix"
         if path in given and given[path].shape != expected:
-            yield f"{place}: {dims(given[path].shape)}, expected {dims(expected)} ({meaning(name, path)})"
+            meaning = dims(map(shown, parse_axes(layout)))
+            yield f"{place}: {dims(given[path].shape)}, expected {dims(expected)} ({meaning})"
         if path in given and not np.isfinite(given[path]).all():
             at = np.argwhere(~np.isfinite(given[path]))[0].tolist()
             yield f"{place}: {given[path][tuple(at)]} at {at}; every number must be finite"
-
-
-def meaning(name: str, path: Path) -> str:
-    of_one_head = path[1] == "heads" and is_split(name)
-    return dims(shown(group[-1:] if of_one_head else group) for group in parse_axes(side_by_side(name)))
 
 
 def description(how: Random, seed: int) -> str:
