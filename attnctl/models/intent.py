@@ -8,51 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from attnctl.base.errors import AttnError
-from attnctl.inputs.arrays.foreign import variable_of
+from attnctl.inputs.arrays.foreign import beside_model
 from attnctl.inputs.arrays.layout import search
 from attnctl.inputs.arrays.reader import as_array, complete
 from attnctl.inputs.plan.intended import Intent, aside
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant, derive
-from attnctl.math.names import HIDDEN, MEMORY, TABLE, X, gradient_of
+from attnctl.math.names import HIDDEN, LOGSUMEXP, MEMORY, TABLE, X
 from attnctl.math.ops import Unstated
 from attnctl.models.attention import bfloat16, prepare_attention
 from attnctl.models.layer import Model
 from attnctl.record.trace import Trace
-
-USUAL = {
-    "Q": "q query queries q_proj query_states query_layer q_states",
-    "K": "k key keys k_proj key_states key_layer k_states",
-    "V": "v value values v_proj value_states value_layer v_states",
-    "X": "x normed hidden_normed normed_hidden attn_input attention_input input_layernorm ln_1 ln1",
-    "hidden": "hidden_states hidden_in layer_input residual_in resid_pre inputs",
-    "Q_normed": "q_norm q_normed query_normed",
-    "K_normed": "k_norm k_normed key_normed",
-    "Q_rotated": "q_rot q_rope q_rotated q_embed query_rotated rotated_q",
-    "K_rotated": "k_rot k_rope k_rotated k_embed key_rotated rotated_k",
-    "scores": "attn_scores qk logits attention_scores",
-    "scaled_scores": "scaled scaled_logits",
-    "attention_weights": "attn attn_weights attn_probs probs weights attention_probs attention pattern",
-    "head_outputs": "z context context_layer attn_heads",
-    "concat": "attn_concat merged context_merged",
-    "output": "attn_output attn_out attention_output o_proj out out_proj",
-    "residual": "resid_mid residual_out hidden_after_attention",
-    "sink": "sinks attn_sinks attention_sinks",
-}
-"""What programs call the steps, in small letters."""
-
-
-def usual_names(names: Sequence[str]) -> dict[str, str]:
-    """The names that programs use for our steps: theirs to ours, where ours is not taken."""
-    theirs = {each: ours for ours, words in USUAL.items() for each in words.split()}
-    found: dict[str, str] = {}
-    for name in names:
-        forward = variable_of(name).lower()
-        of_forward = forward if forward in TABLE else theirs.get(forward)
-        ours = theirs.get(name.lower()) or (gradient_of(of_forward) if of_forward else None)
-        if name not in TABLE and ours and ours not in names and ours not in found.values():
-            found[name] = ours
-    return found
 
 
 def intent_of_layer(
@@ -65,7 +31,7 @@ def intent_of_layer(
     that does not go with the model's sizes.
     """
     d = model.description
-    renamed = usual_names(list(trace))
+    renamed = beside_model(trace, cross=cross)
     arrays = {renamed.get(name, name): as_array(name, np.asarray(trace[name])) for name in trace}
     known = {name: array for name, array in arrays.items() if name in TABLE}
     if first is not None:
@@ -86,7 +52,8 @@ def intent_of_layer(
     whole = complete(reading.sizes, {X: 0, **recorded})
     plan = prepare_attention(model.layer(index), *rows_of(model, ours, whole, cross), cross=cross)
     gradients = any(TABLE[name].gradient for name in ours)
-    derivation = starting(replace(plan.variant, backward=gradients), ours)
+    asked = replace(plan.variant, backward=gradients, logsumexp=LOGSUMEXP in ours)
+    derivation = starting(asked, ours)
     weights = {name: plan.given[name] for name in derivation.given if is_weight(name)}
     narrowed = narrowing(list(ours.values()))
     held = {**{name: narrowed(array) for name, array in weights.items()}, **ours}

@@ -8,7 +8,7 @@ import pytest
 
 import attnctl
 from attnctl import AttnError
-from attnctl.inputs.arrays.foreign import read_foreign
+from attnctl.inputs.arrays.foreign import beside_model, read_foreign
 
 FOREIGN = Path(__file__).parent / "foreign"
 
@@ -182,3 +182,26 @@ def test_how_many_heads_there_are_is_found_where_the_matrices_leave_it_open():
     trace = attnctl.attend(kept, layer=1, heads=4)
     report = attnctl.check({**kept, "attn_output": trace["output"]}, layer=1)
     assert (report.agrees, report.unasked) == (False, "--heads 4")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "alone", "with_model"),
+    [
+        ("q_states", "Q", "Q"),
+        ("Attn_Weights", "attention_weights", "attention_weights"),
+        ("layers.3.self_attn.o_proj", "output", "output"),
+        ("context_merged", "concat", "concat"),
+        ("lse", "logsumexp", "logsumexp"),
+        ("hidden_states", "X", "hidden"),
+        ("input_layernorm", "input_layernorm", "X"),
+        ("attention", "attention", "attention_weights"),
+        ("wq", "Q", "wq"),
+        ("encoder_hidden_states", "memory", "encoder_hidden_states"),
+        ("grad_attn_output", "d_output", "d_output"),
+    ],
+)
+def test_a_name_is_read_alike_alone_and_beside_a_model_but_where_the_model_says_more(
+    theirs, alone, with_model
+):
+    assert list(read_foreign({theirs: np.zeros((3, 4))}).arrays) == [alone]
+    assert beside_model([theirs], cross=False).get(theirs, theirs) == with_model

@@ -1,9 +1,10 @@
 r"""The names that other programs give to the arrays of attention, brought to ours.
 
-One row of `CONVENTIONS` for each name: torch's nn.MultiheadAttention, the families of Hugging Face,
-and the variables that people use. A row says which of our arrays it is and how it is laid out.
-What no row knows keeps its name. `Convention(r"qkv_proj\.weight", ("W_Q", "W_K", "W_V"), PACKED_LINEAR)`
-is all of a row; `tests/check/foreign/make.py` writes arrays of real modules that hold it.
+Programs call an array as it is by one of `WORDS`. What torch's nn.MultiheadAttention and the families of
+Hugging Face keep otherwise has a row of `CONVENTIONS`, which says which of our arrays it is and how it is
+laid out: `Convention(r"qkv_proj\.weight", ("W_Q", "W_K", "W_V"), PACKED_LINEAR)` is all of one. What no row
+knows keeps its name. check, attend and `--model` read the same table;
+`tests/check/foreign/make.py` writes arrays of real modules that hold it.
 """
 
 from __future__ import annotations
@@ -19,17 +20,21 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
+from attnctl.math.axes import rearrange
 from attnctl.math.names import (
     B_O,
     BIAS,
     CHUNK_LOGSUMEXP,
     CHUNK_OUTPUTS,
     HEAD_OUTPUTS,
+    HIDDEN,
     LOGSUMEXP,
     MASK,
     MEMORY,
     OUTPUT,
     PROJECTED,
+    RESIDUAL,
+    SCALED,
     SINK,
     TABLE,
     W_O,
@@ -68,55 +73,74 @@ class Convention(NamedTuple):
 OF_TORCH = r"in_proj_weight|q_proj_weight"
 """The matrices of nn.MultiheadAttention, whose query, key and value are what is projected."""
 
-NAMES_OF = {
+WORDS = {
+    "Q": "q query queries xq q_states query_states query_layer query_vectors",
+    "K": "k key keys xk k_states key_states key_layer key_vectors",
+    "V": "v value values xv v_states value_states value_layer value_vectors",
+    "Q_normed": "q_normed query_normed",
+    "K_normed": "k_normed key_normed",
+    "Q_rotated": "q_embed q_rot q_rotated q_rope query_rot query_rotated rotated_q",
+    "K_rotated": "k_embed k_rot k_rotated k_rope key_rot key_rotated rotated_k",
+    X: "attn_input attention_input hidden_normed normed_hidden",
+    MEMORY: "encoder_hidden_states key_value_states",
+    "scores": "attn_scores attention_scores raw_scores qk qk_similarities sim dots pre_softmax_attn",
+    SCALED: "scaled_logits",
+    WEIGHTS: "attn_probs attention_probs attn_weights attn_output_weights probs attn att pattern",
+    LOGSUMEXP: "lse softmax_lse log_sum_exp logsum_exp log_sumexp",
+    HEAD_OUTPUTS: "context_layer context head_out attn_heads z",
+    "concat": "attn_concat context_merged",
+    OUTPUT: "attn_output attention_output attn_out out o y outputs",
+    MASK: "attn_mask attention_mask",
+    BIAS: "attn_bias position_bias",
+    SINK: "sinks attn_sink attn_sinks attention_sink attention_sinks sink_logit sink_logits s_aux",
+}
+"""What programs call the arrays of attention, in small letters."""
+
+BESIDE_MODEL = {
+    HIDDEN: "hidden_states hidden_in layer_input residual_in resid_pre input inputs input_tensor",
+    X: "normed input_layernorm ln_1 ln1",
+    SCALED: "scaled",
+    WEIGHTS: "weights attention",
+    "concat": "merged",
+    RESIDUAL: "resid_mid residual_out hidden_after_attention",
+}
+"""What the arrays of a layer are called besides, where its model says what comes into it."""
+
+MODULES = {
     "Q": r"q|query|queries|q_proj|q_lin|to_q|wq|w_q",
     "K": r"k|key|keys|k_proj|k_lin|to_k|wk|w_k",
     "V": r"v|value|values|v_proj|v_lin|to_v|wv|w_v",
+    "Q_norm": r"q_norm|q_layernorm|query_norm|query_layernorm|norm_q",
+    "K_norm": r"k_norm|k_layernorm|key_norm|key_layernorm|norm_k",
+    OUTPUT: r"out_proj|o_proj|out_lin|to_out\.0|to_out|(?<!DenseReluDense\.)wo|w_o|o|attn\.proj"
+    r"|attention\.output\.dense|attention\.dense",
 }
-"""What the modules that make Q, K and V are called; a bare name is what comes out of them."""
+"""What the modules that make an array are called; a bare name is what comes out of them.
 
-OUT = r"out_proj|o_proj|out_lin|to_out\.0|to_out|(?<!DenseReluDense\.)wo|w_o|o|attn\.proj"
-OUT += r"|attention\.output\.dense|attention\.dense"
-"""What the module after the heads is called."""
-
-NORMS_OF = {
-    "Q": r"q_norm|q_layernorm|query_norm|query_layernorm|norm_q",
-    "K": r"k_norm|k_layernorm|key_norm|key_layernorm|norm_k",
-}
-"""What the norms of Q and K are called; a bare name is what comes out of them, or their weight."""
-
-SCORE_NAMES = r"att(?:n|ention)?_(?:scores?|logits)"
+That of a norm may also be its weight.
+"""
 
 PACKED_NAMES = r"qkv|qkv_proj|Wqkv|in_proj|to_qkv"
 
 
-def of_projections() -> Iterator[Convention]:
-    """The modules that make Q, K and V, one by one."""
-    for symbol, names in NAMES_OF.items():
-        yield Convention(rf"(?:{names})\.weight", (f"W_{symbol}",), LINEAR)
-        yield Convention(rf"(?:{names})\.bias", (f"b_{symbol}",))
-        yield Convention(f"{symbol.lower()}_proj_weight", (f"W_{symbol}",), LINEAR)
-        yield Convention(
-            rf"{names}|x{symbol.lower()}|{word_of(symbol)}_(?:states|layer|vectors)", (symbol,)
-        )
-        yield Convention(
-            rf"{symbol.lower()}_(?:embed|rot|rotated|rope)|{word_of(symbol)}_rot(?:ated)?",
-            (f"{symbol}_rotated",),
-        )
+def named(ours: str, also: str = "") -> Convention:
+    """The row of an array as it is: its words, and whatever `also` names it."""
+    return Convention("|".join([*WORDS[ours].split(), *([also] if also else [])]), (ours,))
 
 
-def of_norms() -> Iterator[Convention]:
-    for symbol, names in NORMS_OF.items():
-        yield Convention(rf"(?:{names})\.weight", (f"{symbol}_norm_weight",))
-        yield Convention(rf"(?:{names})\.bias", (f"{symbol}_norm_bias",))
-        yield Convention(
-            rf"{names}|{word_of(symbol)}_normed|{symbol.lower()}_normed", (f"{symbol}_normed",)
-        )
-
-
-def word_of(symbol: str) -> str:
-    """query, key or value."""
-    return NAMES_OF[symbol].split("|")[1]
+def of_modules() -> Iterator[Convention]:
+    """The modules that make Q, K and V, one by one, with the norms of Q and K."""
+    for symbol in "QKV":
+        modules = MODULES[symbol]
+        yield Convention(rf"(?:{modules})\.weight|{symbol}_proj_weight", (f"W_{symbol}",), LINEAR)
+        yield Convention(rf"(?:{modules})\.bias", (f"b_{symbol}",))
+        yield named(symbol, modules)
+    for symbol in "QK":
+        norms = MODULES[f"{symbol}_norm"]
+        yield named(f"{symbol}_rotated")
+        yield Convention(rf"(?:{norms})\.weight", (f"{symbol}_norm_weight",))
+        yield Convention(rf"(?:{norms})\.bias", (f"{symbol}_norm_bias",))
+        yield named(f"{symbol}_normed", norms)
 
 
 CONVENTIONS = (
@@ -141,20 +165,19 @@ CONVENTIONS = (
     Convention(rf"(?:{PACKED_NAMES})\.bias", BIASES, PACKED),
     Convention(PACKED_NAMES, PROJECTED, PACKED),
     # one by one: Llama, Qwen, Mistral, Gemma, OPT, BERT, ViT, DistilBERT, T5, diffusers
-    *of_projections(),
-    *of_norms(),
-    Convention(rf"(?:{OUT})\.weight", (W_O,), LINEAR),
-    Convention(rf"(?:{OUT})\.bias", (B_O,)),
-    Convention(r"output\.dense\.weight", (W_O,), LINEAR),
-    Convention(r"output\.dense\.bias", (B_O,)),
+    *of_modules(),
+    Convention(rf"(?:{MODULES[OUTPUT]}|output\.dense)\.weight", (W_O,), LINEAR),
+    Convention(rf"(?:{MODULES[OUTPUT]}|output\.dense)\.bias", (B_O,)),
     Convention(r"dense\.weight", (W_O,), LINEAR, beside=r"query_key_value\.weight"),
     Convention(r"dense\.bias", (B_O,), beside=r"query_key_value\.weight"),
     # variables
+    named(X),
     Convention(r"x|hidden_states|inputs?|input_tensor", (X,)),
-    Convention(r"encoder_hidden_states|key_value_states", (MEMORY,)),
-    Convention(rf"{SCORE_NAMES}|raw_scores|qk_similarities|qk|sim|dots|pre_softmax_attn", ("scores",)),
-    Convention(r"logits|S|s|energy", ("scores",), IF_SCORES),
-    Convention(r"attn_probs|attention_probs|attn_weights|attn_output_weights|probs|attn|att", (WEIGHTS,)),
+    named(MEMORY),
+    named("scores", r"att(?:n|ention)?_(?:score|logit)s?"),
+    named(SCALED),
+    Convention(r"logits|s|energy", ("scores",), IF_SCORES),
+    named(WEIGHTS),
     Convention(
         r"(?:chunk|split|partial)s?_(?:lse|log_?sum_?exp)|lse_(?:accum|partial)|softmax_lse_accum",
         (CHUNK_LOGSUMEXP,),
@@ -162,13 +185,12 @@ CONVENTIONS = (
     Convention(
         r"(?:chunk|split|partial)s?_(?:out|output|o)s?|(?:out|o)_(?:accum|partial)", (CHUNK_OUTPUTS,)
     ),
-    Convention(r"lse|softmax_lse|log_?sum_?exp", (LOGSUMEXP,)),
-    Convention(r"context_layer|context|head_out|z", (HEAD_OUTPUTS,)),
-    Convention(rf"attn_output|attention_output|{OUT}|(?<!mlp\.)c_proj|out|y|outputs", (OUTPUT,)),
+    named(LOGSUMEXP),
+    named(HEAD_OUTPUTS),
+    named("concat"),
+    named(OUTPUT, rf"{MODULES[OUTPUT]}|(?<!mlp\.)c_proj"),
     Convention(r"output\.dense", (OUTPUT,)),
-    Convention(r"attn_mask|attention_mask", (MASK,)),
-    Convention(r"attn_bias|position_bias", (BIAS,)),
-    Convention(r"sinks|(?:attn|attention)_sinks?|sink_logits?|s_aux", (SINK,)),
+    *map(named, (MASK, BIAS, SINK)),
 )
 
 NORMED = ("Q_normed", "K_normed")
@@ -179,17 +201,6 @@ GRADIENT = re.compile(
 """What gradients are called: grad_q, q.grad, q_grad, dq, dQ, do, dout."""
 
 LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)(?=\.|$)")
-
-
-@dataclass
-class Understood:
-    """Arrays under our names, as far as theirs are known; the others keep theirs."""
-
-    arrays: dict[str, Array] = field(default_factory=dict)
-    read: dict[str, str] = field(default_factory=dict)
-    """Ours -> theirs, without the path of its module."""
-    notes: list[str] = field(default_factory=list)
-    """What was left out, and why."""
 
 
 def read_foreign(
@@ -207,12 +218,12 @@ def read_foreign(
     back = {name: forward for name in found if name not in TABLE and (forward := variable_of(name))}
     if back:
         return with_gradients(found, back, layer, heads, kv_heads)
-    out = Understood({name: found[name] for name in found if name in TABLE})
     theirs = of_layer([name for name in found if name not in TABLE], layer)
     rows = {name: row for name in theirs if (row := row_of(name, theirs))}
-    asked = ForeignReader(found, heads or heads_shown(found, rows), kv_heads)
+    out = Understood(found, heads or heads_shown(found, rows), kv_heads)
+    out.arrays |= {name: found[name] for name in found if name in TABLE}
     for name in sorted(rows, key=lambda name: (CONVENTIONS.index(rows[name]), name)):
-        asked.read(name, rows[name], out)
+        out.take(name, rows[name])
     out.arrays |= {name: found[name] for name in theirs if name not in rows}
     if MEMORY in out.arrays and X in out.arrays and np.array_equal(out.arrays[MEMORY], out.arrays[X]):
         del out.arrays[MEMORY]
@@ -248,6 +259,31 @@ def with_gradients(
     return out
 
 
+MATRIX = re.compile(r"(?:.*\.)?w_?[qkvo]", re.IGNORECASE)
+"""Modules whose bare name is their matrix, not what comes out, in arrays beside a model that has it too."""
+
+
+def beside_model(names: Iterable[str], *, cross: bool) -> dict[str, str]:
+    """The arrays of a layer whose model is known: theirs to ours, where ours is not taken.
+
+    `cross` attention alone reads a memory.
+    """
+    words = {word: ours for ours, text in BESIDE_MODEL.items() for word in text.split()}
+
+    def ours_of(name: str) -> str:
+        row = None if MATRIX.fullmatch(name) else row_of(name, ())
+        single = row and len(row.ours) == 1 and row.layout in {AS_IS, IF_SCORES}
+        return words.get(name.lower()) or (row.ours[0] if row and single else "")
+
+    found: dict[str, str] = {}
+    for name in names:
+        forward = variable_of(name)
+        ours = ours_of(name) or gradient_of(forward if forward in TABLE else ours_of(forward))
+        if name not in TABLE and ours in TABLE and (cross or ours != MEMORY):
+            found.setdefault(ours, name)
+    return {theirs: ours for ours, theirs in found.items() if ours not in names}
+
+
 def of_layer(names: Iterable[str], layer: int | None) -> list[str]:
     numbers = {name: int(place[1]) if (place := LAYER.search(name)) else None for name in names}
     there = sorted({number for name, number in numbers.items() if number is not None and row_of(name, ())})
@@ -269,7 +305,7 @@ def list_layers(layers: list[int]) -> str:
 @cache
 def pattern(theirs: str) -> re.Pattern[str]:
     """A name that ends so, after the path of its module."""
-    return re.compile(rf"(?:^|.*\.)({theirs})")
+    return re.compile(rf"(?:^|.*\.)({theirs})", re.IGNORECASE)
 
 
 def last_part(name: str, row: Convention) -> str:
@@ -299,59 +335,69 @@ def heads_shown(found: Mapping[str, Array], rows: Mapping[str, Convention]) -> i
 
 
 @dataclass
-class ForeignReader:
-    """Brings the arrays of one file to our names and layouts."""
+class Understood:
+    """The arrays of one file under our names, as far as theirs are known; the others keep theirs.
+
+    `heads` and `kv_heads` share what is packed.
+    """
 
     found: Mapping[str, Array]
-    heads: int | None
-    kv_heads: int | None
+    heads: int | None = None
+    kv_heads: int | None = None
+    arrays: dict[str, Array] = field(default_factory=dict)
+    read: dict[str, str] = field(default_factory=dict)
+    """Ours -> theirs, without the path of its module."""
+    notes: list[str] = field(default_factory=list)
+    """What was left out, and why."""
 
-    def read(self, name: str, row: Convention, out: Understood) -> None:
+    def take(self, name: str, row: Convention) -> None:
         """Add what an array is to what is understood, or say why it is left out."""
         if row.layout == IF_SCORES and not self.may_be_scores(name):
-            out.arrays[name] = self.found[name]
+            self.arrays[name] = self.found[name]
             return
-        taken = [ours for ours in row.ours if ours in out.arrays and row.layout != HIDES]
+        taken = [ours for ours in row.ours if ours in self.arrays and row.layout != HIDES]
         if taken:
-            out.notes.append(f"{name} is left out: {taken[0]} is there already")
+            self.notes.append(f"{name} is left out: {taken[0]} is there already")
             return
         if row.layout == VALUES:
-            self.read_values(name, out)
+            self.take_values(name)
             return
-        arrays = self.arrays(self.found[name], row)
+        arrays = self.lay_out(self.found[name], row)
         if arrays is None:
-            out.notes.append(f"{name} is left out: --heads N says how many heads share its {len(row.ours)}")
+            self.notes.append(
+                f"{name} is left out: --heads N says how many heads share its {len(row.ours)}"
+            )
             return
         names = row.ours
-        if names == (OUTPUT,) and self.is_by_head(arrays[0], out):
+        if names == (OUTPUT,) and self.is_by_head(arrays[0]):
             names = (HEAD_OUTPUTS,)
         if names[0] in NORMED and arrays[0].ndim == 1:
             names = (f"{names[0][0]}_norm_weight",)
         for ours, array in zip(names, arrays, strict=True):
-            out.arrays[ours] = both(out.arrays[ours], array) if ours in out.arrays else array
-        out.read[" ".join(names)] = last_part(name, row)
+            self.arrays[ours] = both(self.arrays[ours], array) if ours in self.arrays else array
+        self.read[" ".join(names)] = last_part(name, row)
 
-    def is_by_head(self, output: Array, out: Understood) -> bool:
+    def is_by_head(self, output: Array) -> bool:
         """True if what attention gives still has its heads, as a fused kernel gives it, laid out as V."""
-        if HEAD_OUTPUTS in out.arrays:
+        if HEAD_OUTPUTS in self.arrays:
             return False
-        v = out.arrays.get("V")
-        return output.ndim == 4 or (W_O not in out.arrays and v is not None and v.ndim == output.ndim)
+        v = self.arrays.get("V")
+        return output.ndim == 4 or (W_O not in self.arrays and v is not None and v.ndim == output.ndim)
 
     def may_be_scores(self, name: str) -> bool:
         """True if other arrays have as many queries and keys; logits of words have no such keys."""
         rows = {size for other in self.found if other != name for size in self.found[other].shape[:-1]}
         return self.found[name].ndim > 1 and rows.issuperset(self.found[name].shape[-2:])
 
-    def read_values(self, name: str, out: Understood) -> None:
+    def take_values(self, name: str) -> None:
         """V is made of what K is made of; where it is not, nothing here can tell what V is."""
-        keys = out.arrays.get(MEMORY, out.arrays.get(X))
+        keys = self.arrays.get(MEMORY, self.arrays.get(X))
         if keys is not None and not np.array_equal(keys, self.found[name]):
-            out.notes.append(f"{name} is left out: V is made of it alone; record V instead")
+            self.notes.append(f"{name} is left out: V is made of it alone; record V instead")
             for lost in ("W_V", "b_V"):
-                out.arrays.pop(lost, None)
+                self.arrays.pop(lost, None)
 
-    def arrays(self, array: Array, row: Convention) -> list[Array] | None:
+    def lay_out(self, array: Array, row: Convention) -> list[Array] | None:
         """Our arrays of one of theirs; None where nothing tells how many heads there are."""
         if row.layout == HIDES:
             return [~array if array.dtype == bool else array]
@@ -362,7 +408,10 @@ class ForeignReader:
         if row.layout in {PACKED, PACKED_LINEAR, PACKED_CONV}:
             return self.side_by_side(array)
         if row.layout in {BY_HEAD, BY_HEAD_LINEAR}:
-            return None if self.heads is None else split_interleaved(array, self.heads)
+            if self.heads is None or array.shape[-1] % (3 * self.heads):
+                return None
+            by_symbol = rearrange(array, "... (head qkv d) -> qkv ... (head d)", head=self.heads, qkv=3)
+            return list(by_symbol)
         return [array]
 
     def is_linear(self) -> bool:
@@ -380,15 +429,6 @@ class ForeignReader:
         size = total // (self.heads + 2 * self.kv_heads)
         ends = [self.heads * size, (self.heads + self.kv_heads) * size]
         return np.split(array, ends, axis=-1)
-
-
-def split_interleaved(array: Array, heads: int) -> list[Array] | None:
-    """(…, head · (q, k, v) · d) as three of (…, head · d)."""
-    *rest, total = array.shape
-    if total % (3 * heads):
-        return None
-    by_head = array.reshape(*rest, heads, 3, total // (3 * heads))
-    return [by_head[..., at, :].reshape(*rest, total // 3) for at in range(3)]
 
 
 def both(mask: Array, padding: Array) -> Array:
