@@ -86,13 +86,12 @@ def attend(  # noqa: PLR0913  (a group of options each)
     gets zeros.
     """
     from attnctl.cli import last
-    from attnctl.cli.output import emit, kept_steps, unused_options
+    from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
     from attnctl.cli.source import settings_from
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.inputs.plan.operator import prepare
 
-    raise_all(unused_options(view, output))
     with progress("reading"):
         trace = NamedInput(DUMP, file).read_one(rename=renames(name or []))
     attention |= gradients

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from attnctl.base.errors import AttnError, Exit, raise_all
-from attnctl.base.setting import Given
+from attnctl.base.setting import ARRAYS, ATTENTION, Given
 from attnctl.base.values import TOLERANCE, whole
 from attnctl.cli.app import make_app
 from attnctl.cli.models import IDS, SECTION
@@ -16,17 +16,23 @@ from attnctl.cli.options import (
     ArrayOptions,
     AttentionOptions,
     ConfigOption,
+    FullOption,
     MemoryOption,
     NameOption,
+    QuietOption,
     TraceOption,
     command,
+    excludes,
     findings_option,
     layer_number,
+    needs,
     option,
     renames,
+    split_outputs,
 )
 from attnctl.cli.source import HELP, no_lone_word, source_of
 from attnctl.drawing.screen.output import print_view
+from attnctl.inputs.config.fields import settings_with_flags
 
 if TYPE_CHECKING:
     from attnctl.evidence.record import Strictness
@@ -41,7 +47,14 @@ class CheckOptions(NamedTuple):
 
     decimals: Annotated[
         int | None,
-        option("The numbers were rounded to N decimals (by hand, or when they were printed), 0 to 15."),
+        option(
+            "The numbers were rounded to N decimals (by hand, or when they were printed), 0 to 15.",
+            terms=[
+                excludes(
+                    "rtol atol", "--decimals says how far off numbers may be; leave out --rtol and --atol"
+                )
+            ],
+        ),
         whole(0, 15),
     ] = None
     rtol: Annotated[
@@ -53,26 +66,43 @@ class CheckOptions(NamedTuple):
         TOLERANCE,
     ] = None
     atol: Annotated[float | None, option("See --rtol."), TOLERANCE] = None
-    full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False
-    quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False
+    full: FullOption = False
+    quiet: QuietOption = False
     json: Annotated[bool, option("Print the report as JSON.", "--json")] = False
     about: Annotated[
         str | None,
-        option("A page on a mistake instead: why people make it, the fix, an example.", metavar="NAME"),
+        option(
+            "A page on a mistake instead: why people make it, the fix, an example.",
+            metavar="NAME",
+            terms=[excludes("source", "a page on a mistake needs no SOURCE; leave it out")],
+        ),
     ] = None
+
+
+OF_ATTENTION = " ".join(["config", *settings_with_flags(ARRAYS), *settings_with_flags(ATTENTION)])
 
 
 class PortOptions(NamedTuple):
     """A model that says what was meant."""
 
     model: Annotated[
-        str | None, option("The model that was ported: a folder, or an id of the hub.", metavar="DIR")
+        str | None,
+        option(
+            "The model that was ported: a folder, or an id of the hub.",
+            metavar="DIR",
+            terms=[excludes(OF_ATTENTION, "it says what was meant; leave out the options of attention")],
+        ),
     ] = None
     layer: Annotated[
         str | None, option("The layer that the arrays are of: 3, -1, decoder.1, cross.1.", metavar="N")
     ] = None
     ids: Annotated[
-        tuple[int, ...] | None, option("The ids that were run: layer 0 is then checked from them."), IDS
+        tuple[int, ...] | None,
+        option(
+            "The ids that were run: layer 0 is then checked from them.",
+            terms=[needs("model", "add --model DIR")],
+        ),
+        IDS,
     ] = None
 
 
@@ -117,19 +147,16 @@ def check(  # noqa: PLR0913  (a group of options each)
     Exit codes: 0 every recorded step was judged and agrees; 1 one is wrong, or a blank is not filled
     in; 2 none is wrong, but some cannot be told, or there is nothing to compare.
     """
-    from attnctl.cli.output import files_for
     from attnctl.formats import write_found
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.verbs.check.check import check as check_trace
 
-    raise_all(senseless(how))
     if how.about is not None:
-        return explain_mistake(how.about, source, as_json=how.json)
+        return explain_mistake(how.about, as_json=how.json)
     if source is None:
         raise AttnError("no SOURCE; give one, or --about MISTAKE")
     asked = {**layout, **attention}
-    raise_all(useless(model, config, asked))
-    files, printed = files_for("check", output)
+    files, printed = split_outputs(output)
     exercise = read_input(source, trace, name or [])
     if model.model is not None and model.layer is None:
         raise_all(f"-o {file}: the layers of a model are told on stdout; add --layer N" for file in files)
@@ -176,30 +203,17 @@ def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump
     return exercise
 
 
-def explain_mistake(name: str, source: str | None, *, as_json: bool) -> Exit:
+def explain_mistake(name: str, *, as_json: bool) -> Exit:
     """Print the page of a mistake."""
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.check import about
 
-    if source is not None:
-        raise AttnError("--about: a page on a mistake needs no SOURCE; leave it out")
     page = about.about(name)
     if as_json:
         print_json(page.to_dict(), indent=1)
     else:
         print_view(lambda screen: about.lines(page, screen))
     return Exit.OK
-
-
-def useless(model: PortOptions, config: str | None, attention: Given) -> list[str]:
-    """Options that mean nothing with a model, or without one."""
-    if model.model is None:
-        return [] if model.ids is None else ["--ids: add --model DIR"]
-    return (
-        ["--model: it says what was meant; leave out the options of attention"]
-        if config or attention
-        else []
-    )
 
 
 def intent_of(port: PortOptions, trace: Trace) -> Any:
@@ -251,16 +265,6 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
             more = "Dump a few arrays of it (hidden, X, Q, K, attention_weights, output) and add --layer"
             say("", f"Layer {wrong[0].layer} is the first wrong one. {more} {wrong[0].layer}.")
     return Exit.of(not wrong)
-
-
-def senseless(how: CheckOptions) -> list[str]:
-    """Options that mean nothing."""
-    problems = []
-    if how.quiet and how.json:
-        problems.append("--quiet prints nothing; leave it out to have --json")
-    if how.decimals is not None and (how.rtol, how.atol) != (None, None):
-        problems.append("--decimals says how far off numbers may be; leave out --rtol and --atol")
-    return problems
 
 
 def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:

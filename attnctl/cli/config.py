@@ -11,7 +11,15 @@ import typer
 
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.cli.app import Group, make_app
-from attnctl.cli.options import STDOUT, AttentionOptions, ConfigOption, SentenceOptions, command, option
+from attnctl.cli.options import (
+    STDOUT,
+    AttentionOptions,
+    ConfigOption,
+    SentenceOptions,
+    command,
+    only,
+    option,
+)
 
 if TYPE_CHECKING:
     from attnctl.inputs.config.settings import Settings
@@ -19,7 +27,14 @@ if TYPE_CHECKING:
 SCHEMA_FILE = "attnctl.schema.json"
 """The schema that the first line of a config names."""
 
-ForceOption = Annotated[bool, option("Write FILE though it is there already.", "--force")]
+ForceOption = Annotated[
+    bool,
+    option(
+        "Write FILE though it is there already.",
+        "--force",
+        terms=[only(lambda given: given["output"] not in {None, STDOUT}, "goes with -o FILE")],
+    ),
+]
 
 app = make_app(
     cls=Group,
@@ -62,7 +77,7 @@ def init(
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     settings = settings.with_(sentence=settings.sentence or known_token(settings))
     if output is None or output == STDOUT:
-        print_config(write_commented(settings), force=force)
+        print_config(write_commented(settings))
     else:
         write_config(write_commented(with_files(settings, beside(output))), output, force=force)
 
@@ -73,12 +88,10 @@ def beside(path: str) -> Callable[[str], str]:
     return lambda file: file if not folder or os.path.isabs(file) else os.path.relpath(file, folder)  # noqa: PTH117
 
 
-def print_config(text: str, *, force: bool) -> None:
+def print_config(text: str) -> None:
     """Write a config on stdout."""
     from attnctl.drawing.screen.output import say
 
-    if force:
-        raise AttnError("--force: goes with -o FILE")
     say(*text.removesuffix("\n").split("\n"))
 
 

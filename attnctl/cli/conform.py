@@ -13,7 +13,7 @@ from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
 from attnctl.cli.app import LEFT_OUT, make_app
-from attnctl.cli.options import SECTIONS, command, findings_option, option, renames
+from attnctl.cli.options import SECTIONS, command, findings_option, option, renames, split_outputs
 from attnctl.verbs.conform.conventions import USUAL
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
 
@@ -174,7 +174,6 @@ def conform(
     Exit codes: 0 everything that was run is right; 1 something is wrong or has no effect; 2 nothing
     could be run.
     """
-    from attnctl.cli.output import files_for
     from attnctl.verbs.conform.target import make_target
 
     target, how = take_backward(target, how)
@@ -184,7 +183,7 @@ def conform(
         raise AttnError("--replay: it runs one case; leave out --suite")
     if what.suite and how.backward:
         raise AttnError(f"--backward: the cases of {what.suite} have outputs alone; leave out --suite")
-    files, printed = files_for("conform", output)
+    files, printed = split_outputs(output)
     if what.merge:
         found = run_merge(target, how, what, report, {**arrays, **always})
         return conclude(found, report, files, printed=printed)

@@ -11,7 +11,16 @@ from attnctl.base.errors import AttnError, Exit
 from attnctl.base.values import TOLERANCE
 from attnctl.base.words import plural
 from attnctl.cli.app import make_app
-from attnctl.cli.options import MemoryOption, TraceOption, command, findings_option, option
+from attnctl.cli.options import (
+    FullOption,
+    MemoryOption,
+    QuietOption,
+    TraceOption,
+    command,
+    findings_option,
+    option,
+    split_outputs,
+)
 from attnctl.cli.source import HELP, no_lone_word, source_of
 
 if TYPE_CHECKING:
@@ -55,8 +64,8 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     how: ComparisonOptions,
     trace: TraceOption = None,
     max_memory: MemoryOption = None,
-    full: Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")] = False,
-    quiet: Annotated[bool, option("Print nothing; the exit code tells.", "--quiet", "-q")] = False,
+    full: FullOption = False,
+    quiet: QuietOption = False,
     json: Annotated[
         bool,
         option("Print the difference as JSON: an object for one pair, an array for several.", "--json"),
@@ -74,16 +83,14 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
 
     Exit codes: 0 same, 1 differ, 2 not comparable (nothing compared is 2, never 0).
     """
-    from attnctl.cli.output import files_for, wanted_steps
+    from attnctl.cli.output import wanted_steps
     from attnctl.formats import write_found
     from attnctl.verbs.diff import Tolerance
     from attnctl.verbs.diff import diff as compare
 
     if a == b == "-":
         raise AttnError("both dumps cannot come from stdin; name a file for one")
-    if quiet and json:
-        raise AttnError("--quiet prints nothing; leave it out to have --json")
-    files, printed = files_for("diff", output)
+    files, printed = split_outputs(output)
     names = wanted_steps(how.step)
     tolerance = Tolerance(how.rtol, how.atol, how.equal_nan)
     found = [

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from attnctl.base.errors import AttnError
 from attnctl.cli.app import make_app
 from attnctl.cli.config import ForceOption
-from attnctl.cli.options import STDOUT, command, option
+from attnctl.cli.options import STDOUT, command, needs, option
 
 app = make_app()
 
@@ -28,7 +27,12 @@ def examples(
     output: Annotated[
         str | None,
         option(
-            "Write the config to FILE instead of stdout (-).", "--output", "-o", metavar="FILE", writes=True
+            "Write the config to FILE instead of stdout (-).",
+            "--output",
+            "-o",
+            metavar="FILE",
+            writes=True,
+            terms=[needs("name", "there is no config to write; name one, like india-is-great")],
         ),
     ] = None,
     force: ForceOption = False,
@@ -44,10 +48,8 @@ def examples(
 
     if name is not None:
         if output is None or output == STDOUT:
-            print_config(text_of(name), force=force)
+            print_config(text_of(name))
         else:
             write_config(text_of(name), output, force=force)
         return
-    if output is not None:
-        raise AttnError("-o: there is no config to write; name one, like india-is-great")
     print_view(lambda screen: list_meanings({name: about(name) for name in names()}, screen))

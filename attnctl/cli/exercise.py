@@ -17,6 +17,7 @@ from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
     SentenceOptions,
+    chosen_format,
     command,
     findings_option,
     option,
@@ -78,7 +79,7 @@ def make(
     sheet: SheetOptions,
     more: SentenceOptions,
     attention: AttentionOptions,
-    output: Annotated[list[str] | None, findings_option("exercise make")] = None,
+    output: Annotated[list[str] | None, findings_option("exercise make", checked=False)] = None,
 ) -> None:
     """Write a run with some of its steps blank, to be filled in.
 
@@ -133,9 +134,9 @@ def senseless(sheet: SheetOptions, output: list[str]) -> Iterator[str]:
 
 def write_sheets(made: list[Exercise], output: list[str], *, several: bool) -> None:
     """Write a sheet to stdout, sheets to a file, or to one each for several students."""
-    from attnctl.cli.output import files_for
     from attnctl.drawing.screen.output import say
-    from attnctl.formats import write_found
+    from attnctl.formats import FINDINGS, write_found
+    from attnctl.store.files import unwritable
     from attnctl.verbs.exercise import place_sheets, sheet_text
 
     def files_of(target: str) -> list[tuple[list[Exercise], str]]:
@@ -145,7 +146,7 @@ def write_sheets(made: list[Exercise], output: list[str], *, several: bool) -> N
         return [([each], file) for each, file in zip(made, files, strict=True)]
 
     wanted = [each for target in output if target != STDOUT for each in files_of(target)]
-    files_for("exercise make", [file for _, file in wanted])
+    raise_all(unwritable([file for _, file in wanted], FINDINGS["exercise make"]))
     for sheets, file in wanted:
         if several:
             Path(file).parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +182,7 @@ class GradeOptions(NamedTuple):
         words(*GRADE_FORMATS),
     ] = None
     json: Annotated[bool, option("Print the grades as JSON.", "--json")] = False
-    output: Annotated[list[str] | None, findings_option("exercise grade")] = None
+    output: Annotated[list[str] | None, findings_option("exercise grade", checked=False)] = None
     csv: Annotated[
         str | None,
         option("Write the grades to FILE as CSV; - is stdout.", metavar="FILE", writes=True, hidden=True),
@@ -213,7 +214,7 @@ def grade(
 
     Exit codes: 0 all are right; 1 some are not; 2 some cannot be read.
     """
-    from attnctl.cli.output import chosen_format, wanted_steps
+    from attnctl.cli.output import wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
     from attnctl.cli.source import settings_from
@@ -251,13 +252,14 @@ class Places(NamedTuple):
 
 def place_grades(wanted: str, how: GradeOptions, hand_ins: list[str]) -> Places:
     """Raises AttnError for what cannot be written there."""
-    from attnctl.cli.output import files_for
+    from attnctl.formats import FINDINGS
+    from attnctl.store.files import unwritable
     from attnctl.verbs.exercise import AUTOGRADERS, place_sheets
 
     files = [path for path in how.output or () if path != STDOUT]
     printed = STDOUT in (how.output or ()) or not (files or how.csv == STDOUT)
     if wanted not in AUTOGRADERS:
-        files_for("exercise grade", files)
+        raise_all(unwritable(files, FINDINGS["exercise grade"]))
         return Places(files, [], how.csv, printed)
     if not files and len(hand_ins) == 1:
         return Places([], [], how.csv, printed)

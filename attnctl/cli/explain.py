@@ -24,9 +24,12 @@ from attnctl.cli.options import (
     SentenceOptions,
     TraceOption,
     command,
+    excludes,
     findings_option,
+    only,
     option,
     renames,
+    split_outputs,
 )
 from attnctl.cli.source import HELP, by_flag, source_of
 
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 app = make_app()
 
 
+PRINTED = only(lambda given: split_outputs(given["output"])[1], "files have every digit anyway")
+
+
 class ExplainOptions(NamedTuple):
     """The depth and length of an explanation."""
 
@@ -47,7 +53,15 @@ class ExplainOptions(NamedTuple):
         None
     )
     precision: Annotated[
-        int | None, option("Digits after the point, 0 to 17 (4); JSON has every digit."), PRECISION
+        int | None,
+        option(
+            "Digits after the point, 0 to 17 (4); JSON has every digit.",
+            terms=[
+                excludes("json", "JSON has every digit anyway"),
+                PRINTED,
+            ],
+        ),
+        PRECISION,
     ] = None
     full: Annotated[bool, option("Leave nothing out, however long a sum or a tree.", "--full")] = False
     json: Annotated[bool, option("Write JSON.", "--json")] = False
@@ -92,7 +106,6 @@ def explain(  # noqa: PLR0913  (a group of options each)
     A dump of attnctl says itself how each number came about. For the arrays of another program
     the options for attention say what they were meant to be.
     """
-    from attnctl.cli.output import files_for
     from attnctl.cli.source import settings_from
     from attnctl.formats import write_found
     from attnctl.inputs.plan.intended import under_our_names
@@ -104,10 +117,10 @@ def explain(  # noqa: PLR0913  (a group of options each)
         source, cell = None, source
     if cell is None:
         raise AttnError(why_no_cell(source))
-    files, printed = files_for("explain", output)
+    files, printed = split_outputs(output)
     asked_of = source_of(source, config)
     of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
-    raise_all([*unused_options(how, printed=printed), *asked_of.list_unused(of_files, by_flag(more))])
+    raise_all(asked_of.list_unused(of_files, by_flag(more)))
     address = parse(cell)
     if asked_of.is_run:
         explainer = Explainer(asked_of.run({**more, **attention}), full=how.full)
@@ -129,12 +142,6 @@ def why_no_cell(source: str | None) -> str:
     if source is not None and re.fullmatch(r"\w+\[.*\]", source):
         return f"{source}: a cell of what? write a SOURCE before it, like last {shell_word(source)}"
     return "no CELL; write a SOURCE and a CELL, like \"I love AI\" 'scores[I,AI]'"
-
-
-def unused_options(how: ExplainOptions, *, printed: bool) -> Iterator[str]:
-    """Options that mean nothing in JSON and in files."""
-    if how.precision is not None and (how.json or not printed):
-        yield f"--precision: {'JSON has' if how.json else 'files have'} every digit anyway"
 
 
 def show(found: Sequence[Question], how: ExplainOptions) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from attnctl.cli.app import make_app
-from attnctl.cli.options import command, findings_option, option
+from attnctl.cli.options import command, findings_option, option, split_outputs
 
 app = make_app()
 
@@ -32,13 +32,12 @@ def model(
     Nothing is computed and no tensor is read. Refused by name: an unknown model_type, quantised
     weights, a kind of rope that is not understood, pickles.
     """
-    from attnctl.cli.output import files_for
     from attnctl.cli.progress import progress
     from attnctl.formats import write_found
     from attnctl.store.strict_json import print_json
     from attnctl.verbs.models.about import about
 
-    files, printed = files_for("model", output)
+    files, printed = split_outputs(output)
     with progress("reading"):
         found = about(folder)
     write_found("model", [found], files)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.setting import Given
 from attnctl.base.values import MOST, Plain, Reader, whole
-from attnctl.cli.options import SECTIONS, OutputOptions, ViewOptions, option
+from attnctl.cli.options import SECTIONS, OutputOptions, ViewOptions, chosen_format, option
 from attnctl.math.kind import GRADIENT_SETTINGS
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def print_model_costs(asked: ModelRequest) -> None:
 
 def print_map(asked: ModelRequest) -> None:
     """Print the map of a model: a name for each head of each layer on this text."""
-    from attnctl.cli.output import chosen_format, emit
+    from attnctl.cli.output import emit
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
     from attnctl.formats import is_picture

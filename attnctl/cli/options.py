@@ -6,7 +6,8 @@ settings: a command takes such a group whole, as one parameter.
 """
 
 # Typer reads these annotations as types: written as text, each would be compiled again.
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -18,9 +19,11 @@ from attnctl.base.errors import AttnError, Exit, PipeClosed, raise_all
 from attnctl.base.files import announce_output
 from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, Given, Setting
 from attnctl.base.values import MOST, BadValueError, Plain, Reader, whole, words
+from attnctl.base.words import one_of, quote
 from attnctl.cli.app import Command
-from attnctl.formats import FINDINGS, FORMATS
+from attnctl.formats import FINDINGS, FORMATS, is_picture
 from attnctl.inputs.config.fields import is_given, settings_with_flags
+from attnctl.store.files import Format, unwritable
 
 STDOUT = "-"
 """As a file to write: standard output, in the format that is asked for there."""
@@ -32,10 +35,57 @@ FORMAT_NAMES = ("table", *(each.name for each in FORMATS if not (each.binary or 
 PRECISION = whole(0, 17)
 
 
-def option(help: str, *names: str, writes: bool = False, **extra: Any) -> Any:  # noqa: A002  (Typer's own word)
-    """A Typer option with its help; one that `writes` names files to be written, - for stdout."""
+class OptionTerm(NamedTuple):
+    """What an option goes with: the options that are wrong beside it, and what is said of each."""
+
+    wrong: Callable[[Given], Iterable[str]]
+    """Their names, "" for the option itself; of everything that the command was given, by name."""
+
+    words: str
+    """What stands behind `--flag: `, or the whole message where it begins with a flag itself."""
+
+
+def needs(others: str, words: str) -> OptionTerm:
+    """The term of an option that means something only beside one of these, by their names."""
+    names = others.split()
+    return OptionTerm(lambda given: () if any(is_asked(given, name) for name in names) else ("",), words)
+
+
+def excludes(others: str, words: str) -> OptionTerm:
+    """The term of an option that means nothing beside any of these, by their names."""
+    names = others.split()
+    return OptionTerm(lambda given: ("",) * any(is_asked(given, name) for name in names), words)
+
+
+def bars(others: Iterable[str], words: str) -> OptionTerm:
+    """The term of an option beside which these mean nothing; it is said of each of them."""
+    names = tuple(others)
+    return OptionTerm(lambda given: (name for name in names if is_asked(given, name)), words)
+
+
+def only(holds: Callable[[Given], bool], words: str) -> OptionTerm:
+    """The term of an option that means something only where this holds."""
+    return OptionTerm(lambda given: () if holds(given) else ("",), words)
+
+
+def is_asked(given: Given, name: str) -> bool:
+    """True where an option, or an argument, of this name is given."""
+    return is_given(given.get(name)) and given[name] != []
+
+
+def option(
+    help: str,  # noqa: A002  (Typer's own word)
+    *names: str,
+    terms: Sequence[OptionTerm] = (),
+    writes: Sequence[Format] | bool = False,
+    **extra: Any,
+) -> Any:
+    """A Typer option with its help, on these terms.
+
+    One that `writes` names files to be written, - for stdout: in these formats by suffix, or any.
+    """
     info = typer.Option(*names, help=help, show_default=False, **extra)
-    info.writes = writes
+    info.terms, info.writes = terms, writes
     return info
 
 
@@ -106,8 +156,8 @@ def layer_number(text: str | None) -> int | None:
         raise AttnError(f"--layer: {what}" for _, what in wrong.problems) from None
 
 
-def findings_option(verb: str) -> Any:
-    """The option -o of a verb that finds something: a list of files."""
+def findings_option(verb: str, *, checked: bool = True) -> Any:
+    """The option -o of a verb that finds something: a list of files, whose suffixes are checked."""
     suffixes = " ".join(each.suffix for each in FINDINGS[verb])
     return option(
         f"Write what was found to FILE instead of stdout, by suffix: {suffixes}; - is stdout. "
@@ -115,7 +165,7 @@ def findings_option(verb: str) -> Any:
         "--output",
         "-o",
         metavar="FILE",
-        writes=True,
+        writes=FINDINGS[verb] if checked else True,
     )
 
 
@@ -127,6 +177,18 @@ MemoryOption = Annotated[
 """`command` holds to it what is read; a command need not look at it."""
 
 
+FullOption = Annotated[bool, option("Leave nothing out on a terminal, however long.", "--full")]
+QuietOption = Annotated[
+    bool,
+    option(
+        "Print nothing; the exit code tells.",
+        "--quiet",
+        "-q",
+        terms=[excludes("json", "--quiet prints nothing; leave it out to have --json")],
+    ),
+]
+
+
 class CostOptions(NamedTuple):
     """The memory a run may take, and whether to print its cost instead."""
 
@@ -134,6 +196,22 @@ class CostOptions(NamedTuple):
     cost: Annotated[
         bool, option("Print each step's shape, bytes and operations instead of running.", "--cost")
     ] = False
+
+
+TOLD = excludes("story", "only tables and pictures have that; leave it out with --story")
+TABLES = only(lambda given: shown_as(given) == "table", "only tables have that")
+DIGITS = only(
+    lambda given: shown_as(given) in {"table", "pictures"},
+    "only tables and pictures have that; a dump keeps every digit",
+)
+DRAWN = only(
+    lambda given: shown_as(given) == "pictures" or (given["heat"] and shown_as(given) == "table"),
+    "only pictures and heat maps have that; write -o picture.svg, or add --heat",
+)
+NO_NUMBERS = excludes("heat", "a heat map has no numbers")
+PRINTED = only(
+    lambda given: shown_as(given) == "table", "it is text on stdout; leave out other formats and -o"
+)
 
 
 class ViewOptions(NamedTuple):
@@ -144,35 +222,53 @@ class ViewOptions(NamedTuple):
     ] = None
     head: Annotated[
         tuple[int, ...] | None,
-        option("Only these heads, from 0, like 0,2 or 0-3."),
+        option("Only these heads, from 0, like 0,2 or 0-3.", terms=[TOLD]),
         HEADS,
     ] = None
     precision: Annotated[
         int | None,
         option(
             "Digits after the point, 0 to 17: 4 in tables, 2 in pictures. (The other formats keep every "
-            "digit.)"
+            "digit.)",
+            terms=[TOLD, DIGITS, NO_NUMBERS],
         ),
         PRECISION,
     ] = None
     brief: Annotated[bool, option("Attention weights and output only.", "--brief")] = False
     full: Annotated[
-        bool, option("One step below the other, nothing left out, however large. (Tables.)", "--full")
+        bool,
+        option(
+            "One step below the other, nothing left out, however large. (Tables.)",
+            "--full",
+            terms=[TOLD, TABLES, NO_NUMBERS],
+        ),
     ] = False
-    heat: Annotated[bool, option("Draw heat maps instead of numbers. (Tables.)", "--heat")] = False
+    heat: Annotated[
+        bool, option("Draw heat maps instead of numbers. (Tables.)", "--heat", terms=[TOLD, TABLES])
+    ] = False
     log: Annotated[
-        bool, option("Colour by the logarithm of the numbers. (Pictures and heat maps.)", "--log")
+        bool,
+        option(
+            "Colour by the logarithm of the numbers. (Pictures and heat maps.)",
+            "--log",
+            terms=[TOLD, DRAWN],
+        ),
     ] = False
     without_first: Annotated[
         bool,
         option(
             "Leave out the first key, which often drowns the others. (Pictures and heat maps.)",
             "--without-first",
+            terms=[TOLD, DRAWN],
         ),
     ] = False
     story: Annotated[
         bool,
-        option("Tell it in sentences, a step at a time; on a terminal Enter goes on, q ends.", "--story"),
+        option(
+            "Tell it in sentences, a step at a time; on a terminal Enter goes on, q ends.",
+            "--story",
+            terms=[PRINTED],
+        ),
     ] = False
 
 
@@ -200,9 +296,44 @@ class OutputOptions(NamedTuple):
             "--output",
             "-o",
             metavar="FILE",
-            writes=True,
+            writes=FORMATS,
         ),
     ] = None
+
+    @classmethod
+    def of(cls, **values: Any) -> "OutputOptions":
+        """The options as they were read. Raises AttnError where there is no telling the format."""
+        chosen_format(values["format"], json=values["json"])
+        return cls(**values)
+
+
+def shown_as(given: Given) -> str:
+    """The form that traces get: table on stdout alone, pictures in files alone, or data."""
+    files, printed = split_outputs(given["output"])
+    if printed:
+        wanted = chosen_format(given["format"], json=given["json"])
+        return "table" if wanted == "table" and not files else "data"
+    return "pictures" if all(map(is_picture, files)) else "data"
+
+
+def split_outputs(outputs: Sequence[str] | None) -> tuple[list[str], bool]:
+    """The files of -o, and whether stdout has it, too: - or nothing is named."""
+    return [path for path in outputs or () if path != STDOUT], not outputs or STDOUT in outputs
+
+
+def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FORMAT_NAMES) -> str:
+    """The format for stdout: flags beat the environment, which is left aside where it asks for another.
+
+    Raises AttnError where --json and --format contradict each other, and for an unknown format.
+    """
+    if json and given not in {None, "json"}:
+        raise AttnError(f"--json and --format {given}: one output, two formats; leave one of them out")
+    if json or given:
+        return given or "json"
+    usual = os.environ.get(FORMAT_VARIABLE, "")
+    if usual and usual not in {*FORMAT_NAMES, *(each.name for each in FORMATS)}:
+        raise AttnError(f"{FORMAT_VARIABLE}: {quote(usual)} is no format; use {one_of(FORMAT_NAMES)}")
+    return usual if usual in possible else "table"
 
 
 SECTIONS = {CostOptions: "Memory and cost", ViewOptions: "What to show", OutputOptions: "Output"}
@@ -222,14 +353,24 @@ class Option(NamedTuple):
         names = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str)]
         return min(names, key=len, default=f"--{self.parameter.name.replace('_', '-')}")
 
-    def announce(self, value: str | list[str] | None) -> None:
-        """Say which files are to be written, where it names such. Raises AttnError for one named twice."""
-        info = self.parameter.annotation.__metadata__[0]
-        if value is None or not getattr(info, "writes", False):
+    def announce(self, value: str | list[str]) -> Iterator[str]:
+        """Say which files are to be written, where it names such; a problem for each that cannot be."""
+        writes = getattr(self.parameter.annotation.__metadata__[0], "writes", False)
+        if not writes:
             return
-        for path in [value] if isinstance(value, str) else value:
-            if path != STDOUT:
-                announce_output(path, self.flag)
+        files = [path for path in ([value] if isinstance(value, str) else value) if path != STDOUT]
+        for path in files:
+            announce_output(path, self.flag)
+        yield from () if writes is True else unwritable(files, writes)
+
+    def wrong_beside(self, given: Given, flags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """The options that do not go with it, by name, and what is said of each."""
+        name = self.parameter.name
+        terms = getattr(self.parameter.annotation.__metadata__[0], "terms", ())
+        for term in terms if is_asked(given, name) else ():
+            for other in term.wrong(given):
+                wrong = other or name
+                yield wrong, term.words if term.words.startswith("-") else f"{flags[wrong]}: {term.words}"
 
 
 class OptionGroup(NamedTuple):
@@ -300,7 +441,8 @@ def tuple_group(kind: Any) -> OptionGroup:
     options = [
         typed_option(name, hints[name], each, section) for name, each in kind._field_defaults.items()
     ]
-    return OptionGroup(options, lambda values: kind(**values))
+    make = getattr(kind, "of", kind)
+    return OptionGroup(options, lambda values: make(**values))
 
 
 def only_given(values: Given) -> Given:
@@ -337,7 +479,10 @@ def keyword(name: str, annotation: Any, default: Any) -> Parameter:
 
 
 def read_all(options: list[Option], texts: Given) -> Given:
-    """The value of every option that is given. Raises AttnError with every problem."""
+    """The value of every option that is given.
+
+    Raises AttnError with every problem: of each value, and of options that do not go with others.
+    """
     values: Given = {}
     problems: list[str] = []
     for option in options:
@@ -346,12 +491,17 @@ def read_all(options: list[Option], texts: Given) -> Given:
         if texts[name] is not None:
             try:
                 values[name] = option.read(texts[name])
-                option.announce(texts[name])
+                problems += option.announce(texts[name])
             except BadValueError as wrong:
                 problems += (f"{option.flag}: {text}" for _, text in wrong.problems)
             except AttnError as error:
                 problems += error.problems
-    raise_all(problems)
+    flags = {option.parameter.name: option.flag for option in options}
+    misplaced: dict[str, str] = {}
+    for option in options:
+        for name, problem in option.wrong_beside(values, flags):
+            misplaced.setdefault(name, problem)
+    raise_all([*problems, *misplaced.values()])
     return values
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.words import one_of, quote
-from attnctl.cli.options import FORMAT_NAMES, FORMAT_VARIABLE, STDOUT, OutputOptions, ViewOptions
+from attnctl.base.errors import AttnError
+from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_format, split_outputs
 from attnctl.drawing.screen.text import shorten
-from attnctl.formats import FINDINGS, FORMATS, is_picture, write_all
+from attnctl.formats import FORMATS, is_picture, write_all
 from attnctl.math.names import WEIGHTS, result_in
 from attnctl.record.trace import Trace, require_steps
 
@@ -29,7 +27,6 @@ def emit(
     settable: bool = False,
 ) -> None:
     """Write traces as asked; `settable` says that --heads is an option of this command, too."""
-    raise_all(unused_options(view, output))
     wanted = chosen_format(output.format, json=output.json)
     files, printed = split_outputs(output.output)
     kept = [select_steps(trace, view) for trace in traces]
@@ -63,23 +60,6 @@ def of_heads(traces: Sequence[Trace], view: ViewOptions) -> Sequence[Trace]:
     return [trace.select_heads(view.head, heads_of(trace)) for trace in traces]
 
 
-def files_for(verb: str, outputs: Sequence[str] | None) -> tuple[list[str], bool]:
-    """The files that findings go to, and whether stdout has them, too.
-
-    Raises AttnError for a suffix that this verb's findings are not written in.
-    """
-    from attnctl.store.files import unwritable
-
-    files, printed = split_outputs(outputs)
-    raise_all(unwritable(files, FINDINGS[verb]))
-    return files, printed
-
-
-def split_outputs(outputs: Sequence[str] | None) -> tuple[list[str], bool]:
-    """The files of -o, and whether stdout has it, too: - or nothing is named."""
-    return [path for path in outputs or () if path != STDOUT], not outputs or STDOUT in outputs
-
-
 def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> None:
     """Write traces on stdout in this format."""
     if wanted == "table":
@@ -89,21 +69,6 @@ def print_traces(traces: Sequence[Trace], wanted: str, view: ViewOptions) -> Non
         print_view(lambda screen: lines_of_all(traces, screen, view_of(view, 4)))
     else:
         next(each for each in FORMATS if each.name == wanted).write(traces, sys.stdout)
-
-
-def chosen_format(given: str | None, *, json: bool, possible: Sequence[str] = FORMAT_NAMES) -> str:
-    """The format for stdout: flags beat the environment, which is left aside where it asks for another.
-
-    Raises AttnError where --json and --format contradict each other, and for an unknown format.
-    """
-    if json and given not in {None, "json"}:
-        raise AttnError(f"--json and --format {given}: one output, two formats; leave one of them out")
-    if json or given:
-        return given or "json"
-    usual = os.environ.get(FORMAT_VARIABLE, "")
-    if usual and usual not in {*FORMAT_NAMES, *(each.name for each in FORMATS)}:
-        raise AttnError(f"{FORMAT_VARIABLE}: {quote(usual)} is no format; use {one_of(FORMAT_NAMES)}")
-    return usual if usual in possible else "table"
 
 
 def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
@@ -121,54 +86,6 @@ def say_boxes(traces: Sequence[Trace], files: Sequence[str]) -> None:
         complain(
             f"note: {drawn[0]}: its font lacks {shorten(boxes, 24)}, drawn as boxes; .svg has every letter"
         )
-
-
-def unused_options(view: ViewOptions, output: OutputOptions) -> list[str]:
-    """Files that cannot be written, view options that one of the outputs would ignore: before computing."""
-    from attnctl.store.files import unwritable
-
-    wanted = chosen_format(output.format, json=output.json)
-    files, to_stdout = split_outputs(output.output)
-    printed = wanted if to_stdout else None
-    pictures = [is_picture(path) for path in files]
-    table, drawn = printed == "table" and not files, bool(pictures) and all(pictures) and printed is None
-    if view.story:
-        told = [] if table else ["--story: it is text on stdout; leave out other formats and -o"]
-        return [*told, *no_story(view)]
-    out = (
-        ["--precision: only tables and pictures have that; a dump keeps every digit"]
-        if view.precision is not None and not (table or drawn)
-        else []
-    )
-    out += unwritable(files, FORMATS)
-    words = {"--full": view.full, "--heat": view.heat}
-    out += [f"{flag}: only tables have that" for flag, value in words.items() if value and not table]
-    if view.heat and table:
-        words = {"--precision": view.precision is not None, "--full": view.full}
-        out += [f"{flag}: a heat map has no numbers" for flag, value in words.items() if value]
-    if not drawn and not (table and view.heat):
-        named = {"--log": view.log, "--without-first": view.without_first}
-        out += [
-            f"{flag}: only pictures and heat maps have that; write -o picture.svg, or add --heat"
-            for flag, value in named.items()
-            if value
-        ]
-    return out
-
-
-def no_story(view: ViewOptions) -> Iterator[str]:
-    """View options that a story has no use for."""
-    given = {
-        "--head": view.head is not None,
-        "--precision": view.precision is not None,
-        "--full": view.full,
-        "--heat": view.heat,
-        "--log": view.log,
-        "--without-first": view.without_first,
-    }
-    for flag, is_given in given.items():
-        if is_given:
-            yield f"{flag}: only tables and pictures have that; leave it out with --story"
 
 
 def require_heads(traces: Sequence[Trace], view: ViewOptions, *, settable: bool) -> None:

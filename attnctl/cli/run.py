@@ -79,11 +79,10 @@ def run(  # noqa: PLR0913  (a group of options each)
     sentence, and --layer names the layers to show, each a trace. Without --layer a map says what
     each head of each layer does.
     """
-    from attnctl.cli.output import emit, kept_steps, unused_options
+    from attnctl.cli.output import emit, kept_steps
     from attnctl.cli.progress import progress
     from attnctl.cli.source import find_run
 
-    raise_all(unused_options(view, output))
     asked = find_run(source or [], file, config)
     attention |= gradients
     if model.model is not None:

@@ -32,12 +32,11 @@ def show(
 
     The blanks of an exercise are shown as ____.
     """
-    from attnctl.cli.output import emit, unused_options
+    from attnctl.cli.output import emit
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
     from attnctl.verbs.check.exercise import read_to_show
 
-    raise_all(unused_options(view, output))
     found = no_lone_word(source_of(source))
     raise_all(found.list_unused({"--trace": trace}, {}))
     with progress("reading"):

@@ -23,10 +23,12 @@ from attnctl.cli.options import (
     NameOption,
     SentenceOptions,
     TraceOption,
+    chosen_format,
     command,
     findings_option,
     option,
     renames,
+    split_outputs,
 )
 from attnctl.cli.source import NamedInput, by_flag, gather_sentences, no_lone_word, source_of
 from attnctl.drawing.screen.output import print_view
@@ -145,15 +147,13 @@ def stats(  # noqa: PLR0913  (a group of options each)
     anywhere and in any order, "attnctl stats merge PART..." puts together: to the last digit what
     one process gives.
     """
-    from attnctl.cli.output import chosen_format, files_for
-
     arguments = source or []
     of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
     of_corpus = dict(given_of(corpus))
     flags = {**more, **attention}
     of_runs: dict[str, object] = {"-c": config, **by_flag(flags)}
     wanted = chosen_format(how.format, json=how.json, possible=WRITTEN)
-    files, printed = files_for("stats", output)
+    files, printed = split_outputs(output)
     out = Output(wanted, files, printed)
     problems = list(unusable(how, out))
     if file is not None:
