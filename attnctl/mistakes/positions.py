@@ -12,7 +12,7 @@ import numpy as np
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
-from attnctl.math.ops.positions import sinusoids
+from attnctl.math.ops.vectors import sinusoids
 from attnctl.mistakes import wrong
 from attnctl.mistakes.fit import ends, planted_best, planted_fit, spoken
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, everywhere_or_once

@@ -19,8 +19,7 @@ from attnctl.base.errors import AttnError
 from attnctl.base.files import note_input, open_found, refuse_os_errors
 from attnctl.base.words import dims, nearest, quote
 from attnctl.math import Array, Shape
-from attnctl.math.engine.blas import alone
-from attnctl.math.engine.tiles import cores, in_order
+from attnctl.math.engine.tiles import blas_alone, cores, in_order
 from attnctl.models.family import Names
 from attnctl.store.load_json import header_of
 from attnctl.store.raw import File
@@ -152,7 +151,7 @@ class Checkpoint:
         columns = self.tensor(name, shape).shape[axis]
         blocks = blocks_of(columns, x.shape[-1])
         out = np.empty((*x.shape[:-1], columns), dtype)
-        with alone() if len(blocks) > 1 else nullcontext(False) as held:
+        with blas_alone() if len(blocks) > 1 else nullcontext(False) as held:
             threads = min(cores(), len(blocks)) if held else 1
             numbers = max(block.stop - block.start for block in blocks) * x.shape[-1]
             rooms = [self.take_room(numbers) for _ in range(threads)]

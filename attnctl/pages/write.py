@@ -17,7 +17,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
-from attnctl.drawing.pictures.scale import BLUE, ORANGE
+from attnctl.drawing.pictures.plot import BLUE, ORANGE
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.show.headline import beginning, facts

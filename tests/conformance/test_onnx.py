@@ -17,7 +17,7 @@ from onnx.backend.test.case import node as onnx_cases
 
 import attnctl
 from attnctl.math.ops import Softmax
-from attnctl.math.ops.positions import rotate
+from attnctl.math.ops.vectors import rotate
 
 COUNTS = {"Attention": 93, "RotaryEmbedding": 8, "Softmax": 7}
 

@@ -10,7 +10,7 @@ from diff_traces import trace_of
 from rich.console import Console
 
 import attnctl
-from attnctl.drawing.screen.numbers import four_digits
+from attnctl.drawing.screen.grid import four_digits
 from attnctl.drawing.screen.output import PlainOutput, print_view
 from attnctl.drawing.screen.text import cells
 from attnctl.verbs.diff.view import difference_lines, percent

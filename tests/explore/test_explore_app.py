@@ -341,7 +341,7 @@ def test_the_help_says_every_key():
 
 @pytest.mark.slow
 def test_a_large_matrix_formats_what_is_visible(monkeypatch):
-    from attnctl.drawing.screen.numbers import NumberFormat
+    from attnctl.drawing.screen.grid import NumberFormat
 
     size = 4096
     step = of_sentence().trace.steps["attention_weights"]

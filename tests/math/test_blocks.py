@@ -8,8 +8,8 @@ import pytest
 import attnctl
 from attnctl.api import choose_settings
 from attnctl.inputs.plan import operator
-from attnctl.math.engine import blas
 from attnctl.math.engine.execute import carry_out
+from attnctl.math.engine.tiles import blas_alone
 
 pytestmark = pytest.mark.sample(7)
 
@@ -86,11 +86,11 @@ def test_blas_is_alone_while_tiles_run_and_as_it_was_afterwards(env, monkeypatch
     if env:
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", env)
     before = blas_threads()
-    with blas.alone() as alone:
+    with blas_alone() as alone:
         assert alone
         assert env == "1" or blas_threads() == {1}
     assert blas_threads() == before
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "threadpoolctl", None)
-        with blas.alone() as alone:
+        with blas_alone() as alone:
             assert alone == (env == "1")

@@ -12,10 +12,9 @@ import attnctl
 from attnctl.api import choose_settings
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan import operator
-from attnctl.math.engine import blas
 from attnctl.math.engine.cost import peak
 from attnctl.math.engine.execute import carry_out, steps_needed
-from attnctl.math.engine.tiles import SCRATCH_BYTES
+from attnctl.math.engine.tiles import SCRATCH_BYTES, blas_alone
 from attnctl.math.rules import Causal
 
 
@@ -71,7 +70,7 @@ def test_several_threads_leave_blas_as_it_was(monkeypatch):
     before, inside = threads(), threading.Barrier(2)
 
     def overlap(last):
-        with blas.alone():
+        with blas_alone():
             inside.wait()
             if last:
                 other.join()

@@ -28,7 +28,7 @@ from attnctl.math.ops import (
     Softmax,
     Squeeze,
 )
-from attnctl.math.ops.positions import rotary_pairs, rotate, sinusoids
+from attnctl.math.ops.vectors import rotary_pairs, rotate, sinusoids
 from attnctl.math.rules import Alibi, Causal, Softcap
 
 TWO, MINUS = Number(2.0, Source(0, (1,))), Number(-0.5)

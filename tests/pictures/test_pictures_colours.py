@@ -6,7 +6,7 @@ from math import atan2, degrees
 import numpy as np
 import pytest
 
-from attnctl.drawing.pictures.scale import BLUE, LEVELS, ORANGE, TWO_HUES, hexadecimal, ink_on, ramp, rgb
+from attnctl.drawing.pictures.plot import BLUE, LEVELS, ORANGE, TWO_HUES, hexadecimal, ink_on, ramp, rgb
 
 WHITE = np.array([0.95047, 1.0, 1.08883])
 TO_XYZ = np.array(

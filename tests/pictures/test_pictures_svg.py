@@ -10,13 +10,16 @@ from images import decoded
 
 import attnctl
 from attnctl.drawing.pictures.draw import draw
-from attnctl.drawing.pictures.plot import Figure, Panel, Plot, blocks
-from attnctl.drawing.pictures.scale import (
+from attnctl.drawing.pictures.plot import (
     BLUE,
     HATCHED,
     ODD,
     STRANGE,
     TWO_HUES,
+    Figure,
+    Panel,
+    Plot,
+    blocks,
     hexadecimal,
     ramp,
     scale_of,

@@ -11,7 +11,7 @@ from render_golden import piped, terminal
 
 from attnctl.drawing.screen.palette import STEPS
 from attnctl.drawing.screen.screen import Screen
-from attnctl.drawing.show.marks import marks
+from attnctl.drawing.show.sheet import marks
 from attnctl.drawing.show.tables import View
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Hide

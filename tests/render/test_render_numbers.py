@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from attnctl.drawing.screen.numbers import matrix_format
+from attnctl.drawing.screen.grid import matrix_format
 
 UNHURRIED = settings(deadline=None)
 

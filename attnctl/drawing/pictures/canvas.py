@@ -7,7 +7,7 @@ from dataclasses import field
 from unicodedata import east_asian_width
 
 from attnctl.base.dataclass import dataclass
-from attnctl.drawing.pictures.scale import BLUE, FAINT, HATCH, INK, PAPER, TWO_HUES
+from attnctl.drawing.pictures.plot import BLUE, FAINT, HATCH, INK, PAPER, TWO_HUES
 
 MARGIN, LINE, TEXT = 16.0, 17.0, 11.0
 """The border around everything, the height of a line and of its font."""

@@ -29,19 +29,21 @@ from attnctl.drawing.pictures.canvas import (
     number,
     text_width,
 )
-from attnctl.drawing.pictures.plot import Figure, Panel, Plot
-from attnctl.drawing.pictures.png import palette_png, png
-from attnctl.drawing.pictures.scale import (
+from attnctl.drawing.pictures.plot import (
     FAINT,
     HATCH,
     HATCHED,
     ODD,
     PAPER,
     ColourScale,
+    Figure,
+    Panel,
+    Plot,
     hexadecimal,
     ink_on,
     rgb,
 )
+from attnctl.drawing.pictures.png import palette_png, png
 from attnctl.math import Array
 from attnctl.store.files import open_output
 

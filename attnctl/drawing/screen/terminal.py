@@ -13,9 +13,8 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.table import Table
 
-from attnctl.drawing.screen.frame import GAP, Frame, Shelf, border
 from attnctl.drawing.screen.palette import STYLES, background, backgrounds, ramp
-from attnctl.drawing.screen.screen import Box, Line
+from attnctl.drawing.screen.screen import GAP, Box, Frame, Line, Shelf, border
 from attnctl.drawing.screen.text import safe
 
 Styles = Mapping[str, Style]

@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.drawing.screen.frame import CAPTION_FRAME
 from attnctl.drawing.screen.grid import (
     Grid,
     LeftOut,
+    NumberFormat,
     Pieces,
     TextPanel,
     blocks_of,
     columns_shown,
+    matrix_format,
     reachable,
     rows_shown,
 )
-from attnctl.drawing.screen.numbers import NumberFormat, matrix_format
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Screen
+from attnctl.drawing.screen.screen import CAPTION_FRAME, Screen
 from attnctl.drawing.screen.text import cells, distinct
-from attnctl.drawing.show.marks import marks
-from attnctl.drawing.show.sheet import Sheet, View, formula_of, shape_of, sheet_of
+from attnctl.drawing.show.sheet import Sheet, View, formula_of, marks, shape_of, sheet_of
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.names import WEIGHTS

@@ -12,14 +12,15 @@ from attnctl.drawing.screen.screen import Screen
 from attnctl.drawing.screen.text import distinct, safe, token_text, visible
 from attnctl.drawing.show.frames import number_format
 from attnctl.drawing.show.headline import facts
-from attnctl.drawing.show.marks import Marks, marks
 from attnctl.drawing.show.sheet import (
     Index,
+    Marks,
     Sheet,
     View,
     count_heads,
     formula_of,
     load_sheet,
+    marks,
     shape_of,
     sheet_of,
     steps_of,

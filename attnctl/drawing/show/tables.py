@@ -1,4 +1,7 @@
-"""A trace as tables: what was run, then a frame for each step."""
+"""A trace as tables: what was run, then a frame for each step.
+
+On a terminal the first screen has matrices that belong together side by side, and a line for each copy.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,19 @@ from attnctl.record.trace import Trace
 
 if TYPE_CHECKING:
     from rich.console import Console
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from attnctl.drawing.screen.screen import GAP, Frame, Line, Shelf, join
+from attnctl.drawing.screen.text import cells
+from attnctl.drawing.show.frames import frames
+from attnctl.math.ops import Copy, Merge
+from attnctl.math.ops.placed import Hide
+from attnctl.math.ops.vectors import Split
 
 __all__ = ["View", "lines_of_all", "show"]
 
@@ -56,7 +72,6 @@ def first_screen(
     trace: Trace, chosen: Sequence[Step], screen: Screen, view: View, heads: int
 ) -> Generator[Element, None, bool]:
     """Print the headline, steps side by side, a sentence a head; returns whether all is shown."""
-    from attnctl.drawing.show.glance import glance, opening
     from attnctl.drawing.show.looks import look_lines
 
     whole = yield from opening(trace, screen)
@@ -94,3 +109,220 @@ def column(
             yield []
         whole &= yield from step_lines(load_sheet(trace, step.name), step, screen, view, heads)
     return whole
+
+
+# --- side by side ---
+
+FEW = 8
+"""Rows or columns without names that need no numbers beside them: so many are counted at a glance."""
+
+FEW_BANDS = 2
+"""Heads one below the other beside which a step without heads may leave its place empty."""
+
+KEY = "key"
+
+Copies = Mapping[str, Sequence[Step]]
+"""By the name of a step those that only repeat its numbers."""
+
+
+class Small(NamedTuple):
+    """A step whose matrices are shown whole, those of heads one below the other."""
+
+    step: Step
+    frame: Frame
+    labels: Sequence[str]
+    notes: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """The title of a step's table: `Q_rotated Q`, or its name alone where the symbol is the name."""
+        unlike = self.step.inputs and self.step.symbol != self.step.name
+        return f"{self.step.name} {self.step.symbol}" if unlike else self.step.name
+
+    def belongs_beside(self, other: Small) -> bool:
+        """True where the rows are the same tokens, or count along the same axis, for as many heads."""
+        alike = any(self.labels) or self.step.axes[-2:-1] == other.step.axes[-2:-1]
+        bands = {len(self.frame.bands), len(other.frame.bands)}
+        return alike and self.labels == other.labels and (len(bands) == 1 or max(bands) <= FEW_BANDS)
+
+
+class GlanceBlock(NamedTuple):
+    """The formulas of some steps, a table of them, and which steps are copies."""
+
+    lines: Sequence[Line | Frame]
+    width: int
+
+
+def opening(trace: Trace, screen: Screen) -> Generator[Element, None, bool]:
+    """The headline, the ids beside the sentence where they fit; returns whether all is shown."""
+    lines = list(headline(trace, screen))
+    ids = ids_of(trace, screen)
+    if cells(ids) > screen.width:
+        yield from lines
+        return (yield from id_frames(trace, screen, full=False))
+    if ids and lines and cells(lines[0][0][0]) + 3 + cells(ids) <= screen.width:
+        lines[0] = [*lines[0], ("   ", ""), (ids, "aside")]
+    elif ids:
+        lines.append([(ids, "aside")])
+    yield from lines
+    return True
+
+
+def ids_of(trace: Trace, screen: Screen) -> str:
+    """`ids: I 0 · love 1 · AI 2`; "" where there are none."""
+    tokens, ids = trace.tokens or [], trace.ids or []
+    if not tokens or len(ids) != len(tokens) or trace.header.get("key_ids"):
+        return ""
+    pairs = (f"{screen.token(each)} {at}" for each, at in zip(tokens, ids, strict=True))
+    return f"ids: {screen.dot.join(pairs)}"
+
+
+def glance(
+    trace: Trace, steps: Sequence[Step], screen: Screen, view: View, heads: int
+) -> Generator[Element, None, bool]:
+    """Show the given steps, then the ones that follow; returns whether each is shown whole."""
+    copies = copies_of(trace, steps)
+    copied = {step.name for found in copies.values() for step in found}
+    row: list[GlanceBlock] = []
+    whole = True
+    for run in runs_of(trace, [step for step in steps if step.name not in copied], screen, view, heads):
+        block = None if isinstance(run, Step) else block_of(run, copies, screen)
+        if row and (block is None or sum(each.width + GAP for each in row) + block.width > screen.width):
+            yield from on_shelf(row)
+            row = []
+        if isinstance(run, Step):
+            yield []
+            whole &= yield from step_lines(load_sheet(trace, run.name), run, screen, view, heads)
+            yield from copy_lines(run, copies, screen)
+        elif block is not None:
+            row.append(block)
+    yield from on_shelf(row)
+    return whole
+
+
+def copies_of(trace: Trace, steps: Sequence[Step]) -> dict[str, list[Step]]:
+    first = {step.name: step.name for step in steps}
+    out: dict[str, list[Step]] = {}
+    for step in steps:
+        if step.inputs and step.inputs[0] in first and repeats(trace, step):
+            first[step.name] = first[step.inputs[0]]
+            out.setdefault(first[step.name], []).append(step)
+    return out
+
+
+def repeats(trace: Trace, step: Step) -> bool:
+    """True where a step has just the numbers of its input: a copy, one head put side by side or back."""
+    hides_nothing = isinstance(step.op, Hide) and bool(TABLE[step.name].gradient)
+    if not (hides_nothing or isinstance(step.op, Copy | Merge | Split)):
+        return False
+    own, other = trace[step.name], trace[step.inputs[0]]
+    return own.size == other.size and np.array_equal(own, other.reshape(own.shape), equal_nan=True)
+
+
+def runs_of(
+    trace: Trace, steps: Sequence[Step], screen: Screen, view: View, heads: int
+) -> Iterator[list[Small] | Step]:
+    """Steps that stand in one table, as many as fit; a step that is too large stands alone.
+
+    What was read of no other step comes first. Of the rest, steps with a column for each key stand
+    together, and so do others.
+    """
+
+    def kind(step: Step) -> tuple[bool, bool]:
+        return bool(step.inputs), step.axes[-1:] == (KEY,)
+
+    for _, group in groupby(sorted(steps, key=lambda step: kind(step)[0]), kind):
+        run: list[Small] = []
+        for step in group:
+            each = small(trace, step, screen, view, heads)
+            if run and (each is None or not fits_beside(run, each, screen)):
+                yield run
+                run = []
+            if each is None:
+                yield step
+            else:
+                run.append(each)
+        if run:
+            yield run
+
+
+def fits_beside(run: Sequence[Small], each: Small, screen: Screen) -> bool:
+    width = run[0].frame.width + sum(other.frame.widths[-1] + 1 for other in [*run[1:], each])
+    return each.belongs_beside(run[0]) and width <= screen.width
+
+
+def small(trace: Trace, step: Step, screen: Screen, view: View, heads: int) -> Small | None:
+    """A step that can be taken in at a glance; None where it cannot."""
+    if max(trace[step.name].shape[-2:], default=0) > screen.width // 2:  # a digit and a blank each
+        return None
+    drawn = frames(load_sheet(trace, step.name), step.name, screen, view, heads)
+    several = max(trace[step.name].shape[:-2], default=1) > 1
+
+    def hide_counts(axis: int, labels: Sequence[str]) -> Sequence[str]:
+        counted = len(step.axes) > 1 and len(labels) <= FEW and trace.tokens_along(step.name, axis) is None
+        return [""] * len(labels) if counted else labels
+
+    def caption(index: Sequence[int]) -> str:
+        return screen.ours(step.name + f"[{','.join(map(str, index))}]" * several)
+
+    own = replace(
+        drawn,
+        grid=replace(
+            drawn.grid,
+            row_labels=hide_counts(-2, drawn.grid.row_labels),
+            column_labels=hide_counts(-1, drawn.grid.column_labels),
+            gap=1,
+        ),
+        panels=tuple(
+            panel._replace(caption=caption(index))
+            for panel, index in zip(drawn.panels, drawn.sheet.indices, strict=True)
+        ),
+    )
+    if not (own.panels and own.at_a_glance):
+        return None
+    frame = own.grid.frame([[panel] for panel in own.panels], own.blocks()[0])
+    return Small(step, frame, own.grid.row_labels, own.notes) if frame.width <= screen.width else None
+
+
+def one_table(trace: Trace, steps: Sequence[Step], screen: Screen, heads: int) -> Frame | None:
+    """These steps in one table; None where they are too large for one."""
+    run: list[Small] = []
+    for step in steps:
+        each = small(trace, step, screen, View(), heads)
+        if each is None or (run and not fits_beside(run, each, screen)):
+            return None
+        run.append(each)
+    return table_of(run) if run else None
+
+
+def table_of(run: Sequence[Small]) -> Frame:
+    return join([each.frame for each in run], labels=int(any(run[0].labels)))
+
+
+def block_of(run: Sequence[Small], copies: Copies, screen: Screen) -> GlanceBlock:
+    frame = table_of(run)
+    titles: dict[str, list[str]] = {}
+    for each in run:
+        titles.setdefault(each.step.formula, []).append(each.title)
+    said = [(f"{', '.join(names)} = {formula}", "name") for formula, names in titles.items() if formula]
+    said += [(note, "aside") for each in run for note in each.notes]
+    above = flow(said, screen)
+    below = [line for each in run for line in copy_lines(each.step, copies, screen)]
+    widths = [sum(cells(text) for text, _ in line) for line in above + below]
+    return GlanceBlock([*above, frame, *below], max([frame.width, *widths]))
+
+
+def copy_lines(step: Step, copies: Copies, screen: Screen) -> list[Line]:
+    same = copies.get(step.name, ())
+    return flow([(f"{each.name} = {each.inputs[0]}", "formula") for each in same], screen)
+
+
+def flow(spans: Line, screen: Screen) -> list[Line]:
+    return screen.flow([(screen.ours(text), style) for text, style in spans], screen.dot) if spans else []
+
+
+def on_shelf(row: Sequence[GlanceBlock]) -> Iterator[Element]:
+    if len(row) > 1:
+        yield Shelf([each.lines for each in row], [each.width for each in row])
+    else:
+        yield from (line for each in row for line in each.lines)

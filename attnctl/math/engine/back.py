@@ -7,15 +7,13 @@ with the ops of the derivation; what is by query it fills, what is by key it add
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.engine import blas
-from attnctl.math.engine.tiles import FEWEST_FOR_THREADS, Lead, Stretch, after_head, cores, in_order
+from attnctl.math.engine.tiles import Lead, Stretch, after_head, over_cores
 from attnctl.math.names import TABLE
 from attnctl.math.ops import Given, RowWise
 from attnctl.math.steps import Step
@@ -88,8 +86,7 @@ def fill_backward(forward: Stretch, back: Sequence[Step], values: Mapping[str, A
                 tile(bare, back, head, cuts, outside, out, room)
 
     scores = prod(lead) * forward.queries * forward.keys
-    with blas.alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
-        list(in_order(work, list(np.ndindex(*lead)), cores() if alone else 1))
+    list(over_cores(work, list(np.ndindex(*lead)), scores))
     return {name: array.astype(forward.dtype, copy=False) for name, array in out.items()}
 
 

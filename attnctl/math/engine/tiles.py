@@ -24,7 +24,6 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.derivation import Step
-from attnctl.math.engine import blas
 from attnctl.math.engine.online import Tile, divisor_of, online_softmax, plain_softmax, values_fit
 from attnctl.math.names import LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Add, Block, Given, Hide, LogSumExp, MatMul, MatMulT, RowWise, Scale, Softmax
@@ -32,6 +31,7 @@ from attnctl.math.ops.chunks import ByChunk
 
 if TYPE_CHECKING:
     from attnctl.math.engine.compiled import Exp
+from contextlib import contextmanager
 
 Lead = tuple[int, ...]
 Progress = Callable[[int, int], None]
@@ -285,12 +285,17 @@ def blockwise(
     tasks = stretch.tasks(queries)
     scores = prod(stretch.lead) * stretch.queries * stretch.keys
     empty: list[list[int]] = []
-    with blas.alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
-        for done, found in enumerate(in_order(work, tasks, cores() if alone else 1), 1):
-            empty += found
-            if progress:
-                progress(done, len(tasks))
+    for done, found in enumerate(over_cores(work, tasks, scores), 1):
+        empty += found
+        if progress:
+            progress(done, len(tasks))
     return empty
+
+
+def over_cores(work: Callable[[Any], Any], tasks: Sequence[Any], scores: int) -> Iterator[Any]:
+    """The results of the tasks in order; of so many scores that threads pay, on every core."""
+    with blas_alone() if scores > FEWEST_FOR_THREADS else nullcontext(False) as alone:
+        yield from in_order(work, tasks, cores() if alone else 1)
 
 
 def cores() -> int:
@@ -310,3 +315,55 @@ def in_order(work: Callable[[Any], Any], tasks: Sequence[Any], threads: int) -> 
         yield from pool.map(work, tasks)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+# --- the threads of BLAS: one while tiles run on every core, and as the caller had them afterwards ---
+
+
+class SingleThread:
+    """BLAS held to one thread from the first user to the last, who gives the caller's setting back.
+
+    Users overlap where several threads attend at once: if each restored what it found, the last
+    one would restore the one thread of another.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.limits: Any = None
+
+    def __enter__(self) -> None:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # no stubs
+
+        with self.lock:
+            if not self.users:
+                self.limits = threadpool_limits(limits=1, user_api="blas")
+            self.users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                self.limits.restore_original_limits()
+
+
+single_thread = SingleThread()
+
+
+@contextmanager
+def blas_alone() -> Iterator[bool]:
+    """Hold BLAS to one thread; yields whether it is held, so that tiles may run on every core.
+
+    The command line asks for one thread from the start. In a library the caller's setting stands,
+    and threadpoolctl, where it is installed, changes it for this long.
+    """
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+        yield True
+        return
+    try:
+        import threadpoolctl  # noqa: F401  whether it is there at all
+    except ImportError:
+        yield False
+        return
+    with single_thread:
+        yield True

@@ -11,7 +11,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.values import MAX_PROBLEMS
 from attnctl.inputs.config.settings import Settings
-from attnctl.math.engine import blas
+from attnctl.math.engine.tiles import single_thread
 from attnctl.store.files import is_special
 from attnctl.verbs.corpus.lines import (
     WHOLE,
@@ -144,7 +144,7 @@ class Work:
         """Measure every line that is left, and `save` what there is from time to time."""
         saved = monotonic()
         # A model's weights are read once; as one thread computes, so many processes can.
-        with blas.single_thread if threads_can_be_held() else nullcontext():
+        with single_thread if threads_can_be_held() else nullcontext():
             for number, data in lines_of(self.corpus, range(self.part.stop, self.span.stop)):
                 if moved:
                     moved(number - 1 - self.span.start, len(self.span))

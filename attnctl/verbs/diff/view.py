@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from attnctl.base.words import all_of, plural
+from attnctl.drawing.screen.grid import four_digits
 from attnctl.drawing.screen.listing import Listing
-from attnctl.drawing.screen.numbers import four_digits
 from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.math.names import W_O

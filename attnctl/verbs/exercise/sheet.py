@@ -16,8 +16,7 @@ from attnctl.drawing.screen.text import safe, visible
 from attnctl.drawing.show.frames import number_format
 from attnctl.drawing.show.headline import facts
 from attnctl.drawing.show.markdown import code, inline, table
-from attnctl.drawing.show.marks import BOX
-from attnctl.drawing.show.sheet import formula_of, heads_of, load_sheet, sheet_of
+from attnctl.drawing.show.sheet import BOX, formula_of, heads_of, load_sheet, sheet_of
 from attnctl.math import Array, Cell
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Copy, Given, Hide

@@ -13,7 +13,7 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.words import all_of, number_text
-from attnctl.drawing.screen.numbers import matrix_format
+from attnctl.drawing.screen.grid import matrix_format
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, pad_right
 from attnctl.math.arithmetic import Call, Number, Quotient, Rest, Subtraction, abridge, display

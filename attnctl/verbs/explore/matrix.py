@@ -7,13 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from attnctl.drawing.screen.grid import CellStyle, Codes
+from attnctl.drawing.screen.grid import CellStyle, Codes, NumberFormat, matrix_format
 from attnctl.drawing.screen.heat import levels_of
-from attnctl.drawing.screen.numbers import NumberFormat, matrix_format
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import cells, distinct, pad_left, pad_right
 from attnctl.drawing.show.frames import shorten_labels
-from attnctl.drawing.show.marks import Marks, marks
+from attnctl.drawing.show.sheet import Marks, marks
 from attnctl.math import Array, Cell
 from attnctl.record.trace import Trace
 from attnctl.verbs.explore.walk import DIFFERENCE, HEAT, NUMBERS

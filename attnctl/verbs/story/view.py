@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attnctl.base.words import all_of, plural
-from attnctl.drawing.screen.frame import GAP, Shelf
 from attnctl.drawing.screen.output import Element
-from attnctl.drawing.screen.screen import Line, Screen
+from attnctl.drawing.screen.screen import GAP, Line, Screen, Shelf
 from attnctl.drawing.screen.text import cells, fold_text
-from attnctl.drawing.show.glance import one_table
 from attnctl.drawing.show.headline import headline
 from attnctl.drawing.show.looks import MOST_KEYS, UNBROKEN, Namer, name_of, percent
 from attnctl.drawing.show.sheet import formula_of, heads_of, shape_of
+from attnctl.drawing.show.tables import one_table
 from attnctl.record.cells import Speller
 from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
 from attnctl.verbs.story.claims import (
