@@ -13,6 +13,7 @@ from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
 from attnctl.inputs.config.settings import Settings, dotted_path
+from attnctl.inputs.plan.sentence import carry_out_batch, pad_batch
 from attnctl.inputs.plan.sentence import prepare as prepare_sentence
 from attnctl.inputs.plan.sentence import prepare_all as prepare_sentences
 from attnctl.math import Array
@@ -76,15 +77,13 @@ def run_many(
     Each trace has the length of its sentence, or, where they are to be seen `padded`, of the
     longest.
     """
-    from attnctl.inputs.plan import batch
-
     check_kept(keep)
     check_words(*sentences)
     asked = choose_settings(settings, options)
     if padded:
-        asked, sentences = batch.pad_batch(asked, sentences)
+        asked, sentences = pad_batch(asked, sentences)
     runs = prepare_sentences(asked, sentences)
-    return Traces(map(Trace.of, batch.carry_out_batch(runs, keep, progress)))
+    return Traces(map(Trace.of, carry_out_batch(runs, keep, progress)))
 
 
 def run_model(  # noqa: PLR0913  (what a model may be run on)

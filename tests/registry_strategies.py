@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import attnctl.math.derivation  # noqa: F401  (an op registers itself where it is imported)
 from attnctl.base.errors import AttnError
 from attnctl.math.axes import LEAD
-from attnctl.math.chunks import Chunks
+from attnctl.math.kind import Chunks
 from attnctl.math.ops import Block, LayerNorm, RMSNorm
 from attnctl.math.ops.base import parse, size_of
 from attnctl.math.rules import RULES, Composed, Padding, PerBatch, VisibilityRule

@@ -146,7 +146,7 @@ def imported_by(*args):
 
 HEAVY = {"numpy", "rich", "pydantic", "yaml", "pygments", "importlib.metadata"}
 ROOMS = ("inputs.arrays.reader", "inputs.arrays.layout", "store.source", "models", "evidence", "mistakes")
-ROOMS += ("inputs.plan.cotangent", "math.engine.compiled", "drawing.screen.heat")
+ROOMS += ("math.engine.compiled", "drawing.screen.heat")
 BROUGHT = subprocess.check_output(
     [sys.executable, "-c", "import numpy, typer, sys; print(*sys.modules)"], text=True
 ).split()

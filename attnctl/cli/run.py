@@ -103,7 +103,7 @@ def run(  # noqa: PLR0913  (a group of options each)
         print_costs(runs, output, view)
         return
     from attnctl.cli import last
-    from attnctl.inputs.plan.batch import carry_out_batch
+    from attnctl.inputs.plan.sentence import carry_out_batch
 
     with progress("attending") as moved:
         traces = carry_out_batch(runs, kept_steps(view), moved)
@@ -117,7 +117,7 @@ def prepare_runs(settings: Settings, sentences: list[str], *, padded: bool) -> l
     from attnctl.inputs.plan.sentence import prepare_all
 
     if padded:
-        from attnctl.inputs.plan.batch import pad_batch
+        from attnctl.inputs.plan.sentence import pad_batch
 
         settings, sentences = pad_batch(settings, sentences)
     return prepare_all(settings, sentences)

@@ -17,9 +17,7 @@ from math import inf
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import names
-from attnctl.math.backward import backward
-from attnctl.math.chunks import Chunks
-from attnctl.math.kind import HEADS, LAYER, HeadNorm, Kind
+from attnctl.math.kind import HEADS, LAYER, Chunks, HeadNorm, Kind
 from attnctl.math.ops import (
     Add,
     AddScaled,
@@ -54,7 +52,7 @@ from attnctl.math.ops import (
     Squeeze,
 )
 from attnctl.math.rules import Alibi, PerBatch, Softcap, VisibilityRule
-from attnctl.math.steps import Axes, Derivation, Lines, Step
+from attnctl.math.steps import Axes, Derivation, Lines, Step, backward
 
 __all__ = ["Axes", "Derivation", "LayerParts", "Lines", "Rotary", "Step", "Variant", "derive"]
 

@@ -1,12 +1,14 @@
-"""A line of a derivation, name = op(inputs), and the list of them."""
+"""A line of a derivation, name = op(inputs); the list of them; the lines that lead back to gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from attnctl.base.dataclass import dataclass
+from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, TABLE, gradient_of, way
 from attnctl.math.ops import Given, Op
+from attnctl.math.ops.base import AddAll, Gradient, Line
 
 Axes = tuple[str, ...]
 
@@ -50,3 +52,86 @@ class Derivation:
 
 
 Lines = Iterator[Step]
+
+
+# --- the backward pass: more lines of the same list, from its last to its first ---
+#
+# Each line gives, by the adjoint of its op, the lines of the gradients by its inputs. What several
+# lines read has a gradient by each of the ways, and their sum.
+
+
+def backward(steps: Sequence[Step], given: Mapping[str, str]) -> Lines:
+    """The gradient of the loss by every name that what attention gives follows from.
+
+    `given` says how what is handed in came about: `d_output`, or `d_head_outputs` where there is no
+    projection, and `d_logsumexp` where the loss is a function of that, too.
+    """
+    by_name = {step.name: step for step in steps}
+    roots = [root_of(by_name), *([LOGSUMEXP] if gradient_of(LOGSUMEXP) in given else [])]
+    reached = [step for step in steps if step.name in ancestors(steps, roots)]
+    readers = {step.name: [each for each in reached if step.name in each.inputs] for step in reached}
+    for root in roots:
+        how = given.get(gradient_of(root), "given")
+        yield like(by_name[root], gradient_of(root), Given(), (), how)
+    ways: dict[str, list[str]] = {}
+    for step in reversed(reached):
+        for line in gradients(step, by_name, readers):
+            if line.by not in step.inputs:
+                yield of_rows(step, line)
+                continue
+            source = by_name.get(line.by)
+            if source is None:  # nobody recorded it
+                continue
+            several = len(readers[source.name]) > 1
+            name = way(source.name, step.name) if several else gradient_of(source.name)
+            yield like(source, name, line.op, line.inputs, line.formula)
+            there = ways.setdefault(source.name, [])
+            there.append(name)
+            if several and len(there) == len(readers[source.name]):
+                yield like(source, gradient_of(source.name), AddAll(), tuple(there), " + ".join(there))
+
+
+def root_of(steps: Container[str]) -> str:
+    """Return the step the loss is a function of: the output, or the heads' where nothing projects it."""
+    return OUTPUT if OUTPUT in steps else HEAD_OUTPUTS
+
+
+def ancestors(steps: Iterable[Step], wanted: Iterable[str]) -> set[str]:
+    """These steps and all that they follow from."""
+    found = set(wanted)
+    for step in reversed(list(steps)):
+        if step.name in found:
+            found |= set(step.inputs)
+    return found
+
+
+def gradients(
+    step: Step, steps: Mapping[str, Step], readers: Mapping[str, Sequence[Step]]
+) -> Iterable[Gradient]:
+    """The lines that the adjoint of a step gives.
+
+    Σ over keys of A ∘ d_A, which softmax needs, is Σ over d_v of Z ∘ d_Z where Z = A V: a sum over fewer
+    numbers, of what is kept anyway (Dao et al. 2022, appendix B.2).
+    """
+    line = Line(step.name, step.inputs, tuple(axes_of(name, steps) for name in step.inputs))
+    for each in step.op.adjoint(line, gradient_of(step.name)):
+        if each.by != DELTA:
+            yield each
+            continue
+        mixed = readers[step.name][0].name
+        formula = f"Σ over d_v of {gradient_of(mixed)} ∘ {mixed}"
+        yield each._replace(inputs=(gradient_of(mixed), mixed), formula=formula)
+
+
+def axes_of(name: str, steps: Mapping[str, Step]) -> Axes:
+    return steps[name].axes if name in steps else TABLE[name].axes
+
+
+def like(step: Step, name: str, op: Op, inputs: tuple[str, ...], formula: str) -> Step:
+    """The gradient by a step: a line with its axes."""
+    return Step(name, op, inputs, step.axes, formula, f"d{step.symbol}")
+
+
+def of_rows(weights: Step, line: Gradient) -> Step:
+    """A number for each row of the weights."""
+    return Step(line.by, line.op, line.inputs, weights.axes[:-1], line.formula, "δ")

@@ -12,8 +12,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.base.words import quote
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.cotangent import with_gradients
-from attnctl.inputs.plan.plan import Plan, what_if_of
+from attnctl.inputs.plan.plan import Plan, what_if_of, with_gradients
 from attnctl.math import Array
 from attnctl.math.kind import GRADIENT_SETTINGS
 from attnctl.math.names import HIDDEN, OUTPUT, RESIDUAL, SINK_WEIGHTS, WEIGHTS, X, gradient_of

@@ -10,9 +10,9 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.inputs.arrays.beside import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.foreign import read_foreign
 from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
-from attnctl.inputs.arrays.sums import in_base_e, with_empty_rows
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import keys_of, rotary, unmeant_cache, written_masks
 from attnctl.inputs.plan import operator

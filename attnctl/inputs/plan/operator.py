@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from attnctl.base.errors import AttnError
+from attnctl.inputs.arrays.beside import in_base_e
 from attnctl.inputs.arrays.reader import as_array, read_strictly
-from attnctl.inputs.arrays.sums import in_base_e
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import adds_positions, keys_of, written_masks
-from attnctl.inputs.plan.cotangent import with_cotangent
 from attnctl.inputs.plan.plan import (
     Plan,
     asks_for_padding,
     variant,
     what_if_of,
+    with_cotangent,
     with_norm_rows,
     with_padding,
 )

@@ -14,7 +14,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array, Shape
-from attnctl.math.chunks import Chunks, spans, where_broken
+from attnctl.math.kind import Chunks, spans, where_broken
 from attnctl.math.notation import Input, Place, Term, call, index, is_seen, largest, table, total, where
 from attnctl.math.ops.base import Block, Op, Places, RowWise
 from attnctl.math.ops.scores import LogSumExp, Softmax

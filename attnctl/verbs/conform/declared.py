@@ -11,8 +11,7 @@ from attnctl.base.setting import ATTENTION, Flag, Form, Setting
 from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, show, words
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
-from attnctl.math.chunks import CHUNKS
-from attnctl.math.kind import BACKWARD, COTANGENT, KIND, LOGSUMEXP
+from attnctl.math.kind import BACKWARD, CHUNKS, COTANGENT, KIND, LOGSUMEXP
 from attnctl.verbs.conform.conventions import AXES, MASKS, NOTHING
 
 TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
