@@ -13,19 +13,17 @@ from attnctl.base.words import suggest
 from attnctl.inputs.config.fields import KEYWORDS, lay_over
 from attnctl.inputs.config.fields import OF_ARRAYS as ONLY_ARRAYS
 from attnctl.inputs.config.settings import Settings, dotted_path
-from attnctl.inputs.plan.sentence import carry_out_batch, pad_batch
-from attnctl.inputs.plan.sentence import prepare as prepare_sentence
-from attnctl.inputs.plan.sentence import prepare_all as prepare_sentences
 from attnctl.math import Array
 from attnctl.math.engine.tiles import Progress
 from attnctl.options import ArrayOptions, Options, spelled_out
 from attnctl.record.trace import Trace as AnyTrace
+from attnctl.sources.arrays import OfArrays
+from attnctl.sources.sentence import Config, Source
 from attnctl.traces import Trace, Traces
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from attnctl.inputs.plan.plan import Plan
     from attnctl.math.engine.cost import Cost
     from attnctl.verbs.check.report import Report
     from attnctl.verbs.conform.report import Conformance
@@ -59,7 +57,12 @@ def run(
     """
     check_kept(keep)
     check_words(*[] if sentence is None else [sentence])
-    return Trace.of(prepare_sentence(choose_settings(settings, options), sentence).run(keep, progress))
+    sentences = [] if sentence is None else [sentence]
+    return Trace.of(
+        Config(settings=choose_settings(settings, options), sentences=sentences).run(
+            keep=keep, progress=progress
+        )[0]
+    )
 
 
 @spelled_out(Options)
@@ -79,11 +82,8 @@ def run_many(
     """
     check_kept(keep)
     check_words(*sentences)
-    asked = choose_settings(settings, options)
-    if padded:
-        asked, sentences = pad_batch(asked, sentences)
-    runs = prepare_sentences(asked, sentences)
-    return Traces(map(Trace.of, carry_out_batch(runs, keep, progress)))
+    source = Config(settings=choose_settings(settings, options), sentences=sentences, padded=padded)
+    return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
 
 
 def run_model(  # noqa: PLR0913  (what a model may be run on)
@@ -114,14 +114,15 @@ def run_model(  # noqa: PLR0913  (what a model may be run on)
     `hidden`. Raises AttnError with what the model or the input is not.
     """
     from attnctl.models.run import ModelInput
-    from attnctl.models.run import run_model as run_layers
+    from attnctl.sources.model import Layers
 
     check_kept(keep)
     own, other = (None if each is None else tuple(each) for each in (ids, context_ids))
-    source = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output)
+    given = ModelInput(sentence, own, pair, context, other, hidden, memory, d_output)
     asked = {"dtype": dtype, "edits": list(edits) or None, "backward": backward or None}
     settings = choose_settings(None, {name: value for name, value in asked.items() if value is not None})
-    return Traces(map(Trace.of, run_layers(fspath(model), source, str(layer), settings, keep, progress)))
+    source = Layers(fspath(model), given, str(layer), settings)
+    return Traces(map(Trace.of, source.run(keep=keep, progress=progress)))
 
 
 @spelled_out(ArrayOptions)
@@ -142,7 +143,7 @@ def attend(
     """
     check_kept(keep)
     asked = choose_settings(settings, options, OF_ARRAYS)
-    return Trace.of(prepare_arrays(arrays, asked, layer).run(keep, progress))
+    return Trace.of(OfArrays(arrays, asked, layer).run(keep=keep, progress=progress)[0])
 
 
 @spelled_out(ArrayOptions)
@@ -160,19 +161,10 @@ def cost(
     check_kept(keep)
     asked = choose_settings(settings, options, OF_ARRAYS)
     if inputs is None or isinstance(inputs, str):
-        return prepare_sentence(asked, inputs).costs(keep)
-    return prepare_arrays(inputs, asked).costs(keep)
-
-
-def prepare_arrays(arrays: Mapping[str, Array], settings: Settings, layer: int | None = None) -> Plan:
-    """Everything attention on arrays needs; a trace of ours brings its tokens."""
-    from attnctl.inputs.plan import operator
-    from attnctl.inputs.plan.intended import trace_of_arrays, under_our_names
-
-    trace = under_our_names(
-        arrays if isinstance(arrays, AnyTrace) else trace_of_arrays(arrays), settings, layer
-    )
-    return operator.prepare(trace, settings, trace.header)
+        source: Source = Config(settings=asked, sentences=[] if inputs is None else [inputs])
+    else:
+        source = OfArrays(inputs, asked)
+    return source.costs(keep)[0]
 
 
 def load(path: str | PathLike[str]) -> Trace:

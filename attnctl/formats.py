@@ -8,15 +8,19 @@ what is drawn of a trace stands in `drawing/show/picture.py`, of others in the `
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnctl.store.files import Format
+from attnctl.store.files import Format, format_for, is_special, unwritable, write_text
 
 if TYPE_CHECKING:
     from attnctl.drawing.show.sheet import View
     from attnctl.record.trace import Trace
+
+__all__ = ["FINDINGS", "FORMATS", "Format", "format_for", "is_special", "unwritable", "write", "write_all"]
+__all__ += ["write_found", "write_text"]
 
 RESVG = "attnctl.drawing.pictures.png:require_resvg"
 
@@ -124,3 +128,24 @@ def write_found(verb: str, found: Sequence[Any], paths: Sequence[str | Path]) ->
     from attnctl.store import files
 
     files.write_all(found, paths, FINDINGS[verb])
+
+
+def print_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    from attnctl.store.strict_json import sink
+
+    sink(sys.stdout)(data)
+
+
+def json_text(data: Any, indent: int | None = None) -> str:
+    """Plain data as strict JSON."""
+    from attnctl.store import strict_json
+
+    return strict_json.json_text(data, indent)
+
+
+def print_json(data: Any, indent: int | None = None) -> None:
+    """Print plain data as strict JSON."""
+    from attnctl.store import strict_json
+
+    strict_json.print_json(data, indent)

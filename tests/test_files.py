@@ -168,9 +168,9 @@ ELSEWHERE = {
     ("cli/program.py", "os.open"): "nothing: /dev/null",
     ("cli/explore.py", "os.open"): "the terminal",
     ("cli/app.py", "formatter.write_text"): "no file: a formatter of help",
-    ("cli/last.py", "open"): "the last run, in the user's state folder",
-    ("cli/last.py", "os.open"): "the same",
-    ("cli/last.py", "path.read_bytes"): "the same",
+    ("sources/last.py", "open"): "the last run, in the user's state folder",
+    ("sources/last.py", "os.open"): "the same",
+    ("sources/last.py", "path.read_bytes"): "the same",
     ("drawing/screen/palette.py", "os.open"): "the terminal",
     ("verbs/exercise/sheet.py", "(ASSETS / name).read_text"): "installed with attnctl",
 }

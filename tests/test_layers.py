@@ -17,6 +17,7 @@ LAYERS = [
     {"inputs.config", "inputs.arrays"},
     {"store", "drawing", "inputs", "models"},
     {"drawing.show"},
+    {"sources"},
     {"evidence"},
     {"mistakes"},
     {"verbs"},

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
+from attnctl.base.setting import Given
 from attnctl.cli.app import make_app
-from attnctl.cli.models import SECTION
+from attnctl.cli.model import SECTION, ModelOptions, run_layers, senseless
 from attnctl.cli.options import (
     SECTIONS,
     ArrayOptions,
@@ -26,8 +26,11 @@ from attnctl.cli.options import (
     option,
     renames,
 )
-from attnctl.cli.source import DUMP, NamedInput
 from attnctl.math.names import HIDDEN, MEMORY, OUTPUT
+
+if TYPE_CHECKING:
+    from attnctl.record.trace import Trace
+    from attnctl.sources.model import Layers
 
 app = make_app()
 
@@ -85,56 +88,42 @@ def attend(  # noqa: PLR0913  (a group of options each)
     scaled, soft-capped, biased, masked, then go through softmax. A query that may see nothing
     gets zeros.
     """
-    from attnctl.cli import last
-    from attnctl.cli.output import emit, kept_steps
+    from attnctl.cli.output import emit, kept_steps, print_costs
     from attnctl.cli.progress import progress
-    from attnctl.cli.source import settings_from
-    from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.inputs.plan.operator import prepare
+    from attnctl.sources import last
+    from attnctl.sources.arrays import OfArrays
+    from attnctl.sources.dump import Dump
+    from attnctl.sources.sentence import Arguments, settings_from
 
     with progress("reading"):
-        trace = NamedInput(DUMP, file).read_one(rename=renames(name or []))
-    attention |= gradients
+        trace = Dump(file, Arguments(rename=renames(name or []))).trace()
+    flags = {**arrays, **attention, **gradients, **edits, "max_memory": cost.max_memory}
     if model.model is not None:
-        flags = {**arrays, **attention, **edits, "config": config}
-        attend_in_model(model, trace, flags, cost, view, output)
+        layer = layer_of_model(model, trace, {**flags, "config": config, "cost": cost.cost or None})
+        run_layers([layer], model.layer, cost, view, output)
         return
-    settings = settings_from(config, {**arrays, **attention, **edits}, max_memory=cost.max_memory)
-    trace = under_our_names(trace, settings, layer_number(model.layer))
-    prepared = prepare(trace, settings, trace.header)
+    source = OfArrays(trace, settings_from(config, flags), layer_number(model.layer))
     if cost.cost:
-        from attnctl.cli.output import print_costs
-
-        print_costs([prepared], output, view)
+        print_costs([source], output, view)
         return
     with progress("attending") as moved:
-        done = prepared.run(kept_steps(view), moved)
-    last.keep([done])
-    emit([done], output, view, settable=True)
+        done = source.run(keep=kept_steps(view), progress=moved)
+    last.keep(done)
+    emit(done, output, view, settable=True)
 
 
-def attend_in_model(
-    model: LayerOptions,
-    found: Mapping[str, Any],
-    flags: dict[str, Any],
-    cost: CostOptions,
-    view: ViewOptions,
-    output: OutputOptions,
-) -> None:
-    """The attention of one layer of a model on what came into it."""
-    from attnctl.cli.models import ModelOptions, ModelRequest, model_settings, run_model, senseless
+def layer_of_model(model: LayerOptions, found: Trace, flags: Given) -> Layers:
+    """The layer of a model that attends to `hidden`; flags are all that are given."""
     from attnctl.inputs.arrays.foreign import variable_of
     from attnctl.models.run import ModelInput
+    from attnctl.sources.model import Layers
+    from attnctl.sources.sentence import settings_from
 
     if HIDDEN not in found:
         raise AttnError(f"no {HIDDEN} in it: what came into the layer; it has {', '.join(found)}")
     if model.model is None or model.layer is None:
         raise AttnError("--layer: which layer of the model? --layer 3")
-    options = ModelOptions(model.model, model.layer)
-    raise_all(senseless(options, {**flags, "cost": cost.cost or None}))
-    settings = model_settings(
-        {name: each for name, each in flags.items() if name != "config"}, cost.max_memory
-    )
+    raise_all(senseless(ModelOptions(model.model, model.layer), flags))
     begun = next((found[name] for name in found if variable_of(name) in {"o", "out", OUTPUT}), None)
-    source = ModelInput(hidden=found[HIDDEN], memory=found.get(MEMORY), d_output=begun)
-    run_model(ModelRequest(model.model, model.layer, [source], settings, view, output))
+    given = ModelInput(hidden=found[HIDDEN], memory=found.get(MEMORY), d_output=begun)
+    return Layers(model.model, given, model.layer, settings_from(None, {"dtype": "float32", **flags}))

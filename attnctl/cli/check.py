@@ -10,7 +10,7 @@ from attnctl.base.errors import AttnError, Exit, raise_all
 from attnctl.base.setting import ARRAYS, ATTENTION, Given
 from attnctl.base.values import TOLERANCE, whole
 from attnctl.cli.app import make_app
-from attnctl.cli.models import IDS, SECTION
+from attnctl.cli.model import IDS, SECTION
 from attnctl.cli.options import (
     SECTIONS,
     ArrayOptions,
@@ -30,9 +30,10 @@ from attnctl.cli.options import (
     renames,
     split_outputs,
 )
-from attnctl.cli.source import HELP, no_lone_word, source_of
 from attnctl.drawing.screen.output import print_view
 from attnctl.inputs.config.fields import settings_with_flags
+from attnctl.sources import HELP, open_source
+from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.evidence.record import Strictness
@@ -175,7 +176,7 @@ def check(  # noqa: PLR0913  (a group of options each)
     if files:
         write_found("check", [report], files)
     if printed and how.json:
-        from attnctl.store.strict_json import print_json
+        from attnctl.formats import print_json
 
         print_json(report.to_dict(), indent=1)
     elif printed and not how.quiet:
@@ -187,15 +188,11 @@ def check(  # noqa: PLR0913  (a group of options each)
 
 def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump:
     """Read the dump or exercise to check, or carry out the run that is named."""
-    from attnctl.store.source import only_one
     from attnctl.verbs.check.exercise import UnfilledDump, read
 
-    found = no_lone_word(source_of(source))
+    found = open_source(source, Arguments(trace=trace, rename=renames(names)), lone_word=False)
     raise_all(found.list_unused({"--trace": trace, "--name": names or None}, {}))
-    if found.is_file:
-        exercise = read(found.path(trace), renames(names))
-    else:
-        exercise = UnfilledDump(only_one(found.traces({}, trace), source))
+    exercise = read(found.path, renames(names)) if found.is_file else UnfilledDump(found.trace())
     if exercise.trace.kept_heads:
         raise AttnError(
             f"{source}: it was written with --head, and steps are made of all heads; leave that out"
@@ -205,7 +202,7 @@ def read_input(source: str, trace: str | None, names: list[str]) -> UnfilledDump
 
 def explain_mistake(name: str, *, as_json: bool) -> Exit:
     """Print the page of a mistake."""
-    from attnctl.store.strict_json import print_json
+    from attnctl.formats import print_json
     from attnctl.verbs.check import about
 
     page = about.about(name)
@@ -239,8 +236,8 @@ def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:
     """Each layer from what came into it; the first wrong one is named."""
     from attnctl.drawing.screen.output import say
     from attnctl.evidence.precision import coarser, own
+    from attnctl.formats import print_json
     from attnctl.models.source import open_model
-    from attnctl.store.strict_json import print_json
     from attnctl.verbs.check.layers import check_layers, read_states
 
     found = open_model(name, dtype="float64")
@@ -271,8 +268,8 @@ def settings_for(trace: Trace, config: str | None, attention: Given) -> Any:
     """Lay the options over the dump's own config; None where nothing but the dump says what was meant."""
     if not (config or attention):
         return None
-    from attnctl.cli.source import settings_from
     from attnctl.inputs.plan.intended import settings_of
+    from attnctl.sources.sentence import settings_from
 
     return settings_from(config, attention, base=None if config else settings_of(trace))
 

@@ -9,8 +9,9 @@ from glob import escape, glob
 from typing import TYPE_CHECKING, Any
 
 from attnctl.base.errors import AttnError
-from attnctl.cli.source import CONFIG, DUMP, SUFFIXES, source_of
 from attnctl.inputs.config.examples import EXAMPLE
+from attnctl.sources import CONFIG, DUMP, OF_SIGN, open_source
+from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.record.trace import Trace
@@ -101,7 +102,7 @@ def files(incomplete: str, *kinds: str) -> list[str]:
     """The files that begin so, with a suffix of these kinds, and the folders they may be in."""
     found = sorted(glob(f"{escape(incomplete)}*"))  # noqa: PTH207  pathlib would rewrite ./x
     folders = [f"{path}/" for path in found if os.path.isdir(path)]  # noqa: PTH112
-    suffixes = tuple(suffix for suffix, kind in SUFFIXES.items() if kind in kinds)
+    suffixes = tuple(sign for sign, each in OF_SIGN.items() if sign[:1] == "." and each.kind in kinds)
     return [path for path in found if path.endswith(suffixes)] + folders
 
 
@@ -112,7 +113,7 @@ def trace_in(given: Mapping[str, Any]) -> Any:
     if text == "-" or (text is None and given.get("config") is None):
         return None
     try:
-        return source_of(text, given.get("config")).traces(settings_given(given))[0]
+        return open_source(text, Arguments(given.get("config"), settings_given(given))).traces()[0]
     except AttnError:
         return None
 

@@ -70,9 +70,9 @@ def init(
     force: ForceOption = False,
 ) -> None:
     """Write a commented config that reproduces the run these options ask for."""
-    from attnctl.cli.source import settings_from
     from attnctl.inputs.config.schema import with_files
     from attnctl.inputs.config.write import write_commented
+    from attnctl.sources.sentence import settings_from
 
     settings = settings_from(config, {**more, **attention}, sentence=sentence)
     settings = settings.with_(sentence=settings.sentence or known_token(settings))
@@ -101,10 +101,8 @@ def write_config(text: str, path: str, *, force: bool) -> None:
     Raises AttnError where there is a file already, unless it is to be written by `force`.
     """
     from attnctl.cli.program import complain
+    from attnctl.formats import is_special, json_text, write_text
     from attnctl.inputs.config.schema import json_schema
-    from attnctl.store import write_text
-    from attnctl.store.files import is_special
-    from attnctl.store.strict_json import json_text
 
     if Path(path).is_file() and not force:
         raise AttnError(f"-o {path}: it is there already, and is kept; give another name, or add --force")
@@ -122,12 +120,12 @@ def check(
     """Validate configs and say every problem, each with its line."""
     from attnctl.drawing.screen.output import say
     from attnctl.inputs.config.load import load
-    from attnctl.inputs.plan.sentence import prepare
+    from attnctl.sources.sentence import Config
 
     def problems(path: str) -> tuple[str, ...]:
         try:
             settings = load(path)
-            prepare(settings, settings.sentence or known_token(settings))
+            Config(settings=settings, sentences=[settings.sentence or known_token(settings)]).plans()
         except AttnError as error:
             return error.problems
         return ()
@@ -147,7 +145,7 @@ def known_token(settings: Settings) -> str:
 @command(app, "attnctl config schema > attnctl.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a config, for an editor's completion."""
+    from attnctl.formats import print_json
     from attnctl.inputs.config.schema import json_schema
-    from attnctl.store.strict_json import print_json
 
     print_json(json_schema(), indent=2)

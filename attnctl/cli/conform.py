@@ -301,7 +301,7 @@ def read_request(
     always: Given,
 ) -> Request:
     """Read what is asked for. Raises AttnError for names that there are not."""
-    from attnctl.cli.source import settings_from
+    from attnctl.sources.sentence import settings_from
     from attnctl.verbs.conform.claims import make_request
     from attnctl.verbs.conform.replay import FOLDER
 
@@ -345,14 +345,14 @@ def list_flags(how: TargetOptions, what: SuiteOptions) -> list[str]:
 
 def show(found: Conformance, report: ReportOptions, *, printed: bool) -> None:
     if report.junit is not None:
-        from attnctl.store import write_text
+        from attnctl.formats import write_text
         from attnctl.verbs.conform.report import write_junit
 
         write_text(write_junit(found), report.junit)
     if not printed:
         return
     if report.json:
-        from attnctl.store.strict_json import print_json
+        from attnctl.formats import print_json
 
         print_json(found.to_dict(), indent=1)
         return

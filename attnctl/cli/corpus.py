@@ -65,16 +65,15 @@ def given_of(how: CorpusOptions) -> dict[str, bool]:
 
 def is_part(path: str) -> bool:
     """True for a file that has all digits of a corpus's statistics, not for a table or picture of them."""
-    from attnctl.formats import FINDINGS
-    from attnctl.store.files import format_for
+    from attnctl.formats import FINDINGS, format_for
 
     return format_for(path, 1, FINDINGS["stats"]).name == "json"
 
 
 def job_of(file: str, model: str | None, config: str | None, flags: Given, how: CorpusOptions) -> Job:
     """The corpus to measure, through a model or attention as a config and flags have it."""
-    from attnctl.cli.source import by_flag, settings_from
     from attnctl.inputs.config.settings import Settings
+    from attnctl.sources.sentence import by_flag, settings_from
     from attnctl.verbs.corpus import Job
 
     wrong = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -21,7 +22,8 @@ from attnctl.cli.options import (
     option,
     split_outputs,
 )
-from attnctl.cli.source import HELP, no_lone_word, source_of
+from attnctl.sources import HELP, open_source
+from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.record.trace import Trace
@@ -100,7 +102,7 @@ def diff(  # noqa: PLR0913  (what to compare, and how the answer is given)
     if files:
         write_found("diff", found, files)
     if printed and json:
-        from attnctl.store.strict_json import print_json
+        from attnctl.formats import print_json
 
         data = [each.to_dict() for each in found]
         print_json(data[0] if len(data) == 1 else data, indent=2)
@@ -120,10 +122,10 @@ def pairs(a: str, b: str, trace: str | None) -> list[tuple[Trace, Trace]]:
     return list(zip(first, second, strict=True))
 
 
-def traces_of(text: str, trace: str | None) -> list[Trace]:
+def traces_of(text: str, trace: str | None) -> Sequence[Trace]:
     if text == os.devnull:
         raise AttnError(f"{text}: no dump on this side; git shows a file so that was added or removed")
-    return no_lone_word(source_of(text)).traces({}, trace)
+    return open_source(text, Arguments(trace=trace), lone_word=False).traces()
 
 
 def show(found: list[Difference], *, full: bool) -> None:

@@ -22,7 +22,8 @@ from attnctl.cli.options import (
     findings_option,
     option,
 )
-from attnctl.cli.source import HELP, source_of
+from attnctl.sources import HELP, open_source
+from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.verbs.exercise import Exercise, HandIn
@@ -98,7 +99,7 @@ def make(
     raise_all(senseless(sheet, output or []))
     if (sheet.seed_from or sheet.students) and "seed" in attention | more:
         raise AttnError("--seed: the name of a student gives it; leave out --seed")
-    settings = source_of(source, config).settings({**more, **attention})
+    settings = open_source(source, Arguments(config, {**more, **attention})).settings
     steps = wanted_steps(sheet.blank) or []
     names = exercise.read_roster(sheet.students) if sheet.students else [sheet.seed_from]
     decimals = USUAL if sheet.decimals is None else sheet.decimals
@@ -135,8 +136,7 @@ def senseless(sheet: SheetOptions, output: list[str]) -> Iterator[str]:
 def write_sheets(made: list[Exercise], output: list[str], *, several: bool) -> None:
     """Write a sheet to stdout, sheets to a file, or to one each for several students."""
     from attnctl.drawing.screen.output import say
-    from attnctl.formats import FINDINGS, write_found
-    from attnctl.store.files import unwritable
+    from attnctl.formats import FINDINGS, unwritable, write_found
     from attnctl.verbs.exercise import place_sheets, sheet_text
 
     def files_of(target: str) -> list[tuple[list[Exercise], str]]:
@@ -217,7 +217,7 @@ def grade(
     from attnctl.cli.output import wanted_steps
     from attnctl.cli.program import complain
     from attnctl.cli.progress import progress
-    from attnctl.cli.source import settings_from
+    from attnctl.sources.sentence import settings_from
     from attnctl.verbs import exercise
 
     wanted = chosen_format(how.format, json=how.json, possible=GRADE_FORMATS)
@@ -252,8 +252,7 @@ class Places(NamedTuple):
 
 def place_grades(wanted: str, how: GradeOptions, hand_ins: list[str]) -> Places:
     """Raises AttnError for what cannot be written there."""
-    from attnctl.formats import FINDINGS
-    from attnctl.store.files import unwritable
+    from attnctl.formats import FINDINGS, unwritable
     from attnctl.verbs.exercise import AUTOGRADERS, place_sheets
 
     files = [path for path in how.output or () if path != STDOUT]
@@ -275,9 +274,7 @@ def place_grades(wanted: str, how: GradeOptions, hand_ins: list[str]) -> Places:
 def write_grades(sheets: list[HandIn], wanted: str, places: Places) -> None:
     """Print the grades, and write them where they are asked for."""
     from attnctl.drawing.screen.output import print_view, say
-    from attnctl.formats import write_found
-    from attnctl.store import write_text
-    from attnctl.store.strict_json import json_text, print_json
+    from attnctl.formats import json_text, print_json, write_found, write_text
     from attnctl.verbs.exercise import AUTOGRADERS, as_data, csv_text, grade_lines
 
     write_found("exercise grade", sheets, places.together)

@@ -31,7 +31,8 @@ from attnctl.cli.options import (
     renames,
     split_outputs,
 )
-from attnctl.cli.source import HELP, by_flag, source_of
+from attnctl.sources import HELP, open_source
+from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.drawing.screen.output import Element
@@ -106,10 +107,9 @@ def explain(  # noqa: PLR0913  (a group of options each)
     A dump of attnctl says itself how each number came about. For the arrays of another program
     the options for attention say what they were meant to be.
     """
-    from attnctl.cli.source import settings_from
     from attnctl.formats import write_found
-    from attnctl.inputs.plan.intended import under_our_names
     from attnctl.record.cells import parse
+    from attnctl.sources.sentence import by_flag
     from attnctl.verbs.explain import Explainer
     from attnctl.verbs.explain.view import Question, write_json
 
@@ -118,17 +118,12 @@ def explain(  # noqa: PLR0913  (a group of options each)
     if cell is None:
         raise AttnError(why_no_cell(source))
     files, printed = split_outputs(output)
-    asked_of = source_of(source, config)
+    given = {**more, **layout, **attention}
+    asked_of = open_source(source, Arguments(config, given, trace, renames(name or []), layer))
     of_files = {"--trace": trace, "--name": name, "--layer": layer, **by_flag(layout)}
     raise_all(asked_of.list_unused(of_files, by_flag(more)))
     address = parse(cell)
-    if asked_of.is_run:
-        explainer = Explainer(asked_of.run({**more, **attention}), full=how.full)
-    else:
-        asked = {**layout, **attention}
-        meant = settings_from(config, asked) if config or asked else None
-        recorded = under_our_names(asked_of.read_one(trace, renames(name or [])), meant, layer)
-        explainer = Explainer(recorded, meant, full=how.full)
+    explainer = Explainer(asked_of.under_our_names(asked_of.trace()), asked_of.meant, full=how.full)
     found = [Question(explainer, each, how.depth or 1) for each in cells_of(address, explainer.trace)]
     write_found("explain", found, files)
     if printed:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attnctl.base.errors import AttnError, raise_all
-from attnctl.base.setting import Given
 from attnctl.cli.app import make_app
-from attnctl.cli.models import ModelOptions, senseless
+from attnctl.cli.model import ModelOptions, layers_of, senseless
 from attnctl.cli.options import (
     PRECISION,
     AttentionOptions,
@@ -27,11 +26,8 @@ from attnctl.cli.options import (
     option,
     renames,
 )
-from attnctl.cli.source import HELP, by_flag, source_of
-
-if TYPE_CHECKING:
-    from attnctl.cli.source import NamedInput
-    from attnctl.verbs.explore import TraceSource
+from attnctl.sources import HELP, open_source
+from attnctl.sources.sentence import Arguments, Source
 
 app = make_app()
 
@@ -69,20 +65,22 @@ def explore(  # noqa: PLR0913  (a group of options each)
 
     For the arrays of another program the options for attention say what they were meant to be.
     """
+    from attnctl.sources.sentence import by_flag
+
     require_textual()
     require_terminal(source)
     given = {**more, **attention, **edits}
     if model.model is not None:
-        found = of_model(source, model, {**given, "config": config, "trace": trace, "name": name})
+        raise_all(senseless(model, {**given, "config": config, "trace": trace, "name": name}))
+        sentences = [] if source is None else [source]
+        found: Source = layers_of(model, sentences, more.get("context"), given)[0]
     else:
-        asked = source_of(source, config)
+        beside = Arguments(config, given, trace, renames(name or []), layer_number(model.layer))
+        found = open_source(source, beside)
         of_files = {"--trace": trace, "--name": name, "--layer": model.layer}
-        raise_all(asked.list_unused(of_files, by_flag({**more, **edits})))
-        if asked.is_run:
-            found = of_sentence(asked, given)
-        else:
-            meant = attention if config is None else {**attention, "config": config}
-            found = of_dump(asked, trace, name or [], model.layer, meant)
+        raise_all(found.list_unused(of_files, by_flag({**more, **edits})))
+        if found.is_run and found.config == "-":
+            raise AttnError("-c -: standard input is where the keys come from; name a file")
     explore_on_terminal(found, 4 if precision is None else precision, from_stdin=source == "-")
 
 
@@ -105,45 +103,7 @@ def require_terminal(source: str | None) -> None:
         raise AttnError("-: there is no terminal to read keys from beside standard input; name a file")
 
 
-def of_sentence(asked: NamedInput, given: Given) -> TraceSource:
-    from attnctl.inputs.config.settings import Settings
-    from attnctl.verbs.explore import OfSentence
-
-    if asked.config == "-":
-        raise AttnError("-c -: standard input is where the keys come from; name a file")
-    base = Settings() if asked.config is None else source_of(None, asked.config).settings({})
-    return OfSentence(asked.sentence, asked.settings(given), asked.config, base)
-
-
-def of_model(sentence: str | None, model: ModelOptions, given: Given) -> TraceSource:
-    """Layers of a trained model."""
-    from attnctl.cli.models import model_settings, sources_of
-    from attnctl.verbs.explore import OfModel
-
-    raise_all(senseless(model, given))
-    settings = model_settings({name: each for name, each in given.items() if each is not None}, None)
-    (source,) = sources_of(model, [] if sentence is None else [sentence], given.get("context"))
-    assert model.model is not None
-    return OfModel(model.model, source, model.layer or "all", settings)
-
-
-def of_dump(
-    asked: NamedInput, trace: str | None, names: list[str], layer: str | None, meant: Given
-) -> TraceSource:
-    from attnctl.cli.source import settings_from
-    from attnctl.inputs.plan.intended import under_our_names
-    from attnctl.verbs.explore import OfFile
-
-    attention = {name: each for name, each in meant.items() if name != "config"}
-    settings = settings_from(meant.get("config"), attention) if meant else None
-    traces = asked.read(trace, renames(names))
-    ours = tuple(under_our_names(each, settings, layer_number(layer)) for each in traces)
-    options = [word for pair in names for word in ("--name", pair)]
-    options += [] if layer is None else ["--layer", layer]
-    return OfFile(ours, (asked.path(trace), *options), settings)
-
-
-def explore_on_terminal(source: TraceSource, precision: int, *, from_stdin: bool) -> None:
+def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> None:
     """Explore on the terminal; then print the commands that were asked for."""
     from attnctl.drawing.screen.output import say
     from attnctl.verbs.explore import begin_walk

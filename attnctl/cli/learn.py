@@ -165,7 +165,7 @@ def print_lessons(known: list[Lesson], done: dict[str, int], *, json: bool) -> E
     from attnctl.verbs.learn.view import list_lines
 
     if json:
-        from attnctl.store.strict_json import print_json
+        from attnctl.formats import print_json
 
         rows = [
             {"lesson": each.name, "title": each.title, "kind": each.kind, "done": each.name in done}
@@ -212,7 +212,7 @@ def grade_answers(known: list[Lesson], path: str, lesson: str | None, *, json: b
         raise AttnError(f"{path}: no answer in it; write lines like {wanted[0].name}: …")
     verdicts = {each.name: verdict_of(each, given, path) for each in wanted}
     if json:
-        from attnctl.store.strict_json import print_json
+        from attnctl.formats import print_json
 
         print_json(as_data(verdicts), indent=1)
     else:

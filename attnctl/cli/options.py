@@ -21,9 +21,8 @@ from attnctl.base.setting import ARRAYS, ATTENTION, EDIT, GRADIENTS, SENTENCE, G
 from attnctl.base.values import MOST, BadValueError, Plain, Reader, whole, words
 from attnctl.base.words import one_of, quote
 from attnctl.cli.app import Command
-from attnctl.formats import FINDINGS, FORMATS, is_picture
+from attnctl.formats import FINDINGS, FORMATS, Format, is_picture, unwritable
 from attnctl.inputs.config.fields import is_given, settings_with_flags
-from attnctl.store.files import Format, unwritable
 
 STDOUT = "-"
 """As a file to write: standard output, in the format that is asked for there."""

@@ -11,12 +11,12 @@ from attnctl.cli.options import STDOUT, OutputOptions, ViewOptions, chosen_forma
 from attnctl.drawing.screen.text import shorten
 from attnctl.formats import FORMATS, is_picture, write_all
 from attnctl.math.names import WEIGHTS, result_in
-from attnctl.record.trace import Trace, require_steps
+from attnctl.record.trace import Trace
 
 if TYPE_CHECKING:
     from attnctl.drawing.show.sheet import View
-    from attnctl.inputs.plan.plan import Plan
     from attnctl.math.engine.cost import Cost
+    from attnctl.sources.sentence import Source
 
 
 def emit(
@@ -159,9 +159,9 @@ def view_of(view: ViewOptions, decimals: int) -> View:
     )
 
 
-def print_costs(runs: Sequence[Plan], output: OutputOptions, view: ViewOptions) -> None:
+def print_costs(sources: Sequence[Source], output: OutputOptions, view: ViewOptions) -> None:
     """Print what each step of each run would take; nothing is computed."""
-    from attnctl.store.strict_json import print_json
+    from attnctl.formats import print_json
 
     wanted = chosen_format(output.format, json=output.json, possible=("table", "json"))
     if set(output.output or ()) - {STDOUT} or wanted not in {"table", "json"}:
@@ -169,9 +169,7 @@ def print_costs(runs: Sequence[Plan], output: OutputOptions, view: ViewOptions) 
     if view.story:
         raise AttnError("--cost: nothing is computed that could be told; leave out --story")
     keep = wanted_steps(view.step)
-    for run in runs:
-        require_steps(keep or (), [step.name for step in run.derivation])
-        costs = run.costs(keep)
+    for costs in [each for source in sources for each in source.costs(keep)]:
         if wanted == "json":
             print_json({"steps": {each.name: cost_as_data(each) for each in costs}})
         else:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from attnctl.base.errors import raise_all
 from attnctl.base.words import quote
 from attnctl.cli.app import make_app
-from attnctl.cli.models import (
-    ModelOptions,
-    ModelRequest,
-    model_settings,
-    print_model_costs,
-    run_model,
-    senseless,
-    sources_of,
-)
+from attnctl.cli.model import ModelOptions, layers_of, run_layers, senseless
 from attnctl.cli.options import (
     AttentionOptions,
     ConfigOption,
@@ -30,11 +23,6 @@ from attnctl.cli.options import (
     command,
     option,
 )
-
-if TYPE_CHECKING:
-    from attnctl.cli.source import RunRequest
-    from attnctl.inputs.config.settings import Settings
-    from attnctl.inputs.plan.plan import Plan
 
 app = make_app()
 
@@ -79,57 +67,35 @@ def run(  # noqa: PLR0913  (a group of options each)
     sentence, and --layer names the layers to show, each a trace. Without --layer a map says what
     each head of each layer does.
     """
-    from attnctl.cli.output import emit, kept_steps
+    from attnctl.cli.output import emit, kept_steps, print_costs
     from attnctl.cli.progress import progress
-    from attnctl.cli.source import find_run
+    from attnctl.sources import last, open_run
+    from attnctl.sources.sentence import Arguments
 
-    asked = find_run(source or [], file, config)
     attention |= gradients
+    settings = {**attention, **edits, "max_memory": cost.max_memory}
+    asked = open_run(source or [], file, Arguments(config, {**more, **settings}), padded=padded)
     if model.model is not None:
-        given = {**more, **attention, "config": asked.source.config, "padded": padded or None}
-        raise_all(senseless(model, given))
-        sources = sources_of(model, asked.sentences, more.get("context"))
-        settings = model_settings({**attention, **edits}, cost.max_memory)
-        wanted = ModelRequest(model.model, model.layer, sources, settings, view, output)
-        (print_model_costs if cost.cost else run_model)(wanted)
-        note_joined(asked)
-        return
-    raise_all(senseless(model, {}))
-    settings = asked.source.settings({**more, **attention, **edits}).with_(max_memory=cost.max_memory)
-    runs = prepare_runs(settings, asked.sentences, padded=padded)
-    if cost.cost:
-        from attnctl.cli.output import print_costs
-
-        print_costs(runs, output, view)
-        return
-    from attnctl.cli import last
-    from attnctl.inputs.plan.sentence import carry_out_batch
-
-    with progress("attending") as moved:
-        traces = carry_out_batch(runs, kept_steps(view), moved)
-    last.keep(traces)
-    emit(traces, output, view, settable=True)
-    note_joined(asked)
+        raise_all(senseless(model, {**more, **attention, "config": asked.config, "padded": padded or None}))
+        layers = layers_of(model, asked.sentences, more.get("context"), settings)
+        run_layers(layers, model.layer, cost, view, output)
+    else:
+        raise_all(senseless(model, {}))
+        if cost.cost:
+            print_costs([asked], output, view)
+            return
+        with progress("attending") as moved:
+            traces = asked.run(keep=kept_steps(view), progress=moved)
+        last.keep(traces)
+        emit(traces, output, view, settable=True)
+    note_joined(asked.joined)
 
 
-def prepare_runs(settings: Settings, sentences: list[str], *, padded: bool) -> list[Plan]:
-    """Everything that the run of each sentence needs; of none, that of the settings' own."""
-    from attnctl.inputs.plan.sentence import prepare_all
-
-    if padded:
-        from attnctl.inputs.plan.sentence import pad_batch
-
-        settings, sentences = pad_batch(settings, sentences)
-    return prepare_all(settings, sentences)
-
-
-def note_joined(asked: RunRequest) -> None:
+def note_joined(words: Sequence[str]) -> None:
     """Say on stderr that words were taken as one sentence, and how to ask for several."""
-    if asked.joined:
+    if words:
         from attnctl.cli.program import complain
         from attnctl.drawing.screen.text import shell_line
 
-        several = f"printf '%s\\n' {shell_line(asked.joined)} | attnctl run -"
-        complain(
-            f"note: read as one sentence, {quote(' '.join(asked.joined))}; for a sentence each: {several}"
-        )
+        several = f"printf '%s\\n' {shell_line(words)} | attnctl run -"
+        complain(f"note: read as one sentence, {quote(' '.join(words))}; for a sentence each: {several}")

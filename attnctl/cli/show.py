@@ -9,7 +9,8 @@ import typer
 from attnctl.base.errors import raise_all
 from attnctl.cli.app import make_app
 from attnctl.cli.options import MemoryOption, OutputOptions, TraceOption, ViewOptions, command
-from attnctl.cli.source import HELP, no_lone_word, source_of
+from attnctl.sources import HELP, open_source
+from attnctl.sources.sentence import Arguments
 
 app = make_app()
 
@@ -37,12 +38,10 @@ def show(
     from attnctl.cli.progress import progress
     from attnctl.verbs.check.exercise import read_to_show
 
-    found = no_lone_word(source_of(source))
+    found = open_source(source, Arguments(trace=trace), lone_word=False)
     raise_all(found.list_unused({"--trace": trace}, {}))
     with progress("reading"):
-        traces, blanks = (
-            read_to_show(found.path(trace)) if found.is_file else (found.traces({}, trace), False)
-        )
+        traces, blanks = read_to_show(found.path) if found.is_file else (found.traces(), False)
     if blanks:
         complain("____ stands for what is still to be filled in")
     emit(traces, output, view)

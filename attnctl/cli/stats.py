@@ -30,8 +30,9 @@ from attnctl.cli.options import (
     renames,
     split_outputs,
 )
-from attnctl.cli.source import NamedInput, by_flag, gather_sentences, no_lone_word, source_of
 from attnctl.drawing.screen.output import print_view
+from attnctl.sources import HELP_OF_SEVERAL, open_source
+from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.record.trace import Trace
@@ -89,8 +90,6 @@ WRITTEN = ("table", "json", "csv")
 
 OF_CORPUS = "only a corpus has that; add --file"
 
-SOURCES = "Dumps, configs (.yaml), example:NAME, last, - for stdin, or sentences."
-
 
 @command(
     app,
@@ -103,7 +102,7 @@ SOURCES = "Dumps, configs (.yaml), example:NAME, last, - for stdin, or sentences
 )
 def stats(  # noqa: PLR0913  (a group of options each)
     *,
-    source: Annotated[list[str] | None, typer.Argument(help=SOURCES, metavar="SOURCE")] = None,
+    source: Annotated[list[str] | None, typer.Argument(help=HELP_OF_SEVERAL, metavar="SOURCE")] = None,
     how: StatsOptions,
     trace: TraceOption = None,
     name: NameOption = None,
@@ -147,6 +146,8 @@ def stats(  # noqa: PLR0913  (a group of options each)
     anywhere and in any order, "attnctl stats merge PART..." puts together: to the last digit what
     one process gives.
     """
+    from attnctl.sources.sentence import by_flag, gather_sentences
+
     arguments = source or []
     of_dumps: dict[str, object] = {"--trace": trace, "--name": name, "--rollout": how.rollout}
     of_corpus = dict(given_of(corpus))
@@ -175,24 +176,17 @@ def stats(  # noqa: PLR0913  (a group of options each)
         emit(merge(arguments[1:]), out, how)
     else:
         raise_all(problems + misplaced_options(of_corpus, OF_CORPUS))
-        sources = named_sources(arguments, config)
+        if not arguments and config is None:
+            raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
+        named: Sequence[str | None] = arguments or [None]
+        beside = Arguments(config, flags, trace, renames(name or []))
+        sources = [open_source(each, beside, lone_word=False) for each in named]
         of_files: dict[str, object] = {"--trace": trace, "--name": name}
         raise_all(problem for each in sources for problem in each.list_unused(of_files, of_runs))
-        rename = renames(name or [])
-        named = (each.path(trace) if each.text else str(config) for each in sources)
-        traces = (each.traces(flags, trace, rename) for each in sources)
-        stats_of_dumps(zip(named, traces, strict=True), out, how)
+        stats_of_dumps(((each.path, each.traces()) for each in sources), out, how)
 
 
-def named_sources(arguments: Sequence[str], config: str | None) -> list[NamedInput]:
-    """The dumps and runs to measure; where no argument names one, that of the config's own sentence."""
-    if not arguments and config is None:
-        raise AttnError("no SOURCE; give one, --model DIR with texts, or --file")
-    asked: Sequence[str | None] = arguments or [None]
-    return [no_lone_word(source_of(each, config)) for each in asked]
-
-
-def stats_of_dumps(dumps: Iterable[tuple[str, list[Trace]]], out: Output, how: StatsOptions) -> None:
+def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, how: StatsOptions) -> None:
     """Every head of the traces of each of these, by name."""
     from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads, rollout
 
@@ -211,8 +205,9 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     from attnctl.cli.progress import progress
     from attnctl.inputs.config.settings import Settings
     from attnctl.math.names import WEIGHTS
-    from attnctl.models.run import ModelInput, run_model
+    from attnctl.models.run import ModelInput
     from attnctl.models.source import open_model
+    from attnctl.sources.model import Layers
     from attnctl.verbs.models.battery import battery, battery_data, battery_lines
     from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads
 
@@ -220,7 +215,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     by_layer: dict[int, list[DumpStats]] = {}
     with progress("texts") as moved:
         for number, text in enumerate(texts):
-            for trace in run_model(name, ModelInput(text), "all", settings, [WEIGHTS]):
+            for trace in Layers(name, ModelInput(text), "all", settings).run(keep=[WEIGHTS]):
                 layer = int(trace.header["layer"])
                 by_layer.setdefault(layer, []).append(measure_heads(trace, f"layer {layer}"))
             moved(number + 1, len(texts))
@@ -242,7 +237,7 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
 def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     """Write the statistics of a corpus, or of a part of it; None is a part that its file has already."""
     from attnctl.cli.corpus import complain_of_skipped, is_part, print_headline
-    from attnctl.store.strict_json import sink
+    from attnctl.formats import print_bytes
     from attnctl.verbs.corpus.part import write_part
     from attnctl.verbs.corpus.view import report_of
     from attnctl.verbs.stats import StatsResult
@@ -254,7 +249,7 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     others = [path for path in out.files if not is_part(path)]
     as_json = out.printed and out.wanted == "json"
     if as_json:
-        sink(sys.stdout)(part.to_bytes())
+        print_bytes(part.to_bytes())
     elif out.printed and out.wanted == "table":
         print_headline(part)
     give(StatsResult(report_of(part)), Output(out.wanted, others, out.printed and not as_json), how)
@@ -297,7 +292,7 @@ def give(found: StatsResult, out: Output, how: StatsOptions) -> None:
 
         write_csv(found.report, sys.stdout)
     elif out.wanted == "json":
-        from attnctl.store.strict_json import print_json
+        from attnctl.formats import print_json
 
         print_json(found.to_dict())
     else:

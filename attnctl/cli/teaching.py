@@ -172,7 +172,7 @@ class Lecture:
 def watch(lesson: Lesson, path: str, progress: Progress, name: str) -> Exit:
     """A learner's program, graded whenever it is saved, until it is right; once where nobody watches."""
     from attnctl.drawing.screen.output import output_for, print_lines, screen_of
-    from attnctl.store import write_text
+    from attnctl.formats import write_text
     from attnctl.verbs.learn.program import begin_program, look_again
     from attnctl.verbs.learn.view import space_paragraphs, verdict_lines
 

@@ -19,7 +19,7 @@ from attnctl.base.words import number_text
 from attnctl.math import Cell
 
 
-class Source(NamedTuple):
+class Origin(NamedTuple):
     """The cell of an input that a number was read from: input number `position`, at `cell`."""
 
     position: int
@@ -33,7 +33,7 @@ class Number(NamedTuple):
     """
 
     value: float
-    source: Source | None = None
+    source: Origin | None = None
     spread: float = 0.0
 
 

@@ -15,9 +15,9 @@ from attnctl.math.arithmetic import (
     Call,
     Expr,
     Number,
+    Origin,
     Product,
     Quotient,
-    Source,
     Subtraction,
     Sum,
     evaluate,
@@ -108,7 +108,7 @@ class Filling:
 
         def make(at: At) -> Expr:
             cell = own(at)
-            return Number(float(array.item(cell)), Source(position, cell))
+            return Number(float(array.item(cell)), Origin(position, cell))
 
         return make
 

@@ -1,8 +1,9 @@
-"""Reading and writing dumps."""
+"""Reading and writing dumps, and the formats that they are read from: a line here and a file for each."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from attnctl.store.files import write_text
@@ -10,7 +11,53 @@ if TYPE_CHECKING:
 
 HOMES = {"arrays": "source", "read": "source", "read_one": "source", "write_text": "files"}
 
-__all__ = ["arrays", "read", "read_one", "write_text"]
+__all__ = ["DUMPS", "DumpFormat", "arrays", "read", "read_one", "write_text"]
+
+
+class DumpFormat(NamedTuple):
+    """A format that dumps are read from, whoever wrote them."""
+
+    name: str
+    """As messages list it."""
+
+    suffixes: tuple[str, ...]
+    starts: Callable[[bytes], bool]
+    """True of the first bytes of such a file, whatever its suffix."""
+
+    reader: str
+    """``module:function``, imported when it is first used; takes a `raw.File` and new names of arrays."""
+
+    text: bool = False
+    """Its reader takes all bytes, new names and the place, and gives several traces."""
+
+
+def is_safetensors(head: bytes) -> bool:
+    """A length of eight bytes, and then JSON."""
+    return head[8:9] == b"{" and b"\0" in head[:8]
+
+
+def is_json(head: bytes) -> bool:
+    return not is_safetensors(head) and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b"")
+
+
+DUMPS = (
+    DumpFormat("JSON", (".json", ".jsonl"), is_json, "attnctl.store.load_json:read_json", text=True),
+    DumpFormat(".npz", (".npz",), lambda head: head.startswith(b"PK"), "attnctl.store.npz:read_npz"),
+    DumpFormat(
+        ".npy", (".npy",), lambda head: head.startswith(b"\x93NUMPY"), "attnctl.store.source:read_npy"
+    ),
+    DumpFormat(
+        "safetensors", (".safetensors",), is_safetensors, "attnctl.store.safetensors:read_safetensors"
+    ),
+    DumpFormat(
+        "a page of attnctl",
+        (".html",),
+        lambda head: head.startswith(b"<!doctype html>"),
+        "attnctl.store.page:read_page",
+        text=True,
+    ),
+)
+"""A line for each format that dumps are read from; suffixes, completion and messages follow."""
 
 
 def __getattr__(name: str) -> Any:

@@ -36,9 +36,9 @@ LONGEST = 1 << 30
 SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def read_json(text: str, rename: Mapping[str, str] | None, place: str) -> list[Trace]:
+def read_json(data: bytes | bytearray, rename: Mapping[str, str] | None, place: str) -> list[Trace]:
     """Every trace of a JSON text; `rename` says what their arrays are called here."""
-    values = list(parse(text, place))
+    values = list(parse(text_of(data, place), place))
     if len(values) == 1 and isinstance(values[0], list):
         values = values[0]
     if not values:

@@ -28,7 +28,6 @@ from attnctl.store.npz import MOST_INFLATED
 from attnctl.store.raw import array_from
 from attnctl.store.strict_json import encode_json, json_text
 
-START = b"<!doctype html>"
 SCHEMA = "attnctl/report/1"
 DATA = '<script type="application/json" id="attnctl-report">'
 BLOCK = '<script type="application/octet-stream;base64" id="b{}">'
@@ -84,11 +83,6 @@ def load_block(text: bytes, shape: Shape, dtype: np.dtype[Any], place: str) -> A
         raise AttnError(f"{place}: damaged: it does not hold the numbers that it says")
     numbers.reshape(-1, dtype.itemsize)[...] = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1).T
     return array_from(numbers.data, shape, dtype.newbyteorder("<"))
-
-
-def is_page(head: bytes) -> bool:
-    """True if bytes begin as a page does."""
-    return head.startswith(START)
 
 
 def read_page(data: bytes | bytearray, rename: Mapping[str, str] | None, place: str) -> list[Trace]:

@@ -83,7 +83,6 @@ def array_from(
     return array if array.flags.aligned and dtype.isnative else array.astype(dtype.newbyteorder("="))
 
 
-MAGIC = b"\x93NUMPY"
 READERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
 
 LONGEST = 10_000

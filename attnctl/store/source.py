@@ -17,15 +17,17 @@ from attnctl.base.words import did_you_mean, plural, quote
 from attnctl.math import Array
 from attnctl.math.engine.cost import available
 from attnctl.record.trace import Trace
+from attnctl.store import DUMPS
 from attnctl.store.codec import show_value
+from attnctl.store.files import function
 from attnctl.store.header import assemble_trace, hold
-from attnctl.store.load_json import check_length, read_json, text_of
-from attnctl.store.npz import read_npz
-from attnctl.store.page import is_page, read_page
-from attnctl.store.raw import MAGIC, File, npy_file
-from attnctl.store.safetensors import read_safetensors
+from attnctl.store.load_json import check_length
+from attnctl.store.raw import File, npy_file
 
 CHUNK = 1 << 20
+
+HEAD = 128
+"""First bytes of a file that tell its format."""
 
 
 def read(
@@ -127,21 +129,23 @@ def stream_of(source: str, stdin: BinaryIO | None, *, named: bool) -> Iterator[B
 
 def traces_in(stream: BinaryIO, place: str, rename: Mapping[str, str] | None) -> list[Trace]:
     """The traces of a stream, by the format that its first bytes show."""
-    head = stream.read(16)
+    head = stream.read(HEAD)
     if not head:
         raise AttnError(f"{place}: empty; expected a dump")
-    if head.startswith(b"PK"):
-        return [read_npz(file_of(head, stream, place), rename)]
-    if head[8:9] == b"{" and b"\0" in head[:8]:
-        return [read_safetensors(file_of(head, stream, place), rename)]
-    if head.startswith(MAGIC):
-        member = npy_file(file_of(head, stream, place))
-        return [assemble_trace(None, {Path(place).stem: member}, rename, place)]
-    if is_page(head):
-        return read_page(bytes_in(head, stream, place), rename, place)
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b""):
-        return read_json(text_of(bytes_in(head, stream, place), place), rename, place)
-    raise AttnError(f"{place}: not a dump: neither JSON, .npz, .npy, safetensors nor a page of attnctl")
+    found = next((each for each in DUMPS if each.starts(head)), None)
+    if found is None:
+        *names, last = (each.name for each in DUMPS)
+        raise AttnError(f"{place}: not a dump: neither {', '.join(names)} nor {last}")
+    read_format = function(found.reader)
+    if found.text:
+        traces: list[Trace] = read_format(bytes_in(head, stream, place), rename, place)
+        return traces
+    return [read_format(file_of(head, stream, place), rename)]
+
+
+def read_npy(file: File, rename: Mapping[str, str] | None) -> Trace:
+    """The one array of a file, under the file's name."""
+    return assemble_trace(None, {Path(file.place).stem: npy_file(file)}, rename, file.place)
 
 
 def bytes_in(head: bytes, stream: BinaryIO, place: str) -> bytearray:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from attnctl.cli import last, source
+from attnctl.sources import last, open_source
 
 CONFIG = """\
 sentence: sun melts snow
@@ -68,7 +68,7 @@ def test_two_of_them_compare(folder, a):
 )  # fmt: skip
 def test_what_a_word_names(folder, tmp_path, word, kind):
     (tmp_path / "plain").write_text("{}")
-    assert source.kind_of(word) == kind
+    assert open_source(word).kind == kind
 
 
 # ruff: noqa: E501  (a row a line)

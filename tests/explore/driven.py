@@ -4,10 +4,12 @@ import asyncio
 import re
 from pathlib import Path
 
-from attnctl.cli.source import settings_from
 from attnctl.inputs.config.fields import FIELDS
+from attnctl.sources import open_source
+from attnctl.sources.dump import Recorded
+from attnctl.sources.sentence import Arguments
 from attnctl.store import read
-from attnctl.verbs.explore import OfFile, OfSentence, begin_walk
+from attnctl.verbs.explore import begin_walk
 
 VARIANTS = Path(__file__).parent.parent.parent / "samples" / "variants"
 DUMPS = sorted(VARIANTS.glob("*.json"))
@@ -17,13 +19,12 @@ def of_sentence(sentence="I love AI", config=None, **options):
     """The walk through the run of a sentence."""
     if options.get("positions"):
         options["positions"] = FIELDS["positions"].reader(options["positions"])
-    base = settings_from(config, {})
-    return begin_walk(OfSentence(sentence, settings_from(config, options), config, base))
+    return begin_walk(open_source(sentence, Arguments(config, options)))
 
 
 def of_file(path, meant=None):
     """The walk through a dump."""
-    return begin_walk(OfFile(tuple(read(str(path))), (str(path),), meant))
+    return begin_walk(Recorded(tuple(read(str(path))), (str(path),), meant))
 
 
 def drive(walk, act, size=(80, 24), **options):

@@ -8,7 +8,8 @@ from driven import drive, of_file, of_sentence, plain, screen_text, shown
 
 import attnctl
 from attnctl.drawing.screen.screen import Screen
-from attnctl.verbs.explore import OfFile, begin_walk
+from attnctl.sources.dump import Recorded
+from attnctl.verbs.explore import begin_walk
 from attnctl.verbs.explore.keys import KEYS
 from attnctl.verbs.explore.view import foot, help_lines
 
@@ -350,7 +351,7 @@ def test_a_large_matrix_formats_what_is_visible(monkeypatch):
     from attnctl.record.trace import Trace
 
     walk = begin_walk(
-        OfFile((Trace({step.name: step}, {step.name: weights}, dict(trace.header)),), ("big",))
+        Recorded((Trace({step.name: step}, {step.name: weights}, dict(trace.header)),), ("big",))
     )
     written = []
     one = NumberFormat.__call__

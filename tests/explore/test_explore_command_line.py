@@ -4,7 +4,9 @@ from importlib import util
 
 import pytest
 
-from attnctl.verbs.explore import OfFile, OfModel, OfSentence
+from attnctl.sources.dump import Dump
+from attnctl.sources.model import Layers
+from attnctl.sources.sentence import Sentence
 
 pytest.importorskip("textual")
 
@@ -42,14 +44,14 @@ def started(call, monkeypatch):
 
 def test_what_is_explored(started, tmp_path, call):
     code, _, source = started("I love AI", "--heads", "2", "--edit", "V=0")
-    assert (code, type(source), source.sentence) == (0, OfSentence, "I love AI")
+    assert (code, type(source), source.text) == (0, Sentence, "I love AI")
     assert (source.settings.heads, source.settings.edits) == (2, ("V=0",))
     call("run", "I love AI", "we", "-o", "s.jsonl")
-    assert type(started("s.jsonl")[2]) is OfFile
-    assert len(started("s.jsonl")[2].traces) == 2
+    assert type(started("s.jsonl")[2]) is Dump
+    assert len(started("s.jsonl")[2].traces()) == 2
     assert started("s.jsonl", "--trace", "1")[2].words == ("s.jsonl[1]",)
     source = started("--model", "there", "--ids", "1,2", "--layer", "0,1", "--edit", "V=0")[2]
-    assert (type(source), source.layers, source.input.ids) == (OfModel, "0,1", (1, 2))
+    assert (type(source), source.layers, source.input.ids) == (Layers, "0,1", (1, 2))
 
 
 @pytest.mark.parametrize(

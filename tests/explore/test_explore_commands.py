@@ -13,8 +13,10 @@ from attnctl.formats import write
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.write import flags
 from attnctl.models.run import ModelInput
+from attnctl.sources.dump import Recorded
+from attnctl.sources.model import Layers
 from attnctl.store.codec import plain
-from attnctl.verbs.explore import OfModel, begin_walk, remake
+from attnctl.verbs.explore import begin_walk, remake
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands
 
@@ -166,7 +168,6 @@ def test_one_trace_of_several(tmp_path):
 def test_anyones_arrays(tmp_path):
     from attnctl.inputs.plan.intended import under_our_names
     from attnctl.store import read_one
-    from attnctl.verbs.explore import OfFile
 
     path = str(tmp_path / "theirs.npz")
     rng = np.random.default_rng(0)
@@ -177,7 +178,7 @@ def test_anyones_arrays(tmp_path):
     meant = Settings(scale=0.25)
     words = (path, *(word for pair in names.items() for word in ("--name", "=".join(pair))))
     theirs = under_our_names(read_one(path, rename=names), meant, None)
-    walk = begin_walk(OfFile((theirs,), words, meant))
+    walk = begin_walk(Recorded((theirs,), words, meant))
     (cell,) = commands(walk)
     assert "but the dump has 0.5 here" in run(cell)
     assert "--scale 0.25" in cell
@@ -187,7 +188,7 @@ MODEL = VARIANTS.parent.parent / "tests" / "models" / "checkpoints" / "gpt-oss"
 
 
 def test_layers_of_a_model():
-    source = OfModel(str(MODEL), ModelInput(ids=(4, 5, 6, 7, 4, 5)), "all", Settings(dtype="float32"))
+    source = Layers(str(MODEL), ModelInput(ids=(4, 5, 6, 7, 4, 5)), "all", Settings(dtype="float32"))
     walk = begin_walk(source)
     holds(go.to_layer(walk, 1))
     edited = remake.add_edit(walk, "0")

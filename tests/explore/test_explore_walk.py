@@ -9,7 +9,8 @@ from attnctl.base.errors import AttnError
 from attnctl.inputs.config.rules import SETTABLE
 from attnctl.math.rules import Padding
 from attnctl.record.trace import Trace
-from attnctl.verbs.explore import OfFile, begin_walk, remake
+from attnctl.sources.dump import Recorded
+from attnctl.verbs.explore import begin_walk, remake
 from attnctl.verbs.explore import walk as go
 
 WALK = of_sentence(heads=2)
@@ -225,7 +226,7 @@ def test_what_is_no_seed_is_refused(text):
 def test_a_dump_without_its_recipe():
     weights = np.full((1, 2, 2), 0.5)
     step = of_sentence().trace.steps["attention_weights"]
-    walk = begin_walk(OfFile((Trace({step.name: step}, {step.name: weights}),), ("w.npz",)))
+    walk = begin_walk(Recorded((Trace({step.name: step}, {step.name: weights}),), ("w.npz",)))
     assert "scaled_scores is not in this dump" in walk.node.why_not
     for attempt in (remake.add_edit, remake.with_seed, remake.switch_rule):
         with pytest.raises(AttnError, match="does not say how it was made"):

@@ -125,7 +125,7 @@ def with_blanks(
     for name in begun:
         marked = with_marks(data[name])
         steps[name] = {**steps[name], "data": marked} if isinstance(steps[name], dict) else marked
-    (trace,) = read_json(json.dumps(value), rename, place)
+    (trace,) = read_json(json.dumps(value).encode(), rename, place)
     ours = (frozenset(rename.get(name, name) for name in names) for names in (begun, unfilled))
     return UnfilledDump(trace, *ours)
 

@@ -72,7 +72,7 @@ def bad_for(reason: str) -> Iterator[None]:
         raise BadLineError(reason, error.problems) from None
 
 
-Source = str | tuple[str, ...]
+Lines = str | tuple[str, ...]
 """The file of a corpus, or its sentences."""
 
 
@@ -80,7 +80,7 @@ Source = str | tuple[str, ...]
 class Corpus:
     """Sentences, one a line: their hash and how many lines there are, the empty ones among them."""
 
-    source: Source
+    source: Lines
     sha256: str
     lines: int
 
@@ -90,11 +90,11 @@ class Corpus:
         return name_of(self.source)
 
 
-def name_of(source: Source) -> str:
+def name_of(source: Lines) -> str:
     return source if isinstance(source, str) else "sentences"
 
 
-def survey(source: Source) -> Corpus:
+def survey(source: Lines) -> Corpus:
     """Read a corpus once, for its hash. Raises AttnError where it cannot be read or holds no sentence."""
     digest, newlines, last, empty = sha256(), 0, b"\n", True
     try:
@@ -112,7 +112,7 @@ def survey(source: Source) -> Corpus:
     return Corpus(source, digest.hexdigest(), lines)
 
 
-def chunks_of(source: Source) -> Iterator[bytes]:
+def chunks_of(source: Lines) -> Iterator[bytes]:
     """The bytes of a corpus; sentences have those of a file that holds them one a line."""
     if not isinstance(source, str):
         yield from map(line_bytes, source)

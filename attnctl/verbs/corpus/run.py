@@ -17,8 +17,8 @@ from attnctl.verbs.corpus.lines import (
     WHOLE,
     BadLineError,
     Corpus,
+    Lines,
     Shard,
-    Source,
     bad_for,
     lines_of,
     survey,
@@ -49,7 +49,7 @@ HINT = "--skip-bad leaves bad lines out, and counts them by reason"
 class Job:
     """A part of a corpus to be measured: by a model, or by attention as `settings` have it."""
 
-    source: Source
+    source: Lines
     model: str | None = None
     settings: Settings = DEFAULTS
     shard: Shard = WHOLE

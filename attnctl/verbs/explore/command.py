@@ -8,9 +8,11 @@ from attnctl.drawing.screen.text import shell_line
 from attnctl.drawing.show.sheet import heads_of
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.write import flags
+from attnctl.sources.model import Layers
+from attnctl.sources.sentence import Config
 from attnctl.store.strict_json import encode_json
+from attnctl.verbs.explore.layer import Made
 from attnctl.verbs.explore.remake import here
-from attnctl.verbs.explore.source import Made, OfArrays, OfModel, OfSentence
 from attnctl.verbs.explore.walk import ExplorerState
 
 
@@ -52,14 +54,16 @@ def run_words(walk: ExplorerState, made: Made) -> tuple[list[str], str]:
     """The command that carries out the run, and the config that it reads from standard input, if any."""
     source, settings = made.source, made.settings
     match source:
-        case OfModel():
+        case Layers():
             return model_words(walk, source, made), ""
-        case OfSentence(sentence, _, config, base):
+        case Config():
+            config, base = source.config, source.base
+            (sentence,) = source.sentences or (None,)
             if sentence is not None and "\0" in sentence:  # no word of a shell can hold it
                 return ["attnctl", "run", "-c", "-"], document(settings.with_(sentence=sentence))
             start = ["attnctl", "run", *([sentence] if sentence is not None else [])]
             options = ["-c", config] if config else []
-        case OfArrays():
+        case _:
             start, options, base = ["attnctl", "attend", *source.words], [], Settings()
     given = flags(settings, base)
     if given is not None:
@@ -72,7 +76,7 @@ def document(settings: Settings) -> str:
     return encode_json(json.dumps(settings.to_dict(), ensure_ascii=False)).decode()
 
 
-def model_words(walk: ExplorerState, source: OfModel, made: Made) -> list[str]:
+def model_words(walk: ExplorerState, source: Layers, made: Made) -> list[str]:
     """The command that runs the layer that is shown, and the one that is edited before it."""
     at = walk.place.layer
     layers = sorted({made.edited_in, at}) if made.settings.edits else [at]

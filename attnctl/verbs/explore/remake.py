@@ -15,16 +15,20 @@ from attnctl.inputs.config.write import in_order, value_of
 from attnctl.math.rules import Padding, Rule
 from attnctl.record.cells import spell_cell
 from attnctl.record.trace import Trace
-from attnctl.verbs.explore.source import Made, OfFile, TracedLayer, TraceSource, again
+from attnctl.sources.dump import Dump, Recorded
+from attnctl.sources.sentence import Source
+from attnctl.verbs.explore.layer import Made, TracedLayer
 from attnctl.verbs.explore.walk import DIFFERENCE, NUMBERS, ExplorerState, Place, begin, carry_place
 
 
-def begin_walk(source: TraceSource) -> ExplorerState:
+def begin_walk(source: Source) -> ExplorerState:
     """The walk that begins where the source does. Raises AttnError for what cannot be run or read."""
-    if isinstance(source, OfFile):
+    if isinstance(source, Dump):
+        traces = list(map(source.under_our_names, source.traces()))
+        words = [source.words_of(number, len(traces)) for number in range(len(traces))]
         layers = [
-            TracedLayer(trace, meant=source.meant, words=source.words_of(at))
-            for at, trace in enumerate(source.traces)
+            TracedLayer(trace, meant=source.meant, words=each)
+            for trace, each in zip(traces, words, strict=True)
         ]
         return begin(tuple(layers))
     before = source.run(without_edits(source.settings))
@@ -49,7 +53,7 @@ def origin_of(layer: TracedLayer) -> Made:
     """
     if layer.made is not None:
         return layer.made
-    source = again(layer.recorded, layer.words)
+    source = Recorded([layer.recorded], layer.words).again()
     return Made(source, source.settings)
 
 
@@ -69,8 +73,8 @@ def run_again(walk: ExplorerState, **changes: Any) -> ExplorerState:
     if only_edits:
         before: Sequence[Trace] = [layer.before or layer.trace for layer in walk.layers[first:]]
     else:
-        before = how.source.run(without_edits(settings), place)
-    now = how.source.run(settings, place) if settings.edits else before
+        before = how.source.after(place).run(without_edits(settings))
+    now = how.source.after(place).run(settings) if settings.edits else before
     layers = lay_out(now, Made(how.source, settings, first), before)
     whole = (*walk.layers[:first], *layers, *walk.layers[first + len(layers) :])
     return keep_place(replace(walk, layers=whole), walk)

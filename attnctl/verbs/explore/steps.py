@@ -8,8 +8,8 @@ from functools import lru_cache
 from attnctl.base.dataclass import dataclass
 from attnctl.drawing.screen.screen import Screen
 from attnctl.math import Array, Cell, Shape
+from attnctl.verbs.explore.layer import TracedLayer
 from attnctl.verbs.explore.matrix import PLAIN_SHADES, SHADES, thumbnail
-from attnctl.verbs.explore.source import TracedLayer
 from attnctl.verbs.explore.walk import ExplorerState, carry_place
 
 WIDE = 6

@@ -18,7 +18,7 @@ from attnctl.record.cells import parse
 from attnctl.record.trace import Trace
 from attnctl.verbs.explain import Node
 from attnctl.verbs.explain.line import SHOWN, Reference, read_by
-from attnctl.verbs.explore.source import TracedLayer
+from attnctl.verbs.explore.layer import TracedLayer
 
 NUMBERS, HEAT, DIFFERENCE = "numbers", "heat", "difference"
 """What stands in a cell: its number, a shade for it, or what the edits added to it."""

@@ -25,8 +25,8 @@ from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands
 from attnctl.verbs.explore.keys import KEYS
+from attnctl.verbs.explore.layer import TracedLayer
 from attnctl.verbs.explore.matrix import Matrix
-from attnctl.verbs.explore.source import TracedLayer
 from attnctl.verbs.explore.tui.dialogs import Rules, TextDialog
 from attnctl.verbs.explore.tui.grid import MatrixGrid
 from attnctl.verbs.explore.tui.lines import Lines

@@ -124,8 +124,8 @@ def read_last(word: str, which: str | None = None) -> list[Trace]:
 
 def carry_out_again(run: dict[str, Any]) -> Trace:
     from attnctl.inputs.config.schema import settings_of
-    from attnctl.inputs.plan.sentence import prepare
+    from attnctl.sources.sentence import Sentence
 
-    trace = prepare(settings_of(run["config"], run[FOLDER]), run["sentence"]).run()
+    trace = Sentence(run["sentence"], settings=settings_of(run["config"], run[FOLDER])).trace()
     said = {name: run[name] for name in AGAIN if name in run}  # ids may be those of a batch
     return replace(trace, header={**trace.header, **said})

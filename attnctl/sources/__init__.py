@@ -1,0 +1,144 @@
+"""Where numbers come from, however a person names them: a line for each kind, and a class in its file.
+
+Help, messages, completion and the tests iterate KINDS. A format of dumps is a reader and its line in
+`attnctl.store.DUMPS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from attnctl.base.errors import AttnError
+from attnctl.base.files import STANDARD_INPUT
+from attnctl.base.words import one_of
+from attnctl.inputs.config.examples import EXAMPLE
+from attnctl.store import DUMPS
+from attnctl.store.files import function
+
+if TYPE_CHECKING:
+    from attnctl.sources.sentence import Arguments, Source
+
+DUMP, CONFIG, SENTENCE = "dump", "config", "sentence"
+
+
+class SourceKind(NamedTuple):
+    """A kind of source that one word of a command line names."""
+
+    kind: str
+    source: str
+    """``module:class``, imported when one is opened."""
+
+    signs: tuple[str, ...]
+    """What tells it: the suffix of a file, or one of the signs of `sign_of`."""
+
+    name: str = ""
+    """As messages offer it; as `help` does where that says more."""
+
+    help: str = ""
+
+
+FILE = "/"
+"""The sign of a file whose suffix says nothing, or of a word that nobody means as a sentence."""
+
+LAST = "last"
+OF_CONFIG = "attnctl.sources.sentence:Config"
+
+KINDS = (
+    SourceKind(
+        DUMP,
+        "attnctl.sources.dump:Dump",
+        (FILE, *(suffix for each in DUMPS for suffix in each.suffixes)),
+        "a dump",
+    ),
+    SourceKind(
+        CONFIG, "attnctl.sources.sentence:Config", (".yaml", ".yml"), "a config", "a config (.yaml)"
+    ),
+    SourceKind(CONFIG, "attnctl.sources.sentence:Config", (EXAMPLE,), f"{EXAMPLE}NAME"),
+    SourceKind(DUMP, "attnctl.sources.dump:Last", (LAST,), LAST, "last (the run before)"),
+    SourceKind(DUMP, "attnctl.sources.dump:Dump", (STANDARD_INPUT,), help="- for stdin"),
+    SourceKind(SENTENCE, "attnctl.sources.sentence:Sentence", ("",), "a sentence"),
+)
+"""A line for each kind; help, messages, completion and the tests iterate them."""
+
+OF_SIGN = {sign: each for each in KINDS for sign in each.signs}
+NAMES = one_of([each.name for each in KINDS if each.name])
+*OTHERS, LAST_ONE = (each.help or each.name for each in KINDS)
+HELP = f"{', '.join(OTHERS).replace('a', 'A', 1)}, or {LAST_ONE}."
+HELP_OF_SEVERAL = re.sub(r"\b[aA] (\w+)", r"\1s", HELP).capitalize()
+
+TEXT = ".txt"
+NO_DUMPS = (TEXT, ".csv", ".md", ".svg", ".png")
+"""Suffixes of files that hold no dump and no config: a word with one of them is no sentence."""
+
+FOLDERS = ("/", "./", "../", "~/")
+"""What nobody begins a sentence of one word with."""
+
+SELECTION = r"\[[^]]*\]$"
+"""Which trace of a file is meant: s.jsonl[3]."""
+
+
+def sign_of(text: str) -> str:
+    """What tells the kind of a SOURCE: the word it is, its suffix, that it is a file's name, or nothing."""
+    if text == STANDARD_INPUT:
+        return STANDARD_INPUT
+    if text == LAST or (text.startswith("last[") and re.sub(SELECTION, "", text) == LAST):
+        return LAST
+    path = text if is_file(text) or not text.endswith("]") else re.sub(SELECTION, "", text)
+    suffix = os.path.splitext(path)[1].lower()  # noqa: PTH122  (a text, perhaps of any length)
+    known = suffix if suffix in OF_SIGN else ""
+    if is_file(path):
+        return known or FILE
+    if any(character.isspace() for character in path):
+        return ""
+    if text.startswith(EXAMPLE):
+        return EXAMPLE
+    is_path = text in {".", ".."} or text.startswith(FOLDERS) or text.lower().endswith(NO_DUMPS)
+    return known or (FILE if is_path else "")
+
+
+def is_file(path: str) -> bool:
+    """True for anything that can be read: a file, a pipe, a device."""
+    return os.path.exists(path) and not os.path.isdir(path)  # noqa: PTH110, PTH112  (never raise)
+
+
+def open_source(text: str | None, beside: Arguments | None = None, *, lone_word: bool = True) -> Source:
+    """The source that a word names; left out, it is the sentence of the config.
+
+    Raises AttnError for a config beside another one, and, for a verb that is of files first, for a
+    `lone_word` that may be a file's name.
+    """
+    kind = OF_SIGN[EXAMPLE if text is None else sign_of(text)]
+    if text is not None and kind.kind == CONFIG and beside is not None and beside.config is not None:
+        raise AttnError(f"{text}: a config beside -c {beside.config}; give one of them")
+    if text is not None and kind.kind == SENTENCE and not lone_word and len(text.split()) == 1:
+        what = "it is a folder; give" if os.path.isdir(text) else "no such file;"  # noqa: PTH112  (never raise)
+        raise AttnError(f"{text}: {what} {NAMES}")
+    source: Source = function(kind.source)(text, beside)
+    source.kind = kind.kind
+    return source
+
+
+def open_run(words: Sequence[str], file: str | None, beside: Arguments, *, padded: bool = False) -> Source:
+    """The run that these words ask for: a config or example before sentences, a dump alone, or sentences.
+
+    Words without quotes are one sentence where none of them has a space. Raises AttnError for what does
+    not go together.
+    """
+    from attnctl.sources.sentence import gather_sentences, join_words
+
+    sign = sign_of(words[0]) if words and words[0] != STANDARD_INPUT else ""
+    kind = OF_SIGN[sign].kind
+    if kind == DUMP and words[0].lower().endswith(TEXT):
+        raise AttnError(f"{words[0]}: text, no dump; --file {words[0]} reads sentences from it, one a line")
+    named = kind == CONFIG or (kind == DUMP and len(words) == 1)
+    source = open_source(words[0] if named else None, beside)
+    if not source.is_run and (beside.config or file):
+        raise AttnError(f"{source.text}: a dump says itself what was run; leave out -c and --file")
+    given = words[1:] if named else words
+    source.joined = [] if file else join_words(given)
+    source.sentences = gather_sentences([" ".join(source.joined)] if source.joined else given, file)
+    source.padded = padded
+    return source

@@ -1,0 +1,156 @@
+"""What was recorded: the traces of a dump or of the last run; and what carries one out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.inputs.config.settings import Settings
+from attnctl.inputs.plan.intended import settings_of, under_our_names
+from attnctl.math.names import KEY_LENGTHS
+from attnctl.record.trace import Trace
+from attnctl.sources.arrays import OfArrays
+from attnctl.sources.sentence import Sentence, Source, settings_from
+
+
+class Dump(Source):
+    """The traces of a file or of standard input, or anyone's arrays."""
+
+    is_run = False
+    is_file = True
+
+    @property
+    def path(self) -> str:
+        """The file and which of its traces is meant, as `attnctl.store.read` takes it: s.jsonl[3]."""
+        return str(self.text) if self.beside.trace is None else f"{self.text}[{self.beside.trace}]"
+
+    def traces(self) -> Sequence[Trace]:
+        """Every trace, or the one that is meant, as recorded."""
+        from attnctl.store import read
+
+        return read(self.path, rename=self.beside.rename)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings of the run that it records, flags laid over them."""
+        trace = self.trace()
+        if not trace.config.get("vocab"):
+            raise AttnError(f"{self.text}: arrays, not the run of a sentence; attnctl attend reads those")
+        return settings_from(None, self.beside.flags, without_what_follows(settings_of(trace)))
+
+    @cached_property
+    def meant(self) -> Settings | None:
+        """What anyone's arrays were meant to be, where a config or flags say it."""
+        given = self.beside
+        return settings_from(given.config, given.flags) if given.config or given.flags else None
+
+    def under_our_names(self, trace: Trace) -> Trace:
+        """One of its traces, read by the names of other programs as far as those are known."""
+        return under_our_names(trace, self.meant, self.beside.layer)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Its path, and the options that read it as this does."""
+        names = (self.beside.rename or {}).items()
+        options = [word for theirs, ours in names for word in ("--name", f"{theirs}={ours}")]
+        layer = [] if self.beside.layer is None else ["--layer", str(self.beside.layer)]
+        return (self.path, *options, *layer)
+
+    def words_of(self, number: int, count: int) -> tuple[str, ...]:
+        """Those of one of its traces."""
+        path, *options = self.words
+        return (path if count == 1 else f"{path}[{number}]", *options)
+
+    def again(self) -> Source:
+        """What carries its one trace out again and comes to the same numbers.
+
+        Raises AttnError with the reason where nothing does.
+        """
+        trace = self.trace()
+        if "model" in trace.header:
+            raise AttnError("a layer of a model, recorded; attnctl explore --model DIR can try edits")
+        if trace.header.get("edits"):
+            raise AttnError("this dump was edited when it was made; explore the run without edits")
+        if not trace.config:
+            raise AttnError(
+                "this dump does not say how it was made; attnctl attend FILE -o ours.json carries it out, "
+                "and that can be explored with edits"
+            )
+        reasons: list[str] = []
+        for source in candidates(trace, self.words):
+            try:
+                found = source.trace()
+            except (AttnError, LookupError, TypeError, ValueError) as error:
+                reasons.append(str(error).splitlines()[0] if str(error) else type(error).__name__)
+                continue
+            if same(trace, found):
+                return source
+            reasons.append("carried out again, it comes to other numbers")
+        raise AttnError(f"cannot be carried out again: {reasons[-1]}")
+
+
+class Last(Dump):
+    """The last run of this terminal."""
+
+    is_file = False
+
+    def traces(self) -> Sequence[Trace]:
+        """Every trace of it, or the one that is meant."""
+        from attnctl.sources.last import read_last
+
+        return read_last(str(self.text), self.beside.trace)
+
+
+class Recorded(Dump):
+    """Traces that are in memory; `words` name the file that they are of, and the options that read it."""
+
+    is_file = False
+
+    def __init__(
+        self, traces: Sequence[Trace], words: Sequence[str] = (), meant: Settings | None = None
+    ) -> None:
+        super().__init__(words[0] if words else None)
+        self.words, self.meant, self.recorded = tuple(words), meant, traces
+
+    def traces(self) -> Sequence[Trace]:
+        """The traces as they are."""
+        return self.recorded
+
+
+def without_what_follows(settings: Settings) -> Settings:
+    """The settings without sizes that follow from the others, so that those may be changed."""
+    heads, width = settings.heads or 1, settings.d_model or 0
+    usual = {"kv_heads": heads, "d_k": width // heads, "d_v": width // heads}
+    return settings.with_(**{name: None for name, size in usual.items() if getattr(settings, name) == size})
+
+
+def candidates(trace: Trace, words: tuple[str, ...]) -> Iterator[Source]:
+    """The sources that a dump's config may describe: its sentence, or the arrays in it."""
+    if KEY_LENGTHS in trace.config and KEY_LENGTHS not in trace:
+        raise AttnError("its key_lengths are not in the file, so attend cannot carry it out again")
+    settings = replace(settings_of(trace), edits=())
+    if trace.sentence and trace.config.get("vocab"):
+        yield Sentence(trace.sentence, settings=settings)
+    offset = settings.causal_offset if isinstance(settings.causal_offset, int) else None
+    of_arrays = replace(settings, heads=None, kv_heads=None, causal_offset=offset)  # their axes say it
+    yield OfArrays(trace, of_arrays, words=words)
+
+
+def same(recorded: Trace, found: Trace) -> bool:
+    """True if every recorded step came to the same numbers again, but for the last bits."""
+    return all(name in found and close(recorded[name], found[name]) for name in recorded)
+
+
+def close(a: Any, b: Any) -> bool:
+    """True if two arrays have one shape and agree to within a few units of the last place."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype == bool:
+        return bool((a == b).all())
+    eps = float(np.finfo(a.dtype).eps)
+    return bool(np.allclose(a, b, rtol=64 * eps, atol=64 * eps, equal_nan=True))

@@ -1,0 +1,62 @@
+"""Layers of a trained model, run on a sentence, on ids, or on what came into one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from attnctl.inputs.config.settings import Settings
+from attnctl.models import run
+from attnctl.models.run import ModelInput
+from attnctl.sources.sentence import Source
+
+if TYPE_CHECKING:
+    from attnctl.inputs.plan.plan import Plan
+    from attnctl.math.engine.tiles import Progress
+    from attnctl.record.trace import Trace
+
+
+class Layers(Source):
+    """Layers of a model, or all, on one input; an edit is made in the first and flows into the others."""
+
+    no_rules = no_seed = "the model says what its attention is; only edits can be tried"
+
+    def __init__(self, model: str, given: ModelInput, layers: str | None, settings: Settings) -> None:
+        super().__init__(given.text, settings=settings)
+        self.model, self.input, self.layers = model, given, layers or "all"
+
+    def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
+        """The attention of each layer, to be costed: what comes into it is not computed."""
+        return run.plans(self.model, self.input, self.layers, settings or self.settings)
+
+    def run(
+        self,
+        settings: Settings | None = None,
+        keep: Collection[str] | None = None,
+        progress: Progress | None = None,
+    ) -> list[Trace]:
+        """The trace of each layer, in order."""
+        asked = settings or self.settings
+        return run.run_model(self.model, self.input, self.layers, asked, keep, progress)
+
+    @cached_property
+    def whole(self) -> Sequence[Trace]:
+        """The traces as they were asked for, run once."""
+        return self.run()
+
+    def traces(self) -> Sequence[Trace]:
+        """The traces as they were asked for."""
+        return self.whole
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """The name by which each layer is asked for: 3, decoder.1."""
+        part, dot, _ = self.layers.split(",")[0].strip().rpartition(".")
+        return [f"{part}{dot}{trace.header['layer']}" for trace in self.whole]
+
+    def after(self, layer: int) -> Source:
+        """Those from this one on."""
+        if not layer:
+            return self
+        return Layers(self.model, self.input, ",".join(self.names[layer:]), self.settings)

@@ -1,0 +1,291 @@
+"""A Source, and the runs of sentences: one, a config's own, several of a file; flags over config.
+
+Every kind of source finds its settings in its own place, and gives plans to carry out, or traces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from attnctl.base.errors import AttnError
+from attnctl.base.files import STANDARD_INPUT, open_input, refuse_os_errors
+from attnctl.base.setting import Given
+from attnctl.base.values import Path
+from attnctl.inputs.config.fields import FIELDS, IN_PARTS, KEYWORDS, lay_over
+from attnctl.inputs.config.settings import Settings
+
+if TYPE_CHECKING:
+    from attnctl.inputs.plan.plan import Plan
+    from attnctl.math.engine.cost import Cost
+    from attnctl.math.engine.tiles import Progress
+    from attnctl.record.trace import Trace
+
+NO_FLAGS: Given = {}
+
+
+class Arguments(NamedTuple):
+    """What a command line says beside a SOURCE: its settings, and how a file of arrays is read."""
+
+    config: str | None = None
+    flags: Given = NO_FLAGS
+    trace: str | None = None
+    """Which trace of a file is meant, by number or by sentence."""
+
+    rename: Mapping[str, str] | None = None
+    layer: int | None = None
+    """The layer to read of a state dict."""
+
+
+class Source:
+    """Numbers as a person names them, and the settings that they come about with.
+
+    This is what all kinds share: a run of sentences, with settings that each kind finds in its own place.
+    """
+
+    kind: str = "run"
+    """What messages call it, as its line in `attnctl.sources` has it."""
+
+    lacking: ClassVar[str] = ""
+    """What it may have been meant as."""
+
+    is_run: ClassVar[bool] = True
+    """False for what was recorded and is read."""
+
+    is_file: ClassVar[bool] = False
+    """True for a file or a stream, which may be an exercise as well."""
+
+    no_rules: str = ""
+    no_seed: str = ""
+    """Why its rules or its seed cannot change, where that is so."""
+
+    joined: Sequence[str] = ()
+    """The words that were taken as one sentence."""
+
+    def __init__(
+        self,
+        text: str | None = None,
+        beside: Arguments | None = None,
+        settings: Settings | None = None,
+        sentences: Sequence[str] = (),
+        *,
+        padded: bool = False,
+    ) -> None:
+        self.text, self.beside = text, beside or Arguments()
+        self.sentences, self.padded = sentences, padded
+        if settings is not None:
+            self.settings = settings
+
+    @property
+    def config(self) -> str | None:
+        """The config that its settings are laid over."""
+        return self.beside.config
+
+    @property
+    def path(self) -> str:
+        """What messages and reports call it."""
+        return str(self.text or self.config)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Those that it is run with. Raises AttnError where they have no meaning."""
+        raise NotImplementedError
+
+    @cached_property
+    def meant(self) -> Settings | None:
+        """What anyone's arrays were meant to be, where that is said."""
+        return None
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """What names it on a command line, where that is not its sentence."""
+        return ()
+
+    def plans(self, settings: Settings | None = None) -> Sequence[Plan]:
+        """Everything that its runs need: one for each sentence; of none, that of the settings' own."""
+        from attnctl.inputs.plan.sentence import pad_batch, prepare_all
+
+        asked, sentences = settings or self.settings, self.sentences
+        if self.padded:
+            asked, sentences = pad_batch(asked, sentences)
+        return prepare_all(asked, sentences)
+
+    def run(
+        self,
+        settings: Settings | None = None,
+        keep: Collection[str] | None = None,
+        progress: Progress | None = None,
+    ) -> list[Trace]:
+        """Carry it out, keeping these steps (None: all)."""
+        plans = self.plans(settings)
+        if len(plans) == 1:
+            return [plans[0].run(keep, progress)]
+        from attnctl.inputs.plan.sentence import carry_out_batch
+
+        return carry_out_batch(plans, keep, progress)
+
+    def costs(self, keep: Collection[str] | None = None) -> list[list[Cost]]:
+        """What each step of each run would take; nothing is computed. Raises AttnError as `run` does."""
+        from attnctl.record.trace import require_steps
+
+        plans = self.plans()
+        for plan in plans:
+            require_steps(keep or (), [step.name for step in plan.derivation])
+        return [plan.costs(keep) for plan in plans]
+
+    def traces(self) -> Sequence[Trace]:
+        """Its traces, carried out or read."""
+        return self.run()
+
+    def trace(self) -> Trace:
+        """Its one trace. Raises AttnError where there are several."""
+        from attnctl.store.source import only_one
+
+        return only_one(self.traces(), self.text)
+
+    def under_our_names(self, trace: Trace) -> Trace:
+        """One of its traces, with the names that another program gave its arrays read as ours."""
+        return trace
+
+    def after(self, layer: int) -> Source:
+        """Its layers from this one on; what is no model has one."""
+        return self
+
+    def list_unused(self, of_files: Given, of_runs: Given) -> Iterator[str]:
+        """A problem for each option that only files have, or only runs, by its flag."""
+        has = "a dump" if self.is_run else "a sentence"
+        for flag, value in (of_files if self.is_run else of_runs).items():
+            if value is not None and value is not False:
+                yield f"{flag}: only {has} has that, and this is a {self.kind}{self.lacking}"
+
+
+class Config(Source):
+    """The run that a config describes, of its own sentence or of others."""
+
+    @property
+    def config(self) -> str | None:
+        return self.text or self.beside.config
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Flags over config over defaults."""
+        return settings_from(self.config, self.beside.flags)
+
+    @cached_property
+    def base(self) -> Settings:
+        """Those of the config alone."""
+        return settings_from(self.config, {})
+
+
+class Sentence(Config):
+    """The run of a sentence."""
+
+    lacking = ": there is no file of that name"
+
+    def __init__(
+        self, text: str, beside: Arguments | None = None, settings: Settings | None = None
+    ) -> None:
+        super().__init__(text, beside, settings, (text,))
+
+    @property
+    def config(self) -> str | None:
+        return self.beside.config
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Flags over config over defaults; the sentence is one of them."""
+        return settings_from(self.config, self.beside.flags, sentence=self.text)
+
+
+# --- several sentences ---
+
+
+def join_words(words: Sequence[str]) -> list[str]:
+    """The words of a sentence that was given without quotes, or none."""
+    several = len(words) > 1 and all(len(each.split()) == 1 and each != STANDARD_INPUT for each in words)
+    return list(words) if several else []
+
+
+def gather_sentences(sentences: Sequence[str], file: str | None) -> list[str]:
+    """Every sentence: the arguments (- is stdin, one a line), then those of a file."""
+    out = [each for text in sentences for each in (lines(text) if text == STANDARD_INPUT else [text])]
+    return out + (lines(file) if file is not None else [])
+
+
+def lines(source: str) -> list[str]:
+    """The lines of a file (- is stdin) that hold more than space. Raises AttnError for none."""
+    with refuse_os_errors(source), open_input(source) as stream:
+        data = stream.read()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise AttnError(f"{source}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    # A line ends at a newline (or \r\n) only: form feeds and U+2028 are part of a sentence.
+    found = [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
+    if not found:
+        raise AttnError(f"{source}: no sentence in it; write one a line")
+    return found
+
+
+# --- settings, as a command line gives them ---
+
+
+def settings_from(config: str | None, flags: Given, base: Settings | None = None, **more: Any) -> Settings:
+    """The settings of a command line; `more` holds settings that are no flags of the table.
+
+    Flags are laid over the config, or over `base` where there is none. Raises AttnError with
+    every problem in the config, or with flags that have no meaning.
+    """
+    base = base or Settings()
+    if config is not None:
+        from attnctl.inputs.config.load import load
+
+        base = load(config)
+    every = {**combine_parts(flags, base), **more}
+    given = {name: value for name, value in every.items() if value is not None}
+    return replace(lay_over(base, given), where=place_of_setting(base.where, given))
+
+
+WHOLE = {
+    "positions": "rotary positions have that; add --positions rope",
+    "qk_norm": "norms of Q and K have that; add --qk-norm rms or --qk-norm layer",
+}
+"""The words on a flag of a part where the whole is not asked for."""
+
+
+def combine_parts(flags: Given, base: Settings) -> Given:
+    """The flags, those of a part of a setting laid over it: --theta over the rotary positions."""
+    given = dict(flags)
+    for name, form in IN_PARTS.items():
+        parts = {key.name: given.pop(key.keyword) for key in form.keys.values() if key.keyword in flags}
+        if not parts:
+            continue
+        setting = given.get(name, getattr(base, name))
+        if not is_dataclass(setting):
+            unused = ", ".join(form.keys[part].flag_name for part in parts)
+            raise AttnError(f"{unused}: only {WHOLE[name]}")
+        given[name] = replace(setting, **parts)  # type: ignore[type-var]
+    return given
+
+
+def place_of_setting(base: Callable[[Path], str], given: Collection[str]) -> Callable[[Path], str]:
+    """Return the place a value was written at: its flag, or its line in the config."""
+    configured = base is not Settings().where
+
+    def where(path: Path) -> str:
+        name = str(path[0])
+        if configured and name not in given:
+            return base(path)
+        if not configured and name in {"sentence", "context"}:
+            return name
+        return FIELDS[name].flag_name if name in FIELDS else f"--{name.replace('_', '-')}"
+
+    return where
+
+
+def by_flag(given: Given) -> Given:
+    """The settings that are given, by their flag."""
+    spelled = {name: f"--{name.replace('_', '-')}" for name in given}
+    return {KEYWORDS[name].flag_name if name in KEYWORDS else spelled[name]: given[name] for name in given}
