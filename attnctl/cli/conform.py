@@ -14,8 +14,8 @@ from attnctl.base.setting import Given
 from attnctl.base.values import POSITIVE, whole, words
 from attnctl.cli.app import LEFT_OUT, make_app
 from attnctl.cli.options import SECTIONS, command, findings_option, option, renames, split_outputs
-from attnctl.verbs.conform.conventions import USUAL
 from attnctl.verbs.conform.declared import ALWAYS, ARRAYS, TARGET
+from attnctl.verbs.conform.profile import USUAL
 
 if TYPE_CHECKING:
     from attnctl.verbs.conform.call import Target
@@ -189,7 +189,7 @@ def conform(
         return conclude(found, report, files, printed=printed)
     request = read_request(target, how, what, report, given=arrays, always=always)
     framework = how.framework or "numpy"
-    options = request.claims.features if is_command(target) else ()
+    options = request.profile.features if is_command(target) else ()
     call = partial(
         make_target,
         framework=framework,

@@ -14,9 +14,9 @@ import attnctl
 from attnctl.base.errors import AttnError
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, Case
-from attnctl.verbs.conform.conventions import Conventions
 from attnctl.verbs.conform.judge import expect, judge_answer
 from attnctl.verbs.conform.options import make_problem
+from attnctl.verbs.conform.profile import TargetProfile
 
 TYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -166,8 +166,8 @@ def without_delta(n):
     import backward
 
     case = Case("bfloat16", batch=1, heads=1, kv_heads=1, queries=n, keys=n, d_k=64, d_v=64)
-    problem = make_problem(case, Conventions(), outputs=GRADIENTS)
-    values = problem.carry_out()
+    problem = make_problem(case, TargetProfile(), outputs=GRADIENTS)
+    values = problem.plan.run()
     handed = [values[name] for name in (COTANGENT, "Q", "K", "V", "head_outputs", "logsumexp")]
     found = backward.make(near=backward.bfloat16, mistake="no delta")(*handed)
     return problem, values, found
@@ -204,8 +204,8 @@ def test_what_passes_one_percent_of_nearly_all_elements_is_found():
 )
 def test_what_is_no_gradient_never_passes(change, words):
     case = Case("float32", queries=40, keys=40, d_k=16, d_v=16)
-    problem = make_problem(case, Conventions(), outputs=GRADIENTS)
-    right = [problem.carry_out()[name] for name in GRADIENTS]
+    problem = make_problem(case, TargetProfile(), outputs=GRADIENTS)
+    right = [problem.plan.run()[name] for name in GRADIENTS]
     wanted = expect(problem)
     assert judge_answer(wanted, Answer(gradients=tuple(right))).right
     found = judge_answer(wanted, Answer(gradients=change(*right)))

@@ -9,10 +9,10 @@ from setting_values import value_of
 
 import attnctl
 from attnctl.verbs.conform import results
-from attnctl.verbs.conform.conventions import AXES, MASKS
 from attnctl.verbs.conform.declared import ALWAYS_FORM
 from attnctl.verbs.conform.diagnosis import Cause
 from attnctl.verbs.conform.layout import lay_out, read_back
+from attnctl.verbs.conform.profile import AXES, MASKS
 
 
 def conform(function, *only, dtypes=("float32",), **more):

@@ -14,9 +14,9 @@ import pytest
 from attnctl.evidence.precision import BFLOAT16, DTYPES, round_to
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import Case
-from attnctl.verbs.conform.conventions import TYPES, Conventions
 from attnctl.verbs.conform.judge import expect, judge_answer
 from attnctl.verbs.conform.options import make_problem
+from attnctl.verbs.conform.profile import TYPES, TargetProfile
 
 PRECISIONS = {**DTYPES, "bfloat16": BFLOAT16}
 
@@ -123,7 +123,7 @@ def with_one(output, value):
 
 
 def judgement(kernel, case):
-    problem = make_problem(case, Conventions())
+    problem = make_problem(case, TargetProfile())
     q, k, v = (problem.arrays[name] for name in "QKV")
     with np.errstate(all="ignore"):
         output = kernel(q, k, v, keep(case.dtype))
@@ -173,9 +173,9 @@ def test_garbage_never_passes_in_any_case_that_is_evidence(wrong, dtype):
 def test_large_scores_are_exact_in_every_type(dtype):
     """Scores of ±1e4: the output is one row of V, and a few units of rounding are all that is allowed."""
     case = replace(PLAIN, dtype=dtype, fill="large")
-    wanted = expect(make_problem(case, Conventions()))
+    wanted = expect(make_problem(case, TargetProfile()))
     assert np.abs(wanted.steps["scaled_scores"].value).max() > 9000
-    values = make_problem(case, Conventions()).arrays["V"]
+    values = make_problem(case, TargetProfile()).arrays["V"]
     meant = (7 * np.arange(40) + 3) % 40
     np.testing.assert_array_equal(wanted.output, values[..., meant, :])
     size = np.abs(values).max()
@@ -187,13 +187,13 @@ def test_large_scores_are_exact_in_every_type(dtype):
 def test_a_case_that_rounding_hides_is_no_evidence(dtype):
     """Scores that are large and all but the same: rounding puts them in any order."""
     case = replace(PLAIN, dtype=dtype)
-    problem = make_problem(case, Conventions())
+    problem = make_problem(case, TargetProfile())
     height = 2.0 ** (PRECISIONS[dtype].bits / 2 + 1)
     for name in "QK":
         problem.arrays[name] = problem.in_type(height + problem.arrays[name] / height)
     wanted = expect(problem)
     assert not judge_answer(wanted, Answer((wanted.output,))).evidence
-    plain = expect(make_problem(case, Conventions()))
+    plain = expect(make_problem(case, TargetProfile()))
     assert judge_answer(plain, Answer((plain.output,))).evidence
 
 
@@ -209,6 +209,6 @@ def test_a_case_that_rounding_hides_is_no_evidence(dtype):
     ],
 )
 def test_what_is_no_output_never_passes(output, words):
-    found = judge_answer(expect(make_problem(PLAIN, Conventions())), Answer(output))
+    found = judge_answer(expect(make_problem(PLAIN, TargetProfile())), Answer(output))
     assert not found.right
     assert words in found.words

@@ -309,11 +309,11 @@ def test_a_command_needs_places_for_its_files():
 def test_safetensors_hold_every_type(tmp_path, dtype):
     """The command copies V; a bfloat16 is there by its bits."""
     from attnctl.verbs.conform.case import Case
-    from attnctl.verbs.conform.conventions import Conventions
     from attnctl.verbs.conform.options import make_problem
+    from attnctl.verbs.conform.profile import TargetProfile
 
     path = tmp_path / "in.safetensors"
-    problem = make_problem(Case(dtype=dtype, batch=1, heads=1, kv_heads=1), Conventions())
+    problem = make_problem(Case(dtype=dtype, batch=1, heads=1, kv_heads=1), TargetProfile())
     arrays = {name: problem.arrays[name] for name in "QKV"}
     from attnctl.verbs.conform.target import cast, write_arrays
 

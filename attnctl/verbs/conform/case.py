@@ -1,4 +1,4 @@
-"""A case: a small value that fixes every array of a call, and the problem made of it."""
+"""A case: a small value that fixes every array of a call, and the plan made of it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.precision import DTYPES, round_to
 from attnctl.inputs.config.settings import LENGTHS, Settings
-from attnctl.inputs.plan.plan import variant
+from attnctl.inputs.plan.plan import Plan, variant
 from attnctl.math import Array, Sizes
-from attnctl.math.derivation import Derivation, Rotary, Variant
 from attnctl.math.names import BIAS, HEAD_OUTPUTS, MASK, WEIGHTS, gradient_of
-from attnctl.math.ops import Given
 from attnctl.math.rules import PerBatch, Rule
-from attnctl.verbs.conform.conventions import NOTHING, TYPES, Conventions
+from attnctl.verbs.conform.profile import CORNER, LENGTHS_CORNER, NOTHING, TYPES, TargetProfile
 
 INPUTS = ("Q", "K", "V")
 COTANGENT = gradient_of(HEAD_OUTPUTS)
@@ -110,14 +108,15 @@ class Case:
             raise AttnError(f"conform.case: not a case of attnctl conform ({error})") from None
 
 
-def keys_before(case: Case, conventions: Conventions, asked: int | str | None = None) -> PerBatch:
-    """The number of keys before query 0; `asked` is the causal_offset that is always on."""
+def keys_before(case: Case, profile: TargetProfile) -> PerBatch:
+    """The number of keys before query 0."""
+    asked = profile.always.causal_offset
     if isinstance(asked, int):
         return asked
-    each = LENGTHS if conventions.lengths == "each length" and not case.past else asked
-    if each == LENGTHS and "key_lengths" in case.option_values:
+    ends = LENGTHS if profile[LENGTHS_CORNER] == "each length" and not case.past else asked
+    if ends == LENGTHS and "key_lengths" in case.option_values:
         return tuple(length - case.queries for length in case.lengths)
-    return case.past if case.past or conventions.corner == "top-left" else case.keys - case.queries
+    return case.past if case.past or profile[CORNER] == "top-left" else case.keys - case.queries
 
 
 def to_lists(value: Any) -> Any:
@@ -130,19 +129,17 @@ def to_tuples(value: Any) -> Any:
 
 @dataclass
 class Problem:
-    """The arrays of a case, the options as they are passed, and the attention that is meant."""
+    """What is asked in a case: its plan in the making, and the options as they are passed."""
 
     case: Case
-    conventions: Conventions
+    profile: TargetProfile
     arrays: dict[str, Array]
     """The inputs of the derivation, under our names."""
+    meant: Settings = NOTHING
+    """The attention that is asked for, and always on."""
     passed: dict[str, Any] = field(default_factory=dict)
     """By option: its value, with arrays over (batch, head, query, key)."""
-    rules: list[Rule] = field(default_factory=list)
-    scale: float | None = None
     offset: PerBatch = 0
-    always: Settings = NOTHING
-    """The attention that is always on, whatever is passed."""
     outputs: tuple[str, ...] = FORWARD
     """The steps that a call is asked for."""
 
@@ -150,6 +147,13 @@ class Problem:
     def backward(self) -> bool:
         """Gradients are asked for."""
         return self.outputs != FORWARD
+
+    @property
+    def plan(self) -> Plan:
+        """The computation that is meant, in float64."""
+        named = {name: (array, "given") for name, array in self.arrays.items()}
+        asked = replace(self.meant, backward=self.backward)
+        return Plan(variant(asked, self.case.sizes, named, self.offset), self.arrays, {}, "float64")
 
     @property
     def starts(self) -> Array:
@@ -178,7 +182,8 @@ class Problem:
 
     def add_rule(self, rule: Rule) -> None:
         """Add a rule; it replaces its like."""
-        self.rules = [each for each in self.rules if type(each) is not type(rule)] + [rule]
+        others = [other for other in self.meant.rules if type(other) is not type(rule)]
+        self.meant = replace(self.meant, rules=(*others, rule))
 
     def add_bias(self, bias: Array) -> None:
         self.arrays[BIAS] = self.arrays.get(BIAS, 0.0) + np.broadcast_to(bias, self.scores)
@@ -186,33 +191,10 @@ class Problem:
     def hide(self, allowed: Array) -> None:
         self.arrays[MASK] = self.arrays.get(MASK, True) & np.broadcast_to(allowed, self.scores)
 
-    @property
-    def meant(self) -> Settings:
-        return replace(self.always, scale=self.scale, rules=tuple(self.rules), backward=self.backward)
-
-    @property
-    def variant(self) -> Variant:
-        named = {name: (array, "given") for name, array in self.arrays.items()}
-        return variant(self.meant, self.case.sizes, named, self.offset)
-
-    @property
-    def derivation(self) -> Derivation:
-        return self.variant.derivation
-
-    def carry_out(self) -> dict[str, Array]:
-        """Every step in float64."""
-        values: dict[str, Array] = {}
-        with np.errstate(all="ignore"):
-            for step in self.derivation:
-                own = isinstance(step.op, Given)
-                inputs = [values[name] for name in step.inputs]
-                values[step.name] = self.arrays[step.name] if own else step.op.apply(*inputs)
-        return values
-
     def draw_cotangent(self) -> None:
         """Normal numbers for the gradient by the output, 0 by the output of a query that sees no key."""
         drawn = self.draw(COTANGENT, *self.output_shape)
-        weights = replace(self, outputs=FORWARD).carry_out()[WEIGHTS]
+        weights = replace(self, outputs=FORWARD).plan.run()[WEIGHTS]
         self.arrays[COTANGENT] = np.where(weights.any(axis=-1, keepdims=True), drawn, 0.0)
 
 
@@ -276,7 +258,7 @@ def draw_large(problem: Problem) -> dict[str, Array]:
     q = np.where(odd, APART * keys[meant], LARGE * keys[meant])
     q[:, 0] = np.where(odd[:, 0], -BELOW * used, q[:, 0])
     q[:, used:] = 0.0
-    q *= 0.5 if isinstance(problem.always.positions, Rotary) else 1.0
+    q *= 0.5 if problem.profile.rotary else 1.0
     shape = (case.batch, case.kv_heads, case.keys, case.d_k)
     queries = np.broadcast_to(q, (case.batch, case.heads, case.queries, case.d_k)).copy()
     return draw_random(problem) | {"Q": queries, "K": np.broadcast_to(keys, shape).copy()}

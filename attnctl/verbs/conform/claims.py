@@ -29,26 +29,12 @@ from attnctl.base.values import SWITCH, BadValueError, Path, json_path, show
 from attnctl.base.words import suggest
 from attnctl.inputs.config import yaml
 from attnctl.inputs.config.settings import Settings
-from attnctl.verbs.conform.conventions import KNOWN, MASK_SHAPE, TYPES
-from attnctl.verbs.conform.declared import FORM, Declared, find_senseless
+from attnctl.verbs.conform.declared import FORM, find_senseless
 from attnctl.verbs.conform.extra_outputs import RETURNS
 from attnctl.verbs.conform.features import NAMES
-from attnctl.verbs.conform.library import LIBRARIES, Library
+from attnctl.verbs.conform.profile import CONVENTIONS, LIBRARIES, TYPES, TargetProfile
 
 Problems = Iterator[tuple[Path, str]]
-
-
-@dataclass(frozen=True)
-class Claims:
-    """The content of a file of claims."""
-
-    features: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    conventions: Mapping[str, str] = field(default_factory=dict)
-    returns: tuple[str, ...] = ()
-    deterministic: bool = False
-    """Gradients have the same bits in every call."""
-    declared: Declared = Declared()
 
 
 @dataclass(frozen=True)
@@ -59,17 +45,14 @@ class KnownFailure:
     types: tuple[str, ...] = tuple(TYPES)
 
 
-def read_claims(path: str) -> Claims:
-    """The claims of a file. Raises AttnError with every problem, each with its line."""
+def read_claims(path: str) -> dict[str, Any]:
+    """The fields of a profile that a file says. Raises AttnError with every problem, each with its line."""
     data = read_yaml(path, claims_problems)
-    return Claims(
-        tuple(map(str, data.get("features", ()))),
-        tuple(map(str, data.get("without", ()))),
-        {str(name): str(value) for name, value in data.get("conventions", {}).items()},
-        tuple(map(str, data.get("returns", ()))),
-        SWITCH(data["deterministic"]) if "deterministic" in data else False,
-        Declared(**FORM(pick_declared(data))),
-    )
+    given: dict[str, Any] = FORM(pick_declared(data))
+    given |= {key: tuple(map(str, data[key])) for key in LISTS if key in data}
+    said = data.get("conventions", {})
+    given["conventions"] = {str(name): str(value) for name, value in said.items()}
+    return given | ({"deterministic": SWITCH(data["deterministic"])} if "deterministic" in data else {})
 
 
 def pick_declared(data: Mapping[Any, Any]) -> dict[str, Any]:
@@ -147,8 +130,8 @@ def conventions_problems(key: str, value: Any) -> Problems:
         yield (key,), "expected names with values, like {causal corner: bottom-right}"
         return
     for name, said in value.items():
-        problems = list(unknown_claim((key, name), name, list(KNOWN)))
-        yield from problems or unknown_claim((key, name), said, KNOWN[name])
+        problems = list(unknown_claim((key, name), name, list(CONVENTIONS)))
+        yield from problems or unknown_claim((key, name), said, CONVENTIONS[name])
 
 
 def xfail_problems(data: Any) -> Problems:
@@ -187,17 +170,13 @@ def unknown_names(what: str, given: Iterable[str], known: Sequence[str]) -> list
 class Request:
     """A run of the suite as it is asked for."""
 
-    declared: Declared = Declared()
-    """The arrays it takes and the attention always on, by options and claims."""
-    returns: tuple[str, ...] = ()
-    """The outputs that are declared."""
-    library: Library = LIBRARIES[""]
+    profile: TargetProfile = TargetProfile()
+    """How the target is called, as far as it is documented or declared."""
     renames: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[str, ...] = tuple(TYPES)
     only: tuple[str, ...] = ()
     """Features to run; none means all."""
     quick: bool = False
-    claims: Claims = Claims()
     xfail: Mapping[str, KnownFailure] = field(default_factory=dict)
     save: str | None = None
     """The folder for failing cases."""
@@ -206,12 +185,6 @@ class Request:
     jobs: int = 1
     backward: bool = False
     """Gradients are asked for."""
-
-    @property
-    def conventions(self) -> dict[str, str]:
-        """The conventions that are declared, by the library, by claims or by options."""
-        shape = {MASK_SHAPE: self.declared.mask_shape} if self.declared.mask_shape else {}
-        return {**self.library.conventions, **self.claims.conventions, **shape}
 
 
 def make_request(  # noqa: PLR0913  (everything that can be asked)
@@ -237,24 +210,21 @@ def make_request(  # noqa: PLR0913  (everything that can be asked)
     """
     raise_all(
         [
-            *unknown_names("like", [like] if like else (), [name for name in LIBRARIES if name]),
+            *unknown_names("like", [like] if like else (), list(LIBRARIES)),
             *unknown_names("feature", features, NAMES),
             *unknown_names("dtype", dtypes, list(TYPES)),
         ]
     )
-    library = LIBRARIES[like or ""]
-    claimed = read_claims(claims) if claims else Claims()
-    declared = claimed.declared.override(given, always(claimed.declared.always))
-    raise_all(f"{declared.always.where(path)}: {what}" for path, what in find_senseless(declared.always))
+    profile = LIBRARIES[like] if like else TargetProfile()
+    profile = profile.lay_over(read_claims(claims)) if claims else profile
+    profile = profile.lay_over({**given, "always": always(profile.always)})
+    raise_all(f"{profile.always.where(path)}: {what}" for path, what in find_senseless(profile.always))
     return Request(
-        declared=declared if declared.layout else replace(declared, layout=library.layout or None),
-        library=library,
+        profile=replace(profile, returns=read_returns(returns)) if returns else profile,
         renames=names,
         dtypes=tuple(name for name in TYPES if name in (dtypes or TYPES)),
         only=tuple(features),
         quick=quick,
-        claims=claimed,
-        returns=read_returns(returns) if returns else claimed.returns,
         xfail=read_xfail(xfail) if xfail else {},
         save=save,
         called=(tuple(called[0]), tuple(called[1])),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.setting import ATTENTION, Flag, Form, Setting
 from attnctl.base.values import SIZE, BadValueError, Plain, Reader, each, show, words
 from attnctl.inputs.config.fields import FIELDS, KEYWORDS, lay_over, settings_with_flags
 from attnctl.inputs.config.settings import SINUSOIDAL, Settings
 from attnctl.math.kind import BACKWARD, CHUNKS, COTANGENT, KIND, LOGSUMEXP
-from attnctl.verbs.conform.conventions import AXES, MASKS, NOTHING
+from attnctl.verbs.conform.profile import AXES, MASKS, NOTHING
 
 TARGET, ALWAYS_ON = "The target", "Attention that is always on in it"
 
@@ -104,20 +103,6 @@ FORM = Form(
     TARGET,
     [*ARRAYS.values(), Setting("always", ALWAYS_FORM, "Attention that is always on.")],
 )
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The arrays that a target takes, and the attention that is always on in it."""
-
-    layout: str | None = None
-    head_sizes: tuple[int, ...] = ()
-    multiple_of: int = 1
-    mask_shape: str | None = None
-    always: Settings = NOTHING
-
-    def override(self, given: Mapping[str, Any], always: Settings) -> Declared:
-        return replace(self, **given, always=always)
 
 
 def find_senseless(always: Settings) -> Iterator[tuple[tuple[str, ...], str]]:

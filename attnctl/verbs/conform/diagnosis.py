@@ -22,10 +22,10 @@ from attnctl.verbs.check.check import check
 from attnctl.verbs.check.report import Finding
 from attnctl.verbs.conform.call import OTHER, Answer, have_same_bits
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
-from attnctl.verbs.conform.conventions import TRUE, TYPES
 from attnctl.verbs.conform.extra_outputs import FACTORS, WORDS, name_near_miss
 from attnctl.verbs.conform.judge import Expected, compare_output, expect, judge_answer, name_output
 from attnctl.verbs.conform.layout import read_output
+from attnctl.verbs.conform.profile import TRUE, TYPES
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 MOST_CASES = 3
@@ -285,7 +285,7 @@ def record_answer(suite: Suite, result: CaseResult, output: Array) -> Iterator[d
 
 def make_intent(problem: Problem, found: dict[str, Array]) -> Intent:
     """Pair the derivation that is meant with a trace of its inputs and of the steps found."""
-    derivation, case = problem.derivation, problem.case
+    derivation, case = problem.plan.derivation, problem.case
     arrays = {**problem.arrays, **found}
     steps = {step.name: step for step in derivation if isinstance(step.op, Given) or step.name in found}
     sizes = {

@@ -12,9 +12,9 @@ from attnctl.evidence.allowed import allowed_error
 from attnctl.math import Array
 from attnctl.math.names import MASKED, OUTPUT, SCALED, SINK, WEIGHTS
 from attnctl.verbs.conform.call import Answer
-from attnctl.verbs.conform.conventions import TYPES
 from attnctl.verbs.conform.judge import Expected, Judgement, scatter_of
-from attnctl.verbs.conform.layout import axes_out, split_axes
+from attnctl.verbs.conform.layout import split_axes
+from attnctl.verbs.conform.profile import TYPES
 
 SCORES, LSE, LSE2, MAXIMUM, SUM = "scores", "logsumexp", "logsumexp2", "maximum", "sum"
 NOT_JUDGED = "-"
@@ -141,7 +141,7 @@ def arrange_extra(array: Array | None, shape: tuple[int, ...], wanted: Expected)
     """Arrange an extra output over (batch, head, query[, key]); None where it has another shape."""
     if array is None or array.dtype.kind not in "fiu":
         return None
-    axes = axes_out(wanted.problem.conventions.layout)
+    axes = wanted.problem.profile.axes_out
     given: Array = array.reshape(
         (*[1] * sum(letter not in split_axes(axes) for letter in "bh"), *array.shape)
     )

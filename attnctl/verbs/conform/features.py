@@ -10,7 +10,9 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.verbs.conform.case import Case
+from attnctl.verbs.conform.layout import is_merged, split_axes, stands_in_columns
 from attnctl.verbs.conform.options import OPTIONS
+from attnctl.verbs.conform.profile import TargetProfile
 
 BASE = Case(batch=2, heads=3, kv_heads=3, queries=12, keys=12, d_k=8, d_v=8)
 """Sizes that differ, so that no axis is taken for another."""
@@ -185,3 +187,87 @@ def random_feature(
         if may_go_together(chosen):
             cases.append(combine_options(case, chosen, seed))
     return Feature(RANDOM, tuple(cases))
+
+
+# --- cases of the sizes that a target takes ---
+
+
+def fit_case(case: Case, profile: TargetProfile) -> Case:
+    """Return the nearest case that the target takes."""
+    for fit in (with_heads, with_columns, with_tokens, in_layout):
+        case = fit(case, profile)
+    return case
+
+
+def list_lacking(profile: TargetProfile) -> dict[str, str]:
+    """Name the features that such arrays have no room for, each with why."""
+    axes, lacking = profile.axes, {}
+    if profile.tokens:
+        lacking[LENGTHS] = f"it takes {profile.tokens} queries and as many keys alone"
+    if "h" not in split_axes(axes):
+        lacking[GROUPED] = f"the layout {axes} has one head"
+    elif is_merged(axes) and not profile.tells_kv_heads:
+        lacking[GROUPED] = "heads stand side by side, and nothing tells it how many kv heads there are"
+    if profile.packed:
+        together = (
+            [LENGTHS, OTHER_D_V]
+            if stands_in_columns(profile.packed, axes)
+            else [LENGTHS, OTHER_D_V, GROUPED]
+        )
+        lacking |= dict.fromkeys(together, "Q, K and V come in one array")
+    return lacking
+
+
+def with_heads(case: Case, profile: TargetProfile) -> Case:
+    """Take the fixed numbers of heads, and keep how many share a kv head as far as possible."""
+    heads = profile.heads or case.heads
+    share = case.heads // case.kv_heads
+    if profile.kv_heads:
+        return replace(case, heads=profile.heads or profile.kv_heads * share, kv_heads=profile.kv_heads)
+    fewer = max(kv for kv in range(1, max(heads // share, 1) + 1) if heads % kv == 0)
+    return replace(case, heads=heads, kv_heads=fewer)
+
+
+def with_columns(case: Case, profile: TargetProfile) -> Case:
+    d_k = fit_width(case.d_k, profile)
+    d_v = d_k if case.d_v == case.d_k else fit_width(case.d_v, profile, of_k=False)
+    return replace(case, d_k=d_k, d_v=d_v)
+
+
+def fit_width(d: int, profile: TargetProfile, *, of_k: bool = True) -> int:
+    if profile.head_sizes:
+        return min((size for size in profile.head_sizes if size >= d), default=max(profile.head_sizes))
+    if profile.rotary is not None and of_k:
+        return max(d + d % 2, profile.rotary.dims or 2)
+    return d
+
+
+def with_tokens(case: Case, profile: TargetProfile) -> Case:
+    """Round the queries, the keys of a cache and the new keys up to multiples, or take those fixed."""
+    if profile.tokens and not case.past:
+        return replace(case, queries=profile.tokens, keys=profile.tokens)
+    past, new = round_up(case.past, profile), round_up(case.keys - case.past, profile)
+    queries = new if case.queries == case.keys - case.past else round_up(case.queries, profile)
+    cached = case.having(cache=past) if past != case.past else case
+    return replace(cached, queries=queries, keys=past + new)
+
+
+def round_up(n: int, profile: TargetProfile) -> int:
+    return -(-n // profile.multiple_of) * profile.multiple_of
+
+
+def in_layout(case: Case, profile: TargetProfile) -> Case:
+    """Cut the case to its layout: (head, n, d) has no batch, (n, d) one head."""
+    axes, lacking = profile.axes, list_lacking(profile)
+    if "h" not in split_axes(axes):
+        case = replace(case, heads=1)
+    if GROUPED in lacking:
+        case = replace(case, kv_heads=case.heads)
+    if OTHER_D_V in lacking:
+        case = replace(case, d_v=case.d_k)
+    if LENGTHS in lacking:
+        case = replace(case, queries=case.keys - case.past)
+    if "b" not in axes or profile.batch:
+        case = replace(case, batch=profile.batch or 1)
+    shared = case.batch > 1 and axes[0] == "b" and not profile.packed
+    return case if shared or case.memory != "broadcast" else replace(case, memory="plain")

@@ -26,7 +26,8 @@ from attnctl.verbs.conform.call import (
     have_same_bits,
     repeat,
 )
-from attnctl.verbs.conform.signature import INPUTS, PACKED
+from attnctl.verbs.conform.case import INPUTS
+from attnctl.verbs.conform.signature import PACKED, THEIRS
 
 
 def invoke(function: Callable[..., Any], call: TargetCall, framework: Framework) -> Answer:
@@ -74,8 +75,8 @@ def order_gradients(found: Mapping[str, Any], names: Sequence[str]) -> Sequence[
     ours = {
         gradient_of(symbol): each
         for name, each in found.items()
-        for symbol, theirs in [*INPUTS.items(), (PACKED, (PACKED.lower(),))]
-        if variable_of(name).lower() in theirs
+        for symbol in (*INPUTS, PACKED)
+        if variable_of(name).lower() in THEIRS[symbol]
     }
     others = [each for each in found.values() if not any(each is own for own in ours.values())]
     return [*(found.get(name, ours.get(name)) for name in names), *others]

@@ -42,8 +42,8 @@ from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, TABLE, WEIGHTS
 from attnctl.math.ops import Given
 from attnctl.verbs.conform.call import Answer
 from attnctl.verbs.conform.case import GRADIENTS, Problem
-from attnctl.verbs.conform.conventions import AXES, TYPES
-from attnctl.verbs.conform.layout import axes_in, read_answer, read_back, shapes_beside
+from attnctl.verbs.conform.layout import read_answer, read_back, shapes_beside
+from attnctl.verbs.conform.profile import AXES, TYPES
 
 RUNS, FEWER_RUNS, MANY = 12, 6, 4096
 """Runs of Monte Carlo arithmetic for each case, and where it has many numbers, which tell as much."""
@@ -135,7 +135,7 @@ def expect(problem: Problem) -> Expected:
     sums = min(unit, FLOAT32.unit) * (1 + sqrt(problem.case.d_k))
     steps: dict[str, Known] = {}
     again: dict[str, Known] = {}
-    for step in problem.derivation:
+    for step in problem.plan.derivation:
         if isinstance(step.op, Given):
             steps[step.name] = exactly(problem.arrays[step.name])
             continue
@@ -235,12 +235,12 @@ def name_output(name: str) -> str:
 
 def suggest_layout(wanted: Expected, found: Array) -> str:
     """Name the layout in which an output of another shape would be right."""
-    layout, heads = wanted.problem.conventions.layout, wanted.problem.case.heads
+    axes_in, heads = wanted.problem.profile.axes, wanted.problem.case.heads
     read = {axes: read_back(found, axes, heads) for axes in AXES}
     other = next(
         (axes for axes, out in read.items() if out is not None and out.shape == wanted.output.shape), None
     )
-    return f"; if that is how it answers, say --layout {axes_in(layout)}:{other}" if other else ""
+    return f"; if that is how it answers, say --layout {axes_in}:{other}" if other else ""
 
 
 @np.errstate(over="ignore")  # weights that are made again without a mask may be very large

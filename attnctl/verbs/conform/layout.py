@@ -14,24 +14,17 @@ from typing import Any
 import numpy as np
 
 from attnctl.math import Array
+from attnctl.math.axes import rearrange
 from attnctl.math.names import DELTA, HEAD_OUTPUTS, LOGSUMEXP, OUTPUT, SINK, gradient_of
 from attnctl.verbs.conform.call import Answer, TargetCall
 from attnctl.verbs.conform.case import COTANGENT, GRADIENTS, INPUTS, Problem
-from attnctl.verbs.conform.conventions import MASKS, USUAL
+from attnctl.verbs.conform.profile import AXES, MASK_SHAPE, MASKS, USUAL
 from attnctl.verbs.conform.signature import PACKED, PARTS, CallSignature
 
 
-def axes_in(layout: str) -> str:
-    return layout.partition(":")[0]
-
-
-def axes_out(layout: str) -> str:
-    before, _, after = layout.partition(":")
-    return after or before
-
-
 def is_merged(axes: str) -> bool:
-    return axes in {"bnd", "nbd"}
+    """Heads stand side by side in the columns."""
+    return "(h d)" in AXES[axes]
 
 
 def split_axes(axes: str) -> str:
@@ -39,20 +32,20 @@ def split_axes(axes: str) -> str:
 
 
 def lay_out(array: Array, axes: str) -> Array:
-    """(batch, head, n, d) in a target's axes."""
-    whole = split_axes(axes)
-    one = array[tuple(slice(None) if letter in whole else 0 for letter in USUAL)]
-    kept = [letter for letter in USUAL if letter in whole]
-    turned = one.transpose([kept.index(letter) for letter in whole])
-    return turned.reshape(*turned.shape[:-2], -1) if is_merged(axes) else turned
+    """(batch, head, n, d) in a target's axes: of the first member or head, where it has one."""
+    there = split_axes(axes)
+    one = array[tuple(slice(None) if letter in there else slice(1) for letter in "bh")]
+    return rearrange(one, f"b h n d -> {AXES[axes]}")
 
 
 def pack_inputs(arrays: Sequence[Array], packed: str, axes: str) -> Array:
     """Q, K and V, each (batch, head, n, d), in one array; 3 is their axis among those of `packed`."""
     if stands_in_columns(packed, axes):
-        return np.concatenate([lay_out(each, axes) for each in arrays], axis=-1)
-    stacked = np.stack([lay_out(each, packed.replace("3", "")) for each in arrays], axis=packed.index("3"))
-    return stacked.reshape(*stacked.shape[:2], -1) if is_merged(axes) else stacked
+        return np.concatenate([lay_out(array, axes) for array in arrays], axis=-1)
+    words = " ".join(packed)
+    words = f"{words[:4]}({words[4:]})" if is_merged(axes) else words
+    words = words if "b" in words else words.replace("h", "(b h)")
+    return rearrange(np.stack(arrays), f"3 b h n d -> {words}")
 
 
 def stands_in_columns(packed: str, axes: str) -> bool:
@@ -70,13 +63,11 @@ def packings(axes: str) -> list[str]:
 
 def read_back(array: Array, axes: str, heads: int) -> Array | None:
     """A target's axes as (batch, head, n, d); None for an array that has not as many."""
-    if array.ndim != len(axes) or (is_merged(axes) and array.shape[-1] % heads):
+    own = {"h": heads} if is_merged(axes) else {letter: 1 for letter in "bh" if letter not in axes}
+    try:
+        return rearrange(array, f"{AXES[axes]} -> b h n d", **own)
+    except ValueError:
         return None
-    whole = split_axes(axes)
-    split = array.reshape(*array.shape[:-1], heads, -1) if is_merged(axes) else array
-    kept = [letter for letter in USUAL if letter in whole]
-    turned = split.transpose([whole.index(letter) for letter in kept])
-    return turned[tuple(slice(None) if letter in whole else None for letter in USUAL)]
 
 
 def drop_axes(array: Array, axes: str) -> Array:
@@ -101,17 +92,17 @@ WIDE = {LOGSUMEXP, DELTA}
 
 def make_call(problem: Problem, signature: CallSignature, **made: Any) -> TargetCall:
     """Make the call of a problem; `made` says how often, and in what memory."""
-    axes = axes_in(problem.conventions.layout)
+    axes = problem.profile.axes
 
     def fit(name: str, value: Any) -> Any:
         if not isinstance(value, np.ndarray) or value.ndim < 4:
             return value
         if name == signature.keywords.get("out"):
-            return np.ascontiguousarray(lay_out(value, axes_out(problem.conventions.layout)))
+            return np.ascontiguousarray(lay_out(value, problem.profile.axes_out))
         if name in (signature.keywords.get(part) for part in PARTS):
             return np.ascontiguousarray(lay_out(value, axes))
         if name in (signature.keywords.get(mask) for mask in ("mask", "float_mask")):
-            return np.ascontiguousarray(shape_mask(value, problem.conventions.mask, axes))
+            return np.ascontiguousarray(shape_mask(value, problem.profile[MASK_SHAPE], axes))
         return np.ascontiguousarray(drop_axes(value, axes))
 
     keywords = {name: fit(name, value) for name, value in signature.with_options(problem).items()}
@@ -135,22 +126,22 @@ def make_call(problem: Problem, signature: CallSignature, **made: Any) -> Target
 
 def lay_inputs(problem: Problem, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Lay arrays of the shapes of Q, K and V out as the target takes them: three, or one."""
-    axes, packed = axes_in(problem.conventions.layout), problem.conventions.packed
+    axes, packed = problem.profile.axes, problem.profile.packed
     return (pack_inputs(arrays, packed, axes),) if packed else tuple(lay_out(each, axes) for each in arrays)
 
 
 def lay_row_vectors(problem: Problem, array: Array) -> Array:
     """Lay an array of the shape of the output out as the target returns it."""
-    return np.ascontiguousarray(lay_out(array, axes_out(problem.conventions.layout)))
+    return np.ascontiguousarray(lay_out(array, problem.profile.axes_out))
 
 
 def hand_over(problem: Problem, signature: CallSignature) -> dict[str, Array]:
     """Make what a backward pass is handed of the forward: the output as it was stored, and sums of rows."""
-    values = problem.carry_out()
+    values = dict(problem.plan.run())
     if SINK in values:  # what softmax divides by has it
         values[LOGSUMEXP] = np.logaddexp(values[LOGSUMEXP], values[SINK][:, None])
     values |= {OUTPUT: problem.in_type(values[HEAD_OUTPUTS]), gradient_of(OUTPUT): values[COTANGENT]}
-    axes = axes_in(problem.conventions.layout)
+    axes = problem.profile.axes
     return {
         keyword: np.ascontiguousarray(drop_axes(values[name], axes))
         if name in WIDE
@@ -166,7 +157,7 @@ def read_answer(problem: Problem, answer: Answer) -> dict[str, Array]:
     read = read_gradients(problem, answer.gradients)
     found = answer.outputs[0] if answer.outputs else None
     if found is not None:
-        output = read_back(found, axes_out(problem.conventions.layout), problem.case.heads)
+        output = read_back(found, problem.profile.axes_out, problem.case.heads)
         if output is not None and output.shape == problem.output_shape:
             read[HEAD_OUTPUTS] = output
     return read

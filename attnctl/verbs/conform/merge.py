@@ -25,12 +25,12 @@ from attnctl.math.ops import LogSumExp, MergeChunks, MergeLogSumExp, Shares, Sof
 from attnctl.mistakes.chunks import CHUNKS, LN2, OTHER_BASE, WAYS, whole
 from attnctl.verbs.conform.call import Answer, Target, TargetCall
 from attnctl.verbs.conform.claims import unknown_names
-from attnctl.verbs.conform.conventions import TYPES
 from attnctl.verbs.conform.diagnosis import describe_rounding
 from attnctl.verbs.conform.extra_outputs import LSE, LSE2, MIXED
 from attnctl.verbs.conform.features import INPUTS_KEPT
 from attnctl.verbs.conform.invoke import widen
 from attnctl.verbs.conform.judge import OF_ROW, ULPS, scatter_of
+from attnctl.verbs.conform.profile import TYPES
 from attnctl.verbs.conform.report import FAILED, PASSED, SKIPPED, Conformance, Failure, FeatureResult
 from attnctl.verbs.conform.run import SINGLE
 

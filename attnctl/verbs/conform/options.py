@@ -3,23 +3,23 @@
 An entry of `LIBRARY_OPTIONS` has its names in libraries, values worth a case each, and a function that
 lays it down in a `Problem`: what is passed, and the rule or array that it means. A rule of attnctl's
 registry that has a setting is an option by itself, under its keyword. What a library passes
-differently is an entry of `library.py`.
+differently is in its profile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.inputs.config.settings import Settings
 from attnctl.math import Array
 from attnctl.math.names import PAST_KEY, PAST_VALUE
 from attnctl.math.rules import RULES, Alibi, Causal, Padding, Softcap, Window, alibi_slopes
 from attnctl.verbs.conform.case import FILLS, FORWARD, Case, Problem, keys_before
-from attnctl.verbs.conform.conventions import NOTHING, Conventions
+from attnctl.verbs.conform.profile import AHEAD, MASK_KIND, MASK_SHAPE, MASKED, SLIDING, TRUE, TargetProfile
 
 Ask = Callable[[Problem, Any], None]
 
@@ -53,8 +53,8 @@ def ask_window(problem: Problem, value: tuple[int, int]) -> None:
 def ask_sliding_window(problem: Problem, value: int) -> None:
     """A query sees so many keys, itself the last of them; what programs differ in is a convention."""
     problem.passed["sliding_window"] = value
-    reach = value - 1 if problem.conventions.window == "W" else value
-    ahead = {"none": 0, "the same": reach, "all": None}[problem.conventions.ahead]
+    reach = value - 1 if problem.profile[SLIDING] == "W" else value
+    ahead = {"none": 0, "the same": reach, "all": None}[problem.profile[AHEAD]]
     problem.add_rule(Window(reach, ahead))
 
 
@@ -70,18 +70,18 @@ def give_mask(problem: Problem, allowed: Array) -> None:
 
 
 def encode_mask(problem: Problem, allowed: Array) -> Array:
-    match problem.conventions.mask_kind:
+    match problem.profile[MASK_KIND]:
         case "added":
             return np.where(allowed, 0.0, -np.inf)
         case "1 and 0":
             return allowed.astype(np.float64)
         case _:
-            return allowed if problem.conventions.true == "may attend" else ~allowed
+            return allowed if problem.profile[TRUE] == "may attend" else ~allowed
 
 
 def mask_sizes(problem: Problem, value: str) -> list[int]:
     """The sizes (batch, head, query, key) of a mask, 1 along the axes where it is all the same."""
-    axes = set(problem.conventions.mask) & set("bhnm" if value == "each" else "nm")
+    axes = set(problem.profile[MASK_SHAPE]) & set("bhnm" if value == "each" else "nm")
     return [size if axis in axes else 1 for axis, size in zip("bhnm", problem.scores, strict=True)]
 
 
@@ -94,7 +94,7 @@ def draw_mask(problem: Problem, value: str) -> Array:
     for start in problem.starts.ravel():
         own = np.clip(np.arange(queries) + start, 0, keys - 1)
         allowed[..., np.arange(queries), own] = True
-    if "key_lengths" in problem.case.option_values or "n" not in problem.conventions.mask:
+    if "key_lengths" in problem.case.option_values or "n" not in problem.profile[MASK_SHAPE]:
         allowed[..., 0] = True
     return np.array(np.broadcast_to(allowed, problem.scores))
 
@@ -116,7 +116,8 @@ def ask_bias(problem: Problem, value: str) -> None:
 
 
 def ask_scale(problem: Problem, value: float) -> None:
-    problem.passed["scale"] = problem.scale = value
+    problem.passed["scale"] = value
+    problem.meant = replace(problem.meant, scale=value)
 
 
 def ask_softcap(problem: Problem, value: float) -> None:
@@ -183,7 +184,7 @@ LIBRARY_OPTIONS = (
     KernelOption("bias", ("bias", "attn_bias"), ask_bias, shared_or_each, zero_bias),
     KernelOption("scale", ("scale", "softmax_scale", "sm_scale", "scaling"), ask_scale,
            lambda _: (0.75, 0.0625),
-           lambda problem: problem.case.d_k**-0.5 if problem.scale is None else problem.scale),
+           lambda problem: problem.case.d_k**-0.5 if problem.meant.scale is None else problem.meant.scale),
     KernelOption("softcap", ("softcap", "logits_soft_cap", "logit_softcap"), ask_softcap,
            lambda _: (1.5, 30.0)),
     KernelOption("alibi", ("alibi_slopes", "alibi"), ask_alibi, only_true,
@@ -221,17 +222,15 @@ OPTIONS: dict[str, KernelOption] = {
 """Every option by our name."""
 
 
-def make_problem(
-    case: Case, conventions: Conventions, always: Settings = NOTHING, outputs: Sequence[str] = FORWARD
-) -> Problem:
+def make_problem(case: Case, profile: TargetProfile, outputs: Sequence[str] = FORWARD) -> Problem:
     """Draw the arrays of a case and lay its options down, beside the attention that is always on.
 
     `outputs` are the steps that a call is asked for.
     """
-    problem = Problem(case, conventions, {}, scale=always.scale, always=always, outputs=tuple(outputs))
-    alone = conventions.masked == "the mask alone" and {"mask", "float_mask"} & case.option_values.keys()
-    problem.rules = [rule for rule in always.rules if not (alone and isinstance(rule, Causal))]
-    problem.offset = keys_before(case, conventions, always.causal_offset)
+    always = profile.always
+    if profile[MASKED] == "the mask alone" and {"mask", "float_mask"} & case.option_values.keys():
+        always = replace(always, rules=tuple(rule for rule in always.rules if not isinstance(rule, Causal)))
+    problem = Problem(case, profile, {}, always, offset=keys_before(case, profile), outputs=tuple(outputs))
     problem.arrays |= FILLS[case.fill](problem)
     if case.memory == "broadcast":
         problem.arrays |= {

@@ -19,14 +19,19 @@ from attnctl.math import Array
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.call import NUMPY, Answer
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
-from attnctl.verbs.conform.conventions import (
+from attnctl.verbs.conform.diagnosis import ENDINGS
+from attnctl.verbs.conform.features import BASE, LENGTHS
+from attnctl.verbs.conform.judge import expect, judge_answer
+from attnctl.verbs.conform.layout import is_merged, is_readable, packings, read_output, split_axes
+from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
+from attnctl.verbs.conform.profile import (
     ADDED,
     AHEAD,
     AXES,
+    CONVENTIONS,
     CORNER,
     FLOAT_MASK,
     HIDDEN_ROWS,
-    KNOWN,
     LENGTHS_CORNER,
     MASK_KIND,
     MASK_KINDS,
@@ -41,14 +46,8 @@ from attnctl.verbs.conform.conventions import (
     TRUTHS,
     TYPES,
     USUAL,
-    Conventions,
+    TargetProfile,
 )
-from attnctl.verbs.conform.diagnosis import ENDINGS
-from attnctl.verbs.conform.features import BASE, LENGTHS
-from attnctl.verbs.conform.judge import expect, judge_answer
-from attnctl.verbs.conform.layout import axes_in, is_merged, is_readable, packings, read_output, split_axes
-from attnctl.verbs.conform.limits import SizeLimits
-from attnctl.verbs.conform.options import OPTIONS, draw_mask, give_mask
 from attnctl.verbs.conform.suite import NOT_CALLED, Suite
 
 HEAD_SIZES = (16, 32, 64, 128, 256)
@@ -69,15 +68,13 @@ MOST_TYPES = 2
 
 RIGHT, WRONG, REFUSED, ENDED = "right", "wrong", "refused", "ended"
 
-Fit = tuple[Conventions, SizeLimits]
-
 FoundConventions = dict[str, str]
 """What was found out in one type, by the name of the convention."""
 
 
 def fit_suite(suite: Suite) -> FoundConventions:
     """Bring the suite to the layout and the sizes that the target takes, and describe them."""
-    before = suite.usual, suite.sizes
+    before = suite.profile
     dtypes = [dtype for dtype in TRIED if dtype in suite.request.dtypes]
     verdicts = []
     for dtype in dtypes:
@@ -89,25 +86,25 @@ def fit_suite(suite: Suite) -> FoundConventions:
         tried = list(try_forms(suite, dtype, refused=refused))
         right = [candidate for candidate, found in tried if found == RIGHT]
         answered = [candidate for candidate, found in tried if found == WRONG and refused]
-        suite.usual, suite.sizes = [*right, *answered, before][0]
+        suite.profile = [*right, *answered, before][0]
         if right or answered:
             widen(suite, dtype, is_right=bool(right))
             break
     return describe_fit(suite, before)
 
 
-def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[Fit, str]]:
+def try_forms(suite: Suite, dtype: str, *, refused: bool) -> Iterator[tuple[TargetProfile, str]]:
     """Try forms that nobody declared, each with its verdict, until one is right or ends the target.
 
     Where plain attention was answered, only wrongly, arrays of one member or one head are not tried:
     what mixes members or heads up is right in them.
     """
-    usual, sizes = suite.usual, suite.sizes
-    layouts = [usual.layout] if suite.request.declared.layout else AXES if refused else SEVERAL
+    before = suite.profile
+    layouts = [before.layout] if suite.request.profile.layout else AXES if refused else SEVERAL
 
-    def try_form(form: dict[str, str], **more: Any) -> tuple[Fit, str]:
-        suite.usual, suite.sizes = replace(usual, **form), replace(sizes, **more)
-        return (suite.usual, suite.sizes), judge_plain(suite, dtype)
+    def try_form(form: dict[str, Any], **more: Any) -> tuple[TargetProfile, str]:
+        suite.profile = before.lay_over({**form, **more})
+        return suite.profile, judge_plain(suite, dtype)
 
     for layout in layouts:
         for more in list_sizes(suite, layout) if refused else [{}]:
@@ -143,7 +140,7 @@ def judge_plain(suite: Suite, dtype: str) -> str:
 
 def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
     """List the sizes that a kernel may be fixed to, the most likely first."""
-    declared = suite.request.declared
+    declared = suite.request.profile
     yield {}
     yield {"batch": 1}
     for d in HEAD_SIZES_TRIED if len(layout) == len(USUAL) else HEAD_SIZES_TRIED[:1]:
@@ -157,31 +154,31 @@ def list_sizes(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
             yield {"tokens": n, "head_sizes": HEAD_SIZES_TRIED[:1]}
 
 
-def list_forms(suite: Suite, layout: str) -> Iterator[dict[str, str]]:
+def list_forms(suite: Suite, layout: str) -> Iterator[dict[str, Any]]:
     """List the forms of arrays in a layout: packings of Q, K and V, and masks that must be given."""
-    declared = suite.request.declared.mask_shape
-    packed = packings(axes_in(layout)) if suite.signature.is_packed else [""]
+    declared = suite.request.profile.conventions.get(MASK_SHAPE)
+    packed = packings(layout.partition(":")[0]) if suite.signature.is_packed else [""]
     shapes = [declared] if declared else [MASKS[0], MASKS[-1]]
-    masks = [(suite.usual.mask_kind, suite.usual.mask)]
+    masks = [(suite.profile[MASK_KIND], suite.profile[MASK_SHAPE])]
     if "mask" in suite.signature.required:
         masks = list(product(MASK_KINDS, shapes))
     for each, (kind, shape) in product(packed, masks):
-        yield {"layout": layout, "packed": each, "mask_kind": kind, "mask": shape}
+        yield {"layout": layout, "packed": each, "conventions": {MASK_KIND: kind, MASK_SHAPE: shape}}
 
 
 def list_heads(suite: Suite, layout: str, *, several: bool) -> Sequence[int]:
     """List numbers of heads that may be fixed, where heads stand side by side and nobody says how many."""
-    if suite.sizes.heads or "heads" in suite.signature.sizes or not is_merged(axes_in(layout)):
+    if suite.profile.heads or "heads" in suite.signature.sizes or not is_merged(layout.partition(":")[0]):
         return []
     return [n for n in HEADS if n > 1 or not several]
 
 
 def widen(suite: Suite, dtype: str, *, is_right: bool) -> None:
     """Find out which other usual sizes are taken, where only some are; one alone where that is right."""
-    declared, found = suite.request.declared, suite.sizes
+    declared, found = suite.request.profile, suite.profile
 
     def is_taken(**sizes: Any) -> bool:
-        suite.sizes = replace(found, **sizes)
+        suite.profile = replace(found, **sizes)
         problem = suite.problem(replace(BASE, dtype=dtype))
         return is_readable(problem, suite.call(problem))
 
@@ -193,52 +190,49 @@ def widen(suite: Suite, dtype: str, *, is_right: bool) -> None:
         found = replace(found, head_sizes=tuple(d for d in HEAD_SIZES if is_taken(head_sizes=(d,))))
     elif found.head_sizes != declared.head_sizes:
         found = replace(found, head_sizes=())
-    suite.sizes = found
+    suite.profile = found
 
 
-def describe_fit(suite: Suite, before: Fit) -> FoundConventions:
-    usual, sizes = suite.usual, suite.sizes
-    words = {
-        "layout": (usual.layout, before[0].layout),
-        MASK_KIND: (usual.mask_kind, before[0].mask_kind),
-        MASK_SHAPE: (usual.mask, before[0].mask),
-        "heads": (str(sizes.heads), str(before[1].heads)),
-        "lengths": (f"multiples of {sizes.multiple_of}", f"multiples of {before[1].multiple_of}"),
-        "batch": (str(sizes.batch), str(before[1].batch)),
-        "queries and keys": (str(sizes.tokens), str(before[1].tokens)),
-        "head sizes": (", ".join(map(str, sizes.head_sizes)), ", ".join(map(str, before[1].head_sizes))),
-        "Q, K and V in one array": (usual.packed, ""),
-    }
-    return {name: value for name, (value, old) in words.items() if value != old}
+def describe_fit(suite: Suite, before: TargetProfile) -> FoundConventions:
+    """Describe what was found out of the arrays that the target takes."""
+
+    def say(profile: TargetProfile) -> FoundConventions:
+        return {
+            "layout": profile.layout,
+            MASK_KIND: profile[MASK_KIND],
+            MASK_SHAPE: profile[MASK_SHAPE],
+            "heads": str(profile.heads),
+            "lengths": f"multiples of {profile.multiple_of}",
+            "batch": str(profile.batch),
+            "queries and keys": str(profile.tokens),
+            "head sizes": ", ".join(map(str, profile.head_sizes)),
+            "Q, K and V in one array": profile.packed,
+        }
+
+    was = say(before) | {"Q, K and V in one array": ""}
+    return {name: value for name, value in say(suite.profile).items() if value != was[name]}
 
 
 # --- conventions ---
 
 
-def find_conventions(suite: Suite, dtype: str, declared: Mapping[str, str]) -> FoundConventions:
+def find_conventions(suite: Suite, dtype: str) -> FoundConventions:
     """Find out the conventions of the target in a type; it is judged by those that are declared."""
-    found = dict(probe_mask(suite, dtype, declared))
-    usual = suite.usual
-    suite.conventions[dtype] = usual = replace(
-        usual,
-        mask_kind=found.get(MASK_KIND, usual.mask_kind),
-        mask=found.get(MASK_SHAPE, usual.mask),
-        masked=found.get(MASKED, usual.masked),
-    )
-    found |= dict([*probe_corner(suite, dtype), *probe_sliding_window(suite, dtype)])
-    meant = {**found, **declared}
-    suite.conventions[dtype] = replace(
-        usual,
-        corner=meant[CORNER] if meant.get(CORNER) in KNOWN[CORNER] else usual.corner,
-        window=meant.get(SLIDING, usual.window),
-        ahead=meant.get(AHEAD, usual.ahead),
-    )
-    found |= dict(probe_lengths(suite, dtype))
-    ends = {**found, **declared}.get(LENGTHS_CORNER, usual.lengths)
-    suite.conventions[dtype] = replace(suite.conventions[dtype], lengths=ends)
-    return found | dict(
-        [*probe_float_mask(suite, dtype), *probe_hidden_rows(suite, dtype), *probe_padding(suite, dtype)]
-    )
+    found: FoundConventions = {}
+    for probe in (
+        probe_mask,
+        probe_corner,
+        probe_sliding_window,
+        probe_lengths,
+        probe_float_mask,
+        probe_hidden_rows,
+        probe_padding,
+    ):
+        found |= dict(probe(suite, dtype))
+        known = {name: value for name, value in found.items() if value in CONVENTIONS[name]}
+        meant = {**known, **suite.request.profile.conventions}
+        suite.profiles[dtype] = suite.profile.lay_over({"conventions": meant})
+    return found
 
 
 def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
@@ -260,9 +254,9 @@ def join_types(found: Mapping[str, FoundConventions]) -> FoundConventions:
     return words
 
 
-def try_conventions(suite: Suite, case: Case, **conventions: str) -> bool | None:
+def try_conventions(suite: Suite, case: Case, conventions: Mapping[str, str]) -> bool | None:
     """Ask whether an answer is right by these conventions; None where the target takes no such call."""
-    problem = suite.problem(case, **conventions)
+    problem = suite.problem(case, conventions)
     if problem.outputs != GRADIENTS:  # the output shows it, where gradients are wrong, too
         problem.outputs = FORWARD
     answer = suite.call(problem)
@@ -290,7 +284,7 @@ def describe_output_type(seen: Mapping[str, Case], dtype: str, declared: str | N
     return {OUTPUT_TYPE: " or ".join(words)}
 
 
-def probe_mask(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def probe_mask(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """Find the shape and the kind of mask that is taken, and what is left of causal beside it.
 
     transformers calls a mask that is added `attention_mask`: under that name it may be one.
@@ -298,18 +292,17 @@ def probe_mask(suite: Suite, dtype: str, declared: Mapping[str, str]) -> Iterato
     names = [name for name in ("mask", "float_mask") if name in suite.signature.claimed]
     if not names:
         return
-    usual = suite.usual
+    usual, declared = suite.profile, suite.request.profile.conventions
     case = replace(BASE, dtype=dtype).having(**{names[0]: "each"})
-    shapes = [usual.mask] if MASK_SHAPE in declared else MASKS
-    kinds = [usual.mask_kind] if MASK_KIND in declared or names[0] != "mask" else MASK_KINDS
-    is_causal = MASKED not in declared and Causal() in suite.request.declared.always.rules
-    ways = KNOWN[MASKED] if is_causal else (usual.masked,)
+    shapes = [usual[MASK_SHAPE]] if MASK_SHAPE in declared else MASKS
+    kinds = [usual[MASK_KIND]] if MASK_KIND in declared or names[0] != "mask" else MASK_KINDS
+    is_causal = MASKED not in declared and Causal() in usual.always.rules
+    ways = CONVENTIONS[MASKED] if is_causal else (usual[MASKED],)
     for kind in kinds:
         shape, masked, right = try_shapes(suite, case, kind, shapes, ways)
         if right or (shape and suite.signature.keywords[names[0]] != "attention_mask"):
-            yield from [(MASK_KIND, kind)] if kind != usual.mask_kind else []
-            yield from [(MASK_SHAPE, shape)] if shape != usual.mask else []
-            yield from [(MASKED, masked)] if masked != usual.masked else []
+            seen = {MASK_KIND: kind, MASK_SHAPE: shape, MASKED: masked}
+            yield from ((name, value) for name, value in seen.items() if value != usual[name])
             return
 
 
@@ -323,7 +316,9 @@ def try_shapes(
     """
     answered = ""
     for shape in shapes:
-        rights = [try_conventions(suite, case, mask_kind=kind, mask=shape, masked=way) for way in ways]
+        rights = [
+            try_conventions(suite, case, {MASK_KIND: kind, MASK_SHAPE: shape, MASKED: way}) for way in ways
+        ]
         if True in rights:
             return shape, ways[rights.index(True)], True
         if False in rights:
@@ -334,18 +329,18 @@ def try_shapes(
 
 
 def probe_corner(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
-    if LENGTHS in suite.request.claims.without:
+    if LENGTHS in suite.request.profile.without:
         return
     case = replace(BASE, dtype=dtype, fill="who", queries=5)
     names = [name for name in ("causal", "window", "sliding_window") if name in suite.signature.claimed]
     if names:
         case = case.having(**{names[0]: OPTIONS[names[0]].values(case)[0]})
-    elif suite.request.declared.always.positions != NONE:
+    elif suite.profile.always.positions != NONE:
         case = replace(case, fill="random")
-    elif not any(rule.relative for rule in suite.request.declared.always.rules):
+    elif not any(rule.relative for rule in suite.profile.always.rules):
         return
-    for name in KNOWN[CORNER]:
-        right = try_conventions(suite, case, corner=name)
+    for name in CONVENTIONS[CORNER]:
+        right = try_conventions(suite, case, {CORNER: name})
         if right is None:
             return
         if right:
@@ -358,8 +353,8 @@ def probe_lengths(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if not {"causal", "key_lengths"} <= set(suite.signature.claimed):
         return
     case = replace(BASE, dtype=dtype, fill="who").having(causal=True, key_lengths="garbage")
-    for name in KNOWN[LENGTHS_CORNER]:
-        if try_conventions(suite, case, lengths=name):
+    for name in CONVENTIONS[LENGTHS_CORNER]:
+        if try_conventions(suite, case, {LENGTHS_CORNER: name}):
             yield LENGTHS_CORNER, name
             return
 
@@ -368,9 +363,9 @@ def probe_sliding_window(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     if "sliding_window" not in suite.signature.claimed:
         return
     case = replace(BASE, dtype=dtype, fill="who").having(sliding_window=4)
-    for ahead in KNOWN[AHEAD]:
-        for keys in KNOWN[SLIDING]:
-            if try_conventions(suite, case, window=keys, ahead=ahead):
+    for ahead in CONVENTIONS[AHEAD]:
+        for keys in CONVENTIONS[SLIDING]:
+            if try_conventions(suite, case, {SLIDING: keys, AHEAD: ahead}):
                 yield SLIDING, keys
                 yield AHEAD, ahead
                 return
@@ -401,11 +396,11 @@ def probe_hidden_rows(suite: Suite, dtype: str) -> Iterator[tuple[str, str]]:
     """Find the output of a query that sees no key at all."""
     case = replace(BASE, dtype=dtype)
     problem = suite.problem(case)
-    if "mask" in suite.signature.claimed and "n" in problem.conventions.mask:
+    if "mask" in suite.signature.claimed and "n" in problem.profile[MASK_SHAPE]:
         allowed = draw_mask(problem, "same")
         allowed[..., 4, :] = False
         give_mask(problem, allowed)
-    elif "causal" in suite.signature.claimed and suite.conventions_in(dtype).corner == "bottom-right":
+    elif "causal" in suite.signature.claimed and suite.profile_in(dtype)[CORNER] == "bottom-right":
         problem = suite.problem(replace(case, keys=5).having(causal=True))
     else:
         return

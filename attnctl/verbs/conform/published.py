@@ -21,8 +21,8 @@ from attnctl.math import Array
 from attnctl.verbs.conform.call import Answer, Target
 from attnctl.verbs.conform.case import Case, Problem
 from attnctl.verbs.conform.claims import Request
-from attnctl.verbs.conform.conventions import USUAL, Conventions
 from attnctl.verbs.conform.layout import make_call, read_output
+from attnctl.verbs.conform.profile import USUAL, TargetProfile
 from attnctl.verbs.conform.report import (
     FAILED,
     PASSED,
@@ -62,7 +62,7 @@ def run_published(
 ) -> Conformance:
     """Run every case of a published suite. Raises AttnError where that is not installed."""
     cases = list(SUITES[suite]())
-    layout = request.declared.layout or USUAL
+    layout = request.profile.layout or USUAL
     with start_target(target, request) as signature:
         results: dict[tuple[str, str], list[FeatureResult]] = {}
         for done, case in enumerate(cases, start=1):
@@ -86,7 +86,7 @@ def run_one(
     if (layout == "nd" and (batch, heads) != (1, 1)) or (layout == "hnd" and batch != 1):
         return replace(skipped, reason=f"the layout {layout} has no room for it")
     own = make_case(case)
-    problem = Problem(own, Conventions(layout=layout), dict(case.inputs), dict(case.options))
+    problem = Problem(own, TargetProfile(layout=layout), dict(case.inputs), passed=dict(case.options))
     answer = target.call(make_call(problem, signature))
     if not target.refuses.isdisjoint({answer.error, answer.kind}):
         return replace(skipped, reason=f"{answer.error}: {answer.message}")

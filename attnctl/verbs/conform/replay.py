@@ -13,13 +13,22 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.base.values import json_path
 from attnctl.drawing.screen.text import shell_line
-from attnctl.inputs.config.settings import Settings
 from attnctl.record.trace import Trace
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
-from attnctl.verbs.conform.conventions import Conventions
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import Cause, make_intent
 from attnctl.verbs.conform.judge import HIDDEN, compare_output
+from attnctl.verbs.conform.profile import (
+    AHEAD,
+    CORNER,
+    LENGTHS_CORNER,
+    MASK_KIND,
+    MASK_SHAPE,
+    MASKED,
+    SLIDING,
+    TRUE,
+    TargetProfile,
+)
 from attnctl.verbs.conform.suite import CaseResult, Suite
 
 MOST_CALLS = 80
@@ -109,8 +118,20 @@ def with_fewer_tokens(case: Case) -> Iterator[Case]:
             yield replace(case, keys=m)
 
 
-Saved = tuple[Case, str, Conventions, Settings]
-"""A case, its feature, the conventions of the target, and the attention that is always on."""
+Saved = tuple[Case, str, TargetProfile]
+"""A case, its feature, and how the target was called."""
+
+SAVED = {
+    "corner": CORNER,
+    "window": SLIDING,
+    "ahead": AHEAD,
+    "lengths": LENGTHS_CORNER,
+    "mask": MASK_SHAPE,
+    "mask_kind": MASK_KIND,
+    "true": TRUE,
+    "masked": MASKED,
+}
+"""The keys of conventions in a dump."""
 
 FOLDER = "attnctl-conform"
 """Where failing cases are saved."""
@@ -143,11 +164,13 @@ def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said:
 
 
 def describe_case(problem: Problem, feature: str) -> dict[str, Any]:
+    profile = problem.profile
+    saved = {"layout": profile.layout, "packed": profile.packed}
     return {
         "feature": feature,
         "case": problem.case.to_dict(),
-        "conventions": asdict(problem.conventions),
-        "always": list_unusual(problem.always),
+        "conventions": saved | {key: profile[name] for key, name in SAVED.items()},
+        "always": list_unusual(profile.always),
     }
 
 
@@ -155,7 +178,7 @@ def make_config(suite: Suite, result: CaseResult) -> dict[str, Any]:
     """Describe the attention that is meant as a config, which `attnctl check` reads of a dump."""
     problem = suite.problem(result.case)
     case = result.case
-    rules = [rule.plain() for rule in problem.rules if rule.name != "padding"]
+    rules = [rule.plain() for rule in problem.meant.rules if rule.name != "padding"]
     config = list_unusual(problem.meant) | {"heads": case.heads, "kv_heads": case.kv_heads, "rules": rules}
     if "key_lengths" in problem.passed:
         config["key_lengths"] = problem.passed["key_lengths"].tolist()
@@ -171,14 +194,15 @@ def read_saved(path: str) -> Saved:
     header = read_one(path).header.get("conform")
     if not isinstance(header, dict) or not isinstance(header.get("conventions"), dict):
         raise AttnError(f"{path}: no case of attnctl conform; give a file that it saved")
-    try:
-        conventions = Conventions(**header["conventions"])
-    except TypeError as error:
-        raise AttnError(f"{path}: conform.conventions: {error}") from None
+    said = header["conventions"]
+    if unknown := [key for key in said if key not in {"layout", "packed", *SAVED}]:
+        raise AttnError(f"{path}: conform.conventions: {unknown[0]} is none of {', '.join(SAVED)}")
     always = validate(
         header.get("always", {}), lambda place: f"{path}: conform.always{json_path(place)[1:]}"
     )
-    return Case.of(header.get("case")), str(header.get("feature", "")), conventions, always
+    profile = TargetProfile(said.get("layout", ""), said.get("packed", ""), always=always)
+    profile = profile.lay_over({"conventions": {SAVED[key]: said[key] for key in SAVED if key in said}})
+    return Case.of(header.get("case")), str(header.get("feature", "")), profile
 
 
 def recall_cause(path: str, suite: Suite, wrong: Sequence[CaseResult]) -> Cause | None:

@@ -150,7 +150,7 @@ class SuiteResults:
     def add_way_out(self, run: FeatureRun, cause: Cause) -> Cause:
         """Say how to declare that a kernel is not meant for what fails, where plain attention is right."""
         name = run.feature.name
-        claimed = name in self.suite.request.claims.features
+        claimed = name in self.suite.request.profile.features
         if name not in MAY_LACK or claimed or self.recalled or self.find_failing(ATTENTION, run.dtype):
             return cause
         way_out = f"if it is not meant for {MAY_LACK[name]}, say without: [{name}] in --claims"
@@ -228,7 +228,7 @@ class SuiteResults:
 
 def judge_conventions(request: Request, dtype: str, found: Mapping[str, str]) -> list[FeatureResult]:
     """Judge the conventions that are declared by those that were found."""
-    declared = {name: each for name, each in request.conventions.items() if name in found}
+    declared = {name: each for name, each in request.profile.conventions.items() if name in found}
     if not declared or (request.only and CONVENTIONS not in request.only):
         return []
     wrong = list_broken(found, declared)

@@ -15,7 +15,6 @@ from attnctl.verbs.conform import features
 from attnctl.verbs.conform.call import CALLS, MISSED, RATE, Target, chance_missed
 from attnctl.verbs.conform.case import GRADIENTS, Case
 from attnctl.verbs.conform.claims import Request
-from attnctl.verbs.conform.conventions import FLOAT_MASK, HIDDEN_GRADIENTS, OUTPUT_TYPE, TRUTHS
 from attnctl.verbs.conform.declared import list_unusual
 from attnctl.verbs.conform.diagnosis import ENDINGS, LOW_PRECISION, diagnose, explain_repeats
 from attnctl.verbs.conform.extra_outputs import describe_extras, judged_places, recognise_extras
@@ -29,10 +28,12 @@ from attnctl.verbs.conform.features import (
     REPEATABLE_GRADIENTS,
     SMALL,
     Feature,
+    list_lacking,
 )
 from attnctl.verbs.conform.judge import judge_answer
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.probes import describe_output_type, find_conventions, fit_suite, join_types
+from attnctl.verbs.conform.profile import FLOAT_MASK, HIDDEN_GRADIENTS, OUTPUT_TYPE, TRUTHS
 from attnctl.verbs.conform.replay import Saved, recall_cause
 from attnctl.verbs.conform.report import FAILED, IGNORED, SKIPPED, XFAIL, Conformance, FeatureResult
 from attnctl.verbs.conform.results import FeatureRun, SuiteResults, judge_conventions
@@ -85,10 +86,12 @@ def replay(
 
     Raises AttnError where the target cannot be called.
     """
-    case, feature, conventions, always = saved
-    request = replace(request, declared=replace(request.declared, always=always))
+    case, feature, profile = saved
+    request = replace(request, profile=replace(request.profile, always=profile.always))
     with start_suite(target, request, apart) as suite:
-        suite.conventions[case.dtype] = conventions
+        suite.profiles[case.dtype] = replace(
+            suite.profile, layout=profile.layout, packed=profile.packed, conventions=profile.conventions
+        )
         lacking = [option for option, _ in case.options if option not in suite.signature.keywords]
         if lacking:
             raise AttnError(f"{name}: nothing in its signature asks for {', '.join(lacking)}")
@@ -128,11 +131,14 @@ class Run:
             )
         if len(self.hung) == len(taken) or (self.hung and self.suite.is_let_be):
             return self.conclude(map(SuiteResults(self.suite, self.name, []).of, self.hung))
-        found = {dtype: find_conventions(self.suite, dtype, self.request.conventions) for dtype in taken}
+        found = {dtype: find_conventions(self.suite, dtype) for dtype in taken}
         said = self.find_extras(replace(BASE, dtype=taken[0]))
         runs = self.run_features(self.list_features(taken[0], found[taken[0]]), progress)
         for dtype in taken:
-            seen, declared = self.suite.output_types[dtype], self.request.conventions.get(OUTPUT_TYPE)
+            seen, declared = (
+                self.suite.output_types[dtype],
+                self.request.profile.conventions.get(OUTPUT_TYPE),
+            )
             found[dtype] |= describe_output_type(seen, dtype, declared)
             found[dtype] |= {HIDDEN_GRADIENTS: "NaN"} if dtype in self.suite.nan_gradients else {}
         results = list(map(SuiteResults(self.suite, self.name, runs).of, runs))
@@ -182,8 +188,8 @@ class Run:
 
     def find_extras(self, plain: Case) -> tuple[str, ...]:
         """Name the outputs behind the first, as declared or as they look, and describe the latter."""
-        if self.request.returns:
-            self.suite.extras = judged_places(self.request.returns)
+        if self.request.profile.returns:
+            self.suite.extras = judged_places(self.request.profile.returns)
             return ()
         wanted, answer = self.suite.expect(plain), self.suite.answer(plain)
         self.suite.extras = recognise_extras(wanted, answer)
@@ -192,21 +198,21 @@ class Run:
     def list_features(self, dtype: str, conventions: Mapping[str, str]) -> list[Feature]:
         """List the features to run, with cases of sizes and options that this target has."""
         request, suite = self.request, self.suite
-        claimed = [name for name in suite.signature.claimed if name not in request.claims.without]
+        claimed = [name for name in suite.signature.claimed if name not in request.profile.without]
         base = replace(BASE, dtype=dtype)
-        lacking = suite.sizes.lacking(suite.conventions_in(dtype))
+        lacking = list_lacking(suite.profile_in(dtype))
         self.unequal = self.refuse_unequal(dtype)
-        lengths = LENGTHS not in {*lacking, *request.claims.without} and not self.unequal
+        lengths = LENGTHS not in {*lacking, *request.profile.without} and not self.unequal
         groups = suite.takes(replace(base, heads=4, kv_heads=2))
         widths = suite.takes(replace(base, d_v=16))
         skips = dict.fromkeys((name for name in OPTIONS if name not in claimed), suite.target.unclaimed)
-        skips |= dict.fromkeys(request.claims.without, "its claims say that it does not have it")
+        skips |= dict.fromkeys(request.profile.without, "its claims say that it does not have it")
         if conventions.get(FLOAT_MASK) == TRUTHS and not self.takes_float_masks():
             skips["float_mask"] = "a mask of numbers is read as truth values: it takes boolean masks"
             claimed.remove("float_mask")
         skips |= {**lacking, **suite.target.cannot}
         found = [
-            *features.list_own_features(suite.sizes.head_sizes, quick=request.quick),
+            *features.list_own_features(suite.profile.head_sizes, quick=request.quick),
             *(
                 features.option_feature(name, claimed, lengths=lengths, quick=request.quick)
                 for name in OPTIONS
@@ -229,7 +235,7 @@ class Run:
 
     def refuse_unequal(self, dtype: str) -> dict[bool, str]:
         """Find out whether more queries than keys, or fewer, are refused, and why."""
-        if LENGTHS in {*self.request.claims.features, *self.request.claims.without}:
+        if LENGTHS in {*self.request.profile.features, *self.request.profile.without}:
             return {}
         cases = (replace(BASE, dtype=dtype, keys=5), replace(BASE, dtype=dtype, queries=5))
         results = {case.queries > case.keys: self.suite.run(case) for case in cases}
@@ -239,7 +245,7 @@ class Run:
     def takes_float_masks(self) -> bool:
         """Masks of numbers are said to be added: by its claims, or as libraries name them."""
         keyword = self.suite.signature.keywords["float_mask"]
-        return "float_mask" in self.request.claims.features or keyword == "attn_mask"
+        return "float_mask" in self.request.profile.features or keyword == "attn_mask"
 
     # --- features ---
 
@@ -303,14 +309,14 @@ class Run:
         """A case counts for nothing: the target refuses what it may, or is not called any more."""
         if found.answer.error in {*ABSENT, NOT_CALLED}:
             return True
-        case, claimed = found.case, self.request.claims.features
+        case, claimed = found.case, self.request.profile.features
         unequal = case.queries != case.keys - case.past and LENGTHS not in claimed
         may_refuse = unequal or (feature.optional and feature.name not in claimed)
         return may_refuse and self.suite.is_refusal(found.answer)
 
     def is_broadcast(self, feature: Feature, found: CaseResult) -> bool:
         """One kv head is broadcast, by a target that refuses several, and its gradients are not summed."""
-        if feature.name != GROUPED or GROUPED in self.request.claims.features or found.case.kv_heads > 1:
+        if feature.name != GROUPED or GROUPED in self.request.profile.features or found.case.kv_heads > 1:
             return False
         wrong = {name for name, ratio in found.judgement.ratios.items() if ratio > 1}
         return bool(wrong) and wrong <= {*GRADIENTS} - self.suite.outputs_in(found).keys()
@@ -331,7 +337,7 @@ class Run:
             return FeatureRun(feature, dtype, of=len(cases), skipped=found[0].judgement.words)
         calls = sum(each.answer.repeats.calls for each in answered)
         other = [each for each in answered if each.answer.error or not each.answer.repeats.same]
-        lenient = feature.name == REPEATABLE_GRADIENTS and not self.request.claims.deterministic
+        lenient = feature.name == REPEATABLE_GRADIENTS and not self.request.profile.deterministic
         wrong = [each for each in other if not (lenient and self.is_right_again(each))]
         self.reused |= any(each.answer.repeats.reused for each in answered)
         run = FeatureRun(feature, dtype, len(answered), len(cases), wrong=wrong, calls=calls)
@@ -347,7 +353,7 @@ class Run:
         return judge_answer(self.suite.expect(found.case), again).right
 
     def list_notes(self, runs: Sequence[FeatureRun]) -> tuple[str, ...]:
-        config = list_unusual(self.request.declared.always)
+        config = list_unusual(self.request.profile.always)
         on = [*positions(config.get("positions")), *kind_words(config)]
         out = [f"Always on: {', '.join(on)}."] if on else []
         if untried := self.suite.signature.untried:
@@ -377,7 +383,7 @@ def describe_gradients(runs: Sequence[FeatureRun], suite: Suite) -> Iterator[str
     if others:
         held = "attnctl check holds them in a dump that has d_output"
         yield f"Judged: gradients by Q, K and V. Not judged: {all_of(others)}; {held}."
-    back = suite.signature.claimed if suite.apart is None else suite.apart.signature.claimed
+    back = suite.signature.claimed if suite.apart is None else suite.apart[1].claimed
     if alone := [name for name in suite.signature.claimed if name not in back or name == "out"]:
         yield f"Of its output alone, as its backward pass does not take it: {', '.join(alone)}."
 

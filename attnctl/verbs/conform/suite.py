@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,30 +13,19 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.math import Array
-from attnctl.math.derivation import Rotary
 from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.verbs.conform.call import Answer, Target, have_same_bits
 from attnctl.verbs.conform.case import FORWARD, GRADIENTS, Case, Problem
 from attnctl.verbs.conform.claims import Request
-from attnctl.verbs.conform.conventions import (
-    HIDDEN_GRADIENTS,
-    MASK_KIND,
-    MASK_KINDS,
-    MASK_SHAPE,
-    MASKED,
-    MASKS,
-    MERGED,
-    TRUE,
-    USUAL,
-    Conventions,
-)
-from attnctl.verbs.conform.declared import Declared
 from attnctl.verbs.conform.extra_outputs import judge_extras
+from attnctl.verbs.conform.features import fit_case
 from attnctl.verbs.conform.judge import Expected, Judgement, expect, judge_answer
-from attnctl.verbs.conform.layout import axes_in, make_call, packings, read_answer
-from attnctl.verbs.conform.limits import SizeLimits
+from attnctl.verbs.conform.layout import make_call, packings, read_answer
 from attnctl.verbs.conform.options import make_problem
+from attnctl.verbs.conform.profile import HIDDEN_GRADIENTS, MERGED, USUAL, TargetProfile
 from attnctl.verbs.conform.signature import CallSignature, read_signature
+
+NO_OTHERS: Mapping[str, str] = MappingProxyType({})
 
 ABSENT = {"NotImplementedError"}
 """Exceptions by which a target says that it lacks an option whose keyword it takes."""
@@ -72,17 +62,9 @@ def start_target(target: Target, request: Request) -> Iterator[CallSignature]:
     """Start a target and read its signature, and end it. Raises AttnError where it cannot be called."""
     try:
         target.start()
-        yield read_signature(target.parameters, request.library, request.renames, backward=request.backward)
+        yield read_signature(target.parameters, request.profile, request.renames, backward=request.backward)
     finally:
         target.close()
-
-
-@dataclass(frozen=True)
-class BackwardPass:
-    """The function that gives the gradients of a target that does not give its own."""
-
-    target: Target
-    signature: CallSignature
 
 
 @contextmanager
@@ -95,22 +77,24 @@ def start_suite(target: Target, request: Request, apart: Target | None = None) -
         signature = started.enter_context(start_target(target, request))
         back = None
         if apart is not None:
-            back = BackwardPass(apart, started.enter_context(start_target(apart, request)))
-            if not back.signature.handed:
+            back = apart, started.enter_context(start_target(apart, request))
+            if not back[1].handed:
                 raise AttnError(f"--backward: it takes no d_output; {BACKWARD_TAKES}")
         elif request.backward and not (signature.handed or target.goes_back):
             raise AttnError(NO_GRADIENTS)
-        yield Suite(target, request, signature, back)
+        yield Suite(target, request, signature, make_profile(request.profile, signature), back)
 
 
-def limit_sizes(declared: Declared, signature: CallSignature) -> SizeLimits:
-    """Collect the sizes that are declared, of a target that is passed the sizes of its signature."""
+def make_profile(declared: TargetProfile, signature: CallSignature) -> TargetProfile:
+    """Complete what is declared by what follows from it, and by the signature."""
     always = declared.always
-    rotary = always.positions if isinstance(always.positions, Rotary) else None
-    tells = always.kv_heads is not None or not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes)
-    return SizeLimits(
-        declared.head_sizes, declared.multiple_of, always.heads, always.kv_heads, rotary, tells
+    profile = replace(
+        declared,
+        layout=declared.layout or (MERGED if signature.is_packed else USUAL),
+        heads=always.heads,
+        tells_kv_heads=bool(always.kv_heads) or not {"kv_heads", "kv_share"}.isdisjoint(signature.sizes),
     )
+    return replace(profile, packed=packings(profile.axes)[0]) if signature.is_packed else profile
 
 
 @dataclass
@@ -120,13 +104,12 @@ class Suite:
     target: Target
     request: Request
     signature: CallSignature
-    apart: BackwardPass | None = None
+    profile: TargetProfile
+    """How it is called in a type where nothing more is found out yet."""
+    apart: tuple[Target, CallSignature] | None = None
     """What gives the gradients, where the target does not."""
-    usual: Conventions = field(init=False)
-    """Its conventions in a type where none are found out yet."""
-    conventions: dict[str, Conventions] = field(default_factory=dict)
-    """Its conventions by type."""
-    sizes: SizeLimits = field(init=False)
+    profiles: dict[str, TargetProfile] = field(default_factory=dict)
+    """How it is called by type."""
     changed: dict[str, CaseResult] = field(default_factory=dict)
     """By type: a call that changed its inputs."""
     extras: dict[int, str] = field(default_factory=dict)
@@ -139,43 +122,30 @@ class Suite:
     more_gradients: int = 0
     """The gradients that come back behind those by Q, K and V."""
 
-    def __post_init__(self) -> None:
-        declared = self.request.conventions
-        layout = self.request.declared.layout or (MERGED if self.signature.is_packed else USUAL)
-        self.sizes = limit_sizes(self.request.declared, self.signature)
-        self.usual = Conventions(
-            layout=layout,
-            packed=packings(axes_in(layout))[0] if self.signature.is_packed else "",
-            mask=declared.get(MASK_SHAPE, MASKS[0]),
-            mask_kind=declared.get(MASK_KIND, MASK_KINDS[0]),
-            true=declared.get(TRUE, "may attend"),
-            masked=declared.get(MASKED, "both"),
-        )
-
     @property
     def is_let_be(self) -> bool:
         """The target hung so often that it is not called any more."""
         return self.hangs >= MOST_HANGS
 
-    def conventions_in(self, dtype: str) -> Conventions:
-        return self.conventions.get(dtype, self.usual)
+    def profile_in(self, dtype: str) -> TargetProfile:
+        return self.profiles.get(dtype, self.profile)
 
-    def problem(self, case: Case, **otherwise: str) -> Problem:
+    def problem(self, case: Case, conventions: Mapping[str, str] = NO_OTHERS) -> Problem:
         """Make the problem of a case in sizes that the target takes, perhaps with other conventions."""
-        conventions = replace(self.conventions_in(case.dtype), **otherwise)
-        fit = self.sizes.fit(case, conventions)
-        return make_problem(fit, conventions, self.request.declared.always, self.outputs_of(fit))
+        profile = self.profile_in(case.dtype).lay_over({"conventions": conventions})
+        fit = fit_case(case, profile)
+        return make_problem(fit, profile, self.outputs_of(fit))
 
     def outputs_of(self, case: Case) -> tuple[str, ...]:
         """Name what a call is asked for: the output, gradients, or both."""
         if self.signature.handed:
             return GRADIENTS
         options = case.option_values.keys() | set(self.signature.required)
-        taken = options - {"out"} if self.apart is None else options & {*self.apart.signature.claimed}
+        taken = options - {"out"} if self.apart is None else options & {*self.apart[1].claimed}
         return FORWARD + GRADIENTS if self.request.backward and taken == options else FORWARD
 
     def fit(self, case: Case) -> Case:
-        return self.sizes.fit(case, self.conventions_in(case.dtype))
+        return fit_case(case, self.profile_in(case.dtype))
 
     def expect(self, case: Case) -> Expected:
         return expect(self.problem(case))
@@ -195,7 +165,7 @@ class Suite:
         if judgement.right and self.extras:
             judgement = judge_extras(wanted, answer, self.extras, judgement)
         found = CaseResult(problem.case, answer, judgement)
-        asked = len(GRADIENTS) if not problem.conventions.packed else 1
+        asked = len(GRADIENTS) if not problem.profile.packed else 1
         self.more_gradients = max(self.more_gradients, len(answer.gradients) - asked)
         self.output_types.setdefault(case.dtype, {}).setdefault(answer.dtype, problem.case)
         if answer.changed:
@@ -204,7 +174,7 @@ class Suite:
 
     def without_hidden_rows(self, wanted: Expected, answer: Answer) -> Expected:
         """Expect no gradients where a row that sees no key makes NaN of them, which is a convention."""
-        declared = self.request.conventions.get(HIDDEN_GRADIENTS)
+        declared = self.request.profile.conventions.get(HIDDEN_GRADIENTS)
         found = read_answer(wanted.problem, answer)
         broken = any(np.isnan(each).any() for name, each in found.items() if name in GRADIENTS)
         if wanted.seen.all() or not broken or declared == "zeros":
@@ -224,7 +194,7 @@ class Suite:
         forward, once = (replace(problem, outputs=FORWARD), {}) if apart else (problem, made)
         answer = self.target.call(make_call(forward, self.signature, **once))
         if apart and not answer.error:
-            back = apart.target.call(make_call(problem, apart.signature, **made))
+            back = apart[0].call(make_call(problem, apart[1], **made))
             changed = (*answer.changed, *back.changed)
             answer = replace(back, outputs=answer.outputs, changed=changed, dtype=answer.dtype)
         self.hangs += answer.error == "hang"

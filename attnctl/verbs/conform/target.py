@@ -30,7 +30,7 @@ from attnctl.verbs.conform.claims import unknown_names
 from attnctl.verbs.conform.invoke import Framework, environment, invoke, order_gradients, to_numpy, widen
 from attnctl.verbs.conform.options import OPTIONS
 from attnctl.verbs.conform.process import Worker, as_function, kill, quote_last_words, read_parameters
-from attnctl.verbs.conform.signature import HANDED, PARTS, Parameter
+from attnctl.verbs.conform.signature import HANDED, PARTS, THEIRS, Parameter
 
 FRAMEWORKS = ("numpy", "torch", "jax")
 
@@ -163,7 +163,7 @@ class Program(Target):
             for part in (PARTS if name == "cache" else OPTIONS[name].theirs[:1])
         ]
         self.parameters = [Parameter(name, required=True) for name in "QKV"]
-        handed = [theirs[0] for theirs in HANDED.values()] if self.backward else []
+        handed = [THEIRS[ours][0] for ours in HANDED] if self.backward else []
         self.parameters += [Parameter(name) for name in dict.fromkeys([*handed, *named])]
 
     def call(self, call: TargetCall) -> Answer:
