@@ -95,7 +95,7 @@ FINDINGS = {
 
 `verbs.check.report.Report`, `verbs.conform.report.Conformance`, `verbs.diff.Difference` (one for each
 pair), `verbs.exercise.Exercise` and `HandIn` (one for each student), `verbs.explain.view.Question`,
-`verbs.models.about.About`, `verbs.stats.StatsResult`.
+`verbs.models.about.About`, `verbs.stats.StatsReport`.
 """
 
 

@@ -37,7 +37,7 @@ from attnctl.sources.sentence import Arguments
 if TYPE_CHECKING:
     from attnctl.record.trace import Trace
     from attnctl.verbs.corpus import CorpusPart
-    from attnctl.verbs.stats import DumpStats, StatsResult
+    from attnctl.verbs.stats import DumpStats, StatsReport
 
 app = make_app()
 
@@ -188,7 +188,7 @@ def stats(  # noqa: PLR0913  (a group of options each)
 
 def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, how: StatsOptions) -> None:
     """Every head of the traces of each of these, by name."""
-    from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads, rollout
+    from attnctl.verbs.stats import StatsReport, measure_heads, rollout
 
     layers: list[Trace] = []
     found: list[DumpStats] = []
@@ -197,7 +197,7 @@ def stats_of_dumps(dumps: Iterable[tuple[str, Sequence[Trace]]], out: Output, ho
             found.append(measure_heads(each, source if len(traces) == 1 else f"{source}[{number}]"))
             layers += [each] if how.rollout else []
     rolled = rollout(layers) if layers else None
-    give(StatsResult(StatsReport(tuple(found)), rolled, layers[0].tokens if layers else None), out, how)
+    give(StatsReport(tuple(found), rolled, layers[0].tokens if layers else None), out, how)
 
 
 def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) -> None:
@@ -208,8 +208,9 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     from attnctl.models.run import ModelInput
     from attnctl.models.source import open_model
     from attnctl.sources.model import Layers
-    from attnctl.verbs.models.battery import battery, battery_data, battery_lines
-    from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads
+    from attnctl.verbs.models.heads import battery, battery_data
+    from attnctl.verbs.models.view import battery_lines
+    from attnctl.verbs.stats import StatsReport, measure_heads
 
     settings = Settings(dtype="float32")
     by_layer: dict[int, list[DumpStats]] = {}
@@ -223,13 +224,13 @@ def stats_of_texts(name: str, texts: list[str], out: Output, how: StatsOptions) 
     report = StatsReport(tuple(replace(whole, name=f"layer {layer}") for layer, whole in wholes if whole))
     if out.wanted == "csv" and out.printed:
         raise_all([] if texts else ["--format csv: no text; give some"])
-        give(StatsResult(report), out, how)
+        give(report, out, how)
         return
     with progress("random tokens") as moved:
         found = battery(name, open_model(name).rows("embed"), settings, moved)
     more = {"texts": len(texts), "battery": battery_data(found)}
     shown = out if texts or out.wanted == "json" else out._replace(printed=False)
-    give(StatsResult(report, more=more), shown, how)
+    give(replace(report, more=more), shown, how)
     if out.printed and out.wanted == "table":
         print_view(lambda screen: [*[[]] * bool(texts), *battery_lines(found, screen)])
 
@@ -240,7 +241,6 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
     from attnctl.formats import print_bytes
     from attnctl.verbs.corpus.part import write_part
     from attnctl.verbs.corpus.view import report_of
-    from attnctl.verbs.stats import StatsResult
 
     if part is None:
         return
@@ -252,7 +252,7 @@ def emit(part: CorpusPart | None, out: Output, how: StatsOptions) -> None:
         print_bytes(part.to_bytes())
     elif out.printed and out.wanted == "table":
         print_headline(part)
-    give(StatsResult(report_of(part)), Output(out.wanted, others, out.printed and not as_json), how)
+    give(report_of(part), Output(out.wanted, others, out.printed and not as_json), how)
     complain_of_skipped(part)
 
 
@@ -280,7 +280,7 @@ def unusable(how: StatsOptions, out: Output) -> Iterator[str]:
         yield NO_MATRIX
 
 
-def give(found: StatsResult, out: Output, how: StatsOptions) -> None:
+def give(found: StatsReport, out: Output, how: StatsOptions) -> None:
     """Write what was found to the files, and on stdout in the format that is wanted."""
     from attnctl.formats import write_found
 
@@ -290,7 +290,7 @@ def give(found: StatsResult, out: Output, how: StatsOptions) -> None:
     if out.wanted == "csv":
         from attnctl.verbs.stats.view import write_csv
 
-        write_csv(found.report, sys.stdout)
+        write_csv(found, sys.stdout)
     elif out.wanted == "json":
         from attnctl.formats import print_json
 

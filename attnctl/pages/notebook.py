@@ -16,7 +16,7 @@ from attnctl.verbs.conform.report import Conformance
 from attnctl.verbs.diff import Difference
 from attnctl.verbs.explain import Explanation
 from attnctl.verbs.explain.view import number_for_people
-from attnctl.verbs.stats.report import DumpStats, StatsReport, StatsResult
+from attnctl.verbs.stats.report import DumpStats, StatsReport
 
 HEIGHT = 680
 """Of the frame, in pixels: the first screen of a page, which scrolls inside it."""
@@ -47,7 +47,7 @@ def bundle(shown: Any) -> dict[str, str]:
         from attnctl.verbs.stats.picture import write_svg
 
         stream = io.StringIO()
-        write_svg([StatsResult(StatsReport((shown,)))], stream)
+        write_svg([StatsReport((shown,))], stream)
         return {"image/svg+xml": stream.getvalue(), "text/plain": repr(shown)}
     page, text, traces = parts(shown)
     source, picture = b"".join(page()).decode(), "".join(map(draw_trace, traces[:1]))

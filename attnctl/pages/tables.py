@@ -19,7 +19,7 @@ from attnctl.pages.describe import model_name
 from attnctl.pages.write import MOST_PLAIN, MOST_TRACES, PLACE, asset, encode_page, image, policy
 from attnctl.verbs.models.about import About
 from attnctl.verbs.models.view import LAYER_HEADINGS, facts_of, layer_rows, size_lines, stack_name
-from attnctl.verbs.stats import DumpStats, HeadStats, StatsReport, StatsResult
+from attnctl.verbs.stats import DumpStats, HeadStats, StatsReport
 from attnctl.verbs.stats.picture import plots_of
 from attnctl.verbs.stats.view import HEADINGS, LEGEND, notes_on
 
@@ -32,17 +32,17 @@ Cell = str | tuple[str, str]
 """What stands in a cell, and where there is more, all digits of it."""
 
 
-def write_stats(found: Sequence[StatsResult], stream: IO[bytes]) -> None:
+def write_stats(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
     """A page of statistics: their picture, a table for each dump, and what the columns mean.
 
     Raises AttnError for more dumps than a page holds.
     """
-    count = sum(len(each.report.dumps) for each in found)
+    count = sum(len(each.dumps) for each in found)
     if count > MOST_TRACES:
         raise AttnError(f"{count} dumps: a page holds {MOST_TRACES}; pick one with --trace, or write .csv")
     shown = [without_folders(each) for each in found]
     body = [part for each in shown for part in stats_parts(each)]
-    names = [visible(dump.name) for each in shown for dump in each.report.dumps]
+    names = [visible(dump.name) for each in shown for dump in each.dumps]
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     title = " · ".join([HEADING, *(name + more for name in names[:1])])
     stream.write(page(title, HEADING, FACTS, body))
@@ -79,7 +79,7 @@ def page(title: str, heading: str, facts: str, body: Sequence[str]) -> bytes:
 # --- statistics ---
 
 
-def stats_parts(found: StatsResult) -> Iterator[str]:
+def stats_parts(found: StatsReport) -> Iterator[str]:
     """List the parts of a statistics page: names of heads, pictures, tables, the meaning of columns."""
     if "battery" in found.more:
         yield battery_table(found.more["battery"])
@@ -89,8 +89,8 @@ def stats_parts(found: StatsResult) -> Iterator[str]:
         said = " ".join(describe_plot(plot, plot.scale()) for plot in some)
         picture = image(draw(Figure("", (), some)).svg, said)
         yield f'<section class="scroll" tabindex="0" aria-label="{escape(titles)}">{picture}</section>'
-    groups = list(found.report.dumps)
-    whole = found.report.aggregate if len(groups) > 1 else None
+    groups = list(found.dumps)
+    whole = found.aggregate if len(groups) > 1 else None
     for group in [*groups, *([replace(whole, name="all together")] if whole else [])]:
         yield group_table(group)
     if found.rolled is not None and found.rolled.size <= MOST_PLAIN:
@@ -98,7 +98,7 @@ def stats_parts(found: StatsResult) -> Iterator[str]:
         rows = [(word, *map(number, row)) for word, row in zip(words, found.rolled.tolist(), strict=True)]
         yield table(ROLLED, ["", *words], rows)
     if groups:
-        yield legend(compared=found.report.compared)
+        yield legend(compared=found.compared)
 
 
 def legend(*, compared: bool) -> str:
@@ -143,13 +143,11 @@ def battery_table(found: dict[str, Any]) -> str:
     return table(BATTERY.format_map(found), ["", *map(str, columns)], rows, notes, words=True)
 
 
-def without_folders(found: StatsResult) -> StatsResult:
+def without_folders(found: StatsReport) -> StatsReport:
     """Statistics whose dumps are named without the folders of this machine."""
-    names = [
-        each.name if each.name == each.sentence else file_name(each.name) for each in found.report.dumps
-    ]
-    pairs = zip(found.report.dumps, distinct(names), strict=True)
-    return replace(found, report=StatsReport(tuple(replace(each, name=name) for each, name in pairs)))
+    names = [each.name if each.name == each.sentence else file_name(each.name) for each in found.dumps]
+    pairs = zip(found.dumps, distinct(names), strict=True)
+    return replace(found, dumps=tuple(replace(each, name=name) for each, name in pairs))
 
 
 def file_name(path: str) -> str:

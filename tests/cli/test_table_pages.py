@@ -15,7 +15,7 @@ import pytest
 
 import attnctl
 from attnctl.pages.tables import file_name, write_stats
-from attnctl.verbs.stats import MEASURES, StatsReport, StatsResult, measure_heads
+from attnctl.verbs.stats import MEASURES, StatsReport, measure_heads
 
 CHECKPOINTS = Path(__file__).parent.parent / "models" / "checkpoints"
 QWEN = str(CHECKPOINTS / "qwen2")
@@ -61,9 +61,7 @@ def page(*found):
 
 def stats(*sentences, name="{}.json", **settings):
     traces = [attnctl.run(sentence, heads=2, **settings) for sentence in sentences]
-    return StatsResult(
-        StatsReport(tuple(measure_heads(trace, name.format(at)) for at, trace in enumerate(traces)))
-    )
+    return StatsReport(tuple(measure_heads(trace, name.format(at)) for at, trace in enumerate(traces)))
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ def test_the_numbers_are_those_of_the_json():
 
 def test_a_measure_that_means_nothing_is_a_dash_and_said():
     weights = {"Q": np.eye(2), "K": np.eye(3)[:, :2], "V": np.eye(3)}
-    found = page(StatsResult(StatsReport((measure_heads(attnctl.attend(weights), "x"),))))
+    found = page(StatsReport((measure_heads(attnctl.attend(weights), "x"),)))
     dashes = [cell == "–" for cell, _ in found.tables[0]["rows"][1]]
     names = [cell for cell, _ in found.tables[0]["rows"][0]]
     assert [name for name, dash in zip(names, dashes, strict=True) if dash] == [
@@ -221,6 +219,6 @@ def test_without_texts_the_battery_is_written(call):
 
 
 def test_more_dumps_than_a_page_holds_are_refused():
-    one = stats("I").report.dumps[0]
+    one = stats("I").dumps[0]
     with pytest.raises(attnctl.AttnError, match="201 dumps: a page holds 200"):
-        page(StatsResult(StatsReport((one,) * 201)))
+        page(StatsReport((one,) * 201))

@@ -9,7 +9,7 @@ from minilm import SENTENCE, folder
 
 from attnctl.cli.program import program
 from attnctl.models.run import ModelInput, run_model
-from attnctl.verbs.models import battery
+from attnctl.verbs.models import heads
 
 MODEL = folder()
 FROZEN = Path(__file__).parent / "minilm.npz"
@@ -87,9 +87,9 @@ def test_the_battery_names_heads(capsys):
     assert not any("induction" in names for names in named.values())
 
 
-@pytest.mark.parametrize("kind", battery.SCORES)
+@pytest.mark.parametrize("kind", heads.SCORES)
 def test_the_scores_of_a_perfect_head_are_one(kind):
-    length = battery.LENGTH
+    length = heads.LENGTH
     weights = np.eye(2 * length)
     for query in range(1, 2 * length):
         key = {
@@ -100,6 +100,6 @@ def test_the_scores_of_a_perfect_head_are_one(kind):
         }
         if key[kind] >= 0:
             weights[query] = np.eye(2 * length)[key[kind]]
-    found = dict(zip(battery.SCORES, battery.scores(weights), strict=True))
+    found = dict(zip(heads.SCORES, heads.scores(weights), strict=True))
     assert found[kind] == 1
     assert all(score < 0.1 for name, score in found.items() if name != kind)

@@ -6,7 +6,7 @@ from pathlib import Path
 import attnctl
 from attnctl.drawing.screen.output import plain_text
 from attnctl.drawing.screen.screen import Screen
-from attnctl.verbs.stats import StatsReport, StatsResult, measure_heads, rollout
+from attnctl.verbs.stats import StatsReport, measure_heads, rollout
 from attnctl.verbs.stats.view import StatsTable, rollout_lines, write_csv
 
 FOLDER = Path(__file__).parent / "golden"
@@ -45,7 +45,7 @@ def table(screen, *traces, precision=2):
 
 def rolled(screen, *layers):
     return text(
-        rollout_lines(StatsResult(report(*layers), rollout(layers), layers[0].tokens), screen, None)
+        rollout_lines(StatsReport(report(*layers).dumps, rollout(layers), layers[0].tokens), screen, None)
     )
 
 

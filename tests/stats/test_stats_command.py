@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-from attnctl.verbs.stats import merge
-
 
 @pytest.fixture
 def dumps(workplace):
@@ -25,7 +23,7 @@ def found(workplace, *args):
     return json.loads(done.stdout)
 
 
-def test_parts_of_a_set_of_dumps_merge_to_what_the_whole_gives(dumps):
+def test_parts_of_a_set_of_dumps_have_what_the_whole_gives(dumps):
     whole = found(dumps, "a.json", "b.npz", "many.jsonl")
     assert [dump["dump"] for dump in whole["dumps"]] == [
         "a.json",
@@ -33,7 +31,8 @@ def test_parts_of_a_set_of_dumps_merge_to_what_the_whole_gives(dumps):
         *(f"many.jsonl[{i}]" for i in range(3)),
     ]
     assert [dump["sentence"] for dump in whole["dumps"]][2:] == ["I love AI", "AI loves cats", "AI"]
-    assert merge([found(dumps, "a.json"), found(dumps, "b.npz", "many.jsonl")]) == whole
+    parts = [found(dumps, "a.json"), found(dumps, "b.npz", "many.jsonl")]
+    assert [dump for part in parts for dump in part["dumps"]] == whole["dumps"]
     (first, *_) = whole["aggregate"]["heads"]
     assert first["entropy"] == first["sums"]["entropy"] / first["rows"]["entropy"]
     assert first["rows"]["entropy"] == 13

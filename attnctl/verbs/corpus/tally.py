@@ -18,7 +18,16 @@ import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
-from attnctl.verbs.stats.measure import MEASURES, UNEVEN, check, entropy, measure
+from attnctl.verbs.stats.measure import (
+    MEASURES,
+    UNEVEN,
+    as_shares,
+    check,
+    divergence,
+    entropy,
+    measure,
+    number_tokens,
+)
 
 GRID = 60
 """Sums are multiples of 2 to the minus this."""
@@ -146,12 +155,8 @@ class Sentences:
 
     def same(self) -> Array:
         """True where a key has the query's token, (sentence, query, key)."""
-        found = []
-        for own, keys in zip(self.tokens, self.key_tokens, strict=True):
-            ids = {token: number for number, token in enumerate(dict.fromkeys([*own, *keys]))}
-            rows, columns = (np.array([ids[token] for token in each]) for each in (own, keys))
-            found.append(rows[:, None] == columns)
-        return np.stack(found)
+        numbers = map(number_tokens, self.tokens, self.key_tokens)
+        return np.stack([rows[:, None] == columns for rows, columns in numbers])
 
 
 def tally_of(weights: Array, sentences: Sentences, *, pairs: bool) -> LayerTally:
@@ -180,24 +185,22 @@ def add_rows(
     tally: LayerTally, block: Array, at: Array | None, same: Array, *, pairs: bool, uneven: float
 ) -> None:
     """Add a block of queries (sentence, head, query, key) that stand at these places among the keys."""
-    total = block.sum(axis=-1)
-    seen = total > 0
-    p = block / np.where(seen, total, 1)[..., None]
+    p, seen, uneven_rows = as_shares(block, uneven)
     bits = entropy(p)
     for name, values, there in measure(p, bits, at, same):
         for head, units, rows in zip(tally.heads, *sum_rows(values, seen & there), strict=True):
             head.sums[name].add(units, rows)
     place = np.minimum((bits * BINS_A_BIT).astype(np.int64), BINS - 1)
     empty = (~seen).sum(axis=(0, 2)).tolist()
-    off = (seen & (np.abs(total - 1) > uneven)).sum(axis=(0, 2)).tolist()
+    off = uneven_rows.sum(axis=(0, 2)).tolist()
     for number, head in enumerate(tally.heads):
         bins = np.bincount(place[:, number][seen[:, number]], minlength=BINS).tolist()
         head.entropies = [a + b for a, b in zip(head.entropies, bins, strict=True)]
         head.empty_rows += empty[number]
         head.uneven_rows += off[number]
     for a, b in combinations(range(len(tally.heads)), 2) if pairs else ():
-        apart = entropy((p[:, a] + p[:, b]) / 2) - (bits[:, a] + bits[:, b]) / 2
-        (units,), (rows,) = sum_rows(np.maximum(0, apart)[:, None], (seen[:, a] & seen[:, b])[:, None])
+        apart = divergence(p[:, a], p[:, b], bits[:, a] + bits[:, b])
+        (units,), (rows,) = sum_rows(apart[:, None], (seen[:, a] & seen[:, b])[:, None])
         tally.pairs.setdefault((a, b), GridSum()).add(units, rows)
 
 

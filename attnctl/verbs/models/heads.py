@@ -1,9 +1,22 @@
-"""Name each head of a model by what it does on one text, by a stated rule."""
+"""Name each head of a model by what it does, by a stated rule: on one text, or on the battery.
+
+The battery is random tokens, twice in a row. With tokens t_0 … t_{n−1} t_0 … t_{n−1}, a query at position
+i ≥ n of the second copy has seen its token before, at i − n. The scores of a head are mean weights over
+queries and draws:
+
+- induction: on i − n + 1, what came after its token (Olsson et al. 2022, "In-context Learning and
+  Induction Heads", "prefix matching").
+- duplicate: on i − n, its token's earlier place (Wang et al. 2022, "Interpretability in the Wild",
+  section 3.2).
+- previous: on i − 1, over all queries but the first (Olsson et al. 2022).
+- sink: on the first token, over all queries but the first, and what a learned sink takes (Xiao et
+  al. 2023, "Efficient Streaming Language Models with Attention Sinks").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +25,11 @@ from attnctl.math import Array
 from attnctl.math.names import WEIGHTS
 from attnctl.record.trace import Trace
 
+if TYPE_CHECKING:
+    from attnctl.inputs.config.settings import Settings
+
 ENOUGH = 0.4
-"""The share of attention that names a head."""
+"""The share of attention, or the score, that names a head."""
 
 KINDS = {
     "sink": "special tokens but the first ([SEP], </s>), and the sink that a model has learned",
@@ -35,16 +51,19 @@ RULE = (
 
 @dataclass(frozen=True)
 class HeadProfile:
-    """The share of its attention that a head gives to each kind of key, and the name that follows."""
+    """The share of its attention that a head gives to each kind of key, and the names that follow."""
 
     layer: int
     head: int
     shares: Mapping[str, float]
 
     @property
+    def names(self) -> list[str]:
+        return [kind for kind, share in self.shares.items() if share >= ENOUGH]
+
+    @property
     def name(self) -> str:
-        best = max(KINDS, key=lambda kind: self.shares[kind])
-        return best if self.shares[best] >= ENOUGH else SPREAD
+        return max(self.names, key=lambda kind: self.shares[kind], default=SPREAD)
 
 
 def heads_of(trace: Trace) -> list[HeadProfile]:
@@ -101,3 +120,60 @@ def as_data(heads: Iterable[HeadProfile], trace: Trace) -> dict[str, Any]:
         if name in trace.header
     }
     return {**told, "rule": RULE, "kinds": {**KINDS, SPREAD: "nothing of these"}, "heads": rows}
+
+
+# --- the battery ---
+
+SCORES = {
+    "induction": "attends to what came after its token's earlier place",
+    "duplicate": "attends to its token's earlier place",
+    "previous": "attends to the token before",
+    "sink": "attends to the first token, or its learned sink",
+}
+"""What each score of the battery is about."""
+
+LENGTH, DRAWS = 24, 4
+"""Tokens in a copy, and how often other tokens are drawn."""
+
+
+def battery(
+    name: str, vocab: int, settings: Settings, moved: Callable[[int, int], None] | None = None
+) -> list[HeadProfile]:
+    """The scores of every head of a model."""
+    from attnctl.models.run import ModelInput, run_model
+
+    draws = np.random.RandomState(0)
+    totals: dict[tuple[int, int], Array] = {}
+    for draw in range(DRAWS):
+        copy = draws.randint(0, vocab, LENGTH).tolist()
+        for trace in run_model(name, ModelInput(ids=(*copy, *copy)), "all", settings, [WEIGHTS]):
+            for head, weights in enumerate(trace[WEIGHTS]):
+                place = (int(trace.header["layer"]), head)
+                totals[place] = totals.get(place, np.zeros(len(SCORES))) + scores(weights)
+        if moved:
+            moved(draw + 1, DRAWS)
+    return [
+        HeadProfile(layer, head, dict(zip(SCORES, (total / DRAWS).tolist(), strict=True)))
+        for (layer, head), total in sorted(totals.items())
+    ]
+
+
+def scores(weights: Array) -> Array:
+    """The scores of one head on one draw, in the order of SCORES."""
+    second = np.arange(LENGTH, 2 * LENGTH)
+    later = np.arange(1, 2 * LENGTH)
+    left_over = np.maximum(1 - weights.sum(axis=-1, dtype=np.float64), 0)
+    return np.array(
+        [
+            weights[second, second - LENGTH + 1].mean(dtype=np.float64),
+            weights[second, second - LENGTH].mean(dtype=np.float64),
+            weights[later, later - 1].mean(dtype=np.float64),
+            weights[later, 0].mean(dtype=np.float64) + left_over[later].mean(),
+        ]
+    )
+
+
+def battery_data(found: list[HeadProfile]) -> dict[str, Any]:
+    heads = [{"layer": each.layer, "head": each.head, **each.shares, "names": each.names} for each in found]
+    told = {"tokens": LENGTH, "draws": DRAWS, "enough": ENOUGH}
+    return {"definitions": SCORES, **told, "heads": heads}

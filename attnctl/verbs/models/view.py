@@ -10,7 +10,7 @@ from attnctl.drawing.screen.text import cells, pad_left, pad_right
 from attnctl.math.engine.cost import size_text
 from attnctl.models.description import Description, Layer
 from attnctl.verbs.models.about import About
-from attnctl.verbs.models.heads import KINDS, RULE, SPREAD, HeadProfile
+from attnctl.verbs.models.heads import DRAWS, ENOUGH, KINDS, LENGTH, RULE, SCORES, SPREAD, HeadProfile
 
 SHORT = {
     "sink": "sink",
@@ -64,6 +64,16 @@ def cell(head: HeadProfile, width: int, screen: Screen) -> tuple[str, str]:
     if head.name == SPREAD:
         return pad_left(screen.ours(DOT), width), "dim"
     return pad_left(SHORT[head.name], width), "strong" if head.name == "induction" else ""
+
+
+def battery_lines(found: list[HeadProfile], screen: Screen) -> Iterator[Line]:
+    title = f"{LENGTH} random tokens twice in a row, {DRAWS} draws; heads with {ENOUGH:.0%} or more"
+    yield [(screen.ours(title), "label")]
+    for name, meaning in SCORES.items():
+        named = sorted((each for each in found if name in each.names), key=lambda each: -each.shares[name])
+        text = ", ".join(f"{each.layer}.{each.head} ({each.shares[name]:.2f})" for each in named) or "none"
+        yield [(pad_right(name, 11), "label"), (text, "")]
+        yield [(f"{pad_right('', 11)}{screen.ours(meaning)}", "dim")]
 
 
 def model_lines(about: About, screen: Screen) -> Iterator[Line]:

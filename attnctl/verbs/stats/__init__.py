@@ -1,7 +1,7 @@
 """Measure the heads of attention: per dump, over all of them, and through layers."""
 
 from attnctl.verbs.stats.measure import MEASURES, measure_heads, rollout
-from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, StatsReport, StatsResult, Tally, merge
+from attnctl.verbs.stats.report import DumpStats, HeadStats, Largest, StatsReport, Tally
 
 __all__ = [
     "MEASURES",
@@ -9,9 +9,7 @@ __all__ = [
     "HeadStats",
     "Largest",
     "StatsReport",
-    "StatsResult",
     "Tally",
     "measure_heads",
-    "merge",
     "rollout",
 ]

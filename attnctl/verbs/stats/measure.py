@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from itertools import combinations
+from itertools import combinations, product
 from math import fsum
 
 import numpy as np
@@ -50,19 +50,32 @@ def measure_heads(trace: Trace, name: str = "") -> DumpStats:
     weights = weights_of(trace)
     members, heads, queries, keys = weights.shape
     places, words = places_of(trace, weights.shape), words_of(trace, weights.shape)
-    own = Collected([HeadRows() for _ in range(heads)], UNEVEN.get(weights.dtype.name, 0.0))
+    uneven = UNEVEN.get(weights.dtype.name, 0.0)
+    own = [HeadRows() for _ in range(heads)]
+    apart: dict[tuple[int, int], list[float]] = {pair: [] for pair in combinations(range(heads), 2)}
     rows = max(1, BLOCK // max(1, heads * keys))
-    for member in range(members):
-        for start in range(0, queries, rows):
-            block = np.asarray(weights[member, :, start : start + rows], dtype=np.float64)
-            stop = start + block.shape[1]
-            at = None if places is None else np.arange(start, stop) + places[member]
-            same = None if words is None else words[0][start:stop, None] == words[1]
-            own.add(block, at, same, (member, start))
+    for member, start in product(range(members), range(0, queries, rows)):
+        block = np.asarray(weights[member, :, start : start + rows], dtype=np.float64)
+        check(block, (member, start))
+        stop = start + block.shape[1]
+        at = None if places is None else np.arange(start, stop) + places[member]
+        same = None if words is None else words[0][start:stop, None] == words[1]
+        p, seen, off = as_shares(block, uneven)
+        bits = entropy(p)
+        measures = list(measure(p, bits, at, same))
+        for number, head in enumerate(own):
+            for measured, values, there in measures:
+                head.rows.setdefault(measured, []).extend(values[number][seen[number] & there].tolist())
+            head.note(block[number], (member, start))
+            head.empty_rows += int((~seen[number]).sum())
+            head.uneven_rows += int(off[number].sum())
+        for (a, b), found in apart.items():
+            both = seen[a] & seen[b]
+            found.extend(divergence(p[a][both], p[b][both], (bits[a] + bits[b])[both]).tolist())
     worded = trace if words is not None else None
-    found = tuple(head.result(worded, batched=members > 1) for head in own.heads)
-    apart = {pair: Tally(fsum(rows), len(rows)) for pair, rows in own.apart.items()}
-    return DumpStats(name, found, apart, trace.sentence)
+    pairs = {pair: Tally(fsum(found), len(found)) for pair, found in apart.items()}
+    results = tuple(head.result(worded, batched=members > 1) for head in own)
+    return DumpStats(name, results, pairs, trace.sentence)
 
 
 @dataclass
@@ -98,38 +111,16 @@ class HeadRows:
         )
 
 
-@dataclass
-class Collected:
-    """The rows so far of each head and of each pair of heads; rows may be `uneven` off from 1."""
+def as_shares(block: Array, uneven: float) -> tuple[Array, Array, Array]:
+    """Rows made to sum to 1, which of them see anything, and which of those were more than `uneven` off."""
+    total = block.sum(axis=-1)
+    seen = total > 0
+    return block / np.where(seen, total, 1)[..., None], seen, seen & (np.abs(total - 1) > uneven)
 
-    heads: list[HeadRows]
-    uneven: float
-    apart: dict[tuple[int, int], list[float]] = field(default_factory=dict)
 
-    def add(self, block: Array, at: Array | None, same: Array | None, where: tuple[int, int]) -> None:
-        """Measure a block (head, query, key).
-
-        `at` is where its queries stand among the keys, `same` (query, key) where a key has the
-        query's token, `where` the member of the batch and the first query.
-        """
-        check(block, where)
-        total = block.sum(axis=-1)
-        seen = total > 0
-        uneven = seen & (np.abs(total - 1) > self.uneven)
-        p = block / np.where(seen, total, 1)[..., None]
-        bits = entropy(p)
-        measures = list(measure(p, bits, at, same))
-        for number, head in enumerate(self.heads):
-            for name, values, there in measures:
-                head.rows.setdefault(name, []).extend(values[number][seen[number] & there].tolist())
-            head.note(block[number], where)
-            head.empty_rows += int((~seen[number]).sum())
-            head.uneven_rows += int(uneven[number].sum())
-        for a, b in combinations(range(len(self.heads)), 2):
-            both = seen[a] & seen[b]
-            mixed = entropy((p[a] + p[b])[both] / 2)
-            divergence = np.maximum(0, mixed - (bits[a] + bits[b])[both] / 2)
-            self.apart.setdefault((a, b), []).extend(divergence.tolist())
+def divergence(p: Array, other: Array, bits: Array) -> Array:
+    """The Jensen–Shannon divergence of rows, whose entropies sum to `bits`."""
+    return np.maximum(0, entropy((p + other) / 2) - bits / 2)
 
 
 def measure(
@@ -190,6 +181,11 @@ def words_of(trace: Trace, shape: tuple[int, ...]) -> tuple[Array, Array] | None
     tokens, key_tokens = trace.tokens, trace.key_tokens
     if shape[0] > 1 or not tokens or not key_tokens or (len(tokens), len(key_tokens)) != shape[2:]:
         return None
+    return number_tokens(tokens, key_tokens)
+
+
+def number_tokens(tokens: Sequence[str], key_tokens: Sequence[str]) -> tuple[Array, Array]:
+    """A number for each token of the queries and of the keys, the same for the same token."""
     ids = {token: number for number, token in enumerate(dict.fromkeys([*tokens, *key_tokens]))}
     return np.array([ids[token] for token in tokens]), np.array([ids[token] for token in key_tokens])
 

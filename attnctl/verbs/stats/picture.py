@@ -16,7 +16,7 @@ from attnctl.drawing.screen.heat import heat_lines
 from attnctl.drawing.screen.screen import Line, Screen
 from attnctl.drawing.screen.text import distinct, token_text, visible
 from attnctl.math import Array
-from attnctl.verbs.stats.report import StatsReport, StatsResult
+from attnctl.verbs.stats.report import StatsReport
 
 KINDS = (
     (
@@ -30,16 +30,16 @@ KINDS = (
 """What is drawn with one scale: a title, what the numbers are, and the measures."""
 
 
-def write_svg(found: Sequence[StatsResult], stream: TextIO) -> None:
+def write_svg(found: Sequence[StatsReport], stream: TextIO) -> None:
     stream.write(draw(figure_of(found)).svg)
 
 
-def write_png(found: Sequence[StatsResult], stream: IO[bytes]) -> None:
+def write_png(found: Sequence[StatsReport], stream: IO[bytes]) -> None:
     """Write statistics as one PNG. Raises AttnError where resvg-py is missing."""
     stream.write(png(*draw(figure_of(found))))
 
 
-def figure_of(found: Sequence[StatsResult]) -> Figure:
+def figure_of(found: Sequence[StatsReport]) -> Figure:
     """The measures of every head, then what rolled out of the layers."""
     plots = [plot for each in found for plot in plots_of(each)]
     if not plots:
@@ -47,18 +47,18 @@ def figure_of(found: Sequence[StatsResult]) -> Figure:
     return Figure("What each head attends to", (), plots)
 
 
-def plots_of(found: StatsResult) -> list[Plot]:
+def plots_of(found: StatsReport) -> list[Plot]:
     """A plot for each kind of measure, and for the rollout."""
-    plots = measures(found.report) if found.report.dumps else []
+    plots = measures(found) if found.dumps else []
     if found.rolled is not None:
         words = distinct(map(token_text, found.tokens or map(str, range(len(found.rolled)))))
-        layers = plural(len(found.report.dumps), "layer")
+        layers = plural(len(found.dumps), "layer")
         about = f"how much of each token (across) has reached each place (down) after {layers}"
         plots.append(Plot("rollout", (about,), [Panel("", found.rolled)], words, words))
     return plots
 
 
-def map_lines(found: StatsResult, screen: Screen) -> Iterator[Line]:
+def map_lines(found: StatsReport, screen: Screen) -> Iterator[Line]:
     """Heat maps in characters."""
     for plot in plots_of(found):
         yield []

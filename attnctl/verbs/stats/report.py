@@ -13,7 +13,6 @@ from typing import Any
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
-from attnctl.base.errors import AttnError
 from attnctl.math import Array
 
 SCHEMA = "attnctl/stats/1"
@@ -77,20 +76,6 @@ class HeadStats:
             "rows": {name: tally and tally.rows for name, tally in self.tallies.items()},
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> HeadStats:
-        """Read back what `to_dict` wrote."""
-        largest = data["largest"]
-        return cls(
-            {name: None if s is None else Tally(s, data["rows"][name]) for name, s in data["sums"].items()},
-            largest
-            and Largest(
-                largest["value"], tuple(largest["at"]), largest["tokens"] and tuple(largest["tokens"])
-            ),
-            data["empty_rows"],
-            data["uneven_rows"],
-        )
-
 
 @dataclass(frozen=True)
 class DumpStats:
@@ -131,20 +116,6 @@ class DumpStats:
             ],
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> DumpStats:
-        """Read back what `to_dict` wrote."""
-        return cls(
-            data["dump"],
-            tuple(map(HeadStats.from_dict, data["heads"])),
-            {
-                (a, b): Tally(pair["sum"], pair["rows"])
-                for pair in data["pairs"]
-                for a, b in [pair["heads"]]
-            },
-            data["sentence"],
-        )
-
 
 def name_head(nearest: tuple[int, float] | None) -> dict[str, Any] | None:
     """A head and how far away it is, as plain data."""
@@ -153,9 +124,14 @@ def name_head(nearest: tuple[int, float] | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class StatsReport:
-    """Every dump, in order."""
+    """All that `attnctl stats` found: each dump in order, what rolled out of layers, what else to write."""
 
     dumps: tuple[DumpStats, ...]
+    rolled: Array | None = None
+    """The rollout, (token, token)."""
+    tokens: Sequence[str] | None = None
+    """What stands along both axes of the rollout."""
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def aggregate(self) -> DumpStats | None:
@@ -174,34 +150,12 @@ class StatsReport:
     def to_dict(self) -> dict[str, Any]:
         """As plain data, ready for JSON."""
         whole = self.aggregate
-        return {
+        data = {
             "schema": SCHEMA,
             "dumps": [dump.to_dict() for dump in self.dumps],
             "aggregate": whole and whole.to_dict(),
+            **self.more,
         }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> StatsReport:
-        """Read back what `to_dict` wrote."""
-        if data.get("schema") != SCHEMA:
-            raise AttnError(f"schema {data.get('schema')!r} is not that of statistics; expected {SCHEMA!r}")
-        return cls(tuple(map(DumpStats.from_dict, data["dumps"])))
-
-
-@dataclass(frozen=True)
-class StatsResult:
-    """All that `attnctl stats` found: the report, what rolled out of layers, what else is to be written."""
-
-    report: StatsReport
-    rolled: Array | None = None
-    """The rollout, (token, token)."""
-    tokens: Sequence[str] | None = None
-    """What stands along both axes of the rollout."""
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
-        data = {**self.report.to_dict(), **self.more}
         if self.rolled is not None:
             data["rollout"] = {"tokens": self.tokens, "data": self.rolled.tolist()}
         return data
@@ -220,10 +174,3 @@ def together(heads: Sequence[HeadStats]) -> HeadStats:
         sum(head.empty_rows for head in heads),
         sum(head.uneven_rows for head in heads),
     )
-
-
-def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The JSON of several runs of `stats` as one: what a run over all their dumps gives."""
-    return StatsReport(
-        tuple(dump for part in parts for dump in StatsReport.from_dict(part).dumps)
-    ).to_dict()

@@ -19,7 +19,7 @@ from attnctl.math.derivation import Step
 from attnctl.math.ops import Unstated
 from attnctl.record.trace import Trace
 from attnctl.store.long_csv import cell
-from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, StatsReport, StatsResult
+from attnctl.verbs.stats import MEASURES, DumpStats, HeadStats, StatsReport
 
 HEADINGS = {
     "entropy": "bits",
@@ -153,20 +153,20 @@ def notes_on(group: DumpStats) -> Iterator[str]:
 
 
 def result_lines(
-    found: StatsResult, screen: Screen, precision: int | None, *, heat: bool
+    found: StatsReport, screen: Screen, precision: int | None, *, heat: bool
 ) -> Iterator[Element]:
     """The table, the rollout, and heat maps: of several dumps on a terminal without being asked."""
     table = StatsTable(screen, StatsTable.precision if precision is None else precision)
-    yield from table.lines(found.report)
+    yield from table.lines(found)
     if found.rolled is not None:
         yield from rollout_lines(found, screen, precision)
-    if heat or (screen.fits and len(found.report.dumps) > 1):
+    if heat or (screen.fits and len(found.dumps) > 1):
         from attnctl.verbs.stats.picture import map_lines
 
         yield from map_lines(found, screen)
 
 
-def rollout_lines(found: StatsResult, screen: Screen, precision: int | None) -> Iterator[Element]:
+def rollout_lines(found: StatsReport, screen: Screen, precision: int | None) -> Iterator[Element]:
     """The rollout as a matrix of tokens; each dump is a layer."""
     assert found.rolled is not None
     formula = "Ã_L … Ã_2 Ã_1, Ã = (A + I) / 2"
@@ -174,7 +174,7 @@ def rollout_lines(found: StatsResult, screen: Screen, precision: int | None) -> 
     trace = Trace({"rollout": step}, {"rollout": found.rolled}, {"tokens": found.tokens})
     view = View(precision=View.precision if precision is None else precision)
     yield []
-    yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(found.report.dumps)} layers"), "aside")]
+    yield [("rollout", "name"), (screen.ours(f"   {formula}   {len(found.dumps)} layers"), "aside")]
     yield from frames(trace, "rollout", screen, view, 0).lines()
 
 
@@ -197,12 +197,12 @@ def write_csv(report: StatsReport, stream: TextIO) -> None:
         )
 
 
-def write_found_csv(found: Sequence[StatsResult], stream: TextIO) -> None:
+def write_found_csv(found: Sequence[StatsReport], stream: TextIO) -> None:
     """The heads of what `attnctl stats` found. Raises AttnError for a rollout, which has no place in it."""
     for each in found:
         if each.rolled is not None:
             raise AttnError(NO_MATRIX)
-        write_csv(each.report, stream)
+        write_csv(each, stream)
 
 
 def fields(head: HeadStats) -> Iterator[str]:
