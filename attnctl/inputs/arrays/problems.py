@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from math import prod
 
 import numpy as np
 
 from attnctl.base.words import dims
+from attnctl.inputs.arrays.layout import Axes, same_axes
 from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.config.sizes import OPTIONS, adds_positions, asked, unmeant_cache, unrotatable
-from attnctl.math import Array, Shape
+from attnctl.math import Array, Shape, Sizes
+from attnctl.math.axes import Groups
 from attnctl.math.names import (
     B_O,
     KEY_LENGTHS,
@@ -24,10 +27,10 @@ from attnctl.math.names import (
     W_O,
     K,
     Q,
-    V,
     X,
     bias_of,
     matrix_of,
+    shown,
     where,
 )
 
@@ -164,7 +167,7 @@ def misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
     laid = {name: by_head(name, shape, shapes, settings) for name, shape in shapes.items()}
     apart = [refuse_split(name, shapes[name], settings) for name, shape in laid.items() if shape is None]
     s = {name: shape for name, shape in laid.items() if shape is not None}
-    yield from apart or source_misfits(s) or [*weight_misfits(s), *projected_misfits(s, settings)]
+    yield from apart or unlike_axes(s) or disagreements(s, settings)
 
 
 def linear_turned(shapes: Mapping[str, Shape]) -> Mapping[str, Shape]:
@@ -216,8 +219,8 @@ def refuse_split(name: str, shape: Shape, settings: Settings) -> str:
     )
 
 
-def source_misfits(shapes: Mapping[str, Shape]) -> list[str]:
-    """X and memory that are no rows of vectors, or in different batches."""
+def unlike_axes(shapes: Mapping[str, Shape]) -> list[str]:
+    """X and memory, or Q, K and V, that are no rows of vectors, or not all in a batch."""
     flat = [name for name in (X, MEMORY) if name in shapes and len(shapes[name]) not in {2, 3}]
     if flat:
         expected = "expected (n, d_model) or (batch, n, d_model)"
@@ -225,71 +228,61 @@ def source_misfits(shapes: Mapping[str, Shape]) -> list[str]:
     if MEMORY in shapes and shapes[MEMORY][:-2] != shapes[X][:-2]:
         x, memory = dims(shapes[X]), dims(shapes[MEMORY])
         return [f"X is {x}, memory {memory}: give both with the same batch, or neither with one"]
+    if X not in shapes and len({len(shapes[name]) for name in PROJECTED}) > 1:
+        q, k, v = (dims(shapes[name]) for name in PROJECTED)
+        return [f"Q is {q}, K {k}, V {v}: give all with the same axes"]
     return []
 
 
-def weight_misfits(shapes: Mapping[str, Shape]) -> Iterator[str]:
-    """Weights whose rows or columns do not fit what they are multiplied with."""
-    for symbol in PROJECTED if X in shapes else ():
-        name, bias = matrix_of(symbol), bias_of(symbol)
-        source = MEMORY if symbol != Q and MEMORY in shapes else X
-        heads, rows, size = shapes[name]
-        if rows != shapes[source][-1]:
-            yield f"{name}: {rows} rows, but {source} has {shapes[source][-1]} columns"
-        if shapes.get(bias, (heads, size)) != (heads, size):
-            expected = f"{dims((heads, size))} (head × columns of {name})"
-            yield f"{bias}: {dims(shapes[bias])}, expected {expected}"
-    if W_O not in shapes:
-        return
-    q, v = projected_shapes(shapes)[Q], projected_shapes(shapes)[V]
-    w_o, rows = shapes[W_O], q[-3] * v[-1]
-    if len(w_o) != 2 or w_o[0] != rows:
-        yield f"{W_O}: {dims(w_o)}, expected {rows} rows (heads·d_v)"
-    if shapes.get(B_O, w_o[1:]) != w_o[1:]:
-        yield f"{B_O}: {dims(shapes[B_O])}, expected {dims(w_o[1:])} (the columns of W_O)"
-
-
-def projected_shapes(shapes: Mapping[str, Shape]) -> dict[str, Shape]:
-    if X not in shapes:
-        return {name: shapes[name] for name in PROJECTED}
-    *batch, _, _ = shapes[X]
-    rows = {name: shapes.get(MEMORY, shapes[X])[-2] for name in PROJECTED} | {Q: shapes[X][-2]}
-    weights = {name: shapes[matrix_of(name)] for name in PROJECTED}
-    return {name: (*batch, weights[name][0], rows[name], weights[name][-1]) for name in PROJECTED}
-
-
-def projected_misfits(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
-    """Q, K and V that do not go with one another, with a cache, or with what was asked for."""
-    q, k, v = projected_shapes(shapes).values()
-    if len({len(q), len(k), len(v)}) > 1:
-        yield f"Q is {dims(q)}, K {dims(k)}, V {dims(v)}: give all with the same axes"
-        return
-    if q[-1] != k[-1]:
-        yield f"Q has d_k {q[-1]} but K has {k[-1]}; they must be equal"
-    if k[:-1] != v[:-1]:
-        yield f"K is {dims(k)} but V is {dims(v)}; they must agree in all but d_k and d_v"
-    if q[:-3] != k[:-3]:
-        yield f"Q has a batch of {q[0]} but K of {k[0]}"
-    if not k[-3] or q[-3] % k[-3]:
-        yield f"{k[-3]} kv heads do not divide {q[-3]} heads"
-    yield from past_misfits(shapes, {PAST_KEY: k, PAST_VALUE: v})
-    shown = {"head": q[-3], "kv_head": k[-3], "d_k": q[-1], "d_v": v[-1]}
-    shown |= {"d_model": shapes[X][-1]} if X in shapes else {}
+def disagreements(shapes: Mapping[str, Shape], settings: Settings) -> Iterator[str]:
+    """Arrays in our layout whose sizes are not those that earlier ones show, or that were asked for."""
+    axes, batched = Axes(same_axes(shapes)), len(shapes[X]) == 3 if X in shapes else len(shapes[Q]) == 4
+    sizes: dict[str, int] = {}
+    tellers: dict[str, str] = {}
+    for name in where(lambda row: row.name in shapes and not row.gradient):
+        own = axes.groups(name, TABLE[name].own)
+        layout = own if TABLE[name].once or not batched else (("batch",), *own)
+        wrong = [] if len(shapes[name]) == len(layout) else [layout[0]]
+        for group, size in zip(layout, shapes[name], strict=False):
+            new = [axis for axis in group if axis not in sizes]
+            sizes |= dict.fromkeys(new, size)
+            tellers |= dict.fromkeys(new, name)
+            wrong += [group] if prod(sizes[axis] for axis in group) != size else []
+        for axis in [group[-1] for group in wrong][:1]:
+            yield disagreement(name, axis, shapes, layout, sizes, tellers.get(axis, name))
+    if not sizes["kv_head"] or sizes["head"] % sizes["kv_head"]:
+        yield f"{sizes['kv_head']} kv heads do not divide {sizes['head']} heads"
     for axis, size in asked(settings).items():
-        if shown.get(axis, size) != size:
-            yield f"{settings.where((OPTIONS[axis],))}: {size}, but the arrays have {shown[axis]}"
-    yield from unrotatable(settings, q[-1])
+        if sizes.get(axis, size) != size:
+            yield f"{settings.where((OPTIONS[axis],))}: {size}, but the arrays have {sizes[axis]}"
+    yield from unrotatable(settings, sizes["d_k"])
 
 
-def past_misfits(shapes: Mapping[str, Shape], new: Mapping[str, Shape]) -> Iterator[str]:
-    """A cache that does not continue in K and V."""
-    past = {name: shapes[name] for name in new if name in shapes}
-    for name, shape in past.items():
-        if shape[:-2] + shape[-1:] != new[name][:-2] + new[name][-1:]:
-            yield (
-                f"{name}: {dims(shape)} does not continue in {dims(new[name])}; "
-                "all but the key axis must agree"
-            )
-    lengths = sorted({shape[-2] for shape in past.values()})
-    if len(lengths) > 1:
-        yield f"past_key and past_value hold different numbers of keys: {lengths}"
+def disagreement(
+    name: str, axis: str, shapes: Mapping[str, Shape], layout: Groups, sizes: Sizes, teller: str
+) -> str:
+    """The message that an array has not the size of an axis that an earlier one, the teller, shows."""
+    row, found = TABLE[name], dims(shapes[name])
+    expected = [prod(sizes.get(each, 1) for each in group) for group in layout]
+    if axis == "past":
+        lengths = sorted(shapes[each][-2] for each in (teller, name))
+        return f"{teller} and {name} hold different numbers of keys: {lengths}"
+    if name in {PAST_KEY, PAST_VALUE}:
+        expected[-2] = sizes.get("new", sizes["query"])
+        return f"{name}: {found} does not continue in {dims(expected)}; all but the key axis must agree"
+    if row.of in {X, MEMORY} and axis in {"d_model", "d_memory"}:
+        return f"{name}: {shapes[name][-2]} rows, but {teller} has {sizes[axis]} columns"
+    if name == W_O:
+        return f"{name}: {found}, expected {expected[0]} rows (heads·d_v)"
+    if row.is_weight and not row.drawn:
+        columns = f"{'head × ' if row.is_split else 'the '}columns of W{name[1:]}"
+        return f"{name}: {found}, expected {dims(expected)} ({columns})"
+    if axis == "batch":
+        return f"{teller} has a batch of {sizes[axis]} but {name} of {shapes[name][0]}"
+    if axis == "d_k":
+        return f"{teller} has d_k {sizes[axis]} but {name} has {shapes[name][-1]}; they must be equal"
+    if row.is_weight and not row.is_split:
+        return f"{name}: {found}, expected {dims(expected)} ({dims(map(shown, layout))})"
+    return (
+        f"{teller} is {dims(shapes[teller])} but {name} is {found}; they must agree in all but d_k and d_v"
+    )
