@@ -107,7 +107,7 @@ def explore_on_terminal(source: Source, precision: int, *, from_stdin: bool) -> 
     """Explore on the terminal; then print the commands that were asked for."""
     from attnctl.drawing.screen.output import say
     from attnctl.verbs.explore import begin_walk
-    from attnctl.verbs.explore.tui.app import explore as walk_on
+    from attnctl.verbs.explore.app import explore as walk_on
 
     walk = begin_walk(source)
     if from_stdin:  # the keys come from the terminal itself

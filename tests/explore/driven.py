@@ -29,7 +29,7 @@ def of_file(path, meant=None):
 
 def drive(walk, act, size=(80, 24), **options):
     """Start the app on a walk, do `act(app, pilot)`, and give back the app as it was at the end."""
-    from attnctl.verbs.explore.tui.app import Explorer
+    from attnctl.verbs.explore.app import Explorer
 
     app = Explorer(walk, **options)
 

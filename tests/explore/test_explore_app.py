@@ -10,8 +10,7 @@ import attnctl
 from attnctl.drawing.screen.screen import Screen
 from attnctl.sources.dump import Recorded
 from attnctl.verbs.explore import begin_walk
-from attnctl.verbs.explore.keys import KEYS
-from attnctl.verbs.explore.view import foot, help_lines
+from attnctl.verbs.explore.view import KEYS, foot, help_lines
 
 Key = pytest.importorskip("textual.events").Key
 

@@ -9,8 +9,8 @@ from attnctl.drawing.screen.screen import Screen
 from attnctl.verbs.explain.view import ExplanationView, Page
 from attnctl.verbs.explore import remake
 from attnctl.verbs.explore import walk as go
+from attnctl.verbs.explore.matrix import entries, pixel
 from attnctl.verbs.explore.remake import here
-from attnctl.verbs.explore.steps import entries, pixel
 from attnctl.verbs.explore.view import Arithmetic, wrap_parts
 
 

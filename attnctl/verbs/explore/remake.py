@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from attnctl.base.errors import AttnError
 from attnctl.base.setting import flag_text
@@ -159,29 +159,18 @@ def with_seed(walk: ExplorerState, text: str) -> ExplorerState:
 # --- rules ---
 
 
-class RuleSwitch(NamedTuple):
-    """A rule that may be switched: as a config writes it, and whether it is on."""
-
-    rule: Rule
-    text: str
-    on: bool
-
-
-def rules_of(walk: ExplorerState) -> list[RuleSwitch]:
-    """The rules that may be switched on and off. Raises AttnError where the run cannot be made again."""
+def rules_of(walk: ExplorerState) -> dict[Rule, bool]:
+    """The rules that may be switched, and whether each is on. Raises AttnError where none can be."""
     how = origin_of(walk.layer)
     if how.source.no_rules:
         raise AttnError(how.source.no_rules)
     now = {type(rule): rule for rule in how.settings.rules}
     usual = {type(rule): rule for rule in how.source.settings.rules}
-    choices = []
-    for setting, kind in SETTABLE.items():
-        if kind is Padding and kind not in usual:
-            continue  # only [PAD] tokens or lengths say what it hides
-        example = kind.of(setting.reader(True if setting.switch else setting.example))
-        rule = now.get(kind) or usual.get(kind) or example
-        choices.append(RuleSwitch(rule, in_words(rule), kind in now))
-    return choices
+    return {
+        now.get(kind) or usual.get(kind) or kind.of(setting.at_example): kind in now
+        for setting, kind in SETTABLE.items()
+        if kind is not Padding or kind in usual  # only [PAD] tokens or lengths say what it hides
+    }
 
 
 def in_words(rule: Rule) -> str:
@@ -195,11 +184,9 @@ def switch_rule(walk: ExplorerState, name: str) -> ExplorerState:
 
     Raises AttnError where there is no such rule, or the run cannot be made again.
     """
-    choices = {each.rule.name: each for each in rules_of(walk)}
+    choices = {rule.name: rule for rule in rules_of(walk)}
     if name not in choices:
         raise AttnError(f"no rule {quote(name)}; there are {', '.join(choices)}")
     rules = origin_of(walk.layer).settings.rules
-    choice = choices[name]
-    if choice.on:
-        return run_again(walk, rules=tuple(rule for rule in rules if rule.name != name))
-    return run_again(walk, rules=in_order((*rules, choice.rule)))
+    others = tuple(rule for rule in rules if rule.name != name)
+    return run_again(walk, rules=in_order((*rules, choices[name])) if others == rules else others)

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import ClassVar
 
@@ -24,15 +24,11 @@ from attnctl.math import Cell
 from attnctl.verbs.explore import remake, view
 from attnctl.verbs.explore import walk as go
 from attnctl.verbs.explore.command import commands
-from attnctl.verbs.explore.keys import KEYS
 from attnctl.verbs.explore.layer import TracedLayer
 from attnctl.verbs.explore.matrix import Matrix
-from attnctl.verbs.explore.tui.dialogs import Rules, TextDialog
-from attnctl.verbs.explore.tui.grid import MatrixGrid
-from attnctl.verbs.explore.tui.lines import Lines
-from attnctl.verbs.explore.tui.steps import Steps
-from attnctl.verbs.explore.view import Arithmetic, Parts, TextSpan
+from attnctl.verbs.explore.view import KEYS, Arithmetic, Parts, TextSpan
 from attnctl.verbs.explore.walk import ExplorerState
+from attnctl.verbs.explore.widgets import Lines, MatrixGrid, Steps, TextDialog
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 """What may end it from outside."""
@@ -73,6 +69,8 @@ NARROWEST = 30
 
 MOST_SAID = 4
 """Lines of what is said above the keys."""
+
+NO_ACTIONS: Mapping[str, str] = {}
 
 
 class Explorer(App[None]):
@@ -375,29 +373,29 @@ class Explorer(App[None]):
 
     # --- what lies over it ---
 
+    def lay_over(
+        self, title: str, lines: Callable[[int], Iterable[Parts]], actions: Mapping[str, str] = NO_ACTIONS
+    ) -> None:
+        """Show these lines until a key closes them that has no action of its own."""
+        self.push_screen(TextDialog(title, lines, actions, ascii_only=self.marks.ascii_only))
+
     def action_help(self) -> None:
-        self.push_screen(TextDialog("attnctl explore", view.help_lines, ascii_only=self.marks.ascii_only))
+        self.lay_over("attnctl explore", view.help_lines)
 
     def action_rules(self) -> None:
         try:
-            names = [choice.rule.name for choice in remake.rules_of(self.walk)]
+            rules = remake.rules_of(self.walk)
         except AttnError as error:
             self.say("; ".join(error.problems), "name")
             return
-        self.push_screen(
-            Rules(
-                "Rules: a number switches one on or off, any other key closes",
-                self.rules,
-                names,
-                ascii_only=self.marks.ascii_only,
-            )
-        )
+        actions = {str(number): f"switch('{rule.name}')" for number, rule in enumerate(rules, start=1)}
+        self.lay_over("Rules: a number switches one on or off, any other key closes", self.rules, actions)
 
     def rules(self, width: int) -> Iterator[Parts]:
-        for number, choice in enumerate(remake.rules_of(self.walk), start=1):
-            sign = "on " if choice.on else "off"
-            action = f"switch('{choice.rule.name}')"
-            yield [TextSpan(f" {number}  ", "key", action), TextSpan(f"{sign}  {choice.text}", "", action)]
+        for number, (rule, on) in enumerate(remake.rules_of(self.walk).items(), start=1):
+            action = f"switch('{rule.name}')"
+            said = f"{'on ' if on else 'off'}  {remake.in_words(rule)}"
+            yield [TextSpan(f" {number}  ", "key", action), TextSpan(said, "", action)]
         yield []
         yield [TextSpan(f" {self.message}", "name")]
 
@@ -413,18 +411,12 @@ class Explorer(App[None]):
 
         def lines(width: int) -> Iterator[Parts]:
             for command in found:
-                for each in command.split("\n"):
-                    for text in fold_text(self.marks.ours(each), max(12, width)):
+                for line in command.split("\n"):
+                    for text in fold_text(self.marks.ours(line), max(12, width)):
                         yield [TextSpan(f" {text}")]
                 yield []
 
-        self.push_screen(
-            TextDialog(
-                "These give what is seen (printed when you leave, too)",
-                lines,
-                ascii_only=self.marks.ascii_only,
-            )
-        )
+        self.lay_over("These give what is seen (printed when you leave, too)", lines)
 
     # --- the end ---
 

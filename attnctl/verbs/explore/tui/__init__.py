@@ -1,1 +1,0 @@
-"""The explorer on a terminal: the walk drawn with Textual."""
