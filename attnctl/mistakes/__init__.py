@@ -6,7 +6,7 @@ others are listed as also fitting.
 
 An entry has its name, the steps where it shows, what it is, what to write instead, and the derivations of
 programs that make it: `Mistake("no-softmax", (WEIGHTS,), "there is no softmax", "take softmax over keys
-(axis=-1)", instead(WEIGHTS, lambda _: Copy(), Softmax))`. A wrong op that is needed stands in
+(axis=-1)", at(WEIGHTS, Softmax).without())`. A wrong op that is needed stands in
 `mistakes/wrong.py`. For its page (`check --about`) it says `why` people make it, and has lines of NumPy
 that do, `example`, on one of the kinds of attention of `mistakes/examples.py`: tests plant the mistake with
 these lines, written as people write them, not with the catalogue's op. `tests/check/planted.py` and
@@ -17,11 +17,10 @@ from attnctl.mistakes.backward import BACKWARD
 from attnctl.mistakes.biases import BIASES
 from attnctl.mistakes.chunks import CHUNKS
 from attnctl.mistakes.heads import HEADS
-from attnctl.mistakes.kernels import KERNELS
+from attnctl.mistakes.kernels import KERNELS, NUMBERS
 from attnctl.mistakes.masks import MASKS, PARTIAL_MASKS
 from attnctl.mistakes.mistake import Mistake
 from attnctl.mistakes.models import MODELS
-from attnctl.mistakes.numbers import NUMBERS
 from attnctl.mistakes.positions import FITTED_POSITIONS, POSITIONS
 from attnctl.mistakes.projections import FITTED, PROJECTIONS
 from attnctl.mistakes.scores import OTHER_SCALE, SCALING, SOFTCAP

@@ -7,81 +7,65 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation
+from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Add, MatMul, MatMulT, Op, Scale, Slope, Softmax
 from attnctl.math.rules import alibi_slopes
 from attnctl.mistakes import wrong
-from attnctl.mistakes.fit import planted_best, planted_fit, spoken
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.plants import at, either, spoken_after
 
 BIASED = ("alibi_scores", "biased_scores")
-WEIGHTS = "attention_weights"
+SLOPE, BIAS = at(*BIASED, Slope), at("biased_scores", Add)
 
 
-def find_slopes(case: WrongStep) -> Iterator[tuple[str, Slope]]:
-    """The step that takes ALiBi's slopes, if there is one."""
-    for name in BIASED:
-        op = case.op(name)
-        if isinstance(op, Slope):
-            yield name, op
-
-
-def with_slopes(case: WrongStep, name: str, op: Slope, slopes: Array) -> Derivation:
-    """The derivation with other slopes, (head,)."""
-    by_head = slopes[:, None, None]
-    return case.put(name, wrong.By(lambda s: s - by_head * op.distances(s.shape)))
+def by_slopes(op: Slope, slopes: Array) -> wrong.By:
+    """The scores less other slopes, (head,), times the distance."""
+    return wrong.By(lambda s: s - slopes[:, None, None] * op.distances(s.shape))
 
 
 def plant_other_slopes(case: WrongStep) -> Iterator[Plant]:
     """Other slopes than the paper's."""
-    for name, op in find_slopes(case):
-        heads = case.size("head") or 1
-        right, at = alibi_slopes(heads), np.arange(heads)
-        ways = {
-            "they have the wrong sign": -right,
-            "their exponents begin at 0": 2.0 ** (-8.0 * at / heads),
-            "they are in reverse order": right[::-1],
-            "they are 2^(−8h/heads), though the number of heads is no power of two": 2.0
-            ** (-8.0 * (at + 1) / heads),
-            "they are those of eight heads": 2.0 ** -(at + 1.0),
-            "they are those of the first heads of the next power of two": alibi_slopes(
-                2 ** int(np.ceil(np.log2(heads)))
-            )[:heads],
-        }
-        for said, slopes in ways.items():
-            yield Plant(with_slopes(case, name, op, slopes), said)
-        yield from planted_fit(
-            case,
-            times(case, name, op, right),
+    heads = case.size("head") or 1
+    right, head = alibi_slopes(heads), np.arange(heads)
+    power = 2 ** int(np.ceil(np.log2(heads)))
+    ways = {
+        "they have the wrong sign": -right,
+        "their exponents begin at 0": 2.0 ** (-8.0 * head / heads),
+        "they are in reverse order": right[::-1],
+        "they are 2^(−8h/heads), though the number of heads is no power of two": 2.0
+        ** (-8.0 * (head + 1) / heads),
+        "they are those of eight heads": 2.0 ** -(head + 1.0),
+        "they are those of the first heads of the next power of two": alibi_slopes(power)[:heads],
+    }
+    yield from either(
+        SLOPE.instead(lambda op: {said: by_slopes(op, slopes) for said, slopes in ways.items()}),
+        SLOPE.fitted(
+            lambda op, by: by_slopes(op, by * right),
             (-1.0, 0.3, 0.6, 2.0, 5.0),
-            lambda by: f"they are multiplied by {spoken(by)}",
-        )
-        yield from planted_fit(
-            case,
-            times(case, name, op, np.ones(heads)),
+            spoken_after("they are multiplied by "),
+        ),
+        SLOPE.fitted(
+            lambda op, by: by_slopes(op, by * np.ones(heads)),
             (0.03, 0.3, 1.0, -0.3),
-            lambda by: f"they are all {spoken(by)}",
-        )
-        yield from plant_slopes_of_each(case, name, op)
+            spoken_after("they are all "),
+        ),
+        plant_slopes_of_each,
+    )(case)
 
 
-def times(case: WrongStep, name: str, op: Slope, slopes: Array) -> Callable[[float], Derivation]:
-    """Slopes times a factor."""
-    return lambda by: with_slopes(case, name, op, by * slopes)
-
-
-def plant_slopes_of_each(case: WrongStep, name: str, op: Slope) -> Iterator[Plant]:
+def plant_slopes_of_each(case: WrongStep) -> Iterator[Plant]:
     """Each head's slope by itself, where the scores they were taken from are written down."""
-    if case.first != name:
+    op = SLOPE.right(case).get(case.first)
+    if op is None:
         return
     distances = np.broadcast_to(op.distances(case.found.shape), case.found.shape)
     lost = case.expected.value + op.slopes(case.found.shape) * distances - case.found
     told = np.isfinite(lost) & (distances > 0)
-    axes = tuple(at for at in range(lost.ndim) if at != lost.ndim - 3)
+    axes = tuple(axis for axis in range(lost.ndim) if axis != lost.ndim - 3)
     weight = np.where(told, distances, 0)
     slopes = (np.where(told, lost, 0.0) * weight).sum(axis=axes) / np.maximum((weight**2).sum(axis=axes), 1)
     said = ", ".join(f"{slope:.4g}" for slope in slopes)
-    yield Plant(with_slopes(case, name, op, slopes), f"they are {said}")
+    yield Plant(case.put(case.first, by_slopes(op, slopes)), f"they are {said}")
 
 
 DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (
@@ -93,62 +77,50 @@ DISTANCES: tuple[tuple[str, Callable[[Array, Array], Array]], ...] = (
 )
 
 
-def plant_other_distances(case: WrongStep) -> Iterator[Plant]:
-    """Something else for the distance."""
-    for name, op in find_slopes(case):
-        for said, distance in DISTANCES:
-            yield Plant(case.put(name, wrong.By(by_distance(op, distance))), said)
-        size = max(case.size("query") or 0, case.size("key") or 0)
-        ways = [by for by in range(-min(size, 64), min(size, 64) + 1) if by]
-        yield from planted_best(
-            case,
-            distance_from(case, name, op),
-            ways,
-            lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
-        )
-
-
-def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> Callable[[Array], Array]:
+def by_distance(op: Slope, distance: Callable[[Array, Array], Array]) -> wrong.By:
     """Scores less slope times that."""
-    return lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape))
+    return wrong.By(lambda s: s - op.slopes(s.shape) * distance(*op.positions(s.shape)))
 
 
-def distance_from(case: WrongStep, name: str, op: Slope) -> Callable[[int], Derivation]:
-    """Queries that stand elsewhere."""
-
-    def make(by: int) -> Derivation:
-        return case.put(name, wrong.By(by_distance(op, lambda query, key: np.abs(query + by - key))))
-
-    return make
+def shifts(case: WrongStep) -> list[int]:
+    """Numbers of keys that queries may stand elsewhere by."""
+    most = min(max(case.size("query") or 0, case.size("key") or 0), 64)
+    return [by for by in range(-most, most + 1) if by]
 
 
-def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
-    """A given bias transposed, of one head, multiplied with the scores, or some other number of times."""
-    op = case.op("biased_scores")
-    if not isinstance(op, Add):
-        return
-    ways: dict[str, Callable[[Array, Array], Array]] = {
-        "the bias is transposed": lambda s, b: s + b.swapaxes(-1, -2),
-        "the first head's bias is added to all": lambda s, b: s + b[..., :1, :, :],
-        "the scores are multiplied by the bias": lambda s, b: s * b,
-        "the bias is exponentiated before it is added": lambda s, b: s + np.exp(b),
-    }
-    for said, function in ways.items():
-        yield Plant(case.put("biased_scores", wrong.By(function)), said)
-    yield from planted_fit(
-        case,
-        lambda by: case.put("biased_scores", wrong.By(lambda s, b: s + by * b)),
+OTHER_DISTANCES = either(
+    SLOPE.instead(lambda op: {said: by_distance(op, distance) for said, distance in DISTANCES}),
+    SLOPE.best(
+        lambda op, by: by_distance(op, lambda query, key: np.abs(query + by - key)),
+        shifts,
+        lambda by: f"that from a query {abs(by)} keys {'later' if by > 0 else 'earlier'}",
+    ),
+)
+"""Something else for the distance."""
+
+OTHER_BIAS = either(
+    BIAS.by(
+        {
+            "the bias is transposed": lambda s, b: s + b.swapaxes(-1, -2),
+            "the first head's bias is added to all": lambda s, b: s + b[..., :1, :, :],
+            "the scores are multiplied by the bias": lambda s, b: s * b,
+            "the bias is exponentiated before it is added": lambda s, b: s + np.exp(b),
+        }
+    ),
+    BIAS.fitted(
+        lambda _, by: wrong.By(lambda s, b: s + by * b),
         (-1.0, 0.3, 2.0, 5.0),
-        lambda by: f"the bias is multiplied by {spoken(by)}",
-    )
+        spoken_after("the bias is multiplied by "),
+    ),
+)
+"""A given bias transposed, of one head, multiplied with the scores, or some other number of times."""
 
 
 def plant_before_scale(case: WrongStep) -> Iterator[Plant]:
     """(Q Kᵀ + bias) / √d_k."""
-    scores, scale = case.op("scores"), case.op("scaled_scores")
-    for name in BIASED:
-        op = case.op(name)
-        if isinstance(scores, MatMulT) and isinstance(scale, Scale) and isinstance(op, (Add, Slope)):
+    scale = case.op("scaled_scores")
+    if isinstance(case.op("scores"), MatMulT) and isinstance(scale, Scale):
+        for name, op in at(*BIASED, Add, Slope).right(case).items():
             yield Plant(case.put(name, wrong.By(scaled_after(op, scale))))
 
 
@@ -158,14 +130,13 @@ def scaled_after(op: Op, scale: Scale) -> Callable[..., Array]:
 
 def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
     """The bias added to the weights."""
-    op, softmax = case.op("biased_scores"), case.op(WEIGHTS)
-    if isinstance(op, Add) and isinstance(softmax, Softmax) and isinstance(case.op("head_outputs"), MatMul):
+    if BIAS.right(case) and at(WEIGHTS, Softmax).right(case) and at(HEAD_OUTPUTS, MatMul).right(case):
         scores, bias = case.derivation["biased_scores"].inputs
         late = case.derivation[WEIGHTS].inputs[0]
         inputs = {"biased_scores": (scores,), WEIGHTS: (late, bias)}
         ops: dict[str, Op] = {
             "biased_scores": wrong.By(np.copy),
-            WEIGHTS: wrong.By(lambda s, b: softmax.apply(s) + b),
+            WEIGHTS: wrong.By(lambda s, b: wrong.softmax(s) + b),
         }
         yield Plant(case.put_all(ops, inputs))
 
@@ -216,7 +187,7 @@ BIASES = (
         BIASED,
         "ALiBi's distance is not |query − key| but {}",
         "subtract slope · |query − key|, a cache's keys counted in",
-        plant_other_distances,
+        OTHER_DISTANCES,
         fitted=True,
         subject="bias",
         why="query − key is positive where causal attention looks; without a mask its sign matters.",
@@ -232,7 +203,7 @@ BIASES = (
         ("biased_scores",),
         "{}",
         "add the bias to the scaled scores once, a head's to its own, rows for queries",
-        plant_other_bias,
+        OTHER_BIAS,
         fitted=True,
         subject="bias",
         across=True,

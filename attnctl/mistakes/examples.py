@@ -22,6 +22,7 @@ from attnctl.math.kind import HeadNorm
 from attnctl.math.names import MASKED, MEMORY, TABLE, X
 from attnctl.math.rules import Alibi, Causal, Softcap, Window
 from attnctl.mistakes.mistake import Mistake
+from attnctl.mistakes.wrong import side_by_side, side_into_heads, softmax
 from attnctl.record.trace import Trace
 
 SEES = np.tri(6, 6, 1, dtype=bool) & (np.arange(36).reshape(6, 6) % 5 != 2)
@@ -193,26 +194,13 @@ def names_for(meant: ExampleKind, given: Mapping[str, Array]) -> dict[str, Any]:
     heads, n = meant.settings.heads or 1, given[X].shape[-2]
     keys = given.get(MEMORY, given[X]).shape[-2]
     return {
-        "np": np, "softmax": softmax, "rotate": rotate, "merge": merge, "project": project, "rms": rms,
-        "split": lambda x: np.moveaxis(x.reshape(*x.shape[:-1], heads, -1), -2, -3),
+        "np": np, "softmax": softmax, "rotate": rotate, "project": project, "rms": rms,
+        "merge": side_by_side, "split": lambda x: side_into_heads(x, heads),
         "n": n, "keys": keys, "heads": heads, "d_model": D_MODEL,
         "d_k": given["W_Q"].shape[-1] // heads,
         "distance": abs(np.arange(n)[:, None] - np.arange(keys)),
         "lengths": given.get("key_lengths"),
     }  # fmt: skip
-
-
-def softmax(s: Array, axis: int = -1) -> Array:
-    top = s.max(axis=axis, keepdims=True)
-    e = np.exp(s - np.where(np.isinf(top), 0, top))
-    total = e.sum(axis=axis, keepdims=True)
-    return np.asarray(e / np.where(total == 0, 1, total))
-
-
-def merge(z: Array) -> Array:
-    """(…, head, n, d) -> (…, n, head · d)."""
-    by_token = np.moveaxis(z, -3, -2)
-    return by_token.reshape(*by_token.shape[:-2], -1)
 
 
 def project(x: Array, w: Array) -> Array:

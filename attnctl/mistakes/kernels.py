@@ -1,19 +1,23 @@
-"""Mistakes of programs that go through the keys block by block."""
+"""Mistakes of programs that go through the keys block by block, or compute in too few digits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
+from attnctl.evidence.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
+from attnctl.evidence.precision import round_to as nearest
+from attnctl.evidence.recompute import Rounding, keep_digits, on_its_grid, recompute, same_errors
+from attnctl.evidence.rows import stretch
 from attnctl.math import Array
+from attnctl.math.derivation import Step
+from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import MatMul, Softmax
 from attnctl.mistakes import wrong
-from attnctl.mistakes.fit import blocks, planted_best
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
-
-WEIGHTS = "attention_weights"
-OUTPUTS = "head_outputs"
+from attnctl.mistakes.plants import at, blocks, either, square
 
 FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
     ("the output is not rescaled", wrong.LEFT_ALONE, wrong.RESCALED),
@@ -27,63 +31,55 @@ FORMS: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], ...] = (
 """What happens when the running maximum grows; None forgets all blocks but the last."""
 
 
-def plant_online(case: WrongStep) -> Iterator[Plant]:
-    """Softmax summed block by block, its running maximum not carried through."""
-    if not isinstance(case.op(WEIGHTS), Softmax):
-        return
-    ways = [(form, block) for form in FORMS for block in blocks(case.size("key") or 0)]
+MIX, SOFTMAX = at(HEAD_OUTPUTS, MatMul), at(WEIGHTS, Softmax)
 
-    def make(way: tuple[tuple[str, wrong.Kept | None, wrong.Kept | None], int]) -> wrong.By:
-        (_, output, total), block = way
-        return wrong.By(lambda s: wrong.online(s, block, output, total))
 
-    yield from planted_best(
-        case,
-        lambda way: case.put(WEIGHTS, make(way)),
-        ways,
+def blocks_of_keys(case: WrongStep) -> list[int]:
+    return blocks(case.size("key") or 0)
+
+
+def online(form: tuple[str, wrong.Kept | None, wrong.Kept | None], block: int) -> wrong.By:
+    return wrong.By(lambda s: wrong.online(s, block, *form[1:]))
+
+
+NOT_RESCALED = either(
+    SOFTMAX.best(
+        lambda _, way: online(*way),
+        lambda case: [(form, block) for form in FORMS for block in blocks_of_keys(case)],
         lambda way: f"{way[0][0]} (blocks of {way[1]})",
-    )
-    yield from planted_best(
-        case,
-        lambda block: case.put(WEIGHTS, wrong.By(lambda s: wrong.averaged_blocks(s, block))),
-        blocks(case.size("key") or 0),
+    ),
+    SOFTMAX.best(
+        lambda _, block: wrong.By(lambda s: wrong.averaged_blocks(s, block)),
+        blocks_of_keys,
         lambda block: f"the outputs of the blocks (of {block}) are averaged",
-    )
+    ),
+)
+"""Softmax summed block by block, its running maximum not carried through."""
 
 
-def plant_read_twice(case: WrongStep) -> Iterator[Plant]:
-    """The last block of keys counted twice."""
-    keys = case.size("key") or 0
-    if isinstance(case.op(WEIGHTS), Softmax):
+def count_twice(count: int) -> wrong.By:
+    """Softmax in which so many keys, the last ones, count twice."""
 
-        def repeat_last(count: int) -> wrong.By:
-            late = np.where(np.arange(keys) >= keys - count, np.log(2.0), 0.0)
-            return wrong.By(lambda s: wrong.softmax(s + late, -1))
+    def softmax(s: Array) -> Array:
+        late = np.arange(s.shape[-1]) >= s.shape[-1] - count
+        return wrong.softmax(s + np.where(late, np.log(2.0), 0.0))
 
-        yield from planted_best(
-            case, lambda count: case.put(WEIGHTS, repeat_last(count)), range(1, min(keys, 256)), str
-        )
+    return wrong.By(softmax)
 
 
 def plant_without_rows(case: WrongStep) -> Iterator[Plant]:
     """Zeros for the last queries, from the first one that is wrong."""
     queries, axes = case.size("query") or 0, case.derivation[case.first].axes
-    if isinstance(case.op(OUTPUTS), MatMul) and axes[-2] == "query" and case.differs.any():
+    if MIX.right(case) and axes[-2] == "query" and case.differs.any():
         start = int(np.argwhere(case.differs)[:, -2].min())
         kept = (np.arange(queries) < start)[:, None]
-        yield Plant(case.then(OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
+        yield Plant(case.then(HEAD_OUTPUTS, wrong.By(lambda z: z * kept)), f"{queries - start}")
 
 
-def plant_shifts(case: WrongStep) -> Iterator[Plant]:
-    """Weights applied to the values of other keys."""
-    op, keys = case.op(OUTPUTS), case.size("key") or 0
-    if isinstance(op, MatMul):
-
-        def move(by: int) -> wrong.Arranged:
-            return wrong.Arranged(op, (wrong.keep_positions, lambda v: np.roll(v, by, axis=-2)))
-
-        ways = [by for by in range(-min(keys // 2, 64), min(keys // 2, 64) + 1) if by]
-        yield from planted_best(case, lambda by: case.put(OUTPUTS, move(by)), ways, count_places)
+def shifts(case: WrongStep) -> list[int]:
+    """Numbers of places that values may be moved by."""
+    most = min((case.size("key") or 0) // 2, 64)
+    return [by for by in range(-most, most + 1) if by]
 
 
 def count_places(by: int) -> str:
@@ -93,31 +89,19 @@ def count_places(by: int) -> str:
 
 def plant_other_values(case: WrongStep) -> Iterator[Plant]:
     """Weights applied to K, or to Q."""
-    op = case.op(OUTPUTS)
-    if isinstance(op, MatMul) and "scores" in case.derivation:
-        weights, _ = case.derivation[OUTPUTS].inputs
-        read = [case.source(name) for name in reversed(case.derivation["scores"].inputs)]
-        for name in dict.fromkeys([*read, "K", "Q"]):
-            if name in case.derivation:
-                yield Plant(case.put(OUTPUTS, op, (weights, name)), name)
-
-
-def plant_transposed_weights(case: WrongStep) -> Iterator[Plant]:
-    """Aᵀ V."""
-    op = case.op(OUTPUTS)
-    if isinstance(op, MatMul) and case.size("query") == case.size("key"):
-        yield Plant(case.put(OUTPUTS, wrong.Arranged(op, (turn_weights,))))
-
-
-def turn_weights(weights: Array) -> Array:
-    """Queries and keys exchanged."""
-    return weights.swapaxes(-1, -2)
+    for op in MIX.right(case).values():
+        if "scores" in case.derivation:
+            weights, _ = case.derivation[HEAD_OUTPUTS].inputs
+            read = [case.source(name) for name in reversed(case.derivation["scores"].inputs)]
+            for name in dict.fromkeys([*read, "K", "Q"]):
+                if name in case.derivation:
+                    yield Plant(case.put(HEAD_OUTPUTS, op, (weights, name)), name)
 
 
 KERNELS = (
     Mistake(
         "weights-applied-to-wrong",
-        (OUTPUTS,),
+        (HEAD_OUTPUTS,),
         "the weights are applied to {} rather than V",
         "take weights @ V",
         plant_other_values,
@@ -126,10 +110,10 @@ KERNELS = (
     ),
     Mistake(
         "weights-transposed",
-        (OUTPUTS,),
+        (HEAD_OUTPUTS,),
         "the weights are transposed before they are applied to V",
         "take weights @ V: each row is one query's",
-        plant_transposed_weights,
+        MIX.where(square).instead(lambda op: wrong.Arranged(op, (wrong.transpose,))),
         across=True,
         why="einsum with its indices exchanged fits wherever there are as many queries as keys.",
         example="head_outputs = attention_weights.swapaxes(-1, -2) @ V",
@@ -139,7 +123,7 @@ KERNELS = (
         (WEIGHTS,),
         "{} when the running maximum grows",
         "multiply both by exp(old maximum − new maximum) before a block is added",
-        plant_online,
+        NOT_RESCALED,
         fitted=True,
         subject="softmax",
         why="When a later block has a larger maximum, what was summed before must shrink with it.",
@@ -157,7 +141,9 @@ KERNELS = (
         (WEIGHTS,),
         "the last {} keys are counted twice",
         "let the last block begin where the one before ends, and hide what is past the last key",
-        plant_read_twice,
+        SOFTMAX.best(
+            lambda _, count: count_twice(count), lambda case: range(1, min(case.size("key") or 0, 256))
+        ),
         fitted=True,
         subject="softmax",
         why="The last block is moved back so that it fits, and overlaps the one before.",
@@ -169,7 +155,7 @@ KERNELS = (
     ),
     Mistake(
         "queries-dropped",
-        (OUTPUTS,),
+        (HEAD_OUTPUTS,),
         "the last {} queries are left at 0",
         "round the number of blocks of queries up",
         plant_without_rows,
@@ -180,12 +166,85 @@ KERNELS = (
     ),
     Mistake(
         "values-shifted",
-        (OUTPUTS,),
+        (HEAD_OUTPUTS,),
         "each weight is applied to the value {} its key",
         "take keys and values of the same block",
-        plant_shifts,
+        MIX.best(
+            lambda op, by: wrong.Arranged(op, (wrong.keep_positions, partial(np.roll, shift=by, axis=-2))),
+            shifts,
+            count_places,
+        ),
         fitted=True,
         why="Keys and values are loaded with different offsets.",
         example="head_outputs = attention_weights @ np.roll(V, 1, axis=-2)",
+    ),
+)
+
+
+# --- too few digits ---
+
+FAR_BEYOND = 10.0
+"""How many times the most that fewer digits change half of the numbers may not be off by them."""
+
+
+def plant_fewer_digits(case: WrongStep) -> Iterator[Plant]:
+    """Every unrecorded step on the way in fewer digits, or one of them, where the numbers show it."""
+    steps = stretch(case.derivation, case.record, case.first)
+    every = [{step.name for step in steps}, *({step.name} for step in steps if len(steps) > 1)]
+    for precision in (FLOAT32, FLOAT16, BFLOAT16):
+        if precision.bits >= case.record.precision(case.first).bits:
+            continue
+        for names in every:
+            value = simulate_precision(case, steps, names, precision)
+            if shown(case, value, precision):
+                ops = {
+                    name: wrong.Coarse(case.derivation[name].op, precision.unit, precision.largest)
+                    for name in names
+                }
+                yield Plant(case.put_all(ops), precision.name)
+            elif names == every[0] and too_far(case, value):
+                break
+
+
+def simulate_precision(
+    case: WrongStep, steps: list[Step], names: set[str], precision: Precision
+) -> Array | None:
+    """The step that disagrees, inputs and results of these steps rounded."""
+
+    def short(step: Step) -> Rounding:
+        return (lambda x: nearest(x, precision)) if step.name in names else keep_digits
+
+    return recompute(case.record, steps, lambda step, _: short(step), short)
+
+
+def too_far(case: WrongStep, value: Array | None) -> bool:
+    """True where all is off by far more than with every step in fewer digits: one of them gives less."""
+    if value is None:
+        return False
+    told = np.isfinite(case.found) & np.isfinite(case.expected.value)
+    off, by_rounding = (np.abs(each - case.expected.value)[told] for each in (case.found, value))
+    return bool(
+        off.size and np.isfinite(by_rounding).all() and np.median(off) > FAR_BEYOND * by_rounding.max()
+    )
+
+
+def shown(case: WrongStep, value: Array | None, precision: Precision) -> bool:
+    found, right = case.found, case.expected.value
+    if value is None:
+        return False
+    least = case.record.precision(case.first).smallest
+    return same_errors(found, right, value, least) or on_its_grid(found, right, value, precision)
+
+
+NUMBERS = (
+    Mistake(
+        "low-precision",
+        ("Q", "K", "V", "scores", "attention_weights", "head_outputs", "output"),
+        "it is computed in {}",
+        "compute it in the type of the other steps, and round at the end",
+        plant_fewer_digits,
+        exact=False,
+        why="An autocast region, or a kernel that multiplies in TF32 or half precision.",
+        example="scores = (np.float16(Q) @ np.float16(K).swapaxes(-1, -2)).astype(float)",
     ),
 )

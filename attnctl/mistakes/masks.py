@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from attnctl.math.derivation import Derivation
 from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Copy, Hide, Softmax
-from attnctl.math.rules import Causal, Padding, VisibilityRule, Window
+from attnctl.math.rules import Causal, Padding, Window
 from attnctl.mistakes import wrong
-from attnctl.mistakes.fit import planted_fit, spoken
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.plants import (
+    Way,
+    at,
+    either,
+    find_mask,
+    rule_instead,
+    spoken,
+    spoken_after,
+    square,
+    swap_rule,
+)
+
+HIDE = at(MASKED, Hide)
 
 FILLS_NEAR = (-100.0, -30.0, -10.0, -3.0, -1.0, 1.0)
 """Where a search for what stands for −∞ begins."""
@@ -21,46 +32,15 @@ FILLS_NEAR = (-100.0, -30.0, -10.0, -3.0, -1.0, 1.0)
 FILLS = (0.0, -1e9, -1e4, float(np.finfo(np.float16).min), float(np.finfo(np.float32).min))
 
 
-def find_mask(case: WrongStep) -> Hide | None:
-    """The op that hides, if anything is meant to be hidden."""
-    op = case.op(MASKED)
-    return op if isinstance(op, Hide) else None
-
-
 def given_mask(case: WrongStep) -> bool:
     """A mask was handed in."""
     return len(case.derivation[MASKED].inputs) > 1
 
 
-def swap_rule(case: WrongStep, hide: Hide, rule: VisibilityRule, *others: VisibilityRule) -> Plant:
-    """Other rules (or none) in the place of one."""
-    rules = tuple(new for old in hide.rules for new in (others if old is rule else (old,)))
-    return Plant(case.put(MASKED, replace(hide, rules=rules)))
-
-
-def without(case: WrongStep, hide: Hide, rule: VisibilityRule) -> Plant:
-    return replace(swap_rule(case, hide, rule), detail=f"the {rule.name} rule is ignored")
-
-
-def plant_inversions(case: WrongStep) -> Iterator[Plant]:
-    """Everything inverted; the given mask alone; a triangle turned over."""
+def more_than_padding(case: WrongStep) -> bool:
     hide = find_mask(case)
-    if hide is None:
-        return
-    yield Plant(case.put(MASKED, wrong.Inverted(hide.offset, hide.at, hide.rules)))
-    if hide.rules and given_mask(case):
-        yield Plant(case.put(MASKED, wrong.InvertedMask(hide.offset, hide.at, hide.rules)))
-    for rule in hide.rules:
-        if isinstance(rule, Causal):
-            yield swap_rule(case, hide, rule, wrong.After())
-
-
-def plant_no_mask(case: WrongStep) -> Iterator[Plant]:
-    """Hide nothing, where more was meant than padding."""
-    hide = find_mask(case)
-    if hide and (given_mask(case) or any(not isinstance(rule, Padding) for rule in hide.rules)):
-        scores = case.derivation[MASKED].inputs[:1]
-        yield Plant(case.put(MASKED, Copy(), scores), "the mask is ignored")
+    rules = hide.rules if hide else ()
+    return given_mask(case) or any(not isinstance(rule, Padding) for rule in rules)
 
 
 def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
@@ -70,7 +50,7 @@ def plant_partly_ignored(case: WrongStep) -> Iterator[Plant]:
         return
     for rule in hide.rules:
         if not isinstance(rule, Padding):
-            yield without(case, hide, rule)
+            yield Plant(swap_rule(case, rule), f"the {rule.name} rule is ignored")
     if given_mask(case):
         scores = case.derivation[MASKED].inputs[:1]
         yield Plant(case.put(MASKED, hide, scores), "the given mask is ignored")
@@ -85,55 +65,14 @@ def plant_after_softmax(case: WrongStep) -> Iterator[Plant]:
         yield Plant(case.put_all(ops, {MASKED: inputs[:1], WEIGHTS: (MASKED, *inputs[1:])}))
 
 
-def plant_finite(case: WrongStep) -> Iterator[Plant]:
-    """A large negative number in place of −∞, or added."""
-    hide = find_mask(case)
-    if hide:
-        for fill in FILLS:
-            for added in (False, True) if fill else (False,):
-                op = wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=fill, added=added)
-                yield Plant(case.put(MASKED, op), f"{fill:.3g}".replace("e+0", "e").replace("e+", "e"))
+def finite(hide: Hide, fill: float, *, added: bool = False) -> wrong.FiniteHide:
+    """A number in place of −∞, or added."""
+    return wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=fill, added=added)
 
 
-def plant_otherwise_finite(case: WrongStep) -> Iterator[Plant]:
-    """Put any other number in place of −∞, or add it."""
-    hide = find_mask(case)
-    if hide:
-        yield from planted_fit(case, plant_fills(case, hide, added=False), FILLS_NEAR, spoken)
-        yield from planted_fit(case, plant_fills(case, hide, added=True), FILLS_NEAR, added_words)
-
-
-def plant_fills(case: WrongStep, hide: Hide, *, added: bool) -> Callable[[float], Derivation]:
-    """Put any number in place of −∞, or add it."""
-    return lambda fill: case.put(
-        MASKED, wrong.FiniteHide(hide.offset, hide.at, hide.rules, fill=fill, added=added)
-    )
-
-
-def added_words(fill: float) -> str:
-    return f"themselves and {spoken(fill)}"
-
-
-def plant_added_mask(case: WrongStep) -> Iterator[Plant]:
-    """s + mask: 1 added to what may be seen, and nothing hidden."""
-    hide = find_mask(case)
-    if hide is not None:
-        yield Plant(case.put(MASKED, wrong.AddedMask(hide.offset, hide.at, hide.rules)))
-
-
-def plant_transposed_mask(case: WrongStep) -> Iterator[Plant]:
-    hide = find_mask(case)
-    if hide and given_mask(case) and case.size("query") == case.size("key"):
-        turned = wrong.Arranged(hide, (wrong.keep_positions, wrong.transpose))
-        yield Plant(case.put(MASKED, turned))
-
-
-def plant_strict(case: WrongStep) -> Iterator[Plant]:
-    """j < i for j <= i."""
-    hide = find_mask(case)
-    for rule in hide.rules if hide else ():
-        if hide and isinstance(rule, Causal):
-            yield swap_rule(case, hide, rule, wrong.Before())
+def filled(fill: float, *, added: bool) -> Way:
+    said = f"{fill:.3g}".replace("e+0", "e").replace("e+", "e")
+    return lambda hide: {said: finite(hide, fill, added=added)}
 
 
 def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
@@ -146,28 +85,22 @@ def plant_other_corner(case: WrongStep) -> Iterator[Plant]:
                 yield Plant(case.put(MASKED, replace(hide, offset=offset)), corner)
 
 
-def plant_seen_padding(case: WrongStep) -> Iterator[Plant]:
-    """Padding seen like any other key."""
-    hide = find_mask(case)
-    for rule in hide.rules if hide else ():
-        if hide and isinstance(rule, Padding):
-            yield swap_rule(case, hide, rule)
-
-
-def plant_off_by_one(case: WrongStep) -> Iterator[Plant]:
+def off_by_one(rule: Window) -> Iterable[tuple[str, list[Window]]]:
     """A key more or fewer at an end of the window."""
-    hide = find_mask(case)
-    for rule in hide.rules if hide else ():
-        if hide is None or not isinstance(rule, Window):
-            continue
-        for left, right in ((-1, -1), (1, 1), (-1, 0), (1, 0), (0, -1), (0, 1)):
-            ends = [
-                None if end is None else end + by for end, by in ((rule.left, left), (rule.right, right))
-            ]
-            if all(end is None or end >= 0 for end in ends):
-                spoken = ", ".join("∞" if end is None else str(end) for end in ends)
-                yield replace(swap_rule(case, hide, rule, Window(*ends)), detail=spoken)
+    for left, right in ((-1, -1), (1, 1), (-1, 0), (1, 0), (0, -1), (0, 1)):
+        ends = [None if end is None else end + by for end, by in ((rule.left, left), (rule.right, right))]
+        if all(end is None or end >= 0 for end in ends):
+            yield ", ".join("∞" if end is None else str(end) for end in ends), [Window(*ends)]
 
+
+INVERTED = either(
+    HIDE.instead(lambda hide: wrong.Inverted(hide.offset, hide.at, hide.rules)),
+    HIDE.where(given_mask).instead(
+        lambda hide: wrong.InvertedMask(hide.offset, hide.at, hide.rules) if hide.rules else {}
+    ),
+    rule_instead(Causal, lambda _: [("", [wrong.Seen(lambda query, key: key >= query)])]),
+)
+"""Everything inverted; the given mask alone; a triangle turned over."""
 
 MASKS = (
     Mistake(
@@ -175,7 +108,7 @@ MASKS = (
         (MASKED,),
         "the mask is inverted, so that what should be hidden is seen",
         "hide where the mask is False: np.where(mask, scores, -np.inf)",
-        plant_inversions,
+        INVERTED,
         why="True means “may attend” in one library and “is hidden” in the next.",
         meant="causal",
         example="masked_scores = np.where(hidden, scaled_scores, -np.inf)",
@@ -185,7 +118,7 @@ MASKS = (
         (MASKED,),
         "{}, so that every key is seen",
         "before softmax, take np.where(mask, scores, -np.inf)",
-        plant_no_mask,
+        HIDE.where(more_than_padding).without("the mask is ignored"),
         why="The mask is built and never passed on, or a fused kernel drops it silently.",
         meant="causal",
         example="masked_scores = scaled_scores",
@@ -207,7 +140,9 @@ MASKS = (
         (MASKED,),
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
-        plant_finite,
+        HIDE.instead(
+            *(filled(fill, added=added) for fill in FILLS for added in (False, True)[: 1 + bool(fill)])
+        ),
         why="-1e9 stands in many tutorials; a row that sees nothing then gets equal weights.",
         meant="blind",
         example="masked_scores = np.where(mask, scaled_scores, -1e9)",
@@ -217,7 +152,7 @@ MASKS = (
         (MASKED,),
         "the boolean mask is added to the scores, 1 to those that may be seen",
         "hide where it is False: np.where(mask, scores, -np.inf)",
-        plant_added_mask,
+        HIDE.instead(lambda hide: wrong.AddedMask(hide.offset, hide.at, hide.rules)),
         why="A boolean mask is handed to a function that adds what it is given.",
         meant="masked",
         example="masked_scores = scaled_scores + mask",
@@ -227,7 +162,9 @@ MASKS = (
         (MASKED,),
         "the mask is transposed",
         "rows of the mask are queries, columns are keys",
-        plant_transposed_mask,
+        HIDE.where(square)
+        .where(given_mask)
+        .instead(lambda hide: wrong.Arranged(hide, (wrong.keep_positions, wrong.transpose))),
         across=True,
         why="(key, query) where (query, key) is meant: symmetric masks do not show it.",
         meant="masked",
@@ -238,7 +175,7 @@ MASKS = (
         (MASKED,),
         "a query cannot see itself",
         "hide key > query only: np.triu(…, k=1), or np.tril(…) for what is seen",
-        plant_strict,
+        rule_instead(Causal, lambda _: [("", [wrong.Seen(lambda query, key: key < query)])]),
         why="np.triu without k=1 takes the diagonal along.",
         meant="causal",
         example="masked_scores = np.where(np.triu(np.ones((n, n), bool)), -np.inf, scaled_scores)",
@@ -262,7 +199,7 @@ MASKS = (
         (MASKED,),
         "padding is seen",
         "hide keys from each sequence's length on",
-        plant_seen_padding,
+        rule_instead(Padding, lambda _: [("", [])]),
         why="The tokenizer's attention_mask is not passed on.",
         meant="padded",
         example="masked_scores = scaled_scores",
@@ -272,7 +209,7 @@ MASKS = (
         (MASKED,),
         "the window is ({}), off by one",
         "count both ends in: query i sees keys i − left to i + right",
-        plant_off_by_one,
+        rule_instead(Window, off_by_one),
         why="“A window of W” counts the query itself in one library and not in the next.",
         meant="window",
         example=(
@@ -294,7 +231,14 @@ PARTIAL_MASKS = (
         (MASKED,),
         "hidden scores are {} instead of −∞, and it shows",
         "use -np.inf, and give rows that see nothing zeros",
-        plant_otherwise_finite,
+        either(
+            HIDE.fitted(finite, FILLS_NEAR, spoken),
+            HIDE.fitted(
+                lambda hide, fill: finite(hide, fill, added=True),
+                FILLS_NEAR,
+                spoken_after("themselves and "),
+            ),
+        ),
         fitted=True,
     ),
 )

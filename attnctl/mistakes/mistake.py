@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from math import inf
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from attnctl.evidence.rounding import Known, free
 from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.names import OUTPUT
 from attnctl.math.ops import Op
 
 
@@ -185,13 +183,16 @@ class Plant:
     detail: str = ""
 
 
+Plants = Callable[[WrongStep], Iterable[Plant]]
+"""The derivations of programs that make a mistake, as many as there are ways to make it."""
+
+
 @dataclass(frozen=True)
 class Mistake:
     """An entry of the catalogue.
 
     `words` completes "It is what you get when …", `fix` says what to write instead; both may have
-    a {} for the detail of a plant. `plants` gives the derivations of programs that make this
-    mistake, as many as there are ways to make it; none where it cannot be made.
+    a {} for the detail of a plant. `plants` gives none where the mistake cannot be made.
     """
 
     name: str
@@ -199,7 +200,7 @@ class Mistake:
     """The steps where it is made: it shows there, or at the next step that is recorded."""
     words: str
     fix: str
-    plants: Callable[[WrongStep], Iterable[Plant]]
+    plants: Plants
     exact: bool = True
     """Whether the mistake gives certain numbers, or only says how far off they may be."""
     fitted: bool = False
@@ -222,25 +223,3 @@ class Mistake:
         """The plants, where there is a step to make the mistake at."""
         if any(name in case.derivation for name in self.steps):
             yield from self.plants(case)
-
-
-def instead(
-    name: str, make: Callable[[Any], Op | None], kind: type[Op] = Op
-) -> Callable[[WrongStep], Iterator[Plant]]:
-    """Plants one other op at a step, made from the right one; None where there is no wrong one."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        right = case.op(name)
-        wrong = make(right) if isinstance(right, kind) else None
-        if wrong is not None:
-            yield Plant(case.put(name, wrong))
-
-    return plants
-
-
-def everywhere_or_once(*names: str) -> Iterator[tuple[str, ...]]:
-    """The ways to make a mistake at several steps: at all, at those before the output, at each alone."""
-    before = tuple(name for name in names if name != OUTPUT)
-    yield from dict.fromkeys(each for each in (names, before) if len(each) > 1)
-    for name in names:
-        yield (name,)

@@ -4,67 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import product
 from math import pi
 
 import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation
+from attnctl.math.names import HEAD_OUTPUTS
 from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Op, Project, Rotate, Sinusoid
 from attnctl.math.ops.vectors import sinusoids
 from attnctl.mistakes import wrong
-from attnctl.mistakes.fit import ends, planted_best, planted_fit, spoken
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, everywhere_or_once
+from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.plants import (
+    at,
+    either,
+    ends,
+    everywhere_or_once,
+    planted_best,
+    planted_fit,
+    spoken_after,
+)
 
 TURNED = ("Q_rotated", "K_rotated")
+ROTATIONS, ADDED = at(*TURNED, Rotate), at("X", Add)
+BOTH = ROTATIONS.together()
 
 THETAS = (3.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 5e5, 1e6, 3e6, 1e7)
-
-Turn = Callable[[Rotate], Op]
-
-
-def rotations(case: WrongStep) -> dict[str, Rotate]:
-    turned = {name: case.op(name) for name in TURNED}
-    return {name: op for name, op in turned.items() if isinstance(op, Rotate)}
-
-
-def rotary(*ways: Turn) -> Callable[[WrongStep], Iterator[Plant]]:
-    """Plants another op for the rotations of Q and K, both or one."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        right = rotations(case)
-        for make, names in product(ways, list(everywhere_or_once(*right))):
-            yield Plant(case.put_all({name: make(right[name]) for name in names}))
-
-    return plants
-
-
-def rotary_fit(
-    make: Callable[[Rotate, float], Op],
-    starts: tuple[float, ...],
-    right_number: Callable[[Rotate], float] | None = None,
-) -> Callable[[WrongStep], Iterator[Plant]]:
-    """Plants rotations by a number that is fitted; the detail says the right one too, where it is told."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        right = rotations(case)
-
-        def with_value(value: float) -> Derivation:
-            return case.put_all({name: make(op, value) for name, op in right.items()})
-
-        def say(value: float) -> str:
-            op = next(iter(right.values()))
-            return (
-                f"{plain(value)}, where {plain(right_number(op))} is meant"
-                if right_number
-                else plain(value)
-            )
-
-        if right:
-            yield from planted_fit(case, with_value, starts, say)
-
-    return plants
 
 
 def plain(value: float) -> str:
@@ -72,33 +37,35 @@ def plain(value: float) -> str:
     return f"{value:.6g}" if value != round(value) or abs(value) >= 1e15 else f"{value:.0f}"
 
 
-def with_theta(op: Rotate, theta: float) -> Rotate:
-    """The rotation with another base, and nothing that stretches its frequencies."""
-    return replace(op, theta=theta, frequencies=(), factor=1.0)
-
-
 def by_angles(op: Rotate, change: Callable[[Array], Array]) -> Op:
     return wrong.TurnedOtherwise(**vars(op), change=change)
 
 
-def plant_other_dims(case: WrongStep) -> Iterator[Plant]:
-    """Another number of columns turned."""
-    right, d = rotations(case), case.size("d_k") or 0
-    ways = [dims for dims in range(2, d + 1, 2) if any((op.dims or d) != dims for op in right.values())]
-    yield from planted_best(
-        case,
-        lambda dims: case.put_all({name: replace(op, dims=dims) for name, op in right.items()}),
-        ways,
-    )
+def plant_other_theta(case: WrongStep) -> Iterator[Plant]:
+    """Turned by another base, and nothing that stretches its frequencies."""
+    right = next((plain(op.theta) for op in ROTATIONS.right(case).values()), "")
+    yield from BOTH.fitted(
+        lambda op, theta: replace(op, theta=abs(theta), frequencies=(), factor=1.0),
+        THETAS,
+        lambda theta: f"{plain(theta)}, where {right} is meant",
+    )(case)
+
+
+def other_dims(case: WrongStep) -> list[int]:
+    """Other numbers of columns that may be turned."""
+    d = case.size("d_k") or 0
+    right = {op.dims or d for op in ROTATIONS.right(case).values()}
+    return [dims for dims in range(2, d + 1, 2) if right != {dims}]
 
 
 def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
     """Positions counted from elsewhere, for queries, keys or both."""
-    right = rotations(case)
+    right = ROTATIONS.right(case)
     starts = {name: op.start for name, op in right.items()}
     size = max(case.size("query") or 0, case.size("key") or 0)
     moves = [by for end in ends(size + 1) for by in (end, -end) if by]
     past = [start for start in starts.values() if isinstance(start, int) and start]
+    groups = list(everywhere_or_once(*right))
     tied = case.first in right  # which looks the same whether the other one is moved too or not
 
     def make(way: tuple[int, ...]) -> Derivation:
@@ -115,7 +82,7 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
             f"{letter} {abs(by)} too {'late' if by > 0 else 'early'}" for letter, by in letters.items()
         )
 
-    for sets in [[names] for names in chosen(right)] if tied else [chosen(right)]:
+    for sets in [[names] for names in groups] if tied else [groups]:
         ways = [tuple(by if name in names else 0 for name in right) for by in moves for names in sets]
         ways += [tuple(-by for _ in right) for by in past]
         yield from planted_best(case, make, ways, say)
@@ -123,30 +90,16 @@ def plant_other_starts(case: WrongStep) -> Iterator[Plant]:
 
 def plant_from_zero(case: WrongStep) -> Iterator[Plant]:
     """Positions counted from 0, though keys of a cache come first: of queries, new keys or both."""
-    late = {name: op for name, op in rotations(case).items() if np.any(op.start)}
-    for names in chosen(late):
+    late = {name: op for name, op in ROTATIONS.right(case).items() if np.any(op.start)}
+    for names in everywhere_or_once(*late):
         letters = " and ".join(name[0] for name in names)
         yield Plant(
             case.put_all({name: replace(late[name], start=0) for name in names}), f"{letters} from 0"
         )
 
 
-def plant_one_sided(case: WrongStep) -> Iterator[Plant]:
-    """Queries turned and keys not, or the other way round."""
-    right = rotations(case)
-    if len(right) > 1:
-        yield Plant(case.put("K_rotated", Copy()), "queries")
-        yield Plant(case.put("Q_rotated", Copy()), "keys")
-
-
-def plant_unturned(case: WrongStep) -> Iterator[Plant]:
-    """Turn nothing."""
-    if right := rotations(case):
-        yield Plant(case.put_all({name: Copy() for name in right}))
-
-
-def chosen(names: dict[str, Rotate]) -> list[tuple[str, ...]]:
-    return list(everywhere_or_once(*names))
+def two_turned(case: WrongStep) -> bool:
+    return len(ROTATIONS.right(case)) > 1
 
 
 def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...]:
@@ -156,26 +109,22 @@ def move_position(start: int | tuple[int, ...], by: int) -> int | tuple[int, ...
 
 def plant_on_values(case: WrongStep) -> Iterator[Plant]:
     """V turned like K."""
-    turn, outputs = case.op("K_rotated"), case.op("head_outputs")
+    turn = case.op("K_rotated")
     if not isinstance(turn, Rotate):
         return
-    project = case.op("V")
-    if isinstance(project, Project) and (case.first == "V" or "V" not in case.record):
-        yield Plant(case.put("V", wrong.Then(project, turn)))
-    values = case.derivation["head_outputs"].inputs[1] if isinstance(outputs, MatMul) else ""
+    if case.first == "V" or "V" not in case.record:
+        yield from at("V", Project).instead(lambda op: wrong.Then(op, turn))(case)
+    values = case.derivation[HEAD_OUTPUTS].inputs[1] if isinstance(case.op(HEAD_OUTPUTS), MatMul) else ""
     if values in case.derivation:
-        yield Plant(case.reading("head_outputs", values, turn))
+        yield Plant(case.reading(HEAD_OUTPUTS, values, turn))
 
 
 def plant_before_split(case: WrongStep) -> Iterator[Plant]:
-    """All columns of a token turned together, as if it were one head."""
-    right = rotations(case)
-    projected = {name: case.op(name[0]) for name in right}
-    if right:
-        yield Plant(case.put_all({name: wrong.By(whole(op)) for name, op in right.items()}))
+    """All columns of a token turned together, as if it were one head; the projections show it, too."""
+    yield from BOTH.instead(lambda op: wrong.By(whole(op)))(case)
     ops: dict[str, Op] = {}
-    for name, op in right.items():
-        project = projected[name]
+    for name, op in ROTATIONS.right(case).items():
+        project = case.op(name[0])
         if isinstance(project, Project):
             ops |= {name[0]: wrong.Then(project, wrong.By(whole(op))), name: Copy()}
     if ops:
@@ -198,7 +147,7 @@ def whole(op: Rotate) -> Callable[[Array], Array]:
 def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
     """Q and K turned where nothing asks for it."""
     scores = case.op("scores")
-    if not isinstance(scores, MatMulT) or rotations(case) or (case.size("d_k") or 1) % 2:
+    if not isinstance(scores, MatMulT) or ROTATIONS.right(case) or (case.size("d_k") or 1) % 2:
         return
     for interleaved in (False, True):
 
@@ -213,31 +162,20 @@ def plant_unasked_rotation(case: WrongStep) -> Iterator[Plant]:
         yield from planted_fit(case, make, THETAS, say)
 
 
-def plant_without_positions(case: WrongStep) -> Iterator[Plant]:
-    """X as the embeddings alone."""
-    step = case.derivation["X"]
-    if isinstance(step.op, Add):
-        yield Plant(case.put("X", Copy(), step.inputs[:1]))
-
-
-def plant_other_sum(case: WrongStep) -> Iterator[Plant]:
-    """Embeddings or positions multiplied by something before they are added."""
-    step = case.derivation["X"]
-    if isinstance(step.op, Add):
-        for said, make in (
-            ("positions are multiplied by ", lambda by: wrong.By(lambda e, p: e + by * p)),
-            ("embeddings are multiplied by ", lambda by: wrong.By(lambda e, p: by * e + p)),
-        ):
-            yield from planted_fit(case, sum_with(case, make), (-1.0, 0.3, 2.0, 8.0, 30.0), said_of(said))
-
-
-def sum_with(case: WrongStep, make: Callable[[float], Op]) -> Callable[[float], Derivation]:
-    """X as another sum."""
-    return lambda by: case.put("X", make(by))
-
-
-def said_of(words: str) -> Callable[[float], str]:
-    return lambda value: words + spoken(value)
+SUMS = (-1.0, 0.3, 2.0, 8.0, 30.0)
+OTHER_SUM = either(
+    ADDED.fitted(
+        lambda _, by: wrong.By(lambda e, p: e + by * p),
+        SUMS,
+        spoken_after("positions are multiplied by "),
+    ),
+    ADDED.fitted(
+        lambda _, by: wrong.By(lambda e, p: by * e + p),
+        SUMS,
+        spoken_after("embeddings are multiplied by "),
+    ),
+)
+"""Embeddings or positions multiplied by something before they are added."""
 
 
 def plant_other_sinusoids(case: WrongStep) -> Iterator[Plant]:
@@ -276,7 +214,7 @@ POSITIONS = (
         TURNED,
         "the wrong columns are turned together: neighbours for halves, or halves for neighbours",
         "Llama and GPT-NeoX turn column i with i + d/2, GPT-J column 2i with 2i + 1 (--interleaved)",
-        rotary(lambda op: replace(op, interleaved=not op.interleaved)),
+        ROTATIONS.instead(lambda op: replace(op, interleaved=not op.interleaved)),
         subject="rotary",
         why="GPT-J turns neighbours, Llama halves: weights of one need the pairs of the other.",
         meant="rotary",
@@ -298,7 +236,7 @@ POSITIONS = (
         TURNED,
         "queries and keys are not rotated",
         "turn Q and K by their positions before Q Kᵀ",
-        plant_unturned,
+        BOTH.without(),
         subject="rotary",
         why="The rotation stands in another function, which a port forgets.",
         meant="rotary",
@@ -309,7 +247,10 @@ POSITIONS = (
         TURNED,
         "only the {} are rotated",
         "turn both Q and K by their positions before Q Kᵀ",
-        plant_one_sided,
+        either(
+            at("K_rotated", Rotate).where(two_turned).without("queries"),
+            at("Q_rotated", Rotate).where(two_turned).without("keys"),
+        ),
         subject="rotary",
         why="Keys come from a cache that is taken to be turned already.",
         meant="rotary",
@@ -320,7 +261,7 @@ POSITIONS = (
         TURNED,
         "queries and keys are rotated twice",
         "turn each once: what comes from a cache is turned already",
-        rotary(lambda op: wrong.Then(op, op)),
+        ROTATIONS.instead(lambda op: wrong.Then(op, op)),
         subject="rotary",
         why="Keys from a cache are turned already, and turned again with the rest.",
         meant="rotary",
@@ -331,7 +272,7 @@ POSITIONS = (
         TURNED,
         "the rotation goes the other way, its sine with the wrong sign",
         "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
-        rotary(lambda op: by_angles(op, np.negative)),
+        ROTATIONS.instead(lambda op: by_angles(op, np.negative)),
         subject="rotary",
         why="The minus stands at the other sine: products of Q and K cannot tell, caches can.",
         meant="rotary",
@@ -342,7 +283,7 @@ POSITIONS = (
         TURNED,
         "sine and cosine are exchanged in the rotation",
         "take a·cos − b·sin for the first of a pair and a·sin + b·cos for the second",
-        rotary(lambda op: by_angles(op, lambda angle: pi / 2 - angle)),
+        ROTATIONS.instead(lambda op: by_angles(op, lambda angle: pi / 2 - angle)),
         subject="rotary",
         why="(sin, cos) is returned where (cos, sin) is unpacked.",
         meant="rotary",
@@ -374,7 +315,7 @@ POSITIONS = (
         ("X",),
         "positions are not added to the embeddings",
         "attend over embeddings + positions",
-        plant_without_positions,
+        ADDED.without(),
         why="The embeddings go into attention before the line that adds positions.",
         meant="sinusoidal",
         example="X = embeddings",
@@ -387,7 +328,7 @@ FITTED_POSITIONS = (
         TURNED,
         "the base of the rotary angles is {}",
         "turn by pos · θ^(−2i/d), d the columns that are turned; --theta says another base",
-        rotary_fit(lambda op, theta: with_theta(op, abs(theta)), THETAS, lambda op: op.theta),
+        plant_other_theta,
         fitted=True,
         subject="rotary",
         why="Llama 2 has 10,000, Llama 3 500,000: the default of the function is taken.",
@@ -399,7 +340,7 @@ FITTED_POSITIONS = (
         TURNED,
         "the first {} columns of each head are rotated",
         "turn as many as are meant; if these are, say --rotary-dims {}",
-        plant_other_dims,
+        BOTH.best(lambda op, dims: replace(op, dims=dims), other_dims),
         fitted=True,
         subject="rotary",
         why="GPT-NeoX and Phi turn only a part of the columns (partial_rotary_factor).",
@@ -423,8 +364,10 @@ FITTED_POSITIONS = (
         TURNED,
         "positions are multiplied by {} before the rotation",
         "turn by whole positions",
-        rotary_fit(
-            lambda op, by: by_angles(op, lambda angle: by * angle), (0.1, 0.25, 0.5, 0.9, 1.1, 2.0, 4.0)
+        BOTH.fitted(
+            lambda op, by: by_angles(op, lambda angle: by * angle),
+            (0.1, 0.25, 0.5, 0.9, 1.1, 2.0, 4.0),
+            plain,
         ),
         fitted=True,
         subject="rotary",
@@ -459,7 +402,7 @@ FITTED_POSITIONS = (
         ("X",),
         "{} before they are added",
         "add embeddings and positions as they are",
-        plant_other_sum,
+        OTHER_SUM,
         fitted=True,
         why="The original transformer multiplies embeddings by √d_model before it adds positions.",
         meant="sinusoidal",

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
-from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
-from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Op, Project, Scale, Slope
+from attnctl.math.ops import Add, Copy, MatMul, MatMulT, Merge, Project, Scale, Slope
 from attnctl.mistakes import wrong
-from attnctl.mistakes.fit import planted_fit, spoken
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, everywhere_or_once
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.plants import at, either, everywhere_or_once, planted_fit, spoken_after, square
 
 PROJECTED = ("Q", "K", "V")
 
 
+MADE, OUT = at(*PROJECTED, Project), at("output", MatMul)
+
+
 def projections(case: WrongStep) -> tuple[str, ...]:
-    return tuple(name for name in PROJECTED if isinstance(case.op(name), Project))
+    return tuple(MADE.right(case))
 
 
 def name_square(case: WrongStep, name: str) -> str | None:
@@ -34,19 +37,18 @@ def name_square(case: WrongStep, name: str) -> str | None:
 
 def plant_transposes(case: WrongStep) -> Iterator[Plant]:
     """X Wᵀ, concat W_Oᵀ: every matrix, or some."""
-    able = [name for name in (*projections(case), "output") if name_square(case, name)]
-    for names in everywhere_or_once(*able):
+    fused = {name: name_square(case, name) == "fused" for name in (*projections(case), "output")}
+    turned = {
+        name: wrong.transpose_fused if fused[name] and name != "output" else wrong.transpose
+        for name in fused
+        if name_square(case, name)
+    }
+    for names in everywhere_or_once(*turned):
         ops = {
-            name: wrong.Arranged(case.derivation[name].op, (wrong.keep_positions, move(case, name)))
+            name: wrong.Arranged(case.derivation[name].op, (wrong.keep_positions, turned[name]))
             for name in names
         }
         yield Plant(case.put_all(ops), list_names(f"W_{letter(name)}" for name in names))
-
-
-def move(case: WrongStep, name: str) -> wrong.Move:
-    if name == "output":
-        return wrong.transpose
-    return wrong.transpose_fused if name_square(case, name) == "fused" else wrong.transpose
 
 
 def letter(name: str) -> str:
@@ -62,10 +64,8 @@ def list_names(names: Iterable[str]) -> str:
 
 def plant_swaps(case: WrongStep) -> Iterator[Plant]:
     """K Qᵀ for Q Kᵀ; or each projected with the other's matrix."""
-    scores = case.op("scores")
-    read = case.derivation["scores"].inputs if isinstance(scores, MatMulT) else ()
-    square = case.size("query") == case.size("key")
-    if read and square and all(name in case.derivation for name in read):
+    read = case.derivation["scores"].inputs if isinstance(case.op("scores"), MatMulT) else ()
+    if read and square(case) and all(name in case.derivation for name in read):
         yield Plant(exchange_queries(case))
     if {"Q", "K"} <= set(projections(case)) and case.size("head") == case.size("kv_head"):
         q, k = case.derivation["Q"], case.derivation["K"]
@@ -108,17 +108,10 @@ def plant_without_bias(case: WrongStep) -> Iterator[Plant]:
             yield Plant(case.put(name, Copy(), case.derivation[name].inputs[:1]), said)
 
 
-def plant_no_projection(case: WrongStep) -> Iterator[Plant]:
-    """concat as the output."""
-    step = case.derivation["output"]
-    if isinstance(step.op, MatMul) and case.found.shape[-1] == concat_width(case):
-        yield Plant(case.put("output", Copy(), step.inputs[:1]))
-
-
-def concat_width(case: WrongStep) -> int:
-    """heads · d_v."""
+def as_wide_as_concat(case: WrongStep) -> bool:
+    """What was found has heads · d_v columns."""
     weight = case.derivation["output"].inputs[1]
-    return int(case.record.trace[weight].shape[0]) if weight in case.record else 0
+    return weight in case.record and case.found.shape[-1] == case.record.trace[weight].shape[0]
 
 
 def plant_mixed_up(case: WrongStep) -> Iterator[Plant]:
@@ -155,21 +148,9 @@ def plant_other_matrix(case: WrongStep, name: str, letter: str, with_bias: bool)
     return (source, weight, *(other if with_bias else own))
 
 
-def plant_not_projected(case: WrongStep) -> Iterator[Plant]:
-    """X itself, split into heads, for Q, K or V."""
-    for names in everywhere_or_once(*projections(case)):
-        yield Plant(case.put_all({name: wrong.By(into_heads) for name in names}), " and ".join(names))
-
-
-def into_heads(x: Array, w: Array, *_: Array) -> Array:
-    """X in as many heads as the matrix has."""
-    return wrong.side_into_heads(x, w.shape[0])
-
-
 def plant_twice_projected(case: WrongStep) -> Iterator[Plant]:
     """concat W_O W_O, the bias added once or twice."""
-    op = case.op("output")
-    if isinstance(op, MatMul):
+    for op in OUT.right(case).values():
         _, *weights = case.derivation["output"].inputs
         yield Plant(case.then("output", op, *weights))
         first = Step(
@@ -229,23 +210,17 @@ def plant_norms(case: WrongStep) -> Iterator[Plant]:
             yield Plant(planted.derivation, f"{' and '.join(names)}{many} normalized {said}")
 
 
-def plant_factors(case: WrongStep) -> Iterator[Plant]:
-    """Multiply any step by one number, the last ones first: where it shows, it was made."""
-    kinds = (Project, MatMul, Merge)
-    for name in ("output", "concat", "head_outputs", "V", "K", "Q"):
-        op = case.op(name)
-        if isinstance(op, kinds) and (name not in "QK" or name == case.first):
-            yield from planted_fit(
-                case, times(case, name, op), (0.25, 1.0, 4.0, -1.0), said_of(f"{name} is multiplied by ")
-            )
-
-
-def times(case: WrongStep, name: str, op: Op) -> Callable[[float], Derivation]:
-    return lambda factor: case.put(name, wrong.Then(op, Scale(factor=factor)))
-
-
-def said_of(words: str) -> Callable[[float], str]:
-    return lambda value: words + spoken(value)
+def factor_at(name: str) -> Plants:
+    """Plants one number that a step is multiplied by; Q and K where they are wrong themselves."""
+    return (
+        at(name, Project, MatMul, Merge)
+        .where(lambda case: name not in "QK" or name == case.first)
+        .fitted(
+            lambda op, by: wrong.Then(op, Scale(factor=by)),
+            (0.25, 1.0, 4.0, -1.0),
+            spoken_after(f"{name} is multiplied by "),
+        )
+    )
 
 
 def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
@@ -254,7 +229,10 @@ def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
     biased = {name: case.derivation[name] for name in able if len(case.derivation[name].inputs) > 2}
     for name, step in biased.items():
         yield from planted_fit(
-            case, bias_times(case, name), (-1.0, 0.5, 3.0), said_of(f"b_{letter(name)} is multiplied by ")
+            case,
+            partial(with_bias_times, case, name),
+            (-1.0, 0.5, 3.0),
+            spoken_after(f"b_{letter(name)} is multiplied by "),
         )
         for other in biased:
             if other != name:
@@ -263,10 +241,9 @@ def plant_other_bias(case: WrongStep) -> Iterator[Plant]:
                 yield Plant(case.put(name, step.op, inputs), said)
 
 
-def bias_times(case: WrongStep, name: str) -> Callable[[float], Derivation]:
-    """The projection with its bias times a factor."""
-    bias = case.derivation[name].inputs[2]
-    return lambda factor: case.reading(name, bias, Scale(factor=factor))
+def with_bias_times(case: WrongStep, name: str, factor: float) -> Derivation:
+    """A projection with its bias times a factor."""
+    return case.reading(name, case.derivation[name].inputs[2], Scale(factor=factor))
 
 
 PROJECTIONS = (
@@ -304,7 +281,7 @@ PROJECTIONS = (
         ("output",),
         "the heads are not projected by W_O",
         "take concat @ W_O",
-        plant_no_projection,
+        OUT.where(as_wide_as_concat).without(),
         why="Where d_v · heads = d_model the shapes fit without it.",
         example="output = concat",
     ),
@@ -323,7 +300,7 @@ PROJECTIONS = (
         PROJECTED,
         "{} is X itself, in heads, rather than its projection",
         "multiply by W_Q, W_K and W_V first",
-        plant_not_projected,
+        MADE.instead(wrong.By(lambda x, w, *_: wrong.side_into_heads(x, w.shape[0])), say=" and ".join),
         subject="projection",
         why="X is passed to a function that expects Q, K and V.",
         example="Q = split(X)",
@@ -385,7 +362,7 @@ FITTED = (
         ("Q", "K", "V", "head_outputs", "concat", "output"),
         "{}",
         "leave the factor out",
-        plant_factors,
+        either(*map(factor_at, ("output", "concat", "head_outputs", "V", "K", "Q"))),
         fitted=True,
         why="A scale meant for another tensor, or a dropout's 1 / (1 − p) without the dropout.",
         example="V = V * 1.25",

@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from math import log
 from typing import NamedTuple
 
 import numpy as np
 
 from attnctl.math import Array
-from attnctl.math.derivation import Derivation
 from attnctl.math.names import HEAD_OUTPUTS, WEIGHTS
 from attnctl.math.ops import Copy, MatMul, Softmax
 from attnctl.mistakes import wrong
-from attnctl.mistakes.fit import planted_fit
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep, instead
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.plants import at
 
-Plants = Callable[[WrongStep], Iterator[Plant]]
-
-
-def plant_raw(case: WrongStep) -> Iterator[Plant]:
-    """Scores used as weights; hidden ones as they are, or 0."""
-    if isinstance(case.op(WEIGHTS), Softmax):
-        yield Plant(case.put(WEIGHTS, Copy()))
-        yield Plant(case.put(WEIGHTS, wrong.Arranged(Copy(), after=without_infinity)))
-
-
-def without_infinity(s: np.ndarray) -> np.ndarray:
-    """Hidden scores as zeros."""
-    return np.where(np.isneginf(s), 0.0, s)
-
-
-def made_by(*functions: Callable[[Array], Array]) -> Plants:
-    """Plants a function of the scores for softmax."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        if isinstance(case.op(WEIGHTS), Softmax):
-            for function in functions:
-                yield Plant(case.put(WEIGHTS, wrong.By(function)))
-
-    return plants
+STEP = at(WEIGHTS, Softmax)
 
 
 CUT = 0.5
@@ -99,16 +74,16 @@ def dropped_later(case: WrongStep) -> Dropout | None:
     kept, told = np.zeros(weights.shape, dtype=bool), np.zeros((*weights.shape[:-1], 1), dtype=bool)
     grown: list[float] = []
     lost = 0
-    for at in np.ndindex(*weights.shape[:-1]):
-        seen = weights[at] > 0
-        if seen.sum() > v.shape[-1] or not np.isfinite(case.found[at]).all():
+    for row in np.ndindex(*weights.shape[:-1]):
+        seen = weights[row] > 0
+        if seen.sum() > v.shape[-1] or not np.isfinite(case.found[row]).all():
             continue
-        times = case.found[at] @ np.linalg.pinv(v[at[:-1]][seen]) / weights[at][seen]
+        times = case.found[row] @ np.linalg.pinv(v[row[:-1]][seen]) / weights[row][seen]
         grown += times[times > CUT].tolist()
         lost += int((times <= CUT).sum())
         if grown and (np.abs(times - grown[0] * (times > CUT)) > CUT / 2).any():
             return None
-        kept[at], told[at] = np.isin(np.arange(seen.size), np.flatnonzero(seen)[times > CUT]), True
+        kept[row], told[row] = np.isin(np.arange(seen.size), np.flatnonzero(seen)[times > CUT]), True
     factor = float(np.median(grown)) if grown and lost else 0.0
     return Dropout(kept, told, factor) if factor > LEAST_DROPPED else None
 
@@ -116,29 +91,16 @@ def dropped_later(case: WrongStep) -> Dropout | None:
 def plant_overflowing(case: WrongStep) -> Iterator[Plant]:
     """exp overflows where its argument is not held down by the row's maximum."""
     told = ~case.record.unseen(case.found) if case.first == WEIGHTS else True
-    if isinstance(case.op(WEIGHTS), Softmax) and (np.isnan(case.found) & told).any():
-        for dtype in ("float32", "float64", "float16"):
-            yield Plant(case.put(WEIGHTS, wrong.Bare(dtype)), dtype)
+    if (np.isnan(case.found) & told).any():
+        types = ("float32", "float64", "float16")
+        yield from STEP.instead({dtype: wrong.bare(dtype) for dtype in types})(case)
 
 
 def constant_in_sum(
     form: Callable[[Array, float], Array], said: Callable[[float], str | None], starts: tuple[float, ...]
 ) -> Plants:
     """Plants a constant in the sum that softmax divides by; `said` is None where it is another mistake."""
-
-    def plants(case: WrongStep) -> Iterator[Plant]:
-        if not isinstance(case.op(WEIGHTS), Softmax):
-            return
-
-        def make(constant: float) -> Derivation:
-            return case.put(WEIGHTS, wrong.By(lambda s: form(s, constant)))
-
-        for plant in planted_fit(case, make, starts, str):
-            detail = said(float(plant.detail))
-            if detail is not None:
-                yield replace(plant, detail=detail)
-
-    return plants
+    return STEP.fitted(lambda _, constant: wrong.By(lambda s: form(s, constant)), starts, said)
 
 
 def small(constant: float) -> str | None:
@@ -165,7 +127,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "softmax divides 0 by 0 in rows that see nothing",
         "give such rows zeros, np.where(mask.any(-1, keepdims=True), weights, 0)",
-        instead(WEIGHTS, lambda _: wrong.NaNWhereNothingIsSeen(), Softmax),
+        STEP.instead(wrong.ByRow(wrong.nan_where_nothing_is_seen)),
         why="exp(-inf - -inf) is NaN, and most tests have no row without a key.",
         meant="blind",
         example=(
@@ -188,7 +150,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "softmax runs over queries",
         "use axis=-1",
-        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-2), Softmax),
+        STEP.by(lambda s: wrong.softmax(s, axis=-2)),
         subject="softmax",
         across=True,
         why="axis=-2, or dim=1 of an array that has gained a head axis: columns sum to 1, not rows.",
@@ -199,7 +161,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "softmax runs over heads",
         "use axis=-1",
-        instead(WEIGHTS, lambda _: wrong.SoftmaxOver(-3), Softmax),
+        STEP.by(lambda s: wrong.softmax(s, axis=-3)),
         subject="softmax",
         why="axis=0 was right before there were heads, or dim=1 of (batch, head, query, key).",
         example="attention_weights = softmax(scaled_scores, axis=-3)",
@@ -209,7 +171,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "softmax runs over queries and keys together",
         "use axis=-1",
-        made_by(lambda s: wrong.softmax(s.reshape(*s.shape[:-2], -1), -1).reshape(s.shape)),
+        STEP.by(lambda s: wrong.softmax(s.reshape(*s.shape[:-2], -1)).reshape(s.shape)),
         subject="softmax",
         across=True,
         why="exp is divided by e.sum() without an axis.",
@@ -220,7 +182,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "there is no softmax",
         "take softmax over keys (axis=-1)",
-        plant_raw,
+        STEP.instead(Copy(), wrong.By(lambda s: np.where(np.isneginf(s), 0.0, s))),
         subject="softmax",
         why="A debugging shortcut that stayed, or a function that returns scores.",
         example="attention_weights = scaled_scores",
@@ -230,9 +192,9 @@ SOFTMAX = (
         (WEIGHTS,),
         "exp is taken to another base than e: exp2 without the factor log2(e), or with it twice",
         "take np.exp2(s * np.log2(np.e)), or np.exp(s)",
-        made_by(
-            lambda s: wrong.softmax(s * np.log(2.0), -1),
-            lambda s: wrong.softmax(s / np.log(2.0), -1),
+        STEP.by(
+            lambda s: wrong.softmax(s * np.log(2.0)),
+            lambda s: wrong.softmax(s / np.log(2.0)),
         ),
         subject="scale",
         why="Kernels use exp2 because it is quicker, and need the factor log2(e) in the scale.",
@@ -243,7 +205,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "softmax divides by 1 + Σ",
         "divide by the sum of exp alone; rows then sum to 1",
-        made_by(lambda s: wrong.with_constant(s, 1.0), lambda s: wrong.with_logit(s, 1.0)),
+        STEP.by(lambda s: wrong.with_constant(s, 1.0), lambda s: wrong.with_logit(s, 1.0)),
         subject="softmax",
         why="“Softmax off by one”, or a safeguard against dividing by 0.",
         example="e = np.exp(scaled_scores)\nattention_weights = e / (1 + e.sum(axis=-1, keepdims=True))",
@@ -253,9 +215,9 @@ SOFTMAX = (
         (WEIGHTS,),
         "softmax is taken twice",
         "take it once",
-        made_by(
-            lambda s: wrong.softmax(wrong.softmax(s, -1), -1),
-            lambda s: wrong.softmax(np.where(np.isneginf(s), s, wrong.softmax(s, -1)), -1),
+        STEP.by(
+            lambda s: wrong.softmax(wrong.softmax(s)),
+            lambda s: wrong.softmax(np.where(np.isneginf(s), s, wrong.softmax(s))),
         ),
         subject="softmax",
         why="A function that already ends in softmax is wrapped in another one.",
@@ -266,7 +228,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "the weights are not divided by their sum",
         "divide by exp's sum over keys",
-        made_by(wrong.grown, np.exp),
+        STEP.by(wrong.grown, np.exp),
         subject="softmax",
         why="The division is left to a later step that was never written.",
         example="attention_weights = np.exp(scaled_scores - scaled_scores.max(axis=-1, keepdims=True))",
@@ -276,7 +238,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "the weights are divided by exp's sum twice",
         "divide once, when all keys are summed",
-        made_by(lambda s: wrong.shared_out(wrong.softmax(s, -1), wrong.total(wrong.grown(s)))),
+        STEP.by(lambda s: wrong.shared_out(wrong.softmax(s), wrong.total(wrong.grown(s)))),
         subject="softmax",
         why="Each block is divided by its sum, and the whole once more.",
         example=(
@@ -289,7 +251,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "the weights are their logarithms",
         "use softmax, not log_softmax",
-        made_by(lambda s: np.log(wrong.softmax(s, -1))),
+        STEP.by(lambda s: np.log(wrong.softmax(s))),
         subject="softmax",
         why="log_softmax stands beside softmax in every library, for the loss.",
         example="attention_weights = np.log(softmax(scaled_scores))",
@@ -299,7 +261,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "the weights are a sigmoid of the scores",
         "use softmax over keys",
-        made_by(lambda s: 1 / (1 + np.exp(-s))),
+        STEP.by(lambda s: 1 / (1 + np.exp(-s))),
         subject="softmax",
         why="Sigmoid attention, or a gate copied from another layer.",
         example="attention_weights = 1 / (1 + np.exp(-scaled_scores))",
@@ -309,7 +271,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "the weights are the positive scores, without exp",
         "use softmax over keys",
-        made_by(
+        STEP.by(
             lambda s: wrong.shared_out(e := np.maximum(s, 0.0), wrong.total(e)),
             lambda s: np.maximum(s, 0.0),
         ),
@@ -322,7 +284,7 @@ SOFTMAX = (
         (WEIGHTS,),
         "only the key of the highest score gets weight",
         "use softmax, not argmax",
-        made_by(lambda s: (s == s.max(axis=-1, keepdims=True)).astype(np.float64)),
+        STEP.by(lambda s: (s == s.max(axis=-1, keepdims=True)).astype(np.float64)),
         subject="softmax",
         why="argmax is quick to write, and right where one score is far above the others.",
         example="attention_weights = 1.0 * (scaled_scores == scaled_scores.max(axis=-1, keepdims=True))",

@@ -10,13 +10,13 @@ import numpy as np
 
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, line
-from attnctl.math.names import MASKED, TABLE, WEIGHTS
+from attnctl.math.names import MASKED, WEIGHTS
 from attnctl.math.ops import Hide, Softmax
 from attnctl.math.rules import Causal, Padding, VisibilityRule, Window, per_batch
 from attnctl.mistakes import wrong
-from attnctl.mistakes.fit import blocks, closest, ends, planted_best
-from attnctl.mistakes.masks import find_mask, swap_rule
-from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.masks import HIDE
+from attnctl.mistakes.mistake import Mistake, Plant, Plants, WrongStep
+from attnctl.mistakes.plants import blocks, closest, ends, find_mask, planted_best, rules_of, swap_rule
 from attnctl.mistakes.positions import move_position
 
 MOST_LENGTHS = 1024
@@ -25,12 +25,12 @@ MOST_LENGTHS = 1024
 Ends = tuple[int | None, int | None]
 
 
-def hiding(case: WrongStep, rules: Sequence[VisibilityRule]) -> Derivation | None:
-    """The derivation with these rules beside those that were asked for."""
+def hiding(case: WrongStep, rule: VisibilityRule) -> Derivation | None:
+    """The derivation with this rule beside those that were asked for."""
     hide, softmax = find_mask(case), case.op(WEIGHTS)
-    more = Hide(hide.offset if hide else case.begin, rules=tuple(rules))
+    more = Hide(hide.offset if hide else case.begin, rules=(rule,))
     if hide and (case.first == MASKED or MASKED not in case.record):
-        return case.put(MASKED, replace(hide, rules=(*hide.rules, *rules)))
+        return case.put(MASKED, replace(hide, rules=(*hide.rules, rule)))
     if not isinstance(softmax, Softmax):
         return None
     if hide or MASKED in case.derivation:
@@ -39,16 +39,11 @@ def hiding(case: WrongStep, rules: Sequence[VisibilityRule]) -> Derivation | Non
     return case.insert(new, before=WEIGHTS)
 
 
-def kept_rules(hide: Hide) -> list[VisibilityRule]:
-    """The rules but for the causal one and windows, in place of which others are tried."""
-    return [rule for rule in hide.rules if not isinstance(rule, (Causal, Window))]
-
-
-def window_of(hide: Hide) -> Ends:
-    windows = [rule for rule in hide.rules if isinstance(rule, Window)]
+def window_of(case: WrongStep) -> Ends:
+    windows = rules_of(case, Window)
     left = min((rule.left for rule in windows if rule.left is not None), default=None)
     right = min((rule.right for rule in windows if rule.right is not None), default=None)
-    return left, 0 if any(isinstance(rule, Causal) for rule in hide.rules) else right
+    return left, 0 if rules_of(case, Causal) else right
 
 
 def other_windows(right: Ends, near: Sequence[int]) -> Iterator[Ends]:
@@ -84,18 +79,15 @@ def tried_ends(case: WrongStep, size: int) -> list[int]:
 
 
 def plant_other_window(case: WrongStep) -> Iterator[Plant]:
-    """Another window than was asked for."""
-    hide = find_mask(case)
-    if hide is None or window_of(hide) == (None, None):
-        return
-    right, size = window_of(hide), max(case.size("query") or 0, case.size("key") or 0)
-    if right == (None, 0):
+    """Another window than was asked for, beside the rules that are neither causal nor windows."""
+    right, size = window_of(case), max(case.size("query") or 0, case.size("key") or 0)
+    if right in {(None, None), (None, 0)}:
         return
     ways = [way for way in dict.fromkeys(other_windows(right, tried_ends(case, size))) if way != right]
-    others = kept_rules(hide)
-    yield from planted_best(
-        case, lambda way: case.put(MASKED, replace(hide, rules=(*others, Window(*way)))), ways, ends_words
-    )
+    others = [rule for rule in rules_of(case, VisibilityRule) if not isinstance(rule, (Causal, Window))]
+    yield from HIDE.best(
+        lambda hide, way: replace(hide, rules=(*others, Window(*way))), lambda _: ways, ends_words
+    )(case)
 
 
 def ends_words(way: Ends) -> str:
@@ -112,44 +104,42 @@ def option(way: Ends) -> str:
     return " ".join(Window.setting.flags(way))
 
 
-def plant_other_offset(case: WrongStep) -> Iterator[Plant]:
-    """The diagonal moved by any number of keys."""
-    hide, keys, queries = find_mask(case), case.size("key") or 0, case.size("query") or 0
-    if hide and any(rule.relative for rule in hide.rules):
-        ways = [by for end in tried_ends(case, max(keys, queries)) for by in (end, -end) if by]
-        ways += [-1, -2, -3]
-        yield from planted_best(
-            case,
-            lambda by: case.put(MASKED, replace(hide, offset=move_position(hide.offset, by))),
-            ways,
-            lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
-        )
+def other_offsets(case: WrongStep) -> list[int]:
+    """Numbers of keys to move the diagonal by, where there is one."""
+    if not any(rule.relative for rule in rules_of(case, VisibilityRule)):
+        return []
+    size = max(case.size("key") or 0, case.size("query") or 0)
+    return [by for end in tried_ends(case, size) for by in (end, -end) if by] + [-1, -2, -3]
+
+
+OTHER_OFFSET = HIDE.best(
+    lambda hide, by: replace(hide, offset=move_position(hide.offset, by)),
+    other_offsets,
+    lambda by: f"{abs(by)} key{'s' * (abs(by) > 1)} {'ahead' if by > 0 else 'short'} of",
+)
+"""The diagonal moved by any number of keys."""
 
 
 def plant_unasked_mask(case: WrongStep) -> Iterator[Plant]:
     """A causal mask or a window that no option asks for."""
-    hide, size = find_mask(case), max(case.size("query") or 0, case.size("key") or 0)
-    if hide is None and WEIGHTS not in case.derivation:
+    size = max(case.size("query") or 0, case.size("key") or 0)
+    if not (find_mask(case) or WEIGHTS in case.derivation) or rules_of(case, Window):
         return
-    if hide and any(isinstance(rule, Window) for rule in hide.rules):
-        return
-    asked = hide is not None and any(isinstance(rule, Causal) for rule in hide.rules)
+    asked = bool(rules_of(case, Causal))
     ways: list[Ends] = [] if asked else [(None, 0)]
     for end in tried_ends(case, size):
         ways += [(end, 0), (end, None)] if asked else [(end, end), (end, 0), (end, None), (None, end)]
-
     ways += [shown] if (shown := shown_ends(case)) and not asked else []
 
     def make(way: Ends) -> Derivation | None:
-        rules = [Causal()] if way == (None, 0) else [Window(*way)]
-        return hiding(case, rules)
+        return hiding(case, Causal() if way == (None, 0) else Window(*way))
 
     yield from planted_best(case, make, dict.fromkeys(ways), option)
 
 
 def plant_not_itself(case: WrongStep) -> Iterator[Plant]:
     """Every key but the query's own."""
-    derivation = hiding(case, [wrong.Seen(lambda query, key: query != key)])
+    derivation = hiding(case, wrong.Seen(lambda query, key: query != key))
     if derivation:
         yield Plant(derivation)
 
@@ -164,96 +154,82 @@ def plant_dropped_keys(case: WrongStep) -> Iterator[Plant]:
         seen: Callable[[Array, Array], Array] = (
             (lambda _, key: key < keys - count) if last else (lambda _, key: key >= count)
         )
-        return hiding(case, [wrong.Seen(seen)])
+        return hiding(case, wrong.Seen(seen))
 
     yield from planted_best(case, make, ways, lambda way: f"{'last' if way[1] else 'first'} {way[0]}")
 
 
-BLOCKWISE: tuple[tuple[str, Callable[[Array, Array, int], Array]], ...] = (
-    (
-        "whole blocks of {} keys are seen where they are cut by the diagonal",
-        lambda q, k, b: k // b <= q // b,
-    ),
-    ("blocks of {} keys that are cut by the diagonal are skipped", lambda q, k, b: k // b < q // b),
-    ("positions are counted within blocks of {}", lambda q, k, b: k % b <= q % b),
-)
+SeenInBlock = Callable[[Array, Array, int], Array]
+
+BLOCKWISE: dict[str, SeenInBlock] = {
+    "whole blocks of {} keys are seen where they are cut by the diagonal": lambda q, k, b: k // b <= q // b,
+    "blocks of {} keys that are cut by the diagonal are skipped": lambda q, k, b: k // b < q // b,
+    "positions are counted within blocks of {}": lambda q, k, b: k % b <= q % b,
+}
 
 
 def plant_by_blocks(case: WrongStep) -> Iterator[Plant]:
-    hide = find_mask(case)
-    for rule in hide.rules if hide else ():
-        if hide and isinstance(rule, Causal):
-            ways = [(form, block) for form in BLOCKWISE for block in blocks(case.size("key") or 0)]
-            yield from planted_best(
-                case, plant_steps(case, hide, rule), ways, lambda way: way[0][0].format(way[1])
-            )
+    ways = [
+        (said, seen, block) for said, seen in BLOCKWISE.items() for block in blocks(case.size("key") or 0)
+    ]
+    for rule in rules_of(case, Causal):
+        yield from planted_best(
+            case, swapped_by_blocks(case, rule), ways, lambda way: way[0].format(way[2])
+        )
 
 
-def plant_steps(
-    case: WrongStep, hide: Hide, rule: Causal
-) -> Callable[[tuple[tuple[str, Callable[[Array, Array, int], Array]], int]], Derivation]:
-    def make(way: tuple[tuple[str, Callable[[Array, Array, int], Array]], int]) -> Derivation:
-        (_, seen), block = way
-        return swap_rule(case, hide, rule, wrong.Seen(lambda q, k: seen(q, k, block))).derivation
+def swapped_by_blocks(
+    case: WrongStep, rule: Causal
+) -> Callable[[tuple[str, SeenInBlock, int]], Derivation]:
+    """The program with a rule that goes by blocks in place of the causal one."""
+
+    def make(way: tuple[str, SeenInBlock, int]) -> Derivation:
+        _, seen, block = way
+        return swap_rule(case, rule, wrong.Seen(lambda q, k: seen(q, k, block)))
 
     return make
 
 
-def plant_some_heads(case: WrongStep) -> Iterator[Plant]:
-    """A mask that reaches one head only, or all but one."""
-    yield from plant_reaching(case, "head", -3)
+def reaching_some(axis: str, at: int, name: str) -> Plants:
+    """Plants a mask that reaches one along this axis only, or all but one."""
 
+    def ways(case: WrongStep) -> list[tuple[int, int, bool]]:
+        size = case.size(axis) or 1
+        several = range(min(size, 64)) if size > 1 else ()
+        return [(size, which, alone) for which in several for alone in (True, False)]
 
-def plant_some_members(case: WrongStep) -> Iterator[Plant]:
-    """A mask that reaches one member of the batch only, or all but one."""
-    if case.found.ndim == len(TABLE[MASKED].axes) + 1 or case.size("batch"):
-        yield from plant_reaching(case, "batch", -4)
-
-
-def plant_reaching(case: WrongStep, axis: str, at: int) -> Iterator[Plant]:
-    """Hidden for one along this axis, or for all but one."""
-    hide, size = find_mask(case), case.size(axis) or 1
-    if hide is None or size < 2:
-        return
-    ways = [(which, alone) for which in range(min(size, 64)) for alone in (True, False)]
-
-    def make(way: tuple[int, bool]) -> Derivation:
-        which, alone = way
+    def make(hide: Hide, way: tuple[int, int, bool]) -> wrong.HideSome:
+        size, which, alone = way
         reached = ((np.arange(size) == which) == alone).reshape(size, *(1,) * (-at - 1))
-        return case.put(MASKED, wrong.HideSome(hide, reached))
+        return wrong.HideSome(hide, reached)
 
-    name = {"head": "head", "batch": "member of the batch"}[axis]
-    yield from planted_best(
-        case,
-        make,
-        ways,
-        lambda way: f"{'only' if way[1] else 'every'} {name} {'but ' * (not way[1])}{way[0]}",
-    )
+    def say(way: tuple[int, int, bool]) -> str:
+        return f"only {name} {way[1]}" if way[2] else f"every {name} but {way[1]}"
+
+    return HIDE.best(make, ways, say)
 
 
 # --- padding ---
 
 
-def paddings(case: WrongStep) -> Iterator[tuple[Hide, Padding, tuple[int, ...]]]:
+def paddings(case: WrongStep) -> Iterator[tuple[Padding, tuple[int, ...]]]:
     """The padding rule and its lengths, if there is one."""
-    hide = find_mask(case)
-    for rule in hide.rules if hide else ():
-        if hide and isinstance(rule, Padding) and rule.lengths is not None:
-            lengths = (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
-            yield hide, rule, lengths
+    for rule in rules_of(case, Padding):
+        if rule.lengths is not None:
+            yield rule, (rule.lengths,) if isinstance(rule.lengths, int) else rule.lengths
 
 
 def plant_other_lengths(case: WrongStep) -> Iterator[Plant]:
     """Other lengths: all by as much, or each as it fits best."""
     keys = case.size("key") or 0
-    for hide, rule, lengths in paddings(case):
+    for rule, lengths in paddings(case):
 
-        def make(others: Iterable[int], hide: Hide = hide, rule: Padding = rule) -> Derivation:
-            return swap_rule(case, hide, rule, Padding(tuple(others))).derivation
+        def make(others: Iterable[int], rule: Padding = rule) -> Derivation:
+            return swap_rule(case, rule, Padding(tuple(others)))
 
         found = list(lengths)
-        for at in range(len(lengths)) if len(lengths) * keys <= MOST_LENGTHS else ():
-            options = [[*found[:at], other, *found[at + 1 :]] for other in range(keys + 1)]
+        for member in range(len(lengths)) if len(lengths) * keys <= MOST_LENGTHS else ():
+            options = [[*found[:member], other, *found[member + 1 :]] for other in range(keys + 1)]
             found = closest(case, make, options) or found
         together = [[length + by for length in lengths] for by in (-2, -1, 1, 2)]
         ways = [way for way in (found, *together) if tuple(way) != lengths]
@@ -261,36 +237,37 @@ def plant_other_lengths(case: WrongStep) -> Iterator[Plant]:
 
 
 def plant_members_mixed_up(case: WrongStep) -> Iterator[Plant]:
-    for hide, rule, lengths in paddings(case):
+    for rule, lengths in paddings(case):
         ways = [(length,) * len(lengths) for length in dict.fromkeys(lengths)]
         if len(lengths) <= 4:
-            ways += [each for each in permutations(lengths) if each != lengths]
+            ways += [way for way in permutations(lengths) if way != lengths]
         for way in dict.fromkeys(ways):
-            yield swap_rule(case, hide, rule, Padding(way))
+            yield Plant(swap_rule(case, rule, Padding(way)))
 
 
 def plant_padded_left(case: WrongStep) -> Iterator[Plant]:
     keys = case.size("key") or 0
-    for hide, rule, lengths in paddings(case):
-        firsts = np.array([keys - length for length in lengths]).reshape(-1, 1, 1, 1)
-        yield swap_rule(case, hide, rule, seen_from(firsts))
+    for rule, lengths in paddings(case):
+        first = np.array([keys - length for length in lengths]).reshape(-1, 1, 1, 1)
+        yield Plant(swap_rule(case, rule, seen_from(first)))
 
 
-def seen_from(firsts: Array) -> VisibilityRule:
+def seen_from(first: Array) -> wrong.Seen:
     """Keys from here on."""
-    return wrong.Seen(lambda _, key: key >= firsts)
+    return wrong.Seen(lambda _, key: key >= first)
 
 
 def plant_padded_queries(case: WrongStep) -> Iterator[Plant]:
     """Rows hidden rather than columns."""
-    for hide, rule, lengths in paddings(case):
-        stops = np.array(lengths).reshape(-1, 1, 1, 1)
-        yield swap_rule(case, hide, rule, rows_until(stops + per_batch(hide.offset)))
+    hide = find_mask(case)
+    offset = per_batch(hide.offset) if hide else 0
+    for rule, lengths in paddings(case):
+        yield Plant(swap_rule(case, rule, rows_until(np.array(lengths).reshape(-1, 1, 1, 1) + offset)))
 
 
-def rows_until(stops: Array) -> VisibilityRule:
+def rows_until(stop: Array) -> wrong.Seen:
     """Queries at positions before these see every key."""
-    return wrong.Seen(lambda query, key: (query < stops) & (key >= 0))
+    return wrong.Seen(lambda query, key: (query < stop) & (key >= 0))
 
 
 VISIBILITY = (
@@ -299,7 +276,7 @@ VISIBILITY = (
         (MASKED,),
         "the mask reaches {}",
         "let it broadcast over heads: mask[None], not mask put into one head",
-        plant_some_heads,
+        reaching_some("head", -3, "head"),
         fitted=True,
         why="A mask that was given a head axis of its own reaches one head only.",
         meant="heads causal",
@@ -310,7 +287,7 @@ VISIBILITY = (
         (MASKED,),
         "the mask reaches {}",
         "let it broadcast over the batch",
-        plant_some_members,
+        reaching_some("batch", -4, "member of the batch"),
         fitted=True,
         why="A mask that was given a batch axis of its own reaches one member only.",
         meant="batch causal",
@@ -378,7 +355,7 @@ VISIBILITY = (
         (MASKED,),
         "the diagonal is {} where it should be",
         "let query i see key j when j <= i + offset: np.tril(…, k=offset), or say --causal-offset",
-        plant_other_offset,
+        OTHER_OFFSET,
         fitted=True,
         subject="diagonal",
         why="np.tril(…, k=1), or a step of decoding whose position is one too far.",

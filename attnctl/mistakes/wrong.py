@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.math import Array
 from attnctl.math.notation import Input
-from attnctl.math.ops import Hide, Op, Rotate, RowWise, Softmax
+from attnctl.math.ops import Hide, Op, Rotate, RowWise
 from attnctl.math.rules import Mask, Positions, VisibilityRule
 
 Move = Callable[[Array], Array]
@@ -35,7 +35,7 @@ class Arranged(Op):
 
     def apply(self, *inputs: Array) -> Array:
         moves = self.moves(len(inputs))
-        return self.after(self.op.apply(*(move(each) for move, each in zip(moves, inputs, strict=True))))
+        return self.after(self.op.apply(*(move(x) for move, x in zip(moves, inputs, strict=True))))
 
 
 @dataclass(frozen=True)
@@ -64,29 +64,60 @@ class Coarse(RowWise):
         return np.where(np.abs(value) > self.largest, np.copysign(np.inf, value), value)
 
 
+@dataclass(frozen=True)
+class By(Op):
+    """A function of the same inputs in place of an op."""
+
+    function: Callable[..., Array]
+
+    def apply(self, *inputs: Array) -> Array:
+        """Whatever the function gives."""
+        return self.function(*inputs)
+
+
+@dataclass(frozen=True)
+class ByRow(By, RowWise):
+    """A function of which each row of the result is made of the same row of what is read."""
+
+
+@dataclass(frozen=True)
+class AddRows(Op):
+    """Tokens' rows from this one on, added to those of the queries, of which there may be fewer."""
+
+    begin: int = 0
+
+    def from_query(self, query: int) -> AddRows:
+        return AddRows(self.begin + query)
+
+    def apply(self, *inputs: Array) -> Array:
+        """(..., query, d), (..., token, d) -> (..., query, d)."""
+        y, x = inputs
+        return y + x[..., self.begin : self.begin + y.shape[-2], :]
+
+
+@dataclass(frozen=True)
+class TurnedOtherwise(Rotate):
+    """A rotation by other angles."""
+
+    change: Callable[[Array], Array] = keep_positions
+
+    def angles(self, x: Array | Input) -> Array:
+        return self.change(super().angles(x))
+
+
 # --- masks ---
 
 
 @dataclass(frozen=True)
-class Before(VisibilityRule):
-    """A query sees what came before it, and not itself."""
+class Seen(VisibilityRule):
+    """A mask as a function of two positions."""
 
-    name: ClassVar[str] = "causal"
-
-    def allows(self, query: Positions, key: Positions) -> Mask:
-        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
-        return key < query
-
-
-@dataclass(frozen=True)
-class After(VisibilityRule):
-    """A query sees itself and what comes after it."""
-
-    name: ClassVar[str] = "causal"
+    seen: Callable[[Positions, Positions], Mask]
+    name: ClassVar[str] = "seen"
 
     def allows(self, query: Positions, key: Positions) -> Mask:
         """(..., queries, 1), (keys,) -> (..., queries, keys)."""
-        return key >= query
+        return self.seen(query, key)
 
 
 @dataclass(frozen=True)
@@ -145,23 +176,13 @@ class HideSome(RowWise):
         return np.where(self.reached, self.hide.apply(*inputs), inputs[0])
 
 
-# --- softmax ---
+# --- softmax, and what has something else for its exp or its sum ---
 
 
-def softmax(s: Array, axis: int) -> Array:
+def softmax(s: Array, axis: int = -1) -> Array:
     """Along this axis; zeros where nothing is seen."""
-    return Softmax().apply(s.swapaxes(axis, -1)).swapaxes(axis, -1)
-
-
-@dataclass(frozen=True)
-class SoftmaxOver(Op):
-    """Softmax along another axis than that of the keys."""
-
-    axis: int
-
-    def apply(self, *inputs: Array) -> Array:
-        """(..., head, query, key) -> the same shape."""
-        return softmax(inputs[0], self.axis)
+    e = np.exp(s - top_of(s, axis))
+    return shared_out(e, e.sum(axis=axis, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -173,30 +194,17 @@ class SoftmaxThenHide(RowWise):
     def apply(self, *inputs: Array) -> Array:
         """(..., head, query, key)[, mask] -> the same shape."""
         s, *mask = inputs
-        return np.where(self.hide.allowed(s.shape, *mask), softmax(s, -1), 0.0)
+        return np.where(self.hide.allowed(s.shape, *mask), softmax(s), 0.0)
 
 
-@dataclass(frozen=True)
-class Bare(RowWise):
-    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows."""
-
-    dtype: str
-
-    def apply(self, *inputs: Array) -> Array:
-        """(..., key) -> the same shape; NaN where ∞ / ∞."""
-        e = np.exp(inputs[0].astype(self.dtype))
-        total = e.sum(axis=-1, keepdims=True)
-        return (e / total).astype(np.float64)
+def bare(dtype: str) -> ByRow:
+    """exp(s) / Σ exp(s), the row maximum not subtracted: exp overflows, and ∞ / ∞ is NaN."""
+    return ByRow(lambda s: ((e := np.exp(s.astype(dtype))) / total(e)).astype(np.float64))
 
 
-@dataclass(frozen=True)
-class NaNWhereNothingIsSeen(RowWise):
+def nan_where_nothing_is_seen(s: Array) -> Array:
     """Softmax whose rows without a key are 0 / 0."""
-
-    def apply(self, *inputs: Array) -> Array:
-        """(..., key) -> the same shape."""
-        (s,) = inputs
-        return np.where(np.isneginf(s).all(axis=-1, keepdims=True), np.nan, softmax(s, -1))
+    return np.where(np.isneginf(s).all(axis=-1, keepdims=True), np.nan, softmax(s))
 
 
 @dataclass(frozen=True)
@@ -217,131 +225,7 @@ class Dropped(RowWise):
     def apply(self, *inputs: Array) -> Array:
         """(..., head, query, key) -> the same shape."""
         (s,) = inputs
-        return np.where(self.kept[..., : s.shape[-2], :], softmax(s, -1) * self.factor, 0.0)
-
-
-# --- heads ---
-
-
-def tile_heads(times: int) -> Move:
-    """The kv heads one after the other, again and again: h0 h1 h0 h1."""
-    return lambda x: np.concatenate([x] * times, axis=-3)
-
-
-def side_by_side(z: Array) -> Array:
-    """(..., head, n, d) -> (..., n, head·d): h0 h0 h1 h1."""
-    *batch, heads, n, d = z.shape
-    return z.swapaxes(-3, -2).reshape(*batch, n, heads * d)
-
-
-def split_by_reshape(z: Array) -> Array:
-    """(..., n, head·d).reshape(..., head, n, d), whose heads are rows of other tokens."""
-    return side_by_side(z).reshape(z.shape)
-
-
-def split_interleaved(z: Array) -> Array:
-    """(..., n, head·d).reshape(..., n, d, head), whose heads are columns of other heads."""
-    *batch, heads, n, d = z.shape
-    return np.moveaxis(side_by_side(z).reshape(*batch, n, d, heads), -1, -3)
-
-
-def merge_interleaved(z: Array) -> Array:
-    """(..., head, n, d) -> (..., n, head·d) with the heads' columns in turn: h0 h1 h0 h1."""
-    *batch, heads, n, d = z.shape
-    return np.moveaxis(z, -3, -1).reshape(*batch, n, d * heads)
-
-
-def merge_by_reshape(z: Array) -> Array:
-    """(..., head, n, d) -> (..., n, head·d) without bringing the heads of a token together."""
-    *batch, heads, n, d = z.shape
-    return z.reshape(*batch, n, heads * d)
-
-
-def transpose(w: Array) -> Array:
-    """A square matrix, transposed."""
-    return w.swapaxes(-1, -2)
-
-
-def transpose_fused(w: Array) -> Array:
-    """A projection by head, (head, d_model, d), as its square fused matrix transposed."""
-    heads, rows, d = w.shape
-    fused = np.moveaxis(w, 0, 1).reshape(rows, heads * d)
-    return np.moveaxis(fused.T.reshape(rows, heads, d), 1, 0)
-
-
-# --- anything else: a function where the op should be ---
-
-
-@dataclass(frozen=True)
-class By(Op):
-    """A function of the same inputs in place of an op."""
-
-    function: Callable[..., Array]
-
-    def apply(self, *inputs: Array) -> Array:
-        """Whatever the function gives."""
-        return self.function(*inputs)
-
-
-@dataclass(frozen=True)
-class AddRows(Op):
-    """Tokens' rows from this one on, added to those of the queries, of which there may be fewer."""
-
-    begin: int = 0
-
-    def from_query(self, query: int) -> AddRows:
-        return AddRows(self.begin + query)
-
-    def apply(self, *inputs: Array) -> Array:
-        """(..., query, d), (..., token, d) -> (..., query, d)."""
-        y, x = inputs
-        return y + x[..., self.begin : self.begin + y.shape[-2], :]
-
-
-@dataclass(frozen=True)
-class TurnedOtherwise(Rotate):
-    """A rotation by other angles."""
-
-    change: Callable[[Array], Array] = keep_positions
-
-    def angles(self, x: Array | Input) -> Array:
-        return self.change(super().angles(x))
-
-
-@dataclass(frozen=True)
-class Seen(VisibilityRule):
-    """A mask as a function of two positions."""
-
-    seen: Callable[[Positions, Positions], Mask]
-    name: ClassVar[str] = "seen"
-
-    def allows(self, query: Positions, key: Positions) -> Mask:
-        """(..., queries, 1), (keys,) -> (..., queries, keys)."""
-        return self.seen(query, key)
-
-
-def side_into_heads(x: Array, heads: int) -> Array:
-    """(..., n, head·d) -> (..., head, n, d), as it should be done."""
-    *batch, n, columns = x.shape
-    return x.reshape(*batch, n, heads, columns // heads).swapaxes(-3, -2)
-
-
-def of_unit_variance(x: Array) -> Array:
-    """Layer normalization without its weights."""
-    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-300)
-
-
-def of_unit_mean_square(x: Array) -> Array:
-    """RMS normalization without its weights."""
-    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-300)
-
-
-def of_unit_length(x: Array) -> Array:
-    """Every row divided by its length."""
-    return x / np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + 1e-300)
-
-
-# --- softmax, with something else for its exp or its sum ---
+        return np.where(self.kept[..., : s.shape[-2], :], softmax(s) * self.factor, 0.0)
 
 
 def total(e: Array) -> Array:
@@ -354,9 +238,9 @@ def grown(s: Array) -> Array:
     return np.exp(s - top_of(s))
 
 
-def top_of(s: Array) -> Array:
+def top_of(s: Array, axis: int = -1) -> Array:
     """The maximum of each row; 0 where nothing is seen."""
-    top = s.max(axis=-1, keepdims=True)
+    top = s.max(axis=axis, keepdims=True)
     return np.where(np.isinf(top), 0.0, top)
 
 
@@ -421,5 +305,75 @@ def online(s: Array, block: int, output: Kept | None, total_: Kept | None) -> Ar
 def averaged_blocks(s: Array, block: int) -> Array:
     """Each block's own softmax, and the mean of all."""
     keys = s.shape[-1]
-    parts = [softmax(s[..., at : at + block], -1) for at in range(0, keys, block)]
+    parts = [softmax(s[..., at : at + block]) for at in range(0, keys, block)]
     return np.concatenate(parts, axis=-1) / len(parts)
+
+
+# --- heads ---
+
+
+def tile_heads(times: int) -> Move:
+    """The kv heads one after the other, again and again: h0 h1 h0 h1."""
+    return lambda x: np.concatenate([x] * times, axis=-3)
+
+
+def side_by_side(z: Array) -> Array:
+    """(..., head, n, d) -> (..., n, head·d): h0 h0 h1 h1."""
+    *batch, heads, n, d = z.shape
+    return z.swapaxes(-3, -2).reshape(*batch, n, heads * d)
+
+
+def split_by_reshape(z: Array) -> Array:
+    """(..., n, head·d).reshape(..., head, n, d), whose heads are rows of other tokens."""
+    return side_by_side(z).reshape(z.shape)
+
+
+def split_interleaved(z: Array) -> Array:
+    """(..., n, head·d).reshape(..., n, d, head), whose heads are columns of other heads."""
+    *batch, heads, n, d = z.shape
+    return np.moveaxis(side_by_side(z).reshape(*batch, n, d, heads), -1, -3)
+
+
+def merge_interleaved(z: Array) -> Array:
+    """(..., head, n, d) -> (..., n, head·d) with the heads' columns in turn: h0 h1 h0 h1."""
+    *batch, heads, n, d = z.shape
+    return np.moveaxis(z, -3, -1).reshape(*batch, n, d * heads)
+
+
+def merge_by_reshape(z: Array) -> Array:
+    """(..., head, n, d) -> (..., n, head·d) without bringing the heads of a token together."""
+    *batch, heads, n, d = z.shape
+    return z.reshape(*batch, n, heads * d)
+
+
+def transpose(w: Array) -> Array:
+    """A square matrix, transposed."""
+    return w.swapaxes(-1, -2)
+
+
+def transpose_fused(w: Array) -> Array:
+    """A projection by head, (head, d_model, d), as its square fused matrix transposed."""
+    heads, rows, d = w.shape
+    fused = np.moveaxis(w, 0, 1).reshape(rows, heads * d)
+    return np.moveaxis(fused.T.reshape(rows, heads, d), 1, 0)
+
+
+def side_into_heads(x: Array, heads: int) -> Array:
+    """(..., n, head·d) -> (..., head, n, d), as it should be done."""
+    *batch, n, columns = x.shape
+    return x.reshape(*batch, n, heads, columns // heads).swapaxes(-3, -2)
+
+
+def of_unit_variance(x: Array) -> Array:
+    """Layer normalization without its weights."""
+    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-300)
+
+
+def of_unit_mean_square(x: Array) -> Array:
+    """RMS normalization without its weights."""
+    return x / np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + 1e-300)
+
+
+def of_unit_length(x: Array) -> Array:
+    """Every row divided by its length."""
+    return x / np.sqrt(np.square(x).sum(axis=-1, keepdims=True) + 1e-300)

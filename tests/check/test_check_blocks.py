@@ -15,7 +15,7 @@ from attnctl.evidence.record import Record, Strictness, with_precisions
 from attnctl.evidence.rounding import Later
 from attnctl.evidence.walk import Verdict, Walker
 from attnctl.math.ops import Hide, MatMul, Merge, Scale, Slope, Softmax
-from attnctl.mistakes.wrong import By, Coarse, Dropped, SoftmaxOver, SoftmaxThenHide, Then
+from attnctl.mistakes.wrong import By, Coarse, Dropped, SoftmaxThenHide, Then
 from attnctl.record.trace import Trace
 from attnctl.verbs.check.check import check
 from attnctl.verbs.check.intent import find_intent
@@ -370,8 +370,7 @@ def test_few_rows_about_one(start, stop, middle, rows):
         (Then(Scale(2.0), Softmax()), True),
         (SoftmaxThenHide(Hide()), True),
         (Dropped(np.ones((1, 3, 3), bool), 2.0), True),
-        (SoftmaxOver(-2), False),
-        (Coarse(SoftmaxOver(-2), 0.1, 10.0), False),
+        (Coarse(By(np.copy), 0.1, 10.0), False),
         (Then(Scale(2.0), By(np.copy)), False),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from check_foreign import foreign, meant
 
 import attnctl
-from attnctl.mistakes.fit import spoken
+from attnctl.mistakes.plants import spoken
 from attnctl.verbs.check.hints import nearest
 
 

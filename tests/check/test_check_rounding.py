@@ -28,7 +28,7 @@ SCORES, ROWS = (2, 5, 5), (2, 5, 4)
 HIDE = ops.Hide(rules=(Causal(),))
 
 WRONG = {
-    wrong.SoftmaxOver(-2): (SCORES,),
+    wrong.By(lambda s: wrong.softmax(s, axis=-2)): (SCORES,),
     wrong.SoftmaxThenHide(HIDE): (SCORES,),
     wrong.FiniteHide(rules=(Causal(),), fill=-1e4, added=True): (SCORES,),
     wrong.Then(ops.MatMulT(), ops.Scale(7)): (ROWS, ROWS),

@@ -13,8 +13,8 @@ from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Given
-from attnctl.mistakes.fit import in_digits
 from attnctl.mistakes.mistake import WrongStep
+from attnctl.mistakes.plants import in_digits
 from attnctl.mistakes.softmax import dropped_later
 from attnctl.verbs.check.search import EXPLAINED, Search
 

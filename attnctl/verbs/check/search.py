@@ -22,8 +22,8 @@ from attnctl.evidence.rounding import exactly, free
 from attnctl.evidence.walk import Walk, Walker
 from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
-from attnctl.mistakes.fit import size_of
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
+from attnctl.mistakes.plants import size_of
 from attnctl.verbs.check.sample import CheckedPart
 
 Detailed = tuple[Mistake, str]

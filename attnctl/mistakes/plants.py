@@ -1,0 +1,363 @@
+"""The words in which the plants of the catalogue are said, and the fitting of a plant's number.
+
+`at(WEIGHTS, Softmax).by(np.exp)` is a program with exp where softmax should be, `at("X", Add).without()`
+one that leaves a step out, `at("concat", Merge).where(several).by(…)` one with something else, on a
+condition; `.fitted(…)` and `.best(…)` are those with the number, or the choice, that best gives what was
+recorded, and `rule_instead(…)` those with another rule. What needs more words is a function that yields
+each `Plant`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf, isfinite, nan, sqrt
+from typing import Any, TypeVar
+
+import numpy as np
+
+from attnctl.base.dataclass import dataclass
+from attnctl.evidence.precision import FLOAT64
+from attnctl.math import Array
+from attnctl.math.derivation import Derivation
+from attnctl.math.names import MASKED, OUTPUT
+from attnctl.math.ops import Copy, Hide, Op
+from attnctl.math.rules import VisibilityRule
+from attnctl.mistakes.mistake import Plant, Plants, WrongStep
+from attnctl.mistakes.wrong import By
+
+T = TypeVar("T")
+R = TypeVar("R", bound=VisibilityRule)
+
+Function = Callable[..., Array]
+Way = Op | Mapping[str, Op] | Callable[[Any], "Op | Mapping[str, Op]"]
+"""Another op, several by the detail that tells them apart, or either as it is made of the right op."""
+
+
+def everywhere_or_once(*names: str) -> Iterator[tuple[str, ...]]:
+    """The ways to make a mistake at several steps: at all, at those before the output, at each alone."""
+    before = tuple(name for name in names if name != OUTPUT)
+    yield from dict.fromkeys(group for group in (names, before) if len(group) > 1)
+    for name in names:
+        yield (name,)
+
+
+def all_at_once(*names: str) -> Iterator[tuple[str, ...]]:
+    if names:
+        yield names
+
+
+def always(_: WrongStep) -> bool:
+    return True
+
+
+def square(case: WrongStep) -> bool:
+    return case.size("query") == case.size("key")
+
+
+@dataclass(frozen=True)
+class At:
+    """Steps at which a mistake may be made: those of them that have an op of the right kind."""
+
+    names: tuple[str, ...]
+    kind: type[Op] | tuple[type[Op], ...]
+    condition: Callable[[WrongStep], bool] = always
+    groups: Callable[..., Iterable[tuple[str, ...]]] = everywhere_or_once
+    """Which of the steps go wrong together."""
+
+    def where(self, condition: Callable[[WrongStep], bool]) -> At:
+        return replace(self, condition=lambda case: self.condition(case) and condition(case))
+
+    def together(self, groups: Callable[..., Iterable[tuple[str, ...]]] = all_at_once) -> At:
+        return replace(self, groups=groups)
+
+    def right(self, case: WrongStep) -> dict[str, Any]:
+        """The right ops, by step; none where the mistake cannot be made."""
+        ops = {name: case.op(name) for name in self.names}
+        found = {name: op for name, op in ops.items() if isinstance(op, self.kind)}
+        return found if found and self.condition(case) else {}
+
+    def instead(
+        self, *ways: Way, reads: int | None = None, say: Callable[[Sequence[str]], str] | None = None
+    ) -> Plants:
+        """Plants other ops, which read so many of the inputs; the detail says the way, or the steps."""
+
+        def plants(case: WrongStep) -> Iterator[Plant]:
+            right = self.right(case)
+            for way in ways:
+                made = {name: alternatives(way, op) for name, op in right.items()}
+                for names in self.groups(*right):
+                    inputs = {name: case.derivation[name].inputs[:reads] for name in names}
+                    for detail in made[names[0]]:
+                        ops = {name: made[name][detail] for name in names}
+                        yield Plant(case.put_all(ops, inputs), detail or (say(names) if say else ""))
+
+        return plants
+
+    def by(self, *functions: Function | Mapping[str, Function]) -> Plants:
+        """Plants functions of the same inputs in place of the op."""
+        return self.instead(
+            *(
+                {detail: By(function) for detail, function in each.items()}
+                if isinstance(each, Mapping)
+                else By(each)
+                for each in functions
+            )
+        )
+
+    def without(self, detail: str = "") -> Plants:
+        """Plants the first input in place of what is made of it."""
+        return self.instead({detail: Copy()}, reads=1)
+
+    def fitted(
+        self,
+        make: Callable[[Any, float], Op],
+        starts: Sequence[float] | Callable[[Any], Sequence[float]],
+        say: Callable[[float], str | None] = str,
+    ) -> Plants:
+        """Plants ops with the number that fits best; none where `say` has no words for it."""
+
+        def plants(case: WrongStep) -> Iterator[Plant]:
+            right = self.right(case)
+            for op in list(right.values())[:1]:
+                yield from planted_fit(
+                    case,
+                    lambda value: case.put_all({name: make(op, value) for name, op in right.items()}),
+                    starts(op) if callable(starts) else starts,
+                    say,
+                )
+
+        return plants
+
+    def best(
+        self,
+        make: Callable[[Any, T], Op],
+        candidates: Callable[[WrongStep], Iterable[T]],
+        say: Callable[[T], str] = str,
+    ) -> Plants:
+        """Plants the ops of the candidate that fits best."""
+
+        def plants(case: WrongStep) -> Iterator[Plant]:
+            if right := self.right(case):
+                yield from planted_best(
+                    case,
+                    lambda way: case.put_all({name: make(op, way) for name, op in right.items()}),
+                    candidates(case),
+                    say,
+                )
+
+        return plants
+
+
+def at(*steps_and_kinds: str | type[Op]) -> At:
+    """The steps of these names, where their op is of one of these kinds."""
+    names = tuple(each for each in steps_and_kinds if isinstance(each, str))
+    return At(names, tuple(each for each in steps_and_kinds if not isinstance(each, str)) or (Op,))
+
+
+def alternatives(way: Way, right: Op) -> Mapping[str, Op]:
+    """The ops of a way, by the detail that tells them apart."""
+    made = way if isinstance(way, (Op, Mapping)) else way(right)
+    return {"": made} if isinstance(made, Op) else made
+
+
+def either(*several: Plants) -> Plants:
+    """Plants a mistake that can be made in several places."""
+    return lambda case: (plant for plants in several for plant in plants(case))
+
+
+# --- rules ---
+
+
+def find_mask(case: WrongStep) -> Hide | None:
+    """The op that hides, if anything is meant to be hidden."""
+    op = case.op(MASKED)
+    return op if isinstance(op, Hide) else None
+
+
+def rules_of(case: WrongStep, kind: type[R]) -> list[R]:
+    hide = find_mask(case)
+    return [rule for rule in (hide.rules if hide else ()) if isinstance(rule, kind)]
+
+
+def swap_rule(case: WrongStep, rule: VisibilityRule, *others: VisibilityRule) -> Derivation:
+    """Other rules (or none) in the place of one."""
+    hide = find_mask(case)
+    assert hide is not None  # it has this rule
+    rules = tuple(new for old in hide.rules for new in (others if old is rule else (old,)))
+    return case.put(MASKED, replace(hide, rules=rules))
+
+
+def rule_instead(
+    kind: type[R], make: Callable[[R], Iterable[tuple[str, Sequence[VisibilityRule]]]]
+) -> Plants:
+    """Plants other rules for each of a kind, as they are made of it, with what is said of them."""
+    return lambda case: (
+        Plant(swap_rule(case, rule, *others), detail)
+        for rule in rules_of(case, kind)
+        for detail, others in make(rule)
+    )
+
+
+# --- numbers that are fitted ---
+
+STEPS = 12
+"""Steps of Gauss and Newton's method; from a start that is near, five are enough."""
+
+HOPEFUL = 2
+"""Starts that are followed: the best of those given."""
+
+AS_WELL = 1.02
+"""A shorter number fits as well when it leaves at most so many times what the best one leaves."""
+
+MOST_UNDER_ROOT = 100_000
+"""Above this every number is near the root of a whole one."""
+
+MOST_DIGITS = 15
+"""Digits that a number in a sentence may have."""
+
+
+def fit_value(
+    case: WrongStep, make: Callable[[float], Derivation], starts: Sequence[float]
+) -> float | None:
+    """The value with which a program best reproduces the step that disagrees; None where none does.
+
+    A few starts, the best of them refined by Gauss and Newton's method on all finite numbers.
+    """
+    far = case.misfit(case.expected.value)
+    tried = sorted((case.misfit(case.value(make(start))), start) for start in starts)
+    for misfit, start in tried[:HOPEFUL]:
+        value = refine_value(case, make, start) if isfinite(misfit) else 0.0
+        if value and case.misfit(case.value(make(value))) < far:
+            return value
+    return None
+
+
+def refine_value(case: WrongStep, make: Callable[[float], Derivation], start: float) -> float:
+    """The value near this one at which the squares of what is left are least; 0 where none is near."""
+    value, last = start, inf
+    for _ in range(STEPS):
+        step = newton(case, make, value)
+        if not isfinite(step) or abs(step) > 2 * last:
+            return 0.0
+        value, last = value + float(np.clip(step, -abs(value) / 2, abs(value))), max(abs(step), abs(value))
+        if abs(step) <= 1e-12 * abs(value):
+            break
+    return value
+
+
+def newton(case: WrongStep, make: Callable[[float], Derivation], value: float) -> float:
+    """The step of Gauss and Newton: ⟨slope, what is left⟩ / ⟨slope, slope⟩."""
+    width = 1e-6 * abs(value)
+    here, beside = case.value(make(value)), case.value(make(value + width))
+    if here is None or beside is None:
+        return nan
+    slope = (beside - here) / width
+    told = np.isfinite(case.found) & np.isfinite(slope) & np.isfinite(here)
+    slope, left = slope[told], (case.found - here)[told]
+    return float((slope * left).sum() / (slope * slope).sum()) if slope.any() else nan
+
+
+def closest(case: WrongStep, make: Callable[[T], Derivation | None], candidates: Iterable[T]) -> T | None:
+    """The candidate with which a program best reproduces the step that disagrees."""
+    least, found = case.misfit(case.expected.value), None
+    for each in candidates:
+        derivation = make(each)
+        misfit = case.misfit(None if derivation is None else case.value(derivation))
+        if misfit < least:
+            least, found = misfit, each
+    return found
+
+
+def planted_best(
+    case: WrongStep,
+    make: Callable[[T], Derivation | None],
+    candidates: Iterable[T],
+    say: Callable[[T], str] = str,
+) -> Iterator[Plant]:
+    """The plant of the candidate that fits best, if one fits better than the right program."""
+    best = closest(case, make, candidates)
+    if best is not None:
+        derivation = make(best)
+        assert derivation is not None  # it fits
+        yield Plant(derivation, say(best))
+
+
+def planted_fit(
+    case: WrongStep,
+    make: Callable[[float], Derivation],
+    starts: Sequence[float],
+    say: Callable[[float], str | None],
+) -> Iterator[Plant]:
+    """The plant of the value that fits best, or of a number that people write if that fits as well.
+
+    None where there are no words for it: another mistake has that number.
+    """
+    value = fit_value(case, make, starts)
+    if value:
+        value = nice(case, make, value)
+        detail = say(value)
+        if detail is not None:
+            yield Plant(make(value), detail)
+
+
+def nice(case: WrongStep, make: Callable[[float], Derivation], value: float) -> float:
+    """The shortest number near this one that fits as well: few digits, or the root of a whole number."""
+    most = AS_WELL * case.misfit(case.value(make(value))) + 64 * FLOAT64.unit * size_of(case.found)
+    for short in people_write(value):
+        if abs(short - value) <= abs(value) / 4 and case.misfit(case.value(make(short))) <= most:
+            return short
+    return value
+
+
+def people_write(value: float) -> Iterator[float]:
+    """Numbers near this one: one or two digits, roots of whole numbers and one over them, three digits."""
+    sign = 1.0 if value > 0 else -1.0
+    for digits in (1, 2):
+        yield float(f"{value:.{digits}g}")
+    for power in (2, -2):
+        whole = round(abs(value) ** power) if 1e-9 < abs(value) < 1e9 else 0
+        if 0 < whole < MOST_UNDER_ROOT:
+            yield float(sign * whole ** (1 / power))
+    yield float(f"{value:.3g}")
+
+
+def size_of(array: Array) -> float:
+    told = array[np.isfinite(array)]
+    return float(np.sqrt(np.mean(np.square(told)))) if told.size else 0.0
+
+
+def spoken(value: float, right: float = 1.0) -> str:
+    """Four digits or so, and the root that the number is: "4.123 (√17)"."""
+    text = in_digits(abs(value), right)
+    sign = "−" if value < 0 else ""
+    whole = round(value * value)
+    root = value * value > 1.5 and abs(value * value - whole) < 1e-9 * whole
+    if root and round(sqrt(whole)) ** 2 != whole:
+        return f"{sign}{text} ({sign}√{whole})"
+    return sign + text
+
+
+def spoken_after(words: str) -> Callable[[float], str]:
+    return lambda value: words + spoken(value)
+
+
+def in_digits(value: float, right: float = 1.0, fewest: int = 4) -> str:
+    """As few digits as tell a number from the `right` one: 1.000001, not 1."""
+    texts = ((f"{value:.{digits}g}", f"{right:.{digits}g}") for digits in range(fewest, MOST_DIGITS + 1))
+    return next((text for text, other in texts if text != other), f"{value:.{fewest}g}")
+
+
+def ends(size: int) -> list[int]:
+    """Distances to try on an axis of this size: all near ones, then powers of two and those beside them."""
+    far = {2**power + by for power in range(6, size.bit_length() + 1) for by in (-1, 0, 1)}
+    return [at for at in range(size) if at <= NEAR_ENDS or at in far or size - at <= NEAR_ENDS // 2]
+
+
+NEAR_ENDS = 64
+
+
+def blocks(size: int) -> list[int]:
+    """Sizes of blocks that an axis of this size may be cut into."""
+    usual = {2**power for power in range(1, 12)} | {3, 5, 6, 10, 12, 20, 24, 40, 48, 80, 96, 100, 160, 192}
+    return sorted(block for block in usual if block < size)
