@@ -37,6 +37,7 @@ from attnctl.sources.sentence import Arguments
 
 if TYPE_CHECKING:
     from attnctl.evidence.record import Strictness
+    from attnctl.inputs.plan.plan import DumpPlan
     from attnctl.record.trace import Trace
     from attnctl.verbs.check.exercise import UnfilledDump
 
@@ -165,14 +166,9 @@ def check(  # noqa: PLR0913  (a group of options each)
     settings, arrays = settings_for(exercise.trace, config, asked), exercise.trace
     if model.model is None:
         arrays = under_our_names(arrays, settings, layer_number(model.layer))
-    report = check_trace(
-        arrays,
-        settings,
-        strictness(how, exercise),
-        exercise.begun,
-        exercise.unfilled,
-        intent_of(model, exercise.trace),
-    )
+    else:
+        arrays, settings = plan_of_layer(model, arrays)
+    report = check_trace(arrays, settings, strictness(how, exercise), exercise.begun, exercise.unfilled)
     if files:
         write_found("check", [report], files)
     if printed and how.json:
@@ -213,15 +209,15 @@ def explain_mistake(name: str, *, as_json: bool) -> Exit:
     return Exit.OK
 
 
-def intent_of(port: PortOptions, trace: Trace) -> Any:
-    """Return the intent of a model's layer; None where no model is given."""
-    if port.model is None or port.layer is None:
-        return None
+def plan_of_layer(port: PortOptions, trace: Trace) -> tuple[Trace, DumpPlan]:
+    """The arrays in our layout, and the plan of the model's layer that they are of."""
     from attnctl.models.forward import embed_ids
-    from attnctl.models.intent import intent_of_layer
+    from attnctl.models.intent import plan_layer
     from attnctl.models.run import wanted_layers
     from attnctl.models.source import open_model
 
+    assert port.model is not None
+    assert port.layer is not None
     name = port.model
     wanted = wanted_layers(port.layer, lambda part: len(open_model(name, part).description.layers))
     if len(wanted.layers) != 1:
@@ -229,7 +225,7 @@ def intent_of(port: PortOptions, trace: Trace) -> Any:
     found = open_model(name, wanted.part)
     (index,) = wanted.layers
     first = embed_ids(found, list(port.ids)) if port.ids and index == 0 and not wanted.part else None
-    return intent_of_layer(found, index, trace, wanted.cross, first)
+    return plan_layer(found, index, trace, wanted.cross, first)
 
 
 def layers_checked(name: str, trace: Trace, how: CheckOptions) -> Exit:

@@ -1,22 +1,26 @@
-"""Evidence that a step was carried out in fewer digits: carrying it out so gives the same errors."""
+"""Steps of other programs as plain values: one that makes a mistake, one that carries fewer digits.
+
+That a step was carried out in fewer digits is evident where carrying it out so gives the same errors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 
 import numpy as np
 
+from attnctl.base.dataclass import dataclass
 from attnctl.evidence.precision import FLOAT32, Precision, evident, on_grid
 from attnctl.evidence.precision import round_to as nearest
 from attnctl.evidence.record import Record
 from attnctl.evidence.results import apply_op
 from attnctl.evidence.rounding import MULTIPLIED, Factors
 from attnctl.evidence.rows import stretch
-from attnctl.evidence.walk import Walk, Walker
+from attnctl.evidence.walk import Walk
 from attnctl.math import Array
-from attnctl.math.derivation import Step
-from attnctl.math.ops import MatMul, MatMulT, Project
+from attnctl.math.derivation import Derivation, Step
+from attnctl.math.ops import Given, MatMul, MatMulT, Project, Unstated
 
 Rounding = Callable[[Array], Array]
 
@@ -43,6 +47,54 @@ TF32 = replace(FLOAT32, name="TF32", bits=11)
 
 TF32_UNIT = 2.0**-10
 """The relative error of a factor, cut off rather than rounded on some of them."""
+
+
+@dataclass
+class Probe:
+    """Computes one step of a derivation from what is recorded, quick enough to try hundreds."""
+
+    before: Walk
+    derivation: Derivation
+    numbers: int = 0
+    """How many were computed."""
+    values: dict[str, Array | None] = field(default_factory=dict)
+    changed: dict[str, bool] = field(default_factory=dict)
+
+    def compute(self, name: str) -> Array | None:
+        """The step's value by its inputs; None where they do not tell."""
+        step = self.derivation[name]
+        if isinstance(step.op, (Given, Unstated)):
+            return None
+        inputs = [self.input(each) for each in step.inputs]
+        told = [each for each in inputs if each is not None]
+        if len(told) < len(inputs):
+            return None
+        value = apply_op(step.op, *told)
+        self.numbers += value.size
+        return value
+
+    def input(self, name: str) -> Array | None:
+        """The value of a step above: recorded, known from before, or computed."""
+        if self.before.record.tells(name):
+            return self.before.record.value(name)
+        if name not in self.values:
+            self.values[name] = self.recompute(name)
+        return self.values[name]
+
+    def recompute(self, name: str) -> Array | None:
+        """The value of a step that is not recorded, computed anew only where its like was not before."""
+        if not self.is_changed(name):
+            known = self.before.values[name]
+            return None if known is None else known.value
+        return self.compute(name)
+
+    def is_changed(self, name: str) -> bool:
+        """True for a step that is another one than before, or is computed from such as is not recorded."""
+        if name not in self.changed:
+            step, old = self.derivation[name], self.before.derivation.by_name.get(name)
+            computed = (each for each in step.inputs if not self.before.record.tells(each))
+            self.changed[name] = step is not old or any(map(self.is_changed, computed))
+        return self.changed[name]
 
 
 def recompute(
@@ -118,21 +170,20 @@ def correlation(a: Array, b: Array) -> float:
     return float(a @ b) / size if size > 0 else 0.0
 
 
-def with_products(record: Record, walk: Walk) -> Record:
-    """The record, its products of matrices in TF32 where the first wrong step shows that they were."""
-    if not walk.wrong or record.precision(walk.wrong[0]) is not FLOAT32:
-        return record
-    first = walk.wrong[0]
-    expected = Walker(record).expect(walk.derivation[first], walk.values)
+def factors_shown(walk: Walk) -> Factors:
+    """The factors of products of matrices: in TF32 where the first wrong step shows that they were."""
+    record, first = walk.record, next(iter(walk.wrong), "")
+    if not first or record.precision(first) is not FLOAT32:
+        return record.factors
+    expected, found = walk.expect(first), record.value(first)
     steps = stretch(walk.derivation, record, first)
-    found = record.value(first)
     if expected is None or on_grid(found, TF32.bits):  # sums of TF32 have the digits of float32
-        return record
+        return record.factors
     for short in (to_tf32, cut_to_tf32):
         simulated = recompute(record, steps, in_products(short), lambda _: keep_digits)
         if simulated is not None and related_errors(found, expected.value, simulated):
-            return replace(record, factors=Factors(TF32_UNIT, short))
-    return record
+            return Factors(TF32_UNIT, short)
+    return record.factors
 
 
 def in_products(short: Rounding) -> Callable[[Step, int], Rounding]:

@@ -1,10 +1,11 @@
-"""The record: every number of a dump, with the precision to which it is known."""
+"""The record: a trace as it is judged, each number with the precision to which it is known."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from attnctl.math import Array
 from attnctl.math.derivation import Derivation
 from attnctl.math.ops import Given, Hide
 from attnctl.record.trace import Trace
+
+if TYPE_CHECKING:
+    from attnctl.inputs.plan.plan import DumpPlan
 
 BLUR = 0.05
 """The part of a step's spread that rounding may put its numbers off, as a root mean square; beyond it
@@ -89,23 +93,29 @@ class Strictness:
 
 @dataclass(frozen=True)
 class Record:
-    """The recorded steps, as what was intended reads them.
+    """A trace as it is judged: by what was planned, and with what is known of how it was rounded.
 
-    `sizes` are those of the axes; `blanks` are cells still to be filled in; steps that were
-    `edited` are taken as they are.
+    A part of a record is a record, too. `blanks` are cells still to be filled in.
     """
 
     trace: Trace
-    sizes: Mapping[str, int]
-    intended: Derivation
+    plan: DumpPlan
     strictness: Strictness = Strictness()
     blanks: Mapping[str, Array] = field(default_factory=dict)
-    edited: frozenset[str] = frozenset()
     precisions: Mapping[str, Precision] = field(default_factory=dict)
     unrecorded: Precision = FLOAT64
     """What a step that is not recorded may have been carried out in."""
     factors: Factors = AS_THEY_ARE
     """What becomes of the factors of products of matrices."""
+    lenient: bool = False
+    """Whether weights of rows that are meant to see nothing may be anything: programs differ there.
+
+    Those of rows that a mistake hid all keys of always may.
+    """
+
+    @property
+    def intended(self) -> Derivation:
+        return self.plan.derivation
 
     def __contains__(self, name: object) -> bool:
         return name in self.trace
@@ -120,7 +130,7 @@ class Record:
 
     def numbers(self, axes: Sequence[str]) -> int:
         """Count the numbers of an array along these axes, those of no known size left out."""
-        return prod(self.sizes.get(axis, 1) for axis in axes)
+        return prod(self.plan.sizes.get(axis, 1) for axis in axes)
 
     def forgetting(self, name: str) -> Record:
         """The record without a step, which is then recomputed."""

@@ -73,7 +73,7 @@ def largest_step(record: Record, derivation: Derivation, name: str) -> int:
     steps, found = stretch(derivation, record, name), record.trace[name]
     names = {name, *(each for step in steps for each in (step.name, *step.inputs))}
     rows = found.shape[-2] if found.ndim > 1 else 1
-    here = replace(record, sizes={**record.sizes, "query": rows})
+    here = replace(record, plan=replace(record.plan, sizes={**record.plan.sizes, "query": rows}))
     return max(
         record.trace[each].size if each in record else here.numbers(derivation[each].axes)
         for each in names
@@ -99,7 +99,8 @@ def cut(array: Array, axes: Sequence[str], cuts: Mapping[str, slice]) -> Array:
 def with_arrays(record: Record, arrays: Mapping[str, Array], intended: Derivation) -> Record:
     """The record of these arrays alone."""
     steps = {name: record.trace.steps[name] for name in arrays}
-    return replace(record, trace=Trace(steps, dict(arrays), record.trace.header), intended=intended)
+    plan = replace(record.plan, derivation=intended)
+    return replace(record, trace=Trace(steps, dict(arrays), record.trace.header), plan=plan)
 
 
 def is_by_row(op: Op) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import field, replace
 from enum import Enum
 from functools import cache
 
@@ -20,6 +20,9 @@ from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Add, Given, Hide, Softmax, Unstated
 from attnctl.math.ops.contraction import SumRows, SumTokens
+
+Values = dict[str, Known | None]
+"""What steps should be; None where nothing tells, or the record holds it."""
 
 CANCELLED = 4.0
 """Units of the sum of sizes that a sum of numbers which cancel may be off."""
@@ -51,42 +54,20 @@ class Checked:
 
 @dataclass(frozen=True)
 class Walk:
-    """Every step of a derivation, checked; and the values of those that the record does not tell."""
+    """Every step of a derivation beside what a record holds of it, checked.
 
-    derivation: Derivation
-    steps: dict[str, Checked]
-    values: dict[str, Known | None]
-
-    @property
-    def wrong(self) -> list[str]:
-        return wrong_among(self.steps)
-
-    def gap(self, name: str) -> Gap:
-        """The gap of a step that was compared."""
-        gap = self.steps[name].gap
-        assert gap is not None
-        return gap
-
-
-@dataclass(frozen=True)
-class Walker:
-    """Walks derivations over one record.
-
-    A row of attention weights that sees nothing where it is not meant to (a mistake in the mask
-    hid all its keys) may hold anything: programs differ in what they make of it. With `lenient`
-    that goes for the rows that are meant to see nothing too.
+    `values` are those of the steps that the record does not tell.
     """
 
     record: Record
-    lenient: bool = False
+    derivation: Derivation
+    steps: dict[str, Checked] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
-    @property
-    def by_hand(self) -> bool:
-        """True where numbers were filled in by hand: what follows may be worked out from unrounded ones."""
-        return self.record.strictness.by_hand
-
-    def walk(
-        self,
+    @classmethod
+    def over(
+        cls,
+        record: Record,
         derivation: Derivation,
         before: Walk | None = None,
         until: str | None = None,
@@ -98,148 +79,161 @@ class Walker:
         Steps to check `anew` are other ones, though they look the same. With steps that are `excused`, it
         ends at that one only if another is wrong by then.
         """
-        steps: dict[str, Checked] = {}
-        values: dict[str, Known | None] = {}
+        walk = cls(record, derivation, {}, {})
         changed: set[str] = set()
         old = {step.name: step for step in before.derivation if step.name in before.steps} if before else {}
         for step in derivation:
             same = old.get(step.name) is step and step.name not in anew
             if before is not None and same and changed.isdisjoint(step.inputs):
-                steps[step.name], values[step.name] = before.steps[step.name], before.values[step.name]
+                checked, value = before.steps[step.name], before.values[step.name]
             else:
-                steps[step.name], values[step.name] = self.step(derivation, step, values)
-                if not self.record.tells(step.name) or self.by_hand:
+                checked, value = check_step(record, derivation, step, walk.values)
+                if not record.tells(step.name) or record.strictness.by_hand:
                     changed.add(step.name)
-            if step.name == until and (excused is None or not excused.issuperset(wrong_among(steps))):
+            walk.steps[step.name], walk.values[step.name] = checked, value
+            if step.name == until and (excused is None or not excused.issuperset(walk.wrong)):
                 break
-        return Walk(derivation, steps, values)
+        return walk
 
-    def walk_leniently(self, walk: Walk) -> Walk:
-        """The walk with rows that see nothing excused, where there may be any."""
-        softmax = [step for step in walk.derivation if isinstance(step.op, Softmax)]
-        blind = [step.name for step in softmax if self.may_be_blind(walk, step)]
-        return replace(self, lenient=True).walk(walk.derivation, walk, anew=blind) if blind else walk
+    def leniently(self) -> Walk:
+        """The walk with rows that are meant to see nothing excused, where there may be any."""
+        softmax = [step for step in self.derivation if isinstance(step.op, Softmax)]
+        blind = [step.name for step in softmax if self.may_be_blind(step)]
+        lenient = replace(self.record, lenient=True)
+        if not blind:
+            return replace(self, record=lenient)
+        return Walk.over(lenient, self.derivation, self, anew=blind)
 
-    def may_be_blind(self, walk: Walk, softmax: Step) -> bool:
+    def may_be_blind(self, softmax: Step) -> bool:
         """False where every row of the scores that softmax reads surely sees something."""
         scores = softmax.inputs[0]
         if scores in self.record:
             return bool(np.isneginf(self.record.trace[scores].max(axis=-1)).any())
-        return any(
-            isinstance(step.op, (Hide, Add)) for step in stretch(walk.derivation, self.record, scores)
+        leading = stretch(self.derivation, self.record, scores)
+        return any(isinstance(step.op, (Hide, Add)) for step in leading)
+
+    @property
+    def wrong(self) -> list[str]:
+        return [name for name, step in self.steps.items() if step.verdict is Verdict.WRONG]
+
+    def gap(self, name: str) -> Gap:
+        """The gap of a step that was compared."""
+        gap = self.steps[name].gap
+        assert gap is not None
+        return gap
+
+    def expect(self, name: str) -> Known | None:
+        """The value that follows from a step's inputs; None where they do not tell."""
+        return expect(self.record, self.derivation[name], self.values)
+
+
+def check_step(
+    record: Record, derivation: Derivation, step: Step, values: Values
+) -> tuple[Checked, Known | None]:
+    """Check one step; with its value, where the record does not hold it."""
+    name, by_hand = step.name, record.strictness.by_hand
+    if isinstance(step.op, Given):
+        return Checked(name, Verdict.GIVEN if name in record else Verdict.NOT_RECORDED), None
+    if name in record.trace.edited:
+        return Checked(name, Verdict.EDITED), None
+    if name not in record:
+        return Checked(name, Verdict.NOT_RECORDED), value_of(record, step, values)
+    if steps := in_blocks(record, derivation, step, values):
+        blocks = StepInBlocks.begin(record, derivation, steps, values, expect_surely)
+        return said_of(record, name, *blocks.compare()), None
+    expected = expect(record, step, values)
+    if expected is None:
+        return Checked(name, Verdict.NOT_CHECKABLE), None
+    with_shapes(name, record.trace[name], expected.value)
+    blank = record.blanks.get(name)
+    if blank is not None and blank.all():
+        return Checked(name, Verdict.NOT_FILLED), expected
+    judgement = judge_step(record, name, expected)
+    gap = gap_of(judgement, record.value(name), expected.value, blank)
+    blurred = 0.0 if cancels(record, step, expected, values) else judgement.blurred
+    checked = said_of(record, name, gap, blurred)
+    if not by_hand and blank is None:  # it is in the record
+        return checked, None
+    known = record.known(name)
+    if by_hand and name in record.strictness.handed_out:  # numbers that may be taken as they stand
+        known = exactly(record.value(name))
+    elif by_hand:
+        filled_in = values.keys() - record.strictness.handed_out
+        before = sum(each in record and values[each] is not None for each in filled_in)
+        known = worked_on(record, name, expected, judgement.wrong, before)
+    return checked, known if blank is None else either(blank, expected, known)
+
+
+def cancels(record: Record, step: Step, expected: Known, values: Values) -> bool:
+    """True for a sum that comes to nothing but rounding: it should be 0, however little that varies.
+
+    So is the gradient by b_K: softmax does not see what is added to all scores of a row.
+    """
+    if not isinstance(step.op, (SumRows, SumTokens)):
+        return False
+    terms = input_of(record, step.inputs[0], values)
+    assert terms is not None  # it has an expected value
+    most = CANCELLED * record.precision(step.name).unit * step.op.apply(np.abs(terms.value))
+    return bool((np.abs(expected.value) <= most).all())
+
+
+def value_of(record: Record, step: Step, values: Values) -> Known | None:
+    """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
+    late = of_scores(step) and record.numbers(step.axes) >= MANY
+    late |= any(isinstance(values.get(name), Later) for name in step.inputs)
+
+    def compute() -> Known:
+        known = expect_surely(record, step, values)
+        return known if of_scores(step) else known.with_runs_kept()  # runs of scores are too large to keep
+
+    late &= not isinstance(step.op, Unstated)
+    if late and all(input_of(record, each, values) for each in step.inputs):
+        return Later(compute)
+    known = expect(record, step, values)
+    return known and known.with_runs_kept()
+
+
+def expect_surely(record: Record, step: Step, values: Values) -> Known:
+    """The right value of a step all of whose inputs are known."""
+    expected = expect(record, step, values)
+    assert expected is not None
+    return expected
+
+
+def expect(record: Record, step: Step, values: Values) -> Known | None:
+    """The value that follows from a step's inputs; None where they do not tell."""
+    if isinstance(step.op, Unstated):
+        return None
+    inputs = [input_of(record, name, values) for name in step.inputs]
+    found = [each for each in inputs if each is not None]
+    if len(found) < len(inputs):
+        return None
+    try:
+        unit, factors = record.precision(step.name).unit, record.factors_of(step.name)
+        value = carry_rounding(step.op, found, unit, step.name, factors)
+    except (ValueError, IndexError, TypeError, ArithmeticError):  # a step that was not written by attnctl
+        shapes = ", ".join(
+            f"{name} {' × '.join(map(str, each.value.shape))}"
+            for name, each in zip(step.inputs, found, strict=True)
         )
+        raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
+    recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in record)
+    if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
+        value = anything(value, np.isnan(value.value))
+    return excuse_empty_rows(record, value, found[0].value) if isinstance(step.op, Softmax) else value
 
-    def step(
-        self, derivation: Derivation, step: Step, values: dict[str, Known | None]
-    ) -> tuple[Checked, Known | None]:
-        """Check one step; with its value, where the record does not hold it."""
-        record, name = self.record, step.name
-        if isinstance(step.op, Given):
-            return Checked(name, Verdict.GIVEN if name in record else Verdict.NOT_RECORDED), None
-        if name in record.edited:
-            return Checked(name, Verdict.EDITED), None
-        if name not in record:
-            return Checked(name, Verdict.NOT_RECORDED), self.recompute(step, values)
-        if steps := in_blocks(record, derivation, step, values):
-            blocks = StepInBlocks.begin(record, derivation, steps, values, self.expected_in)
-            return said_of(record, name, *blocks.compare()), None
-        expected = self.expect(step, values)
-        if expected is None:
-            return Checked(name, Verdict.NOT_CHECKABLE), None
-        with_shapes(name, record.trace[name], expected.value)
-        blank = record.blanks.get(name)
-        if blank is not None and blank.all():
-            return Checked(name, Verdict.NOT_FILLED), expected
-        judgement = judge_step(record, name, expected)
-        gap = gap_of(judgement, record.value(name), expected.value, blank)
-        blurred = 0.0 if self.cancels(step, expected, values) else judgement.blurred
-        known = record.known(name)
-        if self.by_hand and name in record.strictness.handed_out:
-            known = exactly(record.value(name))
-        elif self.by_hand:
-            filled_in = values.keys() - record.strictness.handed_out
-            before = sum(each in record and values[each] is not None for each in filled_in)
-            known = worked_on(record, name, expected, judgement.wrong, before)
-        elif blank is None:  # it is in the record
-            return said_of(record, name, gap, blurred), None
-        value = known if blank is None else either(blank, expected, known)
-        return said_of(record, name, gap, blurred), value
 
-    def cancels(self, step: Step, expected: Known, values: dict[str, Known | None]) -> bool:
-        """True for a sum that comes to nothing but rounding: it should be 0, however little that varies.
+def input_of(record: Record, name: str, values: Values) -> Known | None:
+    """The value of a step that stands above: recorded, or recomputed."""
+    return values.get(name) or (record.known(name) if record.tells(name) else None)
 
-        So is the gradient by b_K: softmax does not see what is added to all scores of a row.
-        """
-        if not isinstance(step.op, (SumRows, SumTokens)):
-            return False
-        terms = self.input(step.inputs[0], values)
-        assert terms is not None  # it has an expected value
-        most = CANCELLED * self.record.precision(step.name).unit * step.op.apply(np.abs(terms.value))
-        return bool((np.abs(expected.value) <= most).all())
 
-    def expected_in(self, part: Record, step: Step, values: dict[str, Known | None]) -> Known:
-        """The right value of a step in a part of the record, all of whose inputs are known."""
-        expected = replace(self, record=part).expect(step, values)
-        assert expected is not None
-        return expected
-
-    def recompute(self, step: Step, values: dict[str, Known | None]) -> Known | None:
-        """The value of a step that is not recorded; large scores, and what follows, only when asked for."""
-        late = of_scores(step) and self.record.numbers(step.axes) >= MANY
-        late |= any(isinstance(values.get(name), Later) for name in step.inputs)
-        if (
-            late
-            and not isinstance(step.op, Unstated)
-            and all(self.input(name, values) for name in step.inputs)
-        ):
-            return Later(lambda: self.expect_later(step, values))
-        known = self.expect(step, values)
-        return known and known.with_runs_kept()
-
-    def expect_later(self, step: Step, values: dict[str, Known | None]) -> Known:
-        """The right value of a step; its runs are kept unless they are of scores, which are too large."""
-        known = self.expected_in(self.record, step, values)
-        return known if of_scores(step) else known.with_runs_kept()
-
-    def expect(self, step: Step, values: dict[str, Known | None]) -> Known | None:
-        """The value that follows from the step's inputs; None where they do not tell."""
-        if isinstance(step.op, Unstated):
-            return None
-        inputs = [self.input(name, values) for name in step.inputs]
-        found = [each for each in inputs if each is not None]
-        if len(found) < len(inputs):
-            return None
-        try:
-            unit, factors = self.record.precision(step.name).unit, self.record.factors_of(step.name)
-            value = carry_rounding(step.op, found, unit, step.name, factors)
-        except (
-            ValueError,
-            IndexError,
-            TypeError,
-            ArithmeticError,
-        ):  # a step that was not written by attnctl
-            shapes = ", ".join(
-                f"{name} {' × '.join(map(str, each.value.shape))}"
-                for name, each in zip(step.inputs, found, strict=True)
-            )
-            raise AttnError(f"{step.name}: its inputs do not go together ({shapes})") from None
-        recorded = (known for name, known in zip(step.inputs, found, strict=True) if name in self.record)
-        if any(np.isnan(known.value).any() for known in recorded):  # what follows from NaN, nobody can say
-            value = anything(value, np.isnan(value.value))
-        return self.excuse_empty_rows(value, found[0].value) if isinstance(step.op, Softmax) else value
-
-    def input(self, name: str, values: dict[str, Known | None]) -> Known | None:
-        """The value of a step that stands above: recorded, or recomputed."""
-        return values.get(name) or (self.record.known(name) if self.record.tells(name) else None)
-
-    def excuse_empty_rows(self, weights: Known, scores: Array) -> Known:
-        """The weights, free to be anything in rows that see nothing and are not meant to."""
-        nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
-        if nothing.any() and not self.lenient:
-            nothing = np.logical_and(nothing, ~self.record.unseen(scores))
-        if not nothing.any():
-            return weights
-        return anything(weights, nothing)
+def excuse_empty_rows(record: Record, weights: Known, scores: Array) -> Known:
+    """The weights, free to be anything in rows that see nothing and are not meant to."""
+    nothing = np.asarray(np.isneginf(scores).all(axis=-1, keepdims=True))
+    if nothing.any() and not record.lenient:
+        nothing = np.logical_and(nothing, ~record.unseen(scores))
+    return anything(weights, nothing) if nothing.any() else weights
 
 
 def worked_on(record: Record, name: str, expected: Known, wrong: Array, before: int) -> Known:
@@ -265,10 +259,6 @@ def said_of(record: Record, name: str, gap: Gap, blurred: float) -> Checked:
         return Checked(name, Verdict.WRONG, gap)
     told = blurred <= record.strictness.blur
     return Checked(name, Verdict.AGREES if told else Verdict.CANNOT_TELL, gap, blurred)
-
-
-def wrong_among(steps: Mapping[str, Checked]) -> list[str]:
-    return [name for name, step in steps.items() if step.verdict is Verdict.WRONG]
 
 
 def nothing_checked(steps: Iterable[Checked]) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.judge import vanishes
-from attnctl.evidence.probe import Probe
+from attnctl.evidence.recompute import Probe
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import Known, free
 from attnctl.evidence.walk import Walk
@@ -68,7 +68,7 @@ class WrongStep:
         """
         if self.effort.spent() and not anyway:
             return None
-        probe = Probe(self.record, self.walk, derivation)
+        probe = Probe(self.walk, derivation)
         if not probe.is_changed(self.first):
             return None
         try:
@@ -119,7 +119,7 @@ class WrongStep:
 
     def size(self, axis: str) -> int | None:
         """The size of an axis, as far as anything recorded shows it."""
-        return self.record.sizes.get(axis)
+        return self.record.plan.sizes.get(axis)
 
     def put(self, name: str, op: Op, inputs: Sequence[str] | None = None) -> Derivation:
         """The derivation with another op at one step (reading other steps, if given)."""

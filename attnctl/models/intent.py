@@ -1,4 +1,4 @@
-"""The intent of a model's layer, held beside someone's arrays, and the first wrong layer of a port."""
+"""The plan of a model's layer, held beside someone's arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from attnctl.base.errors import AttnError
 from attnctl.inputs.arrays.foreign import beside_model
 from attnctl.inputs.arrays.layout import search
 from attnctl.inputs.arrays.reader import as_array, complete
-from attnctl.inputs.plan.intended import Intent, aside
+from attnctl.inputs.plan.intended import aside
+from attnctl.inputs.plan.plan import DumpPlan
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Variant, derive
 from attnctl.math.names import HIDDEN, LOGSUMEXP, MEMORY, TABLE, X
@@ -21,10 +22,10 @@ from attnctl.models.layer import Model
 from attnctl.record.trace import Trace
 
 
-def intent_of_layer(
+def plan_layer(
     model: Model, index: int, trace: Trace, cross: bool = False, first: Array | None = None
-) -> Intent:
-    """Someone's arrays in our layout beside the model's weights, and the derivation of the layer.
+) -> tuple[Trace, DumpPlan]:
+    """Someone's arrays in our layout beside the model's weights, and the plan of the layer.
 
     `first` is what comes into layer 0, where the tokens say it. What the arrays hold of the
     model's own numbers is left aside: the model says what is meant. Raises AttnError for an array
@@ -50,17 +51,19 @@ def intent_of_layer(
         raise AttnError(f"a batch of {reading.sizes['batch']}: give the arrays of one sequence")
     ours = {name: reading.lay_out(name, array) for name, array in recorded.items()}
     whole = complete(reading.sizes, {X: 0, **recorded})
-    plan = prepare_attention(model.layer(index), *rows_of(model, ours, whole, cross), cross=cross)
+    run = prepare_attention(model.layer(index), *rows_of(model, ours, whole, cross), cross=cross)
     gradients = any(TABLE[name].gradient for name in ours)
-    asked = replace(plan.variant, backward=gradients, logsumexp=LOGSUMEXP in ours)
+    asked = replace(run.variant, backward=gradients, logsumexp=LOGSUMEXP in ours)
     derivation = starting(asked, ours)
-    weights = {name: plan.given[name] for name in derivation.given if is_weight(name)}
+    weights = {name: run.given[name] for name in derivation.given if is_weight(name)}
     narrowed = narrowing(list(ours.values()))
     held = {**{name: narrowed(array) for name, array in weights.items()}, **ours}
     order = [step.name for step in derivation if step.name in held]
     steps = {name: derivation[name] for name in order}
     steps |= {name: aside(name, held[name]) for name in held if name not in steps}
-    return Intent(Trace(steps, held, trace.header), whole, derivation)
+    unknown = tuple(name for name in trace if renamed.get(name, name) not in TABLE)
+    plan = DumpPlan(derivation, whole, unknown=unknown, supplied=frozenset(weights))
+    return Trace(steps, held, trace.header), plan
 
 
 def narrowing(recorded: Sequence[Array]) -> Callable[[Array], Array]:

@@ -13,12 +13,12 @@ from attnctl.evidence.judge import Gap
 from attnctl.evidence.precision import FLOAT16, FLOAT64
 from attnctl.evidence.record import Record, Strictness, with_precisions
 from attnctl.evidence.rounding import Later
-from attnctl.evidence.walk import Verdict, Walker
+from attnctl.evidence.walk import Verdict, Walk, expect_surely
+from attnctl.inputs.plan.intended import plan_dump
 from attnctl.math.ops import Hide, MatMul, Merge, Scale, Slope, Softmax
 from attnctl.mistakes.wrong import By, Coarse, Dropped, SoftmaxThenHide, Then
 from attnctl.record.trace import Trace
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.intent import find_intent
 
 pytestmark = pytest.mark.sample(2)
 
@@ -54,10 +54,9 @@ def with_step(trace, name, array):
 
 
 def walked(trace):
-    intent = find_intent(trace, None)
-    record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
+    record = with_precisions(Record(*plan_dump(trace)), FLOAT64)
     with np.errstate(all="ignore"):
-        return Walker(record).walk(record.intended)
+        return Walk.over(record, record.intended)
 
 
 def off_by_one_number(array):
@@ -178,14 +177,13 @@ def record_of(kind, what, change=None, strictness=None):
     for name in ("attention_weights", "output") if change else ():
         if name in kept:
             kept[name] = change(kept[name].copy())
-    intent = find_intent(foreign(kept), meant(kind))
-    record = Record(intent.trace, intent.sizes, intent.derivation, strictness or Strictness())
+    record = Record(*plan_dump(foreign(kept), meant(kind)), strictness or Strictness())
     return with_precisions(record, FLOAT64)
 
 
 def walk(record):
     with np.errstate(all="ignore"):
-        return Walker(record).walk(record.intended)
+        return Walk.over(record, record.intended)
 
 
 @pytest.fixture
@@ -296,12 +294,10 @@ def test_all_too_far_off_together_is_wrong_though_no_block_is(in_blocks):
     right = record_of(KINDS["plain"].but(n=96), "ends")
     name = "output"
     with np.errstate(all="ignore"):
-        expected = Walker(right).expect(right.intended[name], walk(right).values)
+        expected = walk(right).expect(name)
     noise = 1.5 * expected.scatter * np.sign(np.random.RandomState(0).randn(*expected.value.shape))
     trace = with_step(right.trace, name, expected.value + noise)
-    record = Record(
-        trace, right.sizes, right.intended, precisions=right.precisions, unrecorded=right.unrecorded
-    )
+    record = Record(trace, right.plan, precisions=right.precisions, unrecorded=right.unrecorded)
     whole = walk(record).steps[name]
     judged = in_blocks()
     found = walk(record).steps[name]
@@ -314,8 +310,7 @@ def test_hidden_scores_that_are_shown_are_counted(in_blocks, change):
     arrays = own.attend(KINDS["causal"])
     if change:
         arrays["masked_scores"] = change(arrays["masked_scores"])
-    intent = find_intent(foreign(arrays), meant(KINDS["causal"]))
-    record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
+    record = with_precisions(Record(*plan_dump(foreign(arrays), meant(KINDS["causal"]))), FLOAT64)
     whole = walk(record).steps["masked_scores"]
     judged = in_blocks()
     found = walk(record).steps["masked_scores"]
@@ -421,9 +416,7 @@ def test_a_sample_has_the_least_and_the_greatest_scatter_of_its_rows():
     record = record_of(KINDS["plain"], "everything")
     walked = walk(record)
     step = record.intended["attention_weights"]
-    begun = blocks.StepInBlocks.begin(
-        record, record.intended, [step], walked.values, Walker(record).expected_in
-    )
+    begun = blocks.StepInBlocks.begin(record, record.intended, [step], walked.values, expect_surely)
     sample = begun.sample(slice(0, 24))
     expected = begun.of(blocks.few_rows(slice(0, 24), 12))[1]
     scatter = expected.scatter_in(4)

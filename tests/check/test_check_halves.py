@@ -12,7 +12,7 @@ from attnctl.inputs.config.settings import Settings
 from attnctl.inputs.plan.intended import trace_of_arrays
 from attnctl.math.derivation import Rotary
 from attnctl.math.rules import Causal
-from attnctl.verbs.check.intent import best_reading, walk_over
+from attnctl.verbs.check.read import best_reading, walk_over
 from attnctl.verbs.check.readings import Reading
 
 MEANT = Settings(heads=halves.HEADS, kv_heads=halves.KV_HEADS, rules=(Causal(),), positions=Rotary())
@@ -28,10 +28,11 @@ SIZES = [
 def verdict(arrays):
     """What `check` finds, without the search for what explains it, which takes most of its time."""
     with np.errstate(all="ignore"):
-        seen = best_reading(walk_over(Reading(trace_of_arrays(arrays), MEANT), Strictness()), Strictness())
-    if seen.walk.wrong or seen.reading.unasked:
+        first = Reading(trace_of_arrays(arrays), MEANT)
+        reading, walk = best_reading((first, walk_over(first, Strictness())), Strictness())
+    if walk.wrong or reading.unasked:
         return False
-    verdicts = {step.verdict for step in seen.walk.steps.values()}
+    verdicts = {step.verdict for step in walk.steps.values()}
     assert verdicts & {Verdict.AGREES, Verdict.CANNOT_TELL}
     return None if Verdict.CANNOT_TELL in verdicts else True
 

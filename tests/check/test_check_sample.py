@@ -10,10 +10,10 @@ from check_foreign import foreign, meant
 import attnctl
 from attnctl.evidence.precision import FLOAT64
 from attnctl.evidence.record import Record, with_precisions
-from attnctl.evidence.walk import Verdict, Walker
+from attnctl.evidence.walk import Verdict, Walk
+from attnctl.inputs.plan.intended import plan_dump
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import WrongStep
-from attnctl.verbs.check.intent import find_intent
 from attnctl.verbs.check.sample import SomeRows, one_head, samples, some_rows
 
 N, ROWS = 12, 5
@@ -30,14 +30,12 @@ RECORDED = {
 def recorded(kind, what):
     arrays = own.attend(kind)
     kept = {name: x for name, x in arrays.items() if not RECORDED[what] or name in RECORDED[what]}
-    intent = find_intent(foreign(kept), meant(kind))
-    record = Record(intent.trace, intent.sizes, intent.derivation)
-    return with_precisions(record, FLOAT64)
+    return with_precisions(Record(*plan_dump(foreign(kept), meant(kind))), FLOAT64)
 
 
 def walked(record):
     with np.errstate(all="ignore"):
-        return Walker(record).walk(record.intended)
+        return Walk.over(record, record.intended)
 
 
 @pytest.mark.sample(4)
@@ -46,7 +44,7 @@ def walked(record):
 @pytest.mark.parametrize("start", STARTS)
 def test_some_rows_of_a_right_record_agree(kind, what, start):
     record = recorded(kind, what)
-    part = some_rows(record, record.intended, slice(start, start + ROWS))
+    part = some_rows(Walk(record, record.intended), slice(start, start + ROWS))
     verdicts = {name: step.verdict for name, step in walked(part.record).steps.items()}
     judged = {name for name, step in walked(record).steps.items() if step.verdict is Verdict.AGREES}
     assert judged == {name for name, verdict in verdicts.items() if verdict is Verdict.AGREES}
@@ -61,7 +59,7 @@ def test_some_rows_of_a_right_record_agree(kind, what, start):
 @pytest.mark.parametrize("start", STARTS)
 def test_a_part_widens_to_the_very_steps_of_the_whole(kind, what, start):
     record = recorded(kind, what)
-    part = some_rows(record, record.intended, slice(start, start + ROWS))
+    part = some_rows(Walk(record, record.intended), slice(start, start + ROWS))
     wide = part.widen(part.derivation, record)
     assert [step.name for step in wide] == [step.name for step in record.intended]
     assert all(step is record.intended[step.name] for step in wide)
@@ -69,7 +67,7 @@ def test_a_part_widens_to_the_very_steps_of_the_whole(kind, what, start):
 
 def wrong_step(record, first):
     walk = walked(record)
-    expected = Walker(record).expect(walk.derivation[first], walk.values)
+    expected = walk.expect(first)
     found = record.value(first)
     return WrongStep(walk.derivation, record, first, found, expected, np.ones(found.shape, bool), walk)
 
@@ -90,7 +88,7 @@ VARIED = ("grouped", "rotary", "capped", "masked", "sinusoidal", "square", "bias
 def test_a_mistake_in_some_rows_is_those_rows_of_the_mistake_in_all(kind, what, first, start):
     """Every mistake that is not said to mix up queries; and it widens to what is planted in all."""
     record = recorded(kind, what)
-    part = some_rows(record, record.intended, slice(start, start + ROWS))
+    part = some_rows(Walk(record, record.intended), slice(start, start + ROWS))
     whole, few = wrong_step(record, first), replace(wrong_step(part.record, first), begin=start)
     compared = 0
     for mistake in LOCAL:
@@ -108,7 +106,7 @@ def test_a_mistake_in_some_rows_is_those_rows_of_the_mistake_in_all(kind, what, 
 
 def test_one_head_has_nothing_of_the_others():
     record = recorded(KINDS["causal"], "everything")
-    part = one_head(record, record.intended)
+    part = one_head(Walk(record, record.intended))
     assert part.record.trace["attention_weights"].shape == (1, N, N)
     assert "output" in part.record
     assert "concat" not in part.record
@@ -126,7 +124,7 @@ def test_a_part_shows_what_is_wrong(monkeypatch, wrong_from, words):
     weights[:, wrong_from:] *= 1.01
     arrays = {**record.trace, "attention_weights": weights}
     record = replace(record, trace=replace(record.trace, arrays=arrays))
-    found = list(samples(record, walked(record), "attention_weights"))
+    found = list(samples(walked(record), "attention_weights"))
     assert [sample.words for sample in found] == words
     assert found[0].record.trace["attention_weights"].shape[-2] == 3
     assert found[0].walk.wrong == ["attention_weights", "head_outputs"]
@@ -141,12 +139,13 @@ def test_a_part_judges_once_what_is_the_same_in_all(monkeypatch):
     output = record.trace["output"] * 1.5
     record = replace(record, trace=replace(record.trace, arrays={**record.trace, "output": output}))
     walk = walked(record)
-    part = next(samples(record, walk, "output"))
+    part = next(samples(walk, "output"))
     assert part.walk.values["K"].value is walk.values["K"].value
     assert part.walk.values["K"].run(1) is part.walk.values["K"].run(1)
     assert part.walk.values["scores"].value.shape[-2:] == (3, N)
-    assert "scores" not in part.part.same
-    assert "K" in part.part.same
+    same = some_rows(walk, slice(0, 3)).walk.derivation
+    assert "scores" not in same
+    assert "K" in same
 
 
 def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
@@ -160,11 +159,11 @@ def test_a_part_that_shows_too_little_is_passed_over(monkeypatch):
         record, trace=replace(record.trace, arrays={**record.trace, "attention_weights": weights})
     )
     walk = walked(record)
-    assert next(samples(record, walk, "attention_weights")).words == "queries 8 to 10"
+    assert next(samples(walk, "attention_weights")).words == "queries 8 to 10"
     alone = replace(walk.gap("attention_weights"), differing=10)
     few = replace(walk.steps["attention_weights"], gap=alone)
     fewer = replace(walk, steps={**walk.steps, "attention_weights": few})
-    assert next(samples(record, fewer, "attention_weights")).words == "the first 3 queries"
+    assert next(samples(fewer, "attention_weights")).words == "the first 3 queries"
 
 
 @pytest.mark.parametrize(

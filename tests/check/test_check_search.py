@@ -9,10 +9,10 @@ from check_foreign import foreign, meant
 
 from attnctl.evidence.precision import FLOAT64
 from attnctl.evidence.record import Record, with_precisions
-from attnctl.evidence.walk import Walker
+from attnctl.evidence.walk import Walk
+from attnctl.inputs.plan.intended import plan_dump
 from attnctl.verbs.check.check import check
-from attnctl.verbs.check.intent import find_intent
-from attnctl.verbs.check.sample import whole_sample
+from attnctl.verbs.check.sample import whole_of
 from attnctl.verbs.check.search import MOST_FITTED, MOST_TRIED, Search
 
 PLAIN = planted.Kind(n=24)
@@ -38,11 +38,9 @@ def noisy(*names):
     ],
 )
 def test_a_walk_goes_on_where_all_that_is_wrong_is_excused(excused, last):
-    intent = find_intent(foreign(noisy("Q", "scores")), meant(PLAIN))
-    record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
-    walk = Walker(record).walk(
-        record.intended, until="scores", excused=None if excused is None else frozenset(excused)
-    )
+    record = with_precisions(Record(*plan_dump(foreign(noisy("Q", "scores")), meant(PLAIN))), FLOAT64)
+    excused = None if excused is None else frozenset(excused)
+    walk = Walk.over(record, record.intended, until="scores", excused=excused)
     assert next(reversed(walk.steps)) == last
 
 
@@ -63,10 +61,8 @@ def test_a_search_is_half_as_patient_after_each_step_that_nothing_explains(monke
 
 @pytest.mark.parametrize("patience", [1.0, 0.5])
 def test_patience_is_a_part_of_what_may_be_computed(patience):
-    intent = find_intent(foreign(noisy("Q")), meant(PLAIN))
-    record = with_precisions(Record(intent.trace, intent.sizes, intent.derivation), FLOAT64)
-    sample = whole_sample(record, Walker(record).walk(record.intended))
-    search = Search.begin(sample, "Q", patience=patience)
+    record = with_precisions(Record(*plan_dump(foreign(noisy("Q")), meant(PLAIN))), FLOAT64)
+    search = Search.begin(whole_of(Walk.over(record, record.intended)), "Q", patience=patience)
     search.fits(fitted=True)
     assert search.case.effort.most == patience * MOST_FITTED
     search.pairs()

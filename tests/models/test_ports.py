@@ -6,7 +6,7 @@ from checkpoints import ROOT
 from ports import PORTS, run
 
 from attnctl.inputs.plan.intended import trace_of_arrays
-from attnctl.models.intent import intent_of_layer
+from attnctl.models.intent import plan_layer
 from attnctl.models.source import open_model
 from attnctl.verbs.check.check import check
 
@@ -14,7 +14,7 @@ from attnctl.verbs.check.check import check
 def report_of(port, arrays):
     """What check says of a port's dump."""
     trace = trace_of_arrays(arrays)
-    return check(trace, intent=intent_of_layer(open_model(str(ROOT / port.name)), port.layer, trace))
+    return check(*plan_layer(open_model(str(ROOT / port.name)), port.layer, trace))
 
 
 @pytest.mark.sample(2)

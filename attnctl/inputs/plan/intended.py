@@ -1,14 +1,13 @@
-"""Derive what someone's arrays were meant to be, from options and names."""
+"""The plan of a dump: what someone's arrays were meant to be, from options and names."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError, raise_all
 from attnctl.inputs.arrays.beside import in_base_e, with_empty_rows
 from attnctl.inputs.arrays.foreign import read_foreign
@@ -16,7 +15,14 @@ from attnctl.inputs.arrays.reader import Laid, as_array, by_kind, read_any
 from attnctl.inputs.config.settings import NONE, OF_ARRAYS, SINUSOIDAL, Settings
 from attnctl.inputs.config.sizes import keys_of, rotary, unmeant_cache, written_masks
 from attnctl.inputs.plan import operator
-from attnctl.inputs.plan.plan import asks_for_padding, one_more, variant, with_norm_rows, with_padding
+from attnctl.inputs.plan.plan import (
+    DumpPlan,
+    asks_for_padding,
+    one_more,
+    variant,
+    with_norm_rows,
+    with_padding,
+)
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step, Variant, with_batch, without_projection
 from attnctl.math.kind import HeadNorm
@@ -43,27 +49,27 @@ NOT_MEANT = {KEY_LENGTHS, "causal_offset", "edits", "renormalize"}
 USUAL_NORM = "weights of RMSNorm (eps 1e-06) of Q and K, before any rotation"
 
 
-@dataclass(frozen=True)
-class Intent:
-    """Recorded steps in our layout, the sizes of their axes, and how they should have come about."""
+def plan_dump(trace: Trace, settings: Settings | None = None) -> tuple[Trace, DumpPlan]:
+    """Plan what a dump's arrays were meant to be: as it says itself, or as its config or `settings` do.
 
-    trace: Trace
-    sizes: Mapping[str, int]
-    derivation: Derivation
-    notes: tuple[str, ...] = ()
-    """What was decided where the arrays could have meant something else, or were left out."""
-    unasked: Mapping[str, str] = field(default_factory=dict)
-    """Recorded steps that nothing asks for -> the option that would."""
+    Returns the arrays in our layout beside it.
+    """
+    if settings is None and is_stated(trace):
+        return trace, plan_as_stated(trace)
+    lengths = trace.config.get(KEY_LENGTHS)
+    if settings is None:
+        return derive_plan(trace, settings_of(trace), lengths)
+    return derive_plan(trace, settings, lengths, keep=False)
 
 
-def read_intent(trace: Trace) -> Intent:
-    """A dump of ours that says itself how each of its steps came about."""
+def plan_as_stated(trace: Trace) -> DumpPlan:
+    """The plan of a dump of ours, which says itself how each of its steps came about."""
     sizes = {
         axis: size
         for name, step in trace.steps.items()
         for axis, size in zip(step.axes, trace[name].shape, strict=True)
     }
-    return Intent(trace, {**sizes, "query": sizes.get("query", sizes.get("token", 0))}, trace.derivation)
+    return DumpPlan(trace.derivation, {**sizes, "query": sizes.get("query", sizes.get("token", 0))})
 
 
 def trace_of_arrays(arrays: Mapping[str, Any]) -> Trace:
@@ -101,8 +107,10 @@ def is_stated(trace: Trace) -> bool:
     )
 
 
-def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool = True) -> Intent:
-    """Carry out these settings on a file's arrays; where a step says how it came about, that stands.
+def derive_plan(
+    trace: Trace, settings: Settings, lengths: Any = None, *, keep: bool = True
+) -> tuple[Trace, DumpPlan]:
+    """Plan these settings on a file's arrays; where a step says how it came about, that stands.
 
     `lengths` are those of the keys where the file has no `key_lengths`; with `keep` False the
     settings overrule what steps say of themselves.
@@ -135,8 +143,8 @@ def derive_intent(trace: Trace, settings: Settings, lengths: Any = None, *, keep
         name: derivation[name] if name in derivation else aside(name, array)
         for name, array in laid.arrays.items()
     }
-    arrays = Trace(steps, laid.arrays, trace.header)
-    return Intent(arrays, laid.sizes, derivation, (*laid.notes, *notes), unasked)
+    plan = DumpPlan(derivation, laid.sizes, (*laid.notes, *notes), unasked, unknown_names(trace))
+    return Trace(steps, laid.arrays, trace.header), plan
 
 
 def with_norms(settings: Settings, laid: Laid) -> tuple[Settings, tuple[str, ...]]:
@@ -227,9 +235,9 @@ def with_unasked(v: Variant, recorded: Container[str]) -> tuple[Variant, dict[st
     return v, unasked
 
 
-def unknown_names(trace: Trace) -> list[str]:
+def unknown_names(trace: Trace) -> tuple[str, ...]:
     """Recorded arrays that attnctl has no name for, or that only a model says anything of."""
-    return [name for name in trace if name not in TABLE or TABLE[name].model]
+    return tuple(name for name in trace if name not in TABLE or TABLE[name].model)
 
 
 def settings_of(trace: Trace) -> Settings:

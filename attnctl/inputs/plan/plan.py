@@ -1,9 +1,9 @@
-"""A Plan: all that a computation needs, before anything is computed."""
+"""Plans: all that a computation needs, before anything is computed; and what was meant by a dump."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,25 @@ class Plan:
             header["exp"] = "compiled"
         marked = map(self.what_if.mark_edited, steps) if self.what_if else steps
         return Trace({step.name: step for step in marked}, arrays, header)
+
+
+@dataclass(frozen=True)
+class DumpPlan:
+    """How recorded steps should have come about: lines, and no variant, as recorded ones may be among them.
+
+    Its maker returns the arrays in our layout beside it.
+    """
+
+    derivation: Derivation
+    sizes: Sizes
+    notes: tuple[str, ...] = ()
+    """What was decided where the arrays could have meant something else, or were left out."""
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    """Recorded steps that nothing asks for -> the option that would."""
+    unknown: tuple[str, ...] = ()
+    """Recorded arrays under names that attnctl does not know."""
+    supplied: frozenset[str] = frozenset()
+    """Arrays that the dump has not: weights of the model that says what was meant."""
 
 
 def what_if_of(settings: Settings) -> WhatIf | None:

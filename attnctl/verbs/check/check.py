@@ -8,19 +8,19 @@ from dataclasses import field, replace
 import numpy as np
 
 from attnctl.base.dataclass import dataclass
-from attnctl.base.errors import AttnError
-from attnctl.evidence.record import Record, Strictness
+from attnctl.base.errors import AttnError, raise_all
+from attnctl.evidence.record import Strictness
 from attnctl.evidence.results import keep_results
-from attnctl.evidence.walk import Checked, Verdict, Walk, Walker, nothing_checked
+from attnctl.evidence.walk import Checked, Verdict, Walk, nothing_checked
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import Intent, unknown_names
+from attnctl.inputs.plan.plan import DumpPlan
 from attnctl.math.engine.cost import require
 from attnctl.math.names import TABLE
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake
 from attnctl.record.trace import Trace
 from attnctl.verbs.check.hints import agrees_as_printed, hint
-from attnctl.verbs.check.intent import (
+from attnctl.verbs.check.read import (
     Walked,
     best_reading,
     notes_of,
@@ -29,10 +29,9 @@ from attnctl.verbs.check.intent import (
     without_unasked,
 )
 from attnctl.verbs.check.readings import Reading, Unasked, is_foreign
-from attnctl.verbs.check.report import Finding, Report
-from attnctl.verbs.check.sample import CheckedPart, one_head_of, samples, whole_sample
+from attnctl.verbs.check.report import Finding, Report, find_unjudged
+from attnctl.verbs.check.sample import Part, one_head_of, samples, whole_of
 from attnctl.verbs.check.search import Fit, Search, best
-from attnctl.verbs.check.unjudged import find_unjudged
 
 ARRAYS_AT_ONCE = 8
 """Arrays of the size of the largest step that a check may hold, in float64."""
@@ -48,46 +47,44 @@ WRITTEN_WRONG = "What follows was computed from the right numbers: only those wr
 @np.errstate(all="ignore")  # what overflows becomes ∞ and NaN, and is found
 def check(
     trace: Trace,
-    settings: Settings | None = None,
+    meant: Settings | DumpPlan | None = None,
     strictness: Strictness = BY_ROUNDING,
     begun: Collection[str] = (),
     unfilled: Collection[str] = (),
-    intent: Intent | None = None,
     *,
     pairs: bool = True,
 ) -> Report:
     """Recompute every step of a trace from the inputs recorded beside it.
 
-    A dump of ours says how each step came about. For anyone else's arrays `settings` say what was
-    intended; given for a dump of ours, they overrule it. Steps that are `begun` have NaN where a
-    number is still to be filled in; those that are `unfilled` are not there. An `intent` is what
-    was meant where neither says it: a layer of a model. Without `pairs`, which take most of the
-    time, no two mistakes at once are tried. Raises AttnError where nothing can be compared.
+    A dump of ours says how each step came about. For anyone else's arrays settings say what was `meant`;
+    given for a dump of ours, they overrule it. Where neither says it (a layer of a model, a case of
+    conform), a plan does, and the trace is in our layout. Steps that are `begun` have NaN where a number
+    is still to be filled in; those that are `unfilled` are not there. Without `pairs`, which take most of
+    the time, no two mistakes at once are tried. Raises AttnError where nothing can be compared.
     """
     keep_what_is_freed()
     trace = replace(trace, arrays=dict(trace))  # a file gives an array anew each time it is asked
     require(ARRAYS_AT_ONCE * 8 * max((array.size for array in trace.values()), default=0), "checking this")
-    whole = seen = walk_over(Reading(trace, settings), strictness, begun, intent)
-    if is_foreign(trace) and not (begun or unfilled or intent):
+    settings, plan = (None, meant) if isinstance(meant, DumpPlan) else (meant, None)
+    reading = Reading(trace, settings)
+    whole = seen = reading, walk_over(reading, strictness, begun, plan)
+    if is_foreign(trace) and not (begun or unfilled or plan):
         seen = best_reading(without_unasked(whole, strictness), strictness)
-    unknown = unknown_names(seen.reading.trace) if seen.intent.trace is not trace else []
-    if nothing_checked(seen.walk.steps.values()):
-        blank = [name for name in seen.walk.steps if name in unfilled]
-        raise AttnError(say_nothing_filled(blank) if blank else say_nothing_to_compare(trace, unknown))
+    raise_all(nothing_to_compare(trace, seen[1], unfilled))
     diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
-    if seen.reading.left_out and any(finding.mistake is None for finding in findings):
+    if seen[0].left_out and any(finding.mistake is None for finding in findings):
         seen = best_reading(with_shown_mask(whole, strictness), strictness)
         diagnosis, findings = diagnose(seen, unfilled, pairs=pairs)
+    reading, walk = seen
     return Report(
-        seen.intent.trace,
+        walk,
         diagnosis.steps,
         findings,
         str(strictness),
-        tuple(unknown),
-        tuple(find_unjudged(diagnosis.record, diagnosis.walk, diagnosis.steps, seen.reading)),
+        walk.record.plan.unknown,
+        tuple(find_unjudged(diagnosis.walk, diagnosis.steps, reading)),
         tuple(notes_of(trace, seen)),
-        seen.reading.words,
-        (seen.record, seen.walk),
+        reading.words,
     )
 
 
@@ -103,10 +100,10 @@ def diagnose(
     seen: Walked, unfilled: Collection[str], *, pairs: bool
 ) -> tuple[Diagnosis, tuple[Finding, ...]]:
     """Explain the wrong steps of a walk; with the findings of every one."""
-    steps = steps_to_report(seen.walk.steps, seen.intent.trace, unfilled)
-    diagnosis = Diagnosis(seen.record, seen.walk, steps, pairs)
-    unasked = seen.reading.unasked
-    return diagnosis, tuple(name_unasked(seen.walk, unasked) if unasked else diagnosis.findings())
+    reading, walk = seen
+    diagnosis = Diagnosis(walk, steps_to_report(walk.steps, walk.record.trace, unfilled), pairs)
+    unasked = reading.unasked
+    return diagnosis, tuple(name_unasked(walk, unasked) if unasked else diagnosis.findings())
 
 
 def name_unasked(walk: Walk, unasked: Sequence[Unasked]) -> Iterator[Finding]:
@@ -134,22 +131,24 @@ def steps_to_report(
     return out
 
 
-def say_nothing_filled(unfilled: Sequence[str]) -> str:
-    return f"nothing is filled in yet; write numbers for null in {', '.join(unfilled)}"
-
-
-def say_nothing_to_compare(trace: Trace, unknown: Sequence[str]) -> str:
-    has = ", ".join(trace) or "nothing"
-    lost = f" (no step is called {', '.join(unknown)}: --name THEIRS=OURS renames)" if unknown else ""
+def nothing_to_compare(trace: Trace, walk: Walk, unfilled: Collection[str]) -> list[str]:
+    """What there is and what would do, where nothing could be compared."""
+    if not nothing_checked(walk.steps.values()):
+        return []
+    if blank := [name for name in walk.steps if name in unfilled]:
+        return [f"nothing is filled in yet; write numbers for null in {', '.join(blank)}"]
+    plan = walk.record.plan
+    has = ", ".join(name for name in trace if name not in plan.supplied) or "nothing"
+    unknown = ", ".join(plan.unknown)
+    lost = f" (no step is called {unknown}: --name THEIRS=OURS renames)" if unknown else ""
     wanted = "give a step and what it is computed from, like Q, K and scores"
-    return f"nothing to compare: it has {has}{lost}; {wanted}"
+    return [f"nothing to compare: it has {has}{lost}; {wanted}"]
 
 
 @dataclass
 class Diagnosis:
     """Goes through the wrong steps, naming what explains each; `steps` is what is found of every one."""
 
-    record: Record
     walk: Walk
     steps: dict[str, Checked]
     pairs: bool
@@ -159,7 +158,7 @@ class Diagnosis:
 
     def findings(self) -> Iterator[Finding]:
         """Every wrong step with what explains it; after each the walk goes on as the program did."""
-        if self.walk.wrong and (why := agrees_as_printed(self.record, self.walk)):
+        if self.walk.wrong and (why := agrees_as_printed(self.walk)):
             first = self.walk.wrong[0]
             yield Finding(first, self.walk.gap(first), hint=why)
             return
@@ -177,55 +176,56 @@ class Diagnosis:
         apart. Where nothing is found, the mistake may mix up queries, or have a number in it, or there
         are two.
         """
-        begun: list[tuple[Search, CheckedPart]] = []
-        for sample in samples(self.record, self.walk, first):
-            search = self.begin(sample, first)
+        begun: list[tuple[Search, Part]] = []
+        for part in samples(self.walk, first):
+            search = self.begin(part, first)
             found = search.fits()
-            seek = sample.words and not begun and not found
+            seek = part.words and not begun and not found
             if seek and (fit := self.screen(first, one_head_of)):
                 return search, fit, []
-            begun.append((search, sample))
+            begun.append((search, part))
             if not search.explain_exactly(found):
                 found = search.fits(found, fitted=True)
-            if verified := self.verify_best(first, found, sample):
+            if verified := self.verify_best(first, found, part):
                 return search, verified[0], verified[1:]
             across = any(mistake.across for fit in found for mistake, _ in fit.mistakes)
-            if across and (fit := self.screen(first, whole_sample)):
+            if across and (fit := self.screen(first, whole_of)):
                 return search, fit, []
             if across or not found:
                 break
-        search, sample = begun[0]
-        verified = self.verify_best(first, search.pairs(), sample) if self.pairs else []
+        search, part = begun[0]
+        verified = self.verify_best(first, search.pairs(), part) if self.pairs else []
         return search, next(iter(verified), None), verified[1:]
 
-    def screen(self, first: str, sample: Callable[[Record, Walk, str], CheckedPart]) -> Fit | None:
+    def screen(self, first: str, part_of: Callable[[Walk, str], Part]) -> Fit | None:
         """The mistake that mixes up queries and explains all of a step, sought by plain arithmetic."""
-        part = sample(self.record, self.walk, first)
+        part = part_of(self.walk, first)
         for fit in self.begin(part, first, plainly=True).screen():
             if verified := self.verify(first, fit, part):
                 return verified
         return None
 
-    def verify_best(self, first: str, fits: list[Fit], sample: CheckedPart) -> list[Fit]:
+    def verify_best(self, first: str, fits: list[Fit], part: Part) -> list[Fit]:
         """Those of the best fits in a part that explain all of it."""
         fit, also = best(fits)
-        return [wide for each in (fit, *also) if each and (wide := self.verify(first, each, sample))]
+        return [wide for each in (fit, *also) if each and (wide := self.verify(first, each, part))]
 
-    def begin(self, sample: CheckedPart, first: str, *, plainly: bool = False) -> Search:
+    def begin(self, part: Part, first: str, *, plainly: bool = False) -> Search:
         """A search half as patient after each step that nothing explained: numbers may just be noise."""
         named = [name for _, name in self.done]
         patience = 0.5 ** named.count("")
-        return Search.begin(sample, first, named, patience=patience, plainly=plainly)
+        return Search.begin(part, first, named, patience=patience, plainly=plainly)
 
-    def verify(self, first: str, fit: Fit, sample: CheckedPart) -> Fit | None:
+    def verify(self, first: str, fit: Fit, part: Part) -> Fit | None:
         """Walk all of a record with what fits a part, or was screened; None where all shows more."""
-        derivation = sample.part.widen(fit.walk.derivation, self.record)
+        record = self.walk.record
+        derivation = part.widen(fit.walk.derivation, record)
         explained = set(self.walk.wrong) - {first}
         try:
-            whole = Walker(self.record).walk(derivation, self.walk)
-            held = fit.walk.steps and not sample.words
+            whole = Walk.over(record, derivation, self.walk)
+            held = fit.walk.steps and not part.words
             if not held and not set(whole.wrong) <= explained:
-                loosely = Walker(self.record, lenient=True).walk(derivation, self.walk)
+                loosely = Walk.over(replace(record, lenient=True), derivation, self.walk)
                 if not set(loosely.wrong) <= explained:
                     return None
         except AttnError:  # shapes that go together in the part alone
@@ -244,22 +244,19 @@ class Diagnosis:
         """A step that no known mistake explains; forgotten, where what follows is right without it."""
         first, gap = search.case.first, self.walk.gap(search.case.first)
         self.done.add((first, ""))
-        without = self.record.forgetting(first)
-        after = walk_without(search.record, search.walk, first) and walk_without(
-            self.record, self.walk, first
-        )
+        after = walk_without(search.walk, first) and walk_without(self.walk, first)
         if not after:
             return Finding(first, gap, hint=hint(search))
         self.steps |= {
             name: after.steps[name] for name in self.walk.wrong if name not in {first, *after.wrong}
         }
-        self.record, self.walk = without, after
+        self.walk = after
         return Finding(first, gap, hint=WRITTEN_WRONG)
 
 
-def walk_without(record: Record, walk: Walk, first: str) -> Walk | None:
+def walk_without(walk: Walk, first: str) -> Walk | None:
     """The walk without a step, where that rights some that follow and makes none wrong; or None."""
-    after = Walker(record.forgetting(first)).walk(walk.derivation, walk, anew={first})
+    after = Walk.over(walk.record.forgetting(first), walk.derivation, walk, anew={first})
     right = set(walk.wrong) - {first} - set(after.wrong)
     return after if right and set(after.wrong) <= set(walk.wrong) else None
 

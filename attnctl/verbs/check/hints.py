@@ -9,7 +9,7 @@ import numpy as np
 
 from attnctl.evidence.precision import FLOAT32, on_grid
 from attnctl.evidence.record import Record, Strictness
-from attnctl.evidence.walk import Walk, Walker
+from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Step
 from attnctl.math.ops import Given
@@ -60,15 +60,16 @@ def relate(search: Search) -> str:
     return f"{where or compare_spread(case)} {tried}".strip()
 
 
-def agrees_as_printed(record: Record, walk: Walk) -> str:
+def agrees_as_printed(walk: Walk) -> str:
     """Say so, if everything agrees once the numbers are taken as rounded when they were written down."""
+    record = walk.record
     steps = [record.trace[step.name] for step in walk.derivation if follows_from_others(step, record)]
     if record.strictness != Strictness() or all(on_grid(each, FLOAT32.bits) for each in steps):
         return ""
     for decimals in range(2, MOST_DECIMALS + 1):
         if all((np.round(each, decimals) == each)[np.isfinite(each)].all() for each in steps):
             loosely = replace(record, strictness=Strictness(decimals=decimals))
-            wrong = Walker(loosely).walk(walk.derivation).wrong
+            wrong = Walk.over(loosely, walk.derivation).wrong
             return "" if wrong else f"It agrees to {decimals} decimals: add --decimals {decimals}."
     return ""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from itertools import chain, combinations, product
-from math import inf
 
 import numpy as np
 
@@ -106,9 +105,9 @@ def is_foreign(trace: Trace) -> bool:
     return all(isinstance(step.op, Unstated) for step in trace.steps.values())
 
 
-def agreeing(first: Reading, sizes: Mapping[str, int], walk: Walk, look: Look) -> Reading | None:
+def agreeing(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk] | None:
     """The first reading in which nothing is wrong, and all that was wrong or could not be judged agrees."""
-    settings = first.settings or Settings()
+    settings, sizes = first.settings or Settings(), walk.record.plan.sizes
     others = chain(
         layouts(first, sizes),
         with_sink(first, sizes),
@@ -124,15 +123,16 @@ def agreeing(first: Reading, sizes: Mapping[str, int], walk: Walk, look: Look) -
             found = look(reading, until)
             whole = look(reading, None) if until and found and not found.wrong else found
             if whole and not whole.wrong and mends(walk, whole, reading):
-                return reading
+                return reading, whole
     return None
 
 
-def nearest(first: Reading, walk: Walk, look: Look) -> Reading:
+def nearest(first: Reading, walk: Walk, look: Look) -> tuple[Reading, Walk]:
     """The arrays by the names that are nearest to what they hold, where they are wrong by all of them."""
     tried = by_names(first, walk.derivation)
     walks = [(each, walk if each is first else look(each, None)) for each in tried]
-    return min(walks, key=lambda each: distance(each[0], first.trace, each[1]))[0]
+    found = [(reading, walked) for reading, walked in walks if walked]
+    return min(found, key=lambda each: distance(each[0], first.trace, each[1]))
 
 
 def last_of(reading: Reading, walk: Walk) -> str | None:
@@ -187,10 +187,8 @@ CLEARLY = 0.5
 """The part of the largest difference that another name may leave to be nearer for that alone."""
 
 
-def distance(reading: Reading, trace: Trace, walk: Walk | None) -> tuple[float, ...]:
+def distance(reading: Reading, trace: Trace, walk: Walk) -> tuple[float, ...]:
     """The distance of a reading from the arrays of the trace: wrong steps, and how wrong they are."""
-    if walk is None:
-        return (inf,)
     there = [reading.named.get(name, name) for name in OTHER_NAMES if name in trace]
     gaps = [walk.steps[name].gap for name in there if name in walk.steps]
     differing, largest = (

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from math import isfinite
 from typing import Any
+
+import numpy as np
 
 from attnctl.base.dataclass import dataclass
 from attnctl.base.display import Displayed
 from attnctl.base.words import number_text
 from attnctl.evidence.judge import Gap, differing
-from attnctl.evidence.record import Record
-from attnctl.evidence.walk import Checked, Verdict, Walk, Walker
+from attnctl.evidence.rows import stretch
+from attnctl.evidence.walk import Checked, Verdict, Walk
 from attnctl.math import Array
+from attnctl.math.ops import Given, Unstated
 from attnctl.record.cells import spell_cell
 from attnctl.record.trace import Trace
-from attnctl.verbs.check.unjudged import Unjudged
+from attnctl.verbs.check.readings import Reading
 
 OPTION = re.compile("(?:.*; or )?say (--.*) if it is meant")
 """What is to be written instead, where everything is right once an option says so."""
@@ -45,11 +49,31 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Unjudged:
+    """A recorded step that could not be judged: why, and which steps to record too."""
+
+    step: str
+    words: str
+    record: tuple[str, ...]
+    otherwise: str = ""
+    """What would help where no other step does."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "step": self.step,
+            "words": self.words,
+            "record": list(self.record),
+            "otherwise": self.otherwise or None,
+        }
+
+
+@dataclass(frozen=True)
 class Report(Displayed):
     """Every step of a dump, checked; the wrong ones in order, each with the mistake that explains it."""
 
-    trace: Trace
-    """The recorded steps, in our layout."""
+    walk: Walk = field(repr=False, compare=False)
+    """What was found of each step, and of which record."""
     steps: dict[str, Checked]
     findings: tuple[Finding, ...]
     allowance: str = "rounding"
@@ -62,8 +86,11 @@ class Report(Displayed):
     """How the numbers had to be read for it."""
     reading: str = ""
     """How the arrays had to be read to agree, where they do not as their names and sizes say."""
-    looked: tuple[Record, Walk] | None = field(default=None, repr=False, compare=False)
-    """What was walked over, and what was found of it: what a picture of the report is made of."""
+
+    @property
+    def trace(self) -> Trace:
+        """The recorded steps, in our layout."""
+        return self.walk.record.trace
 
     @property
     def unasked(self) -> str | None:
@@ -108,12 +135,9 @@ class Report(Displayed):
 
     def wrong_cells(self) -> dict[str, tuple[Array, Array]]:
         """For each wrong step which of its numbers are, and what each should be."""
-        if self.looked is None:
-            return {}
-        record, walk = self.looked
         out = {}
-        for name in walk.wrong:
-            expected = Walker(record).expect(walk.derivation[name], walk.values)
+        for name in self.walk.wrong:
+            record, expected = self.walk.record, self.walk.expect(name)
             if expected is not None:
                 out[name] = differing(record, name, expected)[1] & ~record.blank(name), expected.value
         return out
@@ -182,3 +206,45 @@ class Report(Displayed):
 def plain(value: float) -> float | str:
     """A number as strict JSON has it."""
     return value if isfinite(value) else number_text(value)
+
+
+def find_unjudged(walk: Walk, steps: Mapping[str, Checked], reading: Reading) -> Iterator[Unjudged]:
+    """Every recorded step that could not be judged."""
+    for name, checked in steps.items():
+        given = name not in walk.derivation or isinstance(walk.derivation[name].op, Given)
+        if given or name in reading.taken:
+            continue
+        if name in reading.shown:
+            why = "nothing says which keys it should hide; the others were judged"
+            yield Unjudged(name, why, (), "Give the mask, or say --causal or --window")
+        elif checked.verdict is Verdict.CANNOT_TELL:
+            yield why_blurred(walk, name, checked)
+        elif checked.verdict is Verdict.NOT_CHECKABLE:
+            yield why_unfounded(walk, name)
+
+
+def why_blurred(walk: Walk, name: str, checked: Checked) -> Unjudged:
+    """A step that rounding may put too far off; unrecorded steps next to recorded ones would help."""
+    record = walk.record
+    if np.isinf(checked.blurred):
+        why = "what it is computed from is NaN or has overflowed, so its numbers could be anything"
+        return Unjudged(name, why, (), "Record it from inputs whose numbers are finite")
+    steps = stretch(walk.derivation, record, name)[:-1]
+    unrecorded = {step.name for step in steps}
+    first = tuple(step.name for step in steps if unrecorded.isdisjoint(step.inputs))
+    kind = str(record.strictness)
+    if record.strictness.decimals is None:
+        kind += f" in {(record.unrecorded if steps else record.precision(name)).name}"
+    why = f"{kind} may put it off by {checked.blurred:.0%} of how far its numbers vary"
+    return Unjudged(name, why, first, "Record it and what it is computed from in more digits")
+
+
+def why_unfounded(walk: Walk, name: str) -> Unjudged:
+    """A step that nothing recorded leads to."""
+    step, record = walk.derivation[name], walk.record
+    if isinstance(step.op, Unstated):
+        why = "nothing says how it came about"
+        option = f"; {step.op.option} would, and was not given" if step.op.option else ""
+        return Unjudged(name, why + option, (), "Say so by the options, or leave it out")
+    missing = tuple(each for each in step.inputs if each not in record and walk.values.get(each) is None)
+    return Unjudged(name, "what it is computed from is not recorded", missing)

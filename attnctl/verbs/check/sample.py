@@ -25,7 +25,7 @@ from attnctl.evidence.rows import (
     largest_step,
     with_arrays,
 )
-from attnctl.evidence.walk import Walk, Walker
+from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.math.derivation import Derivation, Step
 from attnctl.math.ops import Copy, Op
@@ -59,23 +59,31 @@ class SomeRows(Op):
 
 
 @dataclass(frozen=True)
-class RecordPart:
-    """A part of a record, and the derivation of the whole as it reads there."""
+class Part:
+    """A part of a record, walked; and the derivation of the whole, as it reads there.
 
-    record: Record
+    Where it is not walked yet, `walk` is that of the whole, as far as it is the same here.
+    """
+
+    walk: Walk
     derivation: Derivation
     whole: Derivation
-    same: Derivation = Derivation(())
-    """The steps that are in this part what they are in the whole."""
     begin: int = 0
     """The query that its first row is."""
+    words: str = ""
+    """Which part it is; nothing where it is all there is."""
+    wrong_rows: tuple[int, int] | None = None
+    """The first and the last wrong query of all, where this is a part."""
+
+    @property
+    def record(self) -> Record:
+        return self.walk.record
 
     def widen(self, derivation: Derivation, record: Record) -> Derivation:
         """The derivation of a program that makes a mistake in this part, as it reads in all the record."""
         source = {step.name: step.inputs[0] for step in derivation if isinstance(step.op, SomeRows)}
         steps = [self.widen_step(step, source, record) for step in derivation if step.name not in source]
-        there = {step.name for step in derivation}
-        lost = [step for step in self.whole if step.name not in there]
+        lost = [step for step in self.whole if step.name not in derivation]
         return Derivation((*steps, *lost))
 
     def widen_step(self, step: Step, source: Mapping[str, str], record: Record) -> Step:
@@ -97,81 +105,65 @@ class RecordPart:
         return begin_at(-self.begin)(op)
 
 
-@dataclass(frozen=True)
-class CheckedPart:
-    """Part of a record, checked."""
-
-    part: RecordPart
-    walk: Walk
-    words: str = ""
-    """Which part it is; nothing where it is all there is."""
-    wrong_rows: tuple[int, int] | None = None
-    """The first and the last wrong query of all, where this is a part."""
-
-    @property
-    def record(self) -> Record:
-        return self.part.record
+def whole_of(walk: Walk, _: str = "") -> Part:
+    return Part(walk, walk.derivation, walk.derivation)
 
 
-def whole_sample(record: Record, walk: Walk, _: str = "") -> CheckedPart:
-    return CheckedPart(RecordPart(record, walk.derivation, walk.derivation), walk)
-
-
-def samples(record: Record, walk: Walk, first: str) -> Iterator[CheckedPart]:
+def samples(walk: Walk, first: str) -> Iterator[Part]:
     """Parts in which to look for what explains a step: few rows of a large one, then more, at last all."""
-    axes, shape, searched = record.intended[first].axes, record.trace[first].shape, False
-    if is_large(record, walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
+    record, searched = walk.record, False
+    axes, shape = record.intended[first].axes, record.trace[first].shape
+    if is_large(walk, first) and axes[-2:-1] == ("query",) and len(axes) == len(shape):
         count, worst = shape[-2], walk.gap(first).at[-2]
         rows = max(LEAST_ROWS, FEW // (largest_step(record, walk.derivation, first) // count))
         while rows < count:
             about = min(max(worst - rows // 2, 0), count - rows)
             for start in dict.fromkeys((0, about)):
-                part = some_rows(record, walk.derivation, slice(start, start + rows))
+                part = some_rows(walk, slice(start, start + rows))
                 words = f"queries {start} to {start + rows - 1}" if start else f"the first {rows} queries"
-                if sample := walk_part(part, walk, first, words):
-                    yield sample
+                if walked := walk_part(part, walk, first, words):
+                    yield walked
                     searched = True
                     break
             rows *= 4
     if not searched:
-        yield whole_sample(record, walk)
+        yield whole_of(walk)
 
 
-def one_head_of(record: Record, walk: Walk, first: str) -> CheckedPart:
+def one_head_of(walk: Walk, first: str) -> Part:
     """All queries of one head, where that shows what is wrong; else all there is."""
-    large = is_large(record, walk, first)
-    sample = walk_part(one_head(record, walk.derivation), walk, first, "the first head") if large else None
-    return sample or whole_sample(record, walk)
+    part = walk_part(one_head(walk), walk, first, "the first head") if is_large(walk, first) else None
+    return part or whole_of(walk)
 
 
-def is_large(record: Record, walk: Walk, first: str) -> bool:
+def is_large(walk: Walk, first: str) -> bool:
     """True where a step, or what it is computed from, has too many numbers to try hundreds of times."""
-    return not record.blanks and largest_step(record, walk.derivation, first) >= MANY
+    return not walk.record.blanks and largest_step(walk.record, walk.derivation, first) >= MANY
 
 
-def walk_part(part: RecordPart, walk: Walk, first: str, words: str) -> CheckedPart | None:
+def walk_part(part: Part, walk: Walk, first: str, words: str) -> Part | None:
     """A part, walked; None where it does not show the same mistake."""
-    walker, told = Walker(part.record), walk.gap(first).differing
     if first not in part.derivation:
         return None
-    before = replace(walk, derivation=part.same)
+    told = walk.gap(first).differing
     try:
-        alone = walker.walk(part.derivation, before, until=first)
+        alone = Walk.over(part.record, part.derivation, part.walk, until=first)
         if first not in alone.wrong or alone.gap(first).differing < min(TELLING, told / 10):
             return None
-        found = walker.walk(part.derivation, alone)
+        found = Walk.over(part.record, part.derivation, alone)
     except AttnError:  # steps of which this part does not tell
         return None
     if not set(found.wrong) <= set(walk.wrong):
         return None
-    return CheckedPart(part, found, words, walk.gap(first).rows)
+    return replace(part, walk=found, words=words, wrong_rows=walk.gap(first).rows)
 
 
 # --- parts ---
 
 
-def some_rows(record: Record, derivation: Derivation, rows: slice) -> RecordPart:
+def some_rows(walk: Walk, rows: slice) -> Part:
     """Some queries of every head, without what sums over queries."""
+    record, derivation = walk.record, walk.derivation
     later = after_scores(derivation)
     summed = follow(
         derivation, {name for name in later if not {"query", "token"} & set(derivation[name].axes)}
@@ -184,17 +176,20 @@ def some_rows(record: Record, derivation: Derivation, rows: slice) -> RecordPart
     }
     own, intended = (cut_rows(each, later, summed, rows) for each in (derivation, record.intended))
     same = Derivation(tuple(step for step in derivation if step.name not in later))
-    return RecordPart(with_arrays(record, arrays, intended), own, derivation, same, rows.start)
+    before = replace(walk, record=with_arrays(record, arrays, intended), derivation=same)
+    return Part(before, own, derivation, rows.start)
 
 
-def one_head(record: Record, derivation: Derivation) -> RecordPart:
+def one_head(walk: Walk) -> Part:
     """The first head alone, without what has the heads side by side."""
+    record = walk.record
     arrays = {
         name: cut(array, axes_of(record, name), {"head": slice(1), "batch": slice(1)})
         for name, array in record.trace.items()
         if SIDE_BY_SIDE not in axes_of(record, name)
     }
-    return RecordPart(with_arrays(record, arrays, record.intended), derivation, derivation)
+    alone = Walk(with_arrays(record, arrays, record.intended), Derivation(()))
+    return Part(alone, walk.derivation, walk.derivation)
 
 
 def cut_rows(

@@ -16,15 +16,14 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.evidence.allowed import spread
 from attnctl.evidence.judge import differing
-from attnctl.evidence.precision import FLOAT32, FLOAT64
-from attnctl.evidence.record import Record
+from attnctl.evidence.precision import FLOAT32, FLOAT64, Precision
 from attnctl.evidence.rounding import exactly, free
-from attnctl.evidence.walk import Walk, Walker
+from attnctl.evidence.walk import Walk
 from attnctl.math import Array
 from attnctl.mistakes import CATALOGUE
 from attnctl.mistakes.mistake import Mistake, Plant, WrongStep
 from attnctl.mistakes.plants import size_of
-from attnctl.verbs.check.sample import CheckedPart
+from attnctl.verbs.check.sample import Part
 
 Detailed = tuple[Mistake, str]
 
@@ -80,20 +79,9 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Half:
-    """A plant that may be one of two mistakes."""
-
-    mistake: Mistake
-    plant: Plant
-    misfit: float
-
-
-@dataclass(frozen=True)
 class Search:
     """Looks for the mistakes that explain the first wrong step of a walk."""
 
-    record: Record
-    walker: Walker
     walk: Walk
     case: WrongStep
     named: tuple[Mistake, ...] = ()
@@ -102,13 +90,13 @@ class Search:
     """Which part of the step is searched; nothing where it is all of it."""
     patience: float = 1.0
     """The part of the most numbers that it may compute for what is fitted, or chosen in many ways."""
-    halves: list[Half] = field(default_factory=list)
-    """What was tried and may be one of two mistakes."""
+    halves: list[tuple[float, Mistake, Plant]] = field(default_factory=list)
+    """What was tried and may be one of two mistakes, with its misfit."""
 
     @classmethod
     def begin(
         cls,
-        sample: CheckedPart,
+        part: Part,
         first: str,
         named: Collection[str] = (),
         patience: float = 1.0,
@@ -119,12 +107,10 @@ class Search:
 
         With `plainly` nothing is drawn of how programs round: what is off by little counts as right.
         """
-        record, walk, begin = sample.record, sample.walk, sample.part.begin
-        walker = Walker(record, lenient=True)
-        loosely = walker.walk_leniently(walk)
-        if first not in loosely.wrong:
-            walker, loosely = Walker(record), walk
-        expected = walker.expect(walk.derivation[first], loosely.values)
+        record, walk = part.record, part.walk.leniently()
+        if first not in walk.wrong:
+            walk = part.walk
+        expected = walk.expect(first)
         assert expected is not None  # or the step could not be wrong
         found = record.value(first)
         if plainly:
@@ -132,10 +118,10 @@ class Search:
             differs = off_by_much(found, expected.value)
         else:
             differs = differing(record, first, expected)[1] & ~record.blank(first)
-        rows = sample.wrong_rows
-        case = WrongStep(walk.derivation, record, first, found, expected, differs, loosely, begin, rows)
+        place = part.begin, part.wrong_rows
+        case = WrongStep(walk.derivation, record, first, found, expected, differs, walk, *place)
         earlier = tuple(mistake for mistake in CATALOGUE if mistake.name in named)
-        return cls(record, walker, loosely, case, earlier, sample.words, patience)
+        return cls(walk, case, earlier, part.words, patience)
 
     def fits(self, others: Sequence[Fit] = (), *, fitted: bool = False) -> list[Fit]:
         """Known mistakes that reproduce the step, and others, best first; or those with a number to fit."""
@@ -147,7 +133,7 @@ class Search:
             if fit and (mistake.name not in found or better(fit, found[mistake.name])):
                 found[mistake.name] = fit
             if value is not None and self.may_be_half(value):
-                self.halves.append(Half(mistake, plant, self.case.misfit(value)))
+                self.halves.append((self.case.misfit(value), mistake, plant))
         return rank_fits(list(found.values()), self.floor)
 
     def screen(self) -> list[Fit]:
@@ -157,10 +143,8 @@ class Search:
         for mistake, plant in self.plants(self.case, [each for each in CATALOGUE if each.across]):
             value = self.case.value(plant.derivation, anyway=True)
             if value is not None and self.near(value, EXPLAINED):
-                planted = Walk(plant.derivation, {}, {})
-                found.append(
-                    Fit(((mistake, plant.detail),), planted, certain=True, misfit=self.case.misfit(value))
-                )
+                planted, misfit = Walk(self.walk.record, plant.derivation), self.case.misfit(value)
+                found.append(Fit(((mistake, plant.detail),), planted, certain=True, misfit=misfit))
         return sorted(found, key=lambda fit: fit.misfit)
 
     def explain_exactly(self, fits: Iterable[Fit]) -> bool:
@@ -168,14 +152,17 @@ class Search:
 
     def exactly(self, fit: Fit) -> bool:
         """True for a fit that leaves so little that no fitted number could leave less."""
-        precise = self.record.precision(self.case.first).bits >= FLOAT32.bits
+        precise = self.precision.bits >= FLOAT32.bits
         by_rounding = 0.0 if fit.walk.wrong else fit.rounding
         return precise and fit.misfit <= max(ROUNDING * self.floor, by_rounding)
 
     @property
+    def precision(self) -> Precision:
+        return self.walk.record.precision(self.case.first)
+
+    @property
     def floor(self) -> float:
-        unit = self.record.precision(self.case.first).unit
-        return max(unit, 64 * FLOAT64.unit) * size_of(self.case.found)
+        return max(self.precision.unit, 64 * FLOAT64.unit) * size_of(self.case.found)
 
     def plants(self, case: WrongStep, mistakes: Iterable[Mistake]) -> Iterator[tuple[Mistake, Plant]]:
         """Every way to make every one of these mistakes that contradicts none named before."""
@@ -188,27 +175,27 @@ class Search:
     def pairs(self) -> list[Fit]:
         """Two mistakes between the same two recorded steps: first those of which nothing is fitted."""
         self.case.effort.allow(MOST_TRIED * self.patience)
-        first = sorted(self.halves, key=lambda half: half.misfit)
-        known = [half for half in first if not half.mistake.fitted]
-        found = list(self.beside(known, fitted=False)) or list(self.beside(first, fitted=True))
+        halves = [(mistake, plant) for _, mistake, plant in sorted(self.halves, key=lambda half: half[0])]
+        known = [half for half in halves if not half[0].fitted]
+        found = list(self.beside(known, fitted=False)) or list(self.beside(halves, fitted=True))
         return rank_fits(found, self.floor)
 
-    def beside(self, halves: Sequence[Half], *, fitted: bool) -> Iterator[Fit]:
+    def beside(self, halves: Sequence[tuple[Mistake, Plant]], *, fitted: bool) -> Iterator[Fit]:
         """Each of these mistakes with every other one that comes later in the catalogue."""
-        for half in halves:
-            before = () if fitted else CATALOGUE[: CATALOGUE.index(half.mistake) + 1]
+        for mistake, plant in halves:
+            before = () if fitted else CATALOGUE[: CATALOGUE.index(mistake) + 1]
             others = [
                 each
                 for each in CATALOGUE
                 if each.exact
                 and each.fitted is fitted
                 and each not in before
-                and not each.contradicts(half.mistake)
+                and not each.contradicts(mistake)
             ]
-            for other, second in self.plants(self.case.planted(half.plant.derivation), others):
+            for other, second in self.plants(self.case.planted(plant.derivation), others):
                 if self.case.effort.spent():
                     return
-                both = self.in_order((half.mistake, half.plant.detail), (other, second.detail))
+                both = self.in_order((mistake, plant.detail), (other, second.detail))
                 fit = self.held(second, both, self.case.value(second.derivation))
                 if fit:
                     yield fit
@@ -236,10 +223,10 @@ class Search:
         first, differs = self.case.first, self.case.differs
         try:
             excused = frozenset(self.walk.wrong) - {first}
-            walk = self.walker.walk(plant.derivation, self.walk, until=first, excused=excused)
+            walk = Walk.over(self.walk.record, plant.derivation, self.walk, until=first, excused=excused)
             if next(reversed(walk.steps)) == first and not excused.issuperset(walk.wrong):
                 return None
-            expected = self.walker.expect(plant.derivation[first], walk.values)
+            expected = walk.expect(first)
         except AttnError:  # shapes that only the right derivation brings together
             return None
         assert expected is not None  # it has a value

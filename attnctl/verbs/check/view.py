@@ -11,8 +11,7 @@ from attnctl.drawing.screen.output import Element
 from attnctl.drawing.screen.screen import Line, Screen, Span
 from attnctl.evidence.judge import Gap
 from attnctl.evidence.walk import Checked, Verdict
-from attnctl.verbs.check.report import Finding, Report
-from attnctl.verbs.check.unjudged import Unjudged
+from attnctl.verbs.check.report import Finding, Report, Unjudged
 
 MARKS = {
     Verdict.AGREES: ("✓", "ok", "good"),

@@ -13,7 +13,7 @@ from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import all_of
 from attnctl.evidence.precision import FLOAT32, on_grid
-from attnctl.inputs.plan.intended import Intent
+from attnctl.inputs.plan.plan import DumpPlan
 from attnctl.math import Array
 from attnctl.math.names import CONCAT, HEAD_OUTPUTS, PAST_VALUE, TABLE, WEIGHTS
 from attnctl.math.ops import Given
@@ -260,9 +260,9 @@ def explain_by_pairs(suite: Suite, result: CaseResult, output: Array) -> Cause |
 
 def check_answer(problem: Problem, found: dict[str, Array], *, pairs: bool) -> Cause | None:
     """Hand an answer to `check`; None where its findings do not explain all of it."""
-    intent = make_intent(problem, found)
+    trace, plan = plan_answer(problem, found)
     try:
-        report = check(intent.trace, intent=intent, pairs=pairs)
+        report = check(trace, plan, pairs=pairs)
     except AttnError:
         return None
     named = [each for each in report.findings if each.mistake]
@@ -283,8 +283,8 @@ def record_answer(suite: Suite, result: CaseResult, output: Array) -> Iterator[d
         yield {CONCAT: output.swapaxes(1, 2).reshape(batch, queries, heads * d_v)}
 
 
-def make_intent(problem: Problem, found: dict[str, Array]) -> Intent:
-    """Pair the derivation that is meant with a trace of its inputs and of the steps found."""
+def plan_answer(problem: Problem, found: dict[str, Array]) -> tuple[Trace, DumpPlan]:
+    """A trace of a case's inputs and of the steps found, beside what was meant."""
     derivation, case = problem.plan.derivation, problem.case
     arrays = {**problem.arrays, **found}
     steps = {step.name: step for step in derivation if isinstance(step.op, Given) or step.name in found}
@@ -295,7 +295,7 @@ def make_intent(problem: Problem, found: dict[str, Array]) -> Intent:
     assert all(name in TABLE for name in steps)
     header: dict[str, Any] = {"config": {"dtype": "float64" if case.dtype == "bfloat16" else case.dtype}}
     trace = Trace(steps, {name: np.asarray(arrays[name]) for name in steps}, header)
-    return Intent(trace, sizes, derivation)
+    return trace, DumpPlan(derivation, sizes)
 
 
 def join_findings(findings: Sequence[Finding]) -> Cause:

@@ -16,7 +16,7 @@ from attnctl.drawing.screen.text import shell_line
 from attnctl.record.trace import Trace
 from attnctl.verbs.conform.case import GRADIENTS, Case, Problem
 from attnctl.verbs.conform.declared import list_unusual
-from attnctl.verbs.conform.diagnosis import Cause, make_intent
+from attnctl.verbs.conform.diagnosis import Cause, plan_answer
 from attnctl.verbs.conform.judge import HIDDEN, compare_output
 from attnctl.verbs.conform.profile import (
     AHEAD,
@@ -152,14 +152,14 @@ def save_case(suite: Suite, result: CaseResult, feature: str, target: str, said:
     except OSError as error:
         raise AttnError(f"{folder}: {error.strerror}; give another folder with --save") from None
     problem = suite.problem(result.case)
-    intent = make_intent(problem, suite.outputs_in(result))
+    trace, _ = plan_answer(problem, suite.outputs_in(result))
     header = {
         "conform": describe_case(problem, feature) | {"said": asdict(said)},
         "config": make_config(suite, result),
     }
     path = folder / f"{slug(target)}-{slug(feature)}-{result.case.dtype}.npz"
     with open_output(path) as stream:
-        write_npz(Trace(intent.trace.steps, dict(intent.trace), header), stream)
+        write_npz(Trace(trace.steps, dict(trace), header), stream)
     return path
 
 

@@ -15,7 +15,7 @@ from attnctl.base.words import all_of, dims, plural
 from attnctl.evidence.record import Strictness
 from attnctl.evidence.walk import Verdict
 from attnctl.inputs.config.settings import FromFile, Settings
-from attnctl.inputs.plan.intended import Intent, settings_of
+from attnctl.inputs.plan.intended import plan_as_stated, settings_of
 from attnctl.inputs.plan.sentence import prepare
 from attnctl.math.engine.cost import limit_memory
 from attnctl.math.names import TABLE
@@ -245,17 +245,10 @@ def check_sheet(
 
     A blank step is looked for even where no other step needs it.
     """
-    intent = None
     trace, begun = exercise.trace, exercise.begun & set(exercise.trace)
-    if reference is not None:
-        sizes = {
-            axis: size
-            for name, step in reference.steps.items()
-            for axis, size in zip(step.axes, reference[name].shape, strict=True)
-        }
-        intent = Intent(trace, sizes, reference.derivation)
+    plan = None if reference is None else plan_as_stated(reference)
     try:
-        return check(trace, None, strictness, begun, exercise.unfilled, intent, pairs=pairs)
+        return check(trace, plan, strictness, begun, exercise.unfilled, pairs=pairs)
     except AttnError as error:
         if any(text.startswith("nothing") for text in error.problems):
             return None

@@ -14,7 +14,7 @@ from attnctl.base.display import Displayed
 from attnctl.base.errors import AttnError
 from attnctl.base.words import number_text
 from attnctl.inputs.config.settings import Settings
-from attnctl.inputs.plan.intended import derive_intent
+from attnctl.inputs.plan.intended import derive_plan
 from attnctl.math import Array, Cell
 from attnctl.math.arithmetic import Expr, Number, Rest, Sum, abridge, code, evaluate, numbers
 from attnctl.math.derivation import Step
@@ -403,12 +403,10 @@ def restate(trace: Trace, settings: Settings | None) -> Trace:
                 "(they say what the arrays of other programs were meant to be)"
             )
         return replace(trace, arrays=Filled(trace, trace.steps))
-    intent = derive_intent(trace, settings or Settings())
-    arrays = {**trace, **intent.trace}
-    lines = {step.name: step for step in available(intent.derivation, arrays)}
-    others = {
-        name: step for name, step in {**trace.steps, **intent.trace.steps}.items() if name not in lines
-    }
+    ours, plan = derive_plan(trace, settings or Settings())
+    arrays = {**trace, **ours}
+    lines = {step.name: step for step in available(plan.derivation, arrays)}
+    others = {name: step for name, step in {**trace.steps, **ours.steps}.items() if name not in lines}
     steps = {name: describe_step(step, arrays) for name, step in {**lines, **others}.items()}
     return replace(trace, steps=steps, arrays=Filled(arrays, steps))
 

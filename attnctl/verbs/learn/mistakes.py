@@ -9,8 +9,8 @@ import numpy as np
 from attnctl.base.errors import AttnError
 from attnctl.evidence.record import Record
 from attnctl.evidence.rounding import exactly
-from attnctl.evidence.walk import Walker
-from attnctl.inputs.plan.intended import read_intent
+from attnctl.evidence.walk import Walk
+from attnctl.inputs.plan.intended import plan_as_stated
 from attnctl.math import Array
 from attnctl.math.engine.execute import carry_out
 from attnctl.math.ops import Given
@@ -95,9 +95,8 @@ def steps_asked(lesson: Lesson, trace: Trace) -> list[str]:
 def case_of(trace: Trace, step: str) -> WrongStep:
     """The step as check would look at it, were all of it wrong, with nothing recorded between."""
     leaves = [name for name, each in trace.steps.items() if isinstance(each.op, Given)]
-    intent = read_intent(trace)
-    record = Record(intent.trace.select([*leaves, step]), intent.sizes, trace.derivation)
-    walk = Walker(record).walk(trace.derivation)
+    record = Record(trace.select([*leaves, step]), plan_as_stated(trace))
+    walk = Walk.over(record, trace.derivation)
     found = record.value(step)
     return WrongStep(
         trace.derivation, record, step, found, exactly(found), np.ones(found.shape, bool), walk

@@ -1,0 +1,162 @@
+"""Reading anyone's arrays: the way in which most of them can be judged, and agree."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from attnctl.base.errors import AttnError
+from attnctl.evidence.allowed import root_mean_square, spread
+from attnctl.evidence.precision import DTYPES, FLOAT64
+from attnctl.evidence.recompute import factors_shown, keep_digits, recompute
+from attnctl.evidence.record import Record, Strictness, with_precisions
+from attnctl.evidence.rows import stretch
+from attnctl.evidence.walk import Checked, Verdict, Walk
+from attnctl.inputs.plan.intended import plan_dump
+from attnctl.inputs.plan.plan import DumpPlan
+from attnctl.math.derivation import Derivation
+from attnctl.math.names import MASK, MASKED
+from attnctl.math.ops import Given, Unstated
+from attnctl.record.trace import Trace
+from attnctl.store.header import foreign_step
+from attnctl.verbs.check.readings import Reading, agreeing, nearest
+from attnctl.verbs.check.sample import Part, samples, some_rows
+
+AS_GOOD_AS_HIDDEN = -5e3
+"""Scores below this stand for −∞."""
+
+SCREENED = 16
+"""Rows of a step that tell whether a reading is worth being judged with care."""
+
+FAR_OFF = 0.1
+"""The part of its spread, far above rounding, that a step which agrees may be off, root mean square."""
+
+IN_TF32 = "Its products of matrices are in TF32: each factor rounded to 11 bits, sums in float32."
+
+
+Walked = tuple[Reading, Walk]
+"""A reading of a dump, and the walk over it."""
+
+
+def walk_over(
+    reading: Reading, strictness: Strictness, begun: Collection[str] = (), plan: DumpPlan | None = None
+) -> Walk:
+    """The walk over a reading; what was meant follows from it where no `plan` says so."""
+    trace, settings = reading.trace, reading.settings
+    ours, plan = (trace, plan) if plan else plan_dump(trace, settings)
+    blanks = {name: np.isnan(ours[name]) for name in begun if name in ours}
+    dtype = settings.dtype if settings else trace.config.get("dtype")
+    plain = Record(ours, plan, strictness, blanks)
+    record = with_precisions(plain, DTYPES.get(str(dtype), FLOAT64))
+    walk = Walk.over(record, plan.derivation)
+    if not walk.wrong:
+        return walk
+    factors = factors_shown(next(samples(walk, walk.wrong[0])).walk)
+    return Walk.over(replace(record, factors=factors), plan.derivation) if factors.short else walk
+
+
+def without_unasked(whole: Walked, strictness: Strictness) -> Walked:
+    """Leave out the steps that nothing asks for, where all others can still be judged.
+
+    Where they cannot, what nothing asks for is taken as it is.
+    """
+    reading, walk = whole
+    unasked = walk.record.plan.unasked
+    if not unasked:
+        return whole
+    rest = reading.trace.select([name for name in reading.trace if name not in unasked])
+    lean = replace(reading, trace=rest, left_out=unasked)
+    try:
+        found = walk_over(lean, strictness)
+    except AttnError:  # it was they that showed how the others are laid out
+        return replace(reading, taken=unasked), walk
+    lost = judged_steps(walk) - judged_steps(found) - set(unasked)
+    return (replace(reading, taken=unasked), walk) if lost else (lean, found)
+
+
+def with_shown_mask(whole: Walked, strictness: Strictness) -> Walked:
+    """Hide the keys that masked scores which nothing asks for show to be hidden."""
+    reading, walk = whole
+    if MASKED not in walk.record.plan.unasked:
+        return whole
+    trace, mask = reading.trace, walk.record.trace[MASKED] > AS_GOOD_AS_HIDDEN
+    steps = {**trace.steps, MASK: foreign_step(MASK, mask)}
+    masked = replace(reading, trace=Trace(steps, {**trace, MASK: mask}, trace.header), shown=(MASKED,))
+    return masked, walk_over(masked, strictness)
+
+
+def judged_steps(walk: Walk) -> set[str]:
+    return {name for name, step in walk.steps.items() if step.gap}
+
+
+def best_reading(first: Walked, strictness: Strictness) -> Walked:
+    """The reading that agrees, where something is wrong or cannot be judged; or else the nearest."""
+    reading, walk = first
+    if not walk.wrong and all(step.verdict is not Verdict.NOT_CHECKABLE for step in walk.steps.values()):
+        return first
+
+    def look(other: Reading, until: str | None) -> Walk | None:
+        return look_at(other, strictness, until)
+
+    found = agreeing(reading, walk, look)
+    if found is None and walk.wrong:
+        found = nearest(reading, walk, look)
+    if found and found[0].unasked:  # what nobody asked for is said, not taken for granted
+        return replace(found[0], trace=reading.trace), walk
+    return found or first
+
+
+def look_at(reading: Reading, strictness: Strictness, until: str | None) -> Walk | None:
+    """The walk over a reading, all of it or until one step; None where its arrays do not go together."""
+    try:
+        if until is None:
+            return walk_over(reading, strictness)
+        record = with_precisions(Record(*plan_dump(reading.trace, reading.settings), strictness), FLOAT64)
+        shown = last_recorded(record, until)
+        if shown and is_wrong_in(some_rows(Walk(record, record.intended), slice(0, SCREENED)), shown):
+            return Walk(record, record.intended, {shown: Checked(shown, Verdict.WRONG)})
+        return Walk.over(record, record.intended, until=until)
+    except AttnError:
+        return None
+
+
+def last_recorded(record: Record, until: str) -> str | None:
+    """The last recorded one of the computed steps up to this one."""
+    steps = [step.name for step in record.intended if not isinstance(step.op, (Given, Unstated))]
+    upto = steps[: steps.index(until) + 1] if until in steps else steps
+    return next((name for name in reversed(upto) if name in record), None)
+
+
+def is_wrong_in(part: Part, name: str) -> bool:
+    """True where a part of a step is off by far more than rounding, or is wrong when judged with care."""
+    if name not in part.derivation:
+        return False
+    steps, found = stretch(part.derivation, part.record, name), part.record.value(name)
+    try:
+        value = recompute(part.record, steps, lambda *_: keep_digits, lambda _: keep_digits)
+        if value is None or value.shape != found.shape:
+            return False
+        told = np.isfinite(found) & np.isfinite(value)
+        if root_mean_square((found - value)[told]) > FAR_OFF * spread(value[told]):
+            return True
+        return name in Walk.over(part.record, Derivation(tuple(steps))).wrong
+    except (AttnError, ValueError, IndexError, TypeError):  # of this part they do not tell
+        return False
+
+
+def notes_of(trace: Trace, seen: Walked) -> Iterator[str]:
+    """The notes on how someone's names and layouts were read, and on what was left out."""
+    reading, record = seen[0], seen[1].record
+    read = [f"{theirs} as {ours}" for ours, theirs in trace.header.get("read", {}).items()]
+    if read:
+        yield f"Read {', '.join(read)}."
+    yield from trace.header.get("notes", []) if "read" in trace.header else []
+    yield from record.plan.notes
+    for name, option in reading.left_out.items():
+        yield f"{name} is left out: nothing asks for it, as {option} would."
+    for name, option in reading.taken.items():
+        yield f"{name} is taken as it is: nothing asks for it, as {option} would."
+    if record.factors.short:
+        yield IN_TF32
