@@ -3,7 +3,7 @@ r"""The names that other programs give to the arrays of attention, brought to ou
 Programs call an array as it is by one of `WORDS`. What torch's nn.MultiheadAttention and the families of
 Hugging Face keep otherwise has a row of `CONVENTIONS`, which says which of our arrays it is and how it is
 laid out: `Convention(r"qkv_proj\.weight", ("W_Q", "W_K", "W_V"), PACKED_LINEAR)` is all of one. What no row
-knows keeps its name. check, attend and `--model` read the same table;
+knows keeps its name. check, attend, `--model` and conform read the same table;
 `tests/check/foreign/make.py` writes arrays of real modules that hold it.
 """
 
@@ -32,6 +32,8 @@ from attnctl.math.names import (
     MASK,
     MEMORY,
     OUTPUT,
+    PAST_KEY,
+    PAST_VALUE,
     PROJECTED,
     RESIDUAL,
     SCALED,
@@ -92,6 +94,8 @@ WORDS = {
     OUTPUT: "attn_output attention_output attn_out out o y outputs",
     MASK: "attn_mask attention_mask",
     BIAS: "attn_bias position_bias",
+    PAST_KEY: "past_k",
+    PAST_VALUE: "past_v",
     SINK: "sinks attn_sink attn_sinks attention_sink attention_sinks sink_logit sink_logits s_aux",
 }
 """What programs call the arrays of attention, in small letters."""
@@ -105,6 +109,14 @@ BESIDE_MODEL = {
     RESIDUAL: "resid_mid residual_out hidden_after_attention",
 }
 """What the arrays of a layer are called besides, where its model says what comes into it."""
+
+PASSED = {
+    LOGSUMEXP: "l",
+    PAST_KEY: "k_cache",
+    PAST_VALUE: "v_cache",
+    gradient_of(OUTPUT): "grad cotangent",
+}
+"""What functions call the arrays that they are passed besides: in a file these say too little."""
 
 MODULES = {
     "Q": r"q|query|queries|q_proj|q_lin|to_q|wq|w_q",
@@ -190,7 +202,7 @@ CONVENTIONS = (
     named("concat"),
     named(OUTPUT, rf"{MODULES[OUTPUT]}|(?<!mlp\.)c_proj"),
     Convention(r"output\.dense", (OUTPUT,)),
-    *map(named, (MASK, BIAS, SINK)),
+    *map(named, (MASK, BIAS, PAST_KEY, PAST_VALUE, SINK)),
 )
 
 NORMED = ("Q_normed", "K_normed")
@@ -282,6 +294,14 @@ def beside_model(names: Iterable[str], *, cross: bool) -> dict[str, str]:
         if name not in TABLE and ours in TABLE and (cross or ours != MEMORY):
             found.setdefault(ours, name)
     return {theirs: ours for ours, theirs in found.items() if ours not in names}
+
+
+def passed_names(ours: str) -> tuple[str, ...]:
+    """What functions call an array that they are passed, in small letters."""
+    words = [ours.lower(), *f"{WORDS.get(ours, '')} {PASSED.get(ours, '')}".split()]
+    if ours == gradient_of(OUTPUT):
+        words += [f"{d}{word}" for d in ("d_", "d", "grad_") for word in passed_names(OUTPUT)]
+    return tuple(dict.fromkeys(words))
 
 
 def of_layer(names: Iterable[str], layer: int | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from attnctl.base.dataclass import dataclass
 from attnctl.base.errors import AttnError
 from attnctl.base.words import suggest
-from attnctl.inputs.arrays.foreign import variable_of
+from attnctl.inputs.arrays.foreign import passed_names, variable_of
 from attnctl.math.names import DELTA, LOGSUMEXP, OUTPUT, PAST_KEY, PAST_VALUE, gradient_of
 from attnctl.math.rules import Causal
 from attnctl.verbs.conform.case import INPUTS, Case, Problem
@@ -21,18 +21,15 @@ PACKED = "QKV"
 
 D_OUTPUT = gradient_of(OUTPUT)
 
+HANDED = (D_OUTPUT, OUTPUT, LOGSUMEXP, DELTA)
+"""What a backward pass takes of the forward; the first makes it one."""
+
+PARTS = (PAST_KEY, PAST_VALUE)
+"""The two keywords of a cache."""
+
 THEIRS: dict[str, tuple[str, ...]] = {
-    "Q": ("q", "query", "queries", "xq"),
-    "K": ("k", "key", "keys", "xk"),
-    "V": ("v", "value", "values", "xv"),
+    **{ours: passed_names(ours) for ours in (*INPUTS, *HANDED, *PARTS)},
     PACKED: ("qkv",),
-    D_OUTPUT: ("d_output", "do", "d_o", "dout", "d_out", "grad_output", "grad_out", "grad_o",
-               "grad_outputs", "grad", "dy", "d_y", "cotangent"),
-    OUTPUT: ("output", "out", "o"),
-    LOGSUMEXP: ("logsumexp", "lse", "softmax_lse", "l"),
-    DELTA: ("delta",),
-    PAST_KEY: ("past_key", "past_k", "k_cache"),
-    PAST_VALUE: ("past_value", "past_v", "v_cache"),
     "heads": ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "NH"),
     "kv_heads": ("num_kv_heads", "n_kv_heads", "n_kv_head", "kv_heads", "num_key_value_heads"),
     "kv_share": ("num_key_value_groups", "n_rep"),
@@ -43,12 +40,6 @@ THEIRS: dict[str, tuple[str, ...]] = {
     **{name: option.theirs for name, option in OPTIONS.items() if name != "cache"},
 }  # fmt: skip
 """What other programs call what they are passed, by our name; arrays in lower case."""
-
-HANDED = (D_OUTPUT, OUTPUT, LOGSUMEXP, DELTA)
-"""What a backward pass takes of the forward; the first makes it one."""
-
-PARTS = (PAST_KEY, PAST_VALUE)
-"""The two keywords of a cache."""
 
 SIZES: dict[str, Callable[[Case], int]] = {
     "heads": lambda case: case.heads,
