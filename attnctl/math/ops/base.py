@@ -2,9 +2,9 @@
 
 An op says everything about itself: its `signature`, the axes it takes and gives in the notation of
 `attnctl.math.axes`; `words`, a sentence; `apply`, which computes the step (arrays to array); `form`, the
-arithmetic of its cells in index notation; `cost`, floating-point operations from shapes alone; `adjoint`,
-the lines of the backward pass that one of its lines gives. Adding an op is adding one small class here;
-every verb then knows it.
+arithmetic of its cells in index notation; `cost`, floating-point operations from shapes alone, by `flops`,
+those of one number of the result; `adjoint`, the lines of the backward pass that one of its lines gives.
+Adding an op is adding one small class here; every verb then knows it.
 
 In a signature inputs in [ ] may be left out, an axis with ? may be lacking, and (past + new) has the one
 behind the other. A size that no input has is the op's own.
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
 from math import prod
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -96,9 +96,12 @@ class Op:
         """The shape of the result, from those of the inputs."""
         return result_shape(self, *inputs)
 
+    flops: ClassVar[int] = 0
+    """Floating-point operations for one number of the result; a copy costs none."""
+
     def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """Floating-point operations for a result of this shape; a copy costs none."""
-        return 0
+        """Floating-point operations for a result of this shape."""
+        return self.flops * prod(shape)
 
 
 @dataclass(frozen=True)
@@ -235,6 +238,7 @@ class Add(RowWise):
 
     signature = "..., ... -> ..."
     words = "{1} is added to {0}, number by number."
+    flops = 1  # an addition
 
     def apply(self, a: Array, b: Array, *, out: Array | None = None) -> Array:
         return np.add(a, b, out=out)
@@ -242,10 +246,6 @@ class Add(RowWise):
     def form(self, cell: Places, a: Input, b: Input) -> Term:
         """a + b."""
         return a.at(*cell) + b.at(*cell)
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """One a cell."""
-        return prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """da = d; db = d, summed where b was broadcast."""

@@ -154,6 +154,7 @@ class Shares(OfChunks):
 
     signature = "batch? chunk head query, batch? head query[, head] -> batch? chunk head query"
     words = "The share that a chunk has of its row is the exponential of {0} less {1}[, {2} among them]."
+    flops = 2  # a difference and a function
 
     def apply(self, parts: Array, whole: Array, *sink: Array) -> Array:
         for each in sink:
@@ -171,10 +172,6 @@ class Shares(OfChunks):
             top = largest(index(1, "j"), every, own)
             share = call("exp", part - top) / (call("exp", every - top) + call("exp", own - top))
         return where(is_seen(part), share, 0)
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A difference and a function a share."""
-        return 2 * prod(shape)
 
 
 class MergeChunks(OfChunks):

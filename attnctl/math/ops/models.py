@@ -36,6 +36,7 @@ class SinkSoftmax(RowWise):
 
     signature = "... head query key, head -> ... head query key"
     words = "Softmax turns each row into shares; a sink takes one, too, and gives no value."
+    flops = 5  # as softmax: a maximum, a difference, a function, a sum and a division
 
     at: Block | None = None
 
@@ -58,10 +59,6 @@ class SinkSoftmax(RowWise):
         top = largest(j, s.at(*row, j), own)
         every = total(j, call("exp", s.at(*row, j) - top), seen=s.at(*row, j)) + call("exp", own - top)
         return where(is_seen(s.at(*cell)), call("exp", s.at(*cell) - top) / every, 0)
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """As softmax: a maximum, a difference, a function, a sum and a division a cell."""
-        return 5 * prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = A ∘ (d − δ), as softmax's; d_sink = −Σ over queries of its share · δ."""
@@ -147,6 +144,7 @@ class Buckets(Placed):
 
     signature = "batch? head query key, head bucket -> batch? head query key"
     words = "To each of the {0} a learned number is added, by head and by distance of the key."
+    flops = 1  # an addition
 
     furthest: int = 128
     both_ways: bool = True
@@ -180,10 +178,6 @@ class Buckets(Placed):
         first, last = 1 - queries - int(np.max(self.offset)), keys - 1 - int(np.min(self.offset))
         buckets = self.buckets(np.arange(first, last + 1), learned.shape[-1])
         return s.at(*cell) + learned.at(cell[-3], table(buckets, self.ahead(cell) - first))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """One a cell."""
-        return prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = d; d_table = Σ d over the cells of a bucket."""
@@ -250,6 +244,7 @@ class Gate(Op):
 
     signature = "..., ... -> ..."
     words = "Each number of {0} is multiplied by a gate between 0 and 1, the sigmoid of {1}."
+    flops = 3  # a function, a sum and a division
 
     def apply(self, x: Array, gate: Array) -> Array:
         return x / (1 + np.exp(-gate))
@@ -257,10 +252,6 @@ class Gate(Op):
     def form(self, cell: Places, x: Input, gate: Input) -> Term:
         """x / (1 + exp(−g))."""
         return x.at(*cell) / (1 + call("exp", -1 * gate.at(*cell)))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A function, a sum and a division a cell."""
-        return 3 * prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """dx = d · σ(gate); d_gate = d · x · σ (1 − σ)."""
@@ -274,6 +265,7 @@ class GateBack(Backward):
 
     signature = "..., ..., ... -> ..."
     words = "{0} are multiplied by {1} and by the slope of the sigmoid at {2}."
+    flops = 6  # a function, a division, a difference and three products
 
     def apply(self, d: Array, x: Array, gate: Array) -> Array:
         grown = np.exp(-np.abs(gate))  # the slope is even, and this does not overflow
@@ -284,10 +276,6 @@ class GateBack(Backward):
         grown = call("exp", -1 * gate.at(*cell))
         return d.at(*cell) * x.at(*cell) * grown / ((1 + grown) * (1 + grown))
 
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A function, a division, a difference and three products a cell."""
-        return 6 * prod(shape)
-
 
 @dataclass(frozen=True)
 class AddScaled(Op):
@@ -295,6 +283,7 @@ class AddScaled(Op):
 
     signature = "..., ... -> ..."
     words = "{1} is multiplied by {op.factor:g} and added to {0}."
+    flops = 2  # a product and a sum
 
     factor: float
 
@@ -304,10 +293,6 @@ class AddScaled(Op):
     def form(self, cell: Places, a: Input, b: Input) -> Term:
         """a + f·b."""
         return a.at(*cell) + self.factor * b.at(*cell)
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A product and a sum a cell."""
-        return 2 * prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """da = d; db = factor · d."""

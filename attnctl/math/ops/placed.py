@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from math import inf, prod
+from math import inf
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class Slope(Placed):
 
     signature = "batch? head query key -> batch? head query key"
     words = "From each of the {0} a number is taken away that grows with the distance of its key."
+    flops = 2  # a product and a difference
 
     def distances(self, shape: Shape) -> Array:
         """|query − key|, ([batch, 1,] query, key)."""
@@ -72,10 +73,6 @@ class Slope(Placed):
         """s − slope · distance."""
         slope = table(alibi_slopes(s.shape[-3]), cell[-3])
         return s.at(*cell) - slope * number(abs(self.ahead(cell)))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A product and a difference a cell."""
-        return 2 * prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = d."""

@@ -79,6 +79,7 @@ class Scale(RowWise):
     """Scores / √d_k, or times a factor of one's own (Vaswani et al. 2017, equation 1)."""
 
     signature = "... -> ..."
+    flops = 1  # a division or a product
 
     d_k: int = 1
     factor: float | None = None
@@ -102,10 +103,6 @@ class Scale(RowWise):
             return s.at(*cell) * self.factor
         return s.at(*cell) / call("sqrt", self.d_k)
 
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """One a cell."""
-        return prod(shape)
-
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = d / √d_k."""
         factor = "/ √d_k" if self.factor is None else f"· {self.factor:g}"
@@ -118,6 +115,7 @@ class Squeeze(RowWise):
 
     signature = "... -> ..."
     words = "The {0} are bent by tanh: no score gets beyond ±{op.cap:g}."
+    flops = 3  # a division, a function and a product
 
     cap: float
 
@@ -135,10 +133,6 @@ class Squeeze(RowWise):
         """cap · tanh(s / cap)."""
         return self.cap * call("tanh", s.at(*cell) / self.cap)
 
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A division, a function and a product a cell."""
-        return 3 * prod(shape)
-
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = d · (1 − (y / cap)²)."""
         formula = f"{d} · (1 − ({line.name} / {self.cap:g})²)"
@@ -151,6 +145,7 @@ class SqueezeBack(Backward):
 
     signature = "..., ... -> ..."
     words = "Each number of {0} is multiplied by the slope of tanh there: the flatter the cap, the less."
+    flops = 4  # a division, two products and a difference
 
     cap: float
 
@@ -165,16 +160,13 @@ class SqueezeBack(Backward):
         part = y.at(*cell) / self.cap
         return d.at(*cell) * (1 - part * part)
 
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A division, two products and a difference a cell."""
-        return 4 * prod(shape)
-
 
 class Softmax(RowWise):
     """exp(s − max) / Σ exp(s − max) over keys; a row that sees nothing gets zeros."""
 
     signature = "... key -> ... key"
     words = "Softmax turns each row of scores into shares: exp(score), divided by the sum of the row."
+    flops = 5  # a maximum, a difference, a function, a sum and a division
 
     def apply(self, s: Array, *, out: Array | None = None) -> Array:
         top = s.max(axis=-1, keepdims=True, initial=-inf)
@@ -194,10 +186,6 @@ class Softmax(RowWise):
 
         share = grown(column) / total(j, grown(j), seen=s.at(*row, j))
         return where(is_seen(s.at(*cell)), share, 0)
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A maximum, a difference, a function, a sum and a division a cell."""
-        return 5 * prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """ds = A ∘ (d − δ), δ = Σ A ∘ d of the row."""
@@ -245,6 +233,7 @@ class LogSumExpBack(Backward):
 
     signature = "... n, ..., ... -> ... n"
     words = "A score moves {1} by the share that it has: that share, times {2}."
+    flops = 3  # a difference, a function and a product
 
     def apply(self, s: Array, total: Array, d: Array) -> Array:
         seen = np.where(np.isneginf(total), total.dtype.type(0), total)
@@ -256,10 +245,6 @@ class LogSumExpBack(Backward):
         share = call("exp", s.at(*cell) - total.at(*row)) * d.at(*row)
         return where(is_seen(s.at(*cell)), share, 0 * d.at(*row))
 
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A difference, a function and a product a cell."""
-        return 3 * prod(shape)
-
 
 class SoftmaxBack(Backward, RowWise):
     """A ∘ (d − δ): raising a score takes weight from the other keys of its row."""
@@ -269,6 +254,7 @@ class SoftmaxBack(Backward, RowWise):
         "Raising a score takes weight from the rest of its row, so {0} are multiplied by how far {1} "
         "are above {2}, the mean that the weights give."
     )
+    flops = 2  # a difference and a product
 
     def apply(self, a: Array, d: Array, delta: Array, *, out: Array | None = None) -> Array:
         return np.multiply(a, np.subtract(d, delta[..., None], out=out), out=out)
@@ -276,7 +262,3 @@ class SoftmaxBack(Backward, RowWise):
     def form(self, cell: Places, a: Input, d: Input, delta: Input) -> Term:
         """a · (d − δ)."""
         return a.at(*cell) * (d.at(*cell) - delta.at(*cell[:-1]))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A difference and a product a cell."""
-        return 2 * prod(shape)

@@ -23,6 +23,7 @@ class Sinusoid(Op):
 
     signature = "-> length d_model"
     words = "Each position gets a row of sines and cosines, whose waves grow longer by column."
+    flops = 2  # a division and a function
 
     length: int
     d_model: int
@@ -37,10 +38,6 @@ class Sinusoid(Op):
         divisors = [10000.0 ** (2 * pair / self.d_model) for pair in range((self.d_model + 1) // 2)]
         angle = number(token + self.start) / table(np.array(divisors), column // 2)
         return where(column % 2 < 1, call("sin", angle), call("cos", angle))
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """A division and a function a cell."""
-        return 2 * prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """It follows from nothing."""
@@ -103,6 +100,7 @@ class Rotate(Op):
     """
 
     signature = "batch? head? token d -> batch? head? token d"
+    flops = 3  # two products and a sum
 
     theta: float = 10000.0
     dims: int | None = None
@@ -157,10 +155,6 @@ class Rotate(Op):
         if self.first + 2 * pairs < x.shape[-1]:
             turned = where(own < 2 * pairs, turned, x.at(*cell))
         return where(column < self.first, x.at(*cell), turned) if self.first else turned
-
-    def cost(self, shape: Shape, *inputs: Shape) -> int:
-        """Two products and a sum a cell."""
-        return 3 * prod(shape)
 
     def adjoint(self, line: Line, d: str) -> Gradients:
         """dx = d, turned back by the same angle."""
