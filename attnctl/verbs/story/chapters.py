@@ -33,16 +33,17 @@ from attnctl.math.ops import (
 from attnctl.math.ops.scores import SoftmaxBack
 from attnctl.record.trace import Trace
 from attnctl.verbs.story.claims import (
-    Blind,
+    BLIND,
+    EMPTY,
+    UNMIXED,
     Claim,
-    Empty,
     Hidden,
     Mix,
     NotFinite,
     Pull,
+    Rows,
     TopKeys,
     Unchanged,
-    Unmixed,
     extremes,
     largest_change,
     mix,
@@ -98,7 +99,7 @@ def story(trace: Trace, steps: Sequence[str] | None = None) -> Story:
     """
     wanted = list(trace.select(list(trace) if steps is None else steps).steps.values())
     loaded = replace(trace, arrays={name: np.asarray(trace[name]) for name in trace})
-    chapters = map(chapter_of(loaded), group_steps(wanted))
+    chapters = (chapter_of(loaded, group) for group in group_steps(wanted))
     return Story(loaded, tuple(each for each in chapters if steps is not None or says_something(each)))
 
 
@@ -156,157 +157,165 @@ def plainly(name: str) -> str:
     return name.replace("_", " ") if name.islower() else name
 
 
-class chapter_of:  # noqa: N801  (a function that knows its trace)
-    """Makes the chapters of one trace."""
+def chapter_of(trace: Trace, steps: list[Step]) -> Chapter:
+    step, happens = steps[0], what_happens(steps)
+    if edited := [each.name for each in steps if each.name in trace.edited]:
+        happens = f"{happens} Then {all_of(edited)} {'was' if len(edited) == 1 else 'were'} edited."
+    if len(steps) > 1:
+        return Chapter(tuple(steps), happens)
+    claims = tuple(claims_of(trace, step))
+    told = sum(isinstance(claim, TopKeys | Mix | Pull) for claim in claims)
+    named = sum(len(claim.rows) for claim in claims if isinstance(claim, Rows))
+    return Chapter((step,), happens, claims, row_count(trace, step) - told - named)
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.visible = Visible(trace)
 
-    def __call__(self, steps: list[Step]) -> Chapter:
-        step, happens = steps[0], what_happens(steps)
-        if edited := [each.name for each in steps if each.name in self.trace.edited]:
-            happens = f"{happens} Then {all_of(edited)} {'was' if len(edited) == 1 else 'were'} edited."
-        if len(steps) > 1:
-            return Chapter(tuple(steps), happens)
-        claims = tuple(self.claims(step))
-        told = sum(isinstance(claim, TopKeys | Mix | Pull) for claim in claims)
-        named = sum(len(claim.rows) for claim in claims if isinstance(claim, Blind | Empty | Unmixed))
-        return Chapter((step,), happens, claims, self.row_count(step) - told - named)
+def row_count(trace: Trace, step: Step) -> int:
+    """The number of rows that could be told of a step, one by one; 0 where it is told as a whole."""
+    if step.name == WEIGHTS or pulls_on(trace, step):
+        return int(np.prod(trace[step.name].shape[:-1]))
+    return len(mixed_rows(trace, step)) if is_mixture(trace, step) else 0
 
-    def row_count(self, step: Step) -> int:
-        """The number of rows that could be told of a step, one by one; 0 where it is told as a whole."""
-        if step.name == WEIGHTS or self.pulls_on(step):
-            return int(np.prod(self.trace[step.name].shape[:-1]))
-        return len(self.mixed_rows(step)) if self.is_mixture(step) else 0
 
-    def claims(self, step: Step) -> Iterator[Claim]:
-        """The claims that hold of a step's numbers."""
-        array = self.trace[step.name]
-        if array.dtype == bool or not array.size:
+def claims_of(trace: Trace, step: Step) -> Iterator[Claim]:
+    """The claims that hold of a step's numbers."""
+    array = trace[step.name]
+    if array.dtype == bool or not array.size:
+        return
+    scores = step.name.endswith("scores") and not is_slope(step.name)
+    nothing = scores or step.name in {CHUNK_LOGSUMEXP, LOGSUMEXP}  # −∞ is of what sees nothing
+    strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
+    if strange.any():
+        yield NotFinite(step.name, int(strange.sum()))
+    if step.name == WEIGHTS:
+        yield from without_weight(trace, array)
+        yield from islice(top_keys_of(trace, step, array), MOST_ROWS)
+    elif is_mixture(trace, step):
+        yield from mixes(trace, step)
+    elif pulls_on(trace, step):
+        yield from islice(pulls(trace, step, array), MOST_ROWS)
+    else:
+        hides = isinstance(step.op, Hide) and scores
+        if hides or (scores and np.isneginf(array).any()):
+            yield hidden_cells(trace, step, array)
+        if not hides:
+            yield from of_the_whole(trace, step, array)
+
+
+def of_the_whole(trace: Trace, step: Step, array: Array) -> Iterator[Claim]:
+    """A claim on how a step differs from what it was made of, or how far its numbers reach."""
+    as_it_is = is_slope(step.name) or isinstance(step.op, Copy | Given | Merge | Repeat | Shares)
+    changes = step.inputs and not as_it_is
+    if isinstance(step.op, Copy) or (changes and step.inputs[0] in trace):
+        before = trace.arrays.get(step.inputs[0])
+        found = None if before is None else largest_change(step.name, step.inputs[0], array, before)
+        if found is not None and trace.steps[step.inputs[0]].axes == step.axes:
+            yield found
             return
-        scores = step.name.endswith("scores") and not is_slope(step.name)
-        nothing = scores or step.name in {CHUNK_LOGSUMEXP, LOGSUMEXP}  # −∞ is of what sees nothing
-        strange = np.isnan(array) | np.isposinf(array) | (np.isneginf(array) & (not nothing))
-        if strange.any():
-            yield NotFinite(step.name, int(strange.sum()))
-        if step.name == WEIGHTS:
-            yield from self.without_weight(array)
-            yield from islice(self.looks(step, array), MOST_ROWS)
-        elif self.is_mixture(step):
-            yield from self.mixes(step)
-        elif self.pulls_on(step):
-            yield from islice(self.pulls(step, array), MOST_ROWS)
-        else:
-            hides = isinstance(step.op, Hide) and scores
-            if hides or (scores and np.isneginf(array).any()):
-                yield self.hidden(step, array)
-            if not hides:
-                yield from self.of_the_whole(step, array)
+    reach = extremes(step.name, array)
+    if reach is not None and not isinstance(step.op, Given | Merge | Repeat):
+        yield reach
 
-    def of_the_whole(self, step: Step, array: Array) -> Iterator[Claim]:
-        """A claim on how a step differs from what it was made of, or how far its numbers reach."""
-        as_it_is = is_slope(step.name) or isinstance(step.op, Copy | Given | Merge | Repeat | Shares)
-        changes = step.inputs and not as_it_is
-        if isinstance(step.op, Copy) or (changes and step.inputs[0] in self.trace):
-            before = self.trace.arrays.get(step.inputs[0])
-            found = None if before is None else largest_change(step.name, step.inputs[0], array, before)
-            if found is not None and self.trace.steps[step.inputs[0]].axes == step.axes:
-                yield found
-                return
-        reach = extremes(step.name, array)
-        if reach is not None and not isinstance(step.op, Given | Merge | Repeat):
-            yield reach
 
-    # --- who sees whom ---
+# --- who sees whom ---
 
-    def hidden(self, step: Step, array: Array) -> Hidden:
-        words, reasons = self.visible.reasons(step.name)
-        counts = tuple((word, int((reasons == at).sum())) for at, word in enumerate(words))
-        return Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
 
-    def without_weight(self, weights: Array) -> Iterator[Blind | Empty]:
-        """The rows whose weights are all 0: as they see nothing, or for another reason."""
-        nothing, source = np.asarray(~weights.any(axis=-1)), self.visible.source
-        blind = np.zeros_like(nothing)
-        if source:
-            blind = nothing & np.isneginf(self.trace[source]).all(axis=-1)
-        if blind.any():
-            yield Blind(WEIGHTS, rows_of(blind))
-        if (nothing & ~blind).any():
-            yield Empty(WEIGHTS, rows_of(nothing & ~blind))
+def hidden_cells(trace: Trace, step: Step, array: Array) -> Hidden:
+    words, reasons = hidden_reasons(trace, step.name)
+    counts = tuple((word, int((reasons == at).sum())) for at, word in enumerate(words))
+    return Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
 
-    # --- row by row ---
 
-    def looks(self, step: Step, array: Array) -> Iterator[TopKeys]:
-        """A claim for each row on what it looks at."""
-        source = self.visible.source
-        words, reasons = self.visible.reasons(source) if source else ([], np.full(array.shape, -1))
-        for row in np.ndindex(*array.shape[:-1]):
-            weights, why = array[row], reasons[row]
-            if not np.isfinite(weights).all() or not weights.max() > 0:
-                continue
-            keys = find_ties(weights)
-            hidden = tuple(
-                (word, tuple(map(int, np.flatnonzero(why == at))))
-                for at, word in enumerate(words)
-                if (why == at).any()
-            )
-            scores = self.reason_for(source, row, keys) if source else ()
-            share, seen = float(weights[list(keys)].max()), int((why < 0).sum())
-            yield TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
+def without_weight(trace: Trace, weights: Array) -> Iterator[Rows]:
+    """The rows whose weights are all 0: as they see nothing, or for another reason."""
+    nothing, source = np.asarray(~weights.any(axis=-1)), source_of_weights(trace)
+    blind = np.zeros_like(nothing)
+    if source:
+        blind = nothing & np.isneginf(trace[source]).all(axis=-1)
+    if blind.any():
+        yield Rows(WEIGHTS, BLIND, rows_of(blind))
+    if (nothing & ~blind).any():
+        yield Rows(WEIGHTS, EMPTY, rows_of(nothing & ~blind))
 
-    def reason_for(self, source: str, row: Cell, keys: tuple[int, ...]) -> tuple[float, ...]:
-        """The scores of these keys, where they are the largest of the row."""
-        scores = self.trace[source][row]
-        own = scores[list(keys)]
-        others = np.delete(scores, list(keys))
-        larger = not others.size or own.min() > others.max()
-        return tuple(map(float, own)) if larger and np.isfinite(own).all() else ()
 
-    def pulls_on(self, step: Step) -> bool:
-        """True for gradients of scores whose weights are recorded."""
-        return isinstance(step.op, SoftmaxBack) and step.inputs[0] in self.trace
+# --- row by row ---
 
-    def pulls(self, step: Step, array: Array) -> Iterator[Pull]:
-        """A claim for each row that has weights, on the score that moves the loss most."""
-        for row in np.ndindex(*array.shape[:-1]):
-            weights, gradients = self.trace[step.inputs[0]][row], array[row]
-            if np.isfinite(gradients).all() and weights.any():
-                most = np.abs(gradients).argmax() if gradients.any() else weights.argmax()
-                others = tuple(int(key) for key in np.flatnonzero(weights) if key != most)
-                has_all = bool(weights[most] == 1)
-                yield Pull(step.name, row, int(most), float(gradients[most]), others, has_all)
 
-    def is_mixture(self, step: Step) -> bool:
-        """True for outputs that weights made of values."""
-        made = step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul) and WEIGHTS in self.trace
-        return made and self.trace[WEIGHTS].shape[:-1] == self.trace[step.name].shape[:-1]
+def top_keys_of(trace: Trace, step: Step, array: Array) -> Iterator[TopKeys]:
+    """A claim for each row on what it looks at."""
+    source = source_of_weights(trace)
+    words, reasons = hidden_reasons(trace, source) if source else ([], np.full(array.shape, -1))
+    for row in np.ndindex(*array.shape[:-1]):
+        weights, why = array[row], reasons[row]
+        if not np.isfinite(weights).all() or not weights.max() > 0:
+            continue
+        keys = find_ties(weights)
+        hidden = tuple(
+            (word, tuple(map(int, np.flatnonzero(why == at))))
+            for at, word in enumerate(words)
+            if (why == at).any()
+        )
+        scores = reason_for(trace, source, row, keys) if source else ()
+        share, seen = float(weights[list(keys)].max()), int((why < 0).sum())
+        yield TopKeys(step.name, row, keys, share, seen, hidden, source, scores)
 
-    def mixes(self, step: Step) -> Iterator[Mix | Unmixed]:
-        rows = self.mixed_rows(step)
-        unmixed = tuple(row for row in rows if not self.is_mixed(step, row))
-        if unmixed:
-            yield Unmixed(step.name, unmixed)
-        told = [row for row in rows if row not in unmixed]
-        weights = self.trace[WEIGHTS]
-        yield from (mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
 
-    def mixed_rows(self, step: Step) -> list[Cell]:
-        """The rows of outputs of which weights can say what they are made of: none of these is below 0."""
-        weights = self.trace[WEIGHTS]
-        return [
-            row
-            for row in np.ndindex(*self.trace[step.name].shape[:-1])
-            if np.isfinite(weights[row]).all() and weights[row].any() and (weights[row] >= 0).all()
-        ]
+def reason_for(trace: Trace, source: str, row: Cell, keys: tuple[int, ...]) -> tuple[float, ...]:
+    """The scores of these keys, where they are the largest of the row."""
+    scores = trace[source][row]
+    own = scores[list(keys)]
+    others = np.delete(scores, list(keys))
+    larger = not others.size or own.min() > others.max()
+    return tuple(map(float, own)) if larger and np.isfinite(own).all() else ()
 
-    def is_mixed(self, step: Step, row: Cell) -> bool:
-        """True where a row is what its weights make of the values, but for rounding."""
-        values = self.trace.arrays.get(step.inputs[1])
-        if values is None:
-            return step.name not in self.trace.edited
-        return same_mixture(self.trace[step.name][row], self.trace[WEIGHTS][row], values[row[:-1]])
+
+def pulls_on(trace: Trace, step: Step) -> bool:
+    """True for gradients of scores whose weights are recorded."""
+    return isinstance(step.op, SoftmaxBack) and step.inputs[0] in trace
+
+
+def pulls(trace: Trace, step: Step, array: Array) -> Iterator[Pull]:
+    """A claim for each row that has weights, on the score that moves the loss most."""
+    for row in np.ndindex(*array.shape[:-1]):
+        weights, gradients = trace[step.inputs[0]][row], array[row]
+        if np.isfinite(gradients).all() and weights.any():
+            most = np.abs(gradients).argmax() if gradients.any() else weights.argmax()
+            others = tuple(int(key) for key in np.flatnonzero(weights) if key != most)
+            has_all = bool(weights[most] == 1)
+            yield Pull(step.name, row, int(most), float(gradients[most]), others, has_all)
+
+
+def is_mixture(trace: Trace, step: Step) -> bool:
+    """True for outputs that weights made of values."""
+    made = step.name == HEAD_OUTPUTS and isinstance(step.op, MatMul) and WEIGHTS in trace
+    return made and trace[WEIGHTS].shape[:-1] == trace[step.name].shape[:-1]
+
+
+def mixes(trace: Trace, step: Step) -> Iterator[Mix | Rows]:
+    rows = mixed_rows(trace, step)
+    unmixed = tuple(row for row in rows if not is_mixed(trace, step, row))
+    if unmixed:
+        yield Rows(step.name, UNMIXED, unmixed)
+    told = [row for row in rows if row not in unmixed]
+    weights = trace[WEIGHTS]
+    yield from (mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])
+
+
+def mixed_rows(trace: Trace, step: Step) -> list[Cell]:
+    """The rows of outputs of which weights can say what they are made of: none of these is below 0."""
+    weights = trace[WEIGHTS]
+    return [
+        row
+        for row in np.ndindex(*trace[step.name].shape[:-1])
+        if np.isfinite(weights[row]).all() and weights[row].any() and (weights[row] >= 0).all()
+    ]
+
+
+def is_mixed(trace: Trace, step: Step, row: Cell) -> bool:
+    """True where a row is what its weights make of the values, but for rounding."""
+    values = trace.arrays.get(step.inputs[1])
+    if values is None:
+        return step.name not in trace.edited
+    return same_mixture(trace[step.name][row], trace[WEIGHTS][row], values[row[:-1]])
 
 
 def rows_of(where: Array) -> tuple[Cell, ...]:
@@ -317,59 +326,49 @@ EDIT, OVERFLOW = "an edit", "overflow"
 """What hides a key that no rule, mask or bias hides."""
 
 
-class Visible:
-    """The keys that each query of a trace sees, and what hides the others."""
+def source_of_weights(trace: Trace) -> str:
+    """The scores that softmax made the weights of; empty where these are not what it made."""
+    step = trace.steps.get(WEIGHTS)
+    made = step is not None and isinstance(step.op, Softmax | SinkSoftmax)
+    if step is None or not made or WEIGHTS in trace.edited or step.inputs[0] not in trace:
+        return ""
+    return step.inputs[0]
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self.found: dict[str, tuple[list[str], Array]] = {}
 
-    @property
-    def source(self) -> str:
-        """The scores that softmax made the weights of; empty where these are not what it made."""
-        step = self.trace.steps.get(WEIGHTS)
-        made = step is not None and isinstance(step.op, Softmax | SinkSoftmax)
-        if step is None or not made or WEIGHTS in self.trace.edited or step.inputs[0] not in self.trace:
-            return ""
-        return step.inputs[0]
+def hidden_reasons(trace: Trace, name: str) -> tuple[list[str], Array]:
+    """The causes that hide keys, and for each score the number of its cause; −1 where it is seen.
 
-    def reasons(self, name: str) -> tuple[list[str], Array]:
-        """The causes that hide keys, and for each score the number of its cause; −1 where it is seen.
+    It is what made the score −∞ first, and it stayed so.
+    """
+    words: list[str] = []
+    why = np.full(trace[name].shape, -1)
+    for step in score_chain(trace, name):
+        hidden = np.isneginf(trace[step.name])
+        why[~hidden] = -1
+        for word, where in hidden_causes(trace, step):
+            new = hidden & (why < 0) & where
+            if new.any():
+                words += [word] * (word not in words)
+                why[new] = words.index(word)
+    return words, why
 
-        It is what made the score −∞ first, and it stayed so.
-        """
-        if name not in self.found:
-            self.found[name] = self.read_reasons(name)
-        return self.found[name]
 
-    def read_reasons(self, name: str) -> tuple[list[str], Array]:
-        words: list[str] = []
-        why = np.full(self.trace[name].shape, -1)
-        for step in self.chain(name):
-            hidden = np.isneginf(self.trace[step.name])
-            why[~hidden] = -1
-            for word, where in self.causes(step):
-                new = hidden & (why < 0) & where
-                if new.any():
-                    words += [word] * (word not in words)
-                    why[new] = words.index(word)
-        return words, why
+def score_chain(trace: Trace, name: str) -> list[Step]:
+    found: list[Step] = []
+    while name in trace and trace.steps[name].axes[-2:] == ("query", "key"):
+        found.insert(0, trace.steps[name])
+        name = (*found[0].inputs, "")[0]
+    return found
 
-    def chain(self, name: str) -> list[Step]:
-        found: list[Step] = []
-        while name in self.trace and self.trace.steps[name].axes[-2:] == ("query", "key"):
-            found.insert(0, self.trace.steps[name])
-            name = (*found[0].inputs, "")[0]
-        return found
 
-    def causes(self, step: Step) -> Iterator[tuple[str, Array]]:
-        """Each cause that may have made scores −∞ at a step, and where, the first that did so first."""
-        shape = self.trace[step.name].shape
-        others = [np.asarray(self.trace[name]) for name in step.inputs[1:] if name in self.trace]
-        if isinstance(step.op, Hide):
-            by = step.op.hidden_by(shape, *others)
-            names = [rule.name for rule in step.op.rules] + [MASK] * len(others)
-            yield from ((word, by == at) for at, word in enumerate(names))
-        if isinstance(step.op, Add) and others:
-            yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
-        yield EDIT if step.name in self.trace.edited else OVERFLOW, np.ones(shape, bool)
+def hidden_causes(trace: Trace, step: Step) -> Iterator[tuple[str, Array]]:
+    """Each cause that may have made scores −∞ at a step, and where, the first that did so first."""
+    shape = trace[step.name].shape
+    others = [np.asarray(trace[name]) for name in step.inputs[1:] if name in trace]
+    if isinstance(step.op, Hide):
+        by = step.op.hidden_by(shape, *others)
+        names = [rule.name for rule in step.op.rules] + [MASK] * len(others)
+        yield from ((word, by == at) for at, word in enumerate(names))
+    if isinstance(step.op, Add) and others:
+        yield step.inputs[1], np.broadcast_to(np.isneginf(others[0]), shape)
+    yield EDIT if step.name in trace.edited else OVERFLOW, np.ones(shape, bool)

@@ -16,7 +16,7 @@ from attnctl.math import Array, Cell
 class Extremes:
     """The largest and the smallest finite number of a step, and the first cell that holds each.
 
-    `whole` says that all are finite, here as in other claims.
+    They are one where all are the same. `whole` says that all are finite, here as in other claims.
     """
 
     step: str
@@ -24,15 +24,6 @@ class Extremes:
     most: float
     smallest: Cell
     least: float
-    whole: bool
-
-
-@dataclass(frozen=True)
-class AllAlike:
-    """A step whose finite numbers are all the same."""
-
-    step: str
-    value: float
     whole: bool
 
 
@@ -65,19 +56,17 @@ class Hidden:
     of: int
 
 
-@dataclass(frozen=True)
-class Blind:
-    """The rows of weights whose scores are all −∞, and whose weights are all 0."""
-
-    step: str
-    rows: tuple[Cell, ...]
+BLIND, EMPTY, UNMIXED = "blind", "empty", "unmixed"
+"""Rows of weights that are all 0, as their scores are all −∞ or though some are not, and rows of head
+outputs that are not what the weights make of the values."""
 
 
 @dataclass(frozen=True)
-class Empty:
-    """Other rows of weights that are all 0."""
+class Rows:
+    """The rows of a step of which nothing else can be said: `BLIND`, `EMPTY` or `UNMIXED` ones."""
 
     step: str
+    kind: str
     rows: tuple[Cell, ...]
 
 
@@ -115,14 +104,6 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class Unmixed:
-    """The rows of head outputs that are not what the weights make of the values."""
-
-    step: str
-    rows: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
 class Pull:
     """The key whose score moves the loss most in a row, by how much, and the keys it takes weight from.
 
@@ -145,23 +126,10 @@ class NotFinite:
     count: int
 
 
-Claim = (
-    Extremes
-    | AllAlike
-    | Moved
-    | Unchanged
-    | Hidden
-    | Blind
-    | Empty
-    | TopKeys
-    | Mix
-    | Unmixed
-    | Pull
-    | NotFinite
-)
+Claim = Extremes | Moved | Unchanged | Hidden | Rows | TopKeys | Mix | Pull | NotFinite
 
 
-def extremes(step: str, array: Array) -> Extremes | AllAlike | None:
+def extremes(step: str, array: Array) -> Extremes | None:
     """The largest and the smallest of the finite numbers; None where there are none."""
     finite = np.isfinite(array)
     if not finite.any():
@@ -169,9 +137,7 @@ def extremes(step: str, array: Array) -> Extremes | AllAlike | None:
     high = np.where(finite, array, -np.inf)
     low = np.where(finite, array, np.inf)
     top, bottom = index_of(high.argmax(), array), index_of(low.argmin(), array)
-    most, least = float(array[top]), float(array[bottom])
-    whole = bool(finite.all())
-    return AllAlike(step, most, whole) if most == least else Extremes(step, top, most, bottom, least, whole)
+    return Extremes(step, top, float(array[top]), bottom, float(array[bottom]), bool(finite.all()))
 
 
 def index_of(flat: np.intp, array: Array) -> Cell:

@@ -15,19 +15,19 @@ from attnctl.drawing.show.tables import one_table
 from attnctl.record.cells import Speller
 from attnctl.verbs.story.chapters import Chapter, Story, is_slope, plainly
 from attnctl.verbs.story.claims import (
-    AllAlike,
-    Blind,
+    BLIND,
+    EMPTY,
+    UNMIXED,
     Claim,
-    Empty,
     Extremes,
     Hidden,
     Mix,
     Moved,
     NotFinite,
     Pull,
+    Rows,
     TopKeys,
     Unchanged,
-    Unmixed,
 )
 
 WIDEST = 80
@@ -35,6 +35,12 @@ WIDEST = 80
 
 NARROWEST = 36
 """Cells of the words beside a table, at least."""
+
+OF_ROWS = {
+    BLIND: "{} may look at nothing, and all weights are 0",
+    EMPTY: "All weights of {} are 0",
+    UNMIXED: "{} {} not what the weights make of the values",
+}
 
 LEAST_TOLD = 0.00005
 """A share below it is not said."""
@@ -117,29 +123,11 @@ class Writer(Namer):
                 return self.hidden(claim)
             case Pull():
                 return self.pull(claim)
-            case Blind(step, rows):
-                start = f"{plural(len(rows), 'row')} may look at nothing, and all weights are 0"
-                return f"{start}: {self.rows(step, rows)}."
-            case Empty(step, rows):
-                return f"All weights of {plural(len(rows), 'row')} are 0: {self.rows(step, rows)}."
-            case Unmixed(step, rows):
+            case Rows(step, kind, rows):
                 be = "is" if len(rows) == 1 else "are"
-                start = f"{plural(len(rows), 'row')} {be} not what the weights make of the values"
-                return f"{start}: {self.rows(step, rows)}."
-            case _:
-                return self.of_the_whole(claim)
-
-    def of_the_whole(self, claim: Claim) -> str:
-        """The sentences on a step as a whole."""
-        match claim:
-            case Extremes(step) if is_slope(step):
-                return self.slopes(claim)
-            case Extremes(step, largest, most, smallest, least, whole):
-                high, low = self.cell(step, largest), self.cell(step, smallest)
-                reach = f"The largest {'' if whole else 'finite '}number is {number(most)} at {high}"
-                return f"{reach}, the smallest {number(least)} at {low}."
-            case AllAlike(_, value, whole):
-                return f"Every {'' if whole else 'finite '}number is {number(value)}."
+                return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
+            case Extremes():
+                return self.extremes(claim)
             case Moved(step, _, cell, before, after, whole):
                 was, now = number(before), number(after)
                 start = "What changes" if whole else "Of what is finite, what changes"
@@ -148,7 +136,6 @@ class Writer(Namer):
                 return f"The numbers are those of {plainly(source)}."
             case NotFinite(_, count):
                 return f"{count} of its numbers {'is' if count == 1 else 'are'} not finite."
-        raise TypeError(claim)
 
     def hidden(self, claim: Hidden) -> str:
         total = sum(count for _, count in claim.by)
@@ -203,6 +190,17 @@ class Writer(Namer):
         others = self.keys(claim.others) if claim.others else "the sink"
         taken = f"{who}: raising the score of {key} by a little takes weight from {others}"
         return f"{taken}, and {moves(claim.gradient)}."
+
+    def extremes(self, claim: Extremes) -> str:
+        """A sentence on how far numbers reach."""
+        of_all = "number" if claim.whole else "finite number"
+        if claim.most == claim.least:
+            return f"Every {of_all} is {number(claim.most)}."
+        if is_slope(claim.step):
+            return self.slopes(claim)
+        high, low = self.cell(claim.step, claim.largest), self.cell(claim.step, claim.smallest)
+        reach = f"The largest {of_all} is {number(claim.most)} at {high}"
+        return f"{reach}, the smallest {number(claim.least)} at {low}."
 
     def slopes(self, claim: Extremes) -> str:
         """A sentence on the numbers that raise the loss most, and lower it most."""
