@@ -40,8 +40,8 @@ from attnctl.verbs.story.claims import (
     Hidden,
     Mix,
     NotFinite,
+    OddRows,
     Pull,
-    Rows,
     TopKeys,
     Unchanged,
     extremes,
@@ -51,7 +51,7 @@ from attnctl.verbs.story.claims import (
 )
 
 MOST_ROWS = 12
-"""Rows of a step that are told one by one."""
+"""OddRows of a step that are told one by one."""
 
 MOST_PARTS = 3
 """Values that a row of outputs is said to be made of."""
@@ -78,7 +78,7 @@ class Chapter:
     happens: str
     claims: tuple[Claim, ...] = ()
     left_out: int = 0
-    """Rows of which nothing is said."""
+    """OddRows of which nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def chapter_of(trace: Trace, steps: list[Step]) -> Chapter:
         return Chapter(tuple(steps), happens)
     claims = tuple(claims_of(trace, step))
     told = sum(isinstance(claim, TopKeys | Mix | Pull) for claim in claims)
-    named = sum(len(claim.rows) for claim in claims if isinstance(claim, Rows))
+    named = sum(len(claim.rows) for claim in claims if isinstance(claim, OddRows))
     return Chapter((step,), happens, claims, row_count(trace, step) - told - named)
 
 
@@ -225,16 +225,16 @@ def hidden_cells(trace: Trace, step: Step, array: Array) -> Hidden:
     return Hidden(step.name, tuple(each for each in counts if each[1]), array.size)
 
 
-def without_weight(trace: Trace, weights: Array) -> Iterator[Rows]:
+def without_weight(trace: Trace, weights: Array) -> Iterator[OddRows]:
     """The rows whose weights are all 0: as they see nothing, or for another reason."""
     nothing, source = np.asarray(~weights.any(axis=-1)), source_of_weights(trace)
     blind = np.zeros_like(nothing)
     if source:
         blind = nothing & np.isneginf(trace[source]).all(axis=-1)
     if blind.any():
-        yield Rows(WEIGHTS, BLIND, rows_of(blind))
+        yield OddRows(WEIGHTS, BLIND, rows_of(blind))
     if (nothing & ~blind).any():
-        yield Rows(WEIGHTS, EMPTY, rows_of(nothing & ~blind))
+        yield OddRows(WEIGHTS, EMPTY, rows_of(nothing & ~blind))
 
 
 # --- row by row ---
@@ -290,11 +290,11 @@ def is_mixture(trace: Trace, step: Step) -> bool:
     return made and trace[WEIGHTS].shape[:-1] == trace[step.name].shape[:-1]
 
 
-def mixes(trace: Trace, step: Step) -> Iterator[Mix | Rows]:
+def mixes(trace: Trace, step: Step) -> Iterator[Mix | OddRows]:
     rows = mixed_rows(trace, step)
     unmixed = tuple(row for row in rows if not is_mixed(trace, step, row))
     if unmixed:
-        yield Rows(step.name, UNMIXED, unmixed)
+        yield OddRows(step.name, UNMIXED, unmixed)
     told = [row for row in rows if row not in unmixed]
     weights = trace[WEIGHTS]
     yield from (mix(step.name, row, weights[row], MOST_PARTS) for row in told[:MOST_ROWS])

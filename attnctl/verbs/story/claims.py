@@ -57,12 +57,12 @@ class Hidden:
 
 
 BLIND, EMPTY, UNMIXED = "blind", "empty", "unmixed"
-"""Rows of weights that are all 0, as their scores are all −∞ or though some are not, and rows of head
+"""OddRows of weights that are all 0, as their scores are all −∞ or though some are not, and rows of head
 outputs that are not what the weights make of the values."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class OddRows:
     """The rows of a step of which nothing else can be said: `BLIND`, `EMPTY` or `UNMIXED` ones."""
 
     step: str
@@ -126,7 +126,7 @@ class NotFinite:
     count: int
 
 
-Claim = Extremes | Moved | Unchanged | Hidden | Rows | TopKeys | Mix | Pull | NotFinite
+Claim = Extremes | Moved | Unchanged | Hidden | OddRows | TopKeys | Mix | Pull | NotFinite
 
 
 def extremes(step: str, array: Array) -> Extremes | None:

@@ -24,8 +24,8 @@ from attnctl.verbs.story.claims import (
     Mix,
     Moved,
     NotFinite,
+    OddRows,
     Pull,
-    Rows,
     TopKeys,
     Unchanged,
 )
@@ -123,7 +123,7 @@ class Writer(Namer):
                 return self.hidden(claim)
             case Pull():
                 return self.pull(claim)
-            case Rows(step, kind, rows):
+            case OddRows(step, kind, rows):
                 be = "is" if len(rows) == 1 else "are"
                 return f"{OF_ROWS[kind].format(plural(len(rows), 'row'), be)}: {self.rows(step, rows)}."
             case Extremes():
@@ -220,7 +220,7 @@ class Writer(Namer):
         return self.screen.ours(self.spell(step, cell))
 
     def rows(self, step: str, rows: Sequence[tuple[int, ...]]) -> str:
-        """Rows by name, the first few."""
+        """OddRows by name, the first few."""
         named = [self.row(step, row) for row in rows[:MOST_KEYS]]
         more = len(rows) - len(named)
         return "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
