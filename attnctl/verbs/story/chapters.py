@@ -51,7 +51,7 @@ from attnctl.verbs.story.claims import (
 )
 
 MOST_ROWS = 12
-"""OddRows of a step that are told one by one."""
+"""Rows of a step that are told one by one."""
 
 MOST_PARTS = 3
 """Values that a row of outputs is said to be made of."""
@@ -78,7 +78,7 @@ class Chapter:
     happens: str
     claims: tuple[Claim, ...] = ()
     left_out: int = 0
-    """OddRows of which nothing is said."""
+    """Rows of which nothing is said."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Hidden:
 
 
 BLIND, EMPTY, UNMIXED = "blind", "empty", "unmixed"
-"""OddRows of weights that are all 0, as their scores are all −∞ or though some are not, and rows of head
+"""Rows of weights that are all 0, as their scores are all −∞ or though some are not, and rows of head
 outputs that are not what the weights make of the values."""
 
 

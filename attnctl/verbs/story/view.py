@@ -220,7 +220,7 @@ class Writer(Namer):
         return self.screen.ours(self.spell(step, cell))
 
     def rows(self, step: str, rows: Sequence[tuple[int, ...]]) -> str:
-        """OddRows by name, the first few."""
+        """Rows by name, the first few."""
         named = [self.row(step, row) for row in rows[:MOST_KEYS]]
         more = len(rows) - len(named)
         return "; ".join([*named, f"{plural(more, 'row')} more"] if more else named)
